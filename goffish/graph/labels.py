@@ -1,0 +1,182 @@
+"""The users' vertex labels: mapped to dense numbers on the way in, back to labels on the way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike, NDArray
+
+from goffish.errors import InputError
+from goffish.graph import _kernels
+
+#: An id range up to this many times the number of values is numbered through a table, not by hashing.
+_DENSE_FACTOR = 4
+
+
+def as_id_column(values: Any, name: str) -> NDArray[np.integer[Any]] | pa.Array:
+    """Bring a column of vertex labels into one of the two supported forms.
+
+    Parameters
+    ----------
+    values
+        Integers of any width (also unsigned), or strings; NumPy, Arrow, pandas, polars or a sequence.
+    name
+        What to call the column in an error.
+
+    Returns
+    -------
+    A contiguous ``int32`` or ``int64`` array, or an Arrow string array.
+
+    Raises
+    ------
+    InputError
+        For missing values, floats, unsigned values beyond int64, and other types; names the row.
+    """
+    column = _to_arrow_or_numpy(values)
+    if isinstance(column, pa.Array):
+        if column.null_count:
+            row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+            raise InputError(f"{name}: row {row} has no vertex label")
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            return column.cast(pa.string()) if not pa.types.is_string(column.type) else column
+        if pa.types.is_dictionary(column.type):
+            return as_id_column(column.dictionary_decode(), name)
+        column = column.to_numpy(zero_copy_only=False)
+    if column.dtype.kind in "USO":
+        return _strings(column, name)
+    if column.dtype.kind == "u" and column.dtype.itemsize == 8 and column.size:
+        over = np.flatnonzero(column > np.uint64(np.iinfo(np.int64).max))
+        if over.size:
+            raise InputError(f"{name}: row {over[0]} holds {column[over[0]]}; ids must fit in int64")
+    if column.dtype.kind not in "iu" and column.size:
+        raise InputError(f"{name}: vertex labels must be integers or strings, not {column.dtype}")
+    if column.ndim != 1:
+        raise InputError(f"{name}: expected one column, got an array of shape {column.shape}")
+    return np.ascontiguousarray(column, np.int32 if column.dtype == np.int32 else np.int64)
+
+
+def _to_arrow_or_numpy(values: Any) -> Any:
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks()
+    if isinstance(values, pa.Array | np.ndarray):
+        return values
+    if hasattr(values, "to_arrow"):  # polars
+        return values.to_arrow()
+    if hasattr(values, "to_numpy"):  # pandas
+        return values.to_numpy()
+    return np.asarray(values) if len(values) else np.empty(0, np.int64)
+
+
+def _strings(column: NDArray[Any], name: str) -> Any:
+    if column.dtype.kind == "S":
+        column = np.char.decode(column, "utf-8")
+    try:
+        array = pa.array(column.tolist())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise InputError(f"{name}: vertex labels must be all int64 or all strings ({error})") from None
+    if pa.types.is_null(array.type) or not (
+        pa.types.is_integer(array.type) or pa.types.is_string(array.type)
+    ):
+        raise InputError(f"{name}: vertex labels must be integers or strings, not {array.type}")
+    return as_id_column(array, name)
+
+
+def number_labels(*columns: Any) -> tuple[list[NDArray[np.integer[Any]]], pa.Array | None, int]:
+    """Number the distinct labels of several columns densely, in ascending label order.
+
+    Parameters
+    ----------
+    columns
+        Outputs of `as_id_column`: all integers or all strings.
+
+    Returns
+    -------
+    numbers
+        One array per column, ``int32`` while the count allows it.
+    labels
+        Sorted distinct labels, or ``None`` where they are just ``0 … n-1``.
+    n
+        How many there are.
+    """
+    texts = [isinstance(c, pa.Array) for c in columns]
+    if any(texts) and not all(t or len(c) == 0 for t, c in zip(texts, columns, strict=True)):
+        raise InputError("vertex labels must be all integers or all strings, in every column")
+    if any(texts):
+        return _number_by_hash([c if isinstance(c, pa.Array) else pa.array([], pa.string()) for c in columns])
+    filled = [c for c in columns if c.size]
+    if not filled:
+        return [np.empty(0, np.int32) for _ in columns], None, 0
+    low, high = min(int(c.min()) for c in filled), max(int(c.max()) for c in filled)
+    if high - low < _DENSE_FACTOR * sum(c.size for c in filled) + 1024:
+        return _number_by_table(columns, low, high)
+    return _number_by_hash([pa.array(c.astype(np.int64, copy=False)) for c in columns])
+
+
+def _number_by_table(
+    columns: tuple[NDArray[np.integer[Any]], ...], low: int, high: int
+) -> tuple[list[NDArray[np.integer[Any]]], pa.Array | None, int]:
+    present = np.zeros(high - low + 1, np.uint8)
+    for column in columns:
+        _kernels.mark_present(column, low, present)
+    n = int(np.count_nonzero(present))
+    kind = vertex_dtype(n)
+    if n == present.size:
+        labels = None if low == 0 else pa.array(np.arange(low, high + 1, dtype=np.int64))
+        if low == 0:
+            return [np.ascontiguousarray(c, dtype=kind) for c in columns], None, n
+        return [(c.astype(np.int64, copy=False) - low).astype(kind) for c in columns], labels, n
+    rank = np.cumsum(present, dtype=kind) - kind(1)
+    numbers = []
+    for column in columns:
+        out = np.empty(column.size, kind)
+        _kernels.relabel(column, low, rank, out)
+        numbers.append(out)
+    return numbers, pa.array(np.flatnonzero(present).astype(np.int64, copy=False) + low), n
+
+
+def _number_by_hash(columns: list[pa.Array]) -> tuple[list[NDArray[np.integer[Any]]], pa.Array | None, int]:
+    encoded = pa.chunked_array(columns).dictionary_encode().unify_dictionaries()
+    distinct = next((c.dictionary for c in encoded.chunks), pa.array([], columns[0].type))
+    n = len(distinct)
+    kind = vertex_dtype(n)
+    order = pc.sort_indices(distinct).to_numpy()
+    rank = np.empty(n, kind)
+    rank[order] = np.arange(n, dtype=kind)
+    numbers = [rank[c.indices.to_numpy()] for c in encoded.chunks]
+    return numbers, distinct.take(pa.array(order)), n
+
+
+def find_labels(labels: pa.Array | None, n: int, wanted: ArrayLike | Any) -> NDArray[np.int64]:
+    """Vertex numbers of some labels.
+
+    Raises
+    ------
+    InputError
+        Naming the first label that is not a vertex of the graph.
+    """
+    column = as_id_column(np.atleast_1d(wanted) if np.isscalar(wanted) else wanted, "vertex")
+    if labels is None:
+        if isinstance(column, pa.Array):
+            raise InputError(f"unknown vertex {column[0].as_py()!r}: this graph's vertices are integers")
+        numbers = column.astype(np.int64, copy=False)
+        bad = np.flatnonzero((numbers < 0) | (numbers >= n))
+    else:
+        values = column if isinstance(column, pa.Array) else pa.array(column.astype(np.int64, copy=False))
+        if values.type != labels.type:
+            kind = "integers" if pa.types.is_integer(labels.type) else "strings"
+            raise InputError(f"unknown vertex {values[0].as_py()!r}: this graph's vertices are {kind}")
+        numbers = pc.index_in(values, value_set=labels).fill_null(-1).to_numpy().astype(np.int64)
+        bad = np.flatnonzero(numbers < 0)
+    if bad.size:
+        shown = column[int(bad[0])]
+        shown = shown.as_py() if isinstance(shown, pa.Scalar) else int(shown)
+        raise InputError(f"unknown vertex {shown!r}: it is not a vertex of this graph of {n:,} vertices")
+    return numbers
+
+
+def vertex_dtype(n: int) -> type[np.int32] | type[np.int64]:
+    """``int32`` while vertex numbers fit, ``int64`` from 2^31 vertices on."""
+    return np.int32 if n < 2**31 else np.int64

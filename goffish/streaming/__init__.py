@@ -1,0 +1,1 @@
+"""Data that keeps arriving: ingest, dataflows and live graph analytics."""

@@ -1,0 +1,1 @@
+"""Graphs whose topology is fixed and whose values change: template, instances, and programs over time."""
