@@ -1,0 +1,18 @@
+"""GoFS: the store of partitioned graphs."""
+
+from goffish.gofs.layout import build_layout
+from goffish.gofs.partitioned import GraphInfo, PartitionedGraph
+from goffish.gofs.slices import Arcs, Slice
+from goffish.gofs.store import is_store, open_store, verify_store, write_store
+
+__all__ = [
+    "Arcs",
+    "GraphInfo",
+    "PartitionedGraph",
+    "Slice",
+    "build_layout",
+    "is_store",
+    "open_store",
+    "verify_store",
+    "write_store",
+]

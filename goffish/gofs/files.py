@@ -1,0 +1,121 @@
+"""Folders that hold a store: local ones (memory-mapped) and any fsspec URI."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from goffish.errors import StoreError
+
+
+class Folder(Protocol):
+    """The few operations that a store needs of the place it lies in; names are relative, with ``/``."""
+
+    location: str
+
+    def read(self, name: str) -> pa.Buffer: ...
+    def size(self, name: str) -> int | None: ...
+    def write(self, name: str, data: pa.Buffer | bytes) -> None:
+        """The file appears whole or not at all."""
+
+    def delete(self, name: str) -> None: ...
+    def list(self) -> list[str]: ...
+
+
+def open_folder(path: str | Path) -> Folder:
+    """A `Folder` for a local path or a URI (``s3://``, ``memory://`` …)."""
+    text = str(path)
+    if "://" in text and not text.startswith("file://"):
+        return _RemoteFolder(text)
+    return _LocalFolder(Path(text.removeprefix("file://")))
+
+
+class _LocalFolder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.location = str(path)
+
+    def read(self, name: str) -> pa.Buffer:
+        try:
+            with pa.memory_map(str(self.path / name)) as file:
+                return file.read_buffer()
+        except FileNotFoundError:
+            raise StoreError(f"{self.path / name}: no such file") from None
+        except OSError as error:
+            raise StoreError(f"{self.path / name}: cannot be read ({error.strerror or error})") from error
+
+    def size(self, name: str) -> int | None:
+        try:
+            return (self.path / name).stat().st_size
+        except OSError:
+            return None
+
+    def write(self, name: str, data: pa.Buffer | bytes) -> None:
+        target = self.path / name
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(target)
+        except OSError as error:
+            raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def delete(self, name: str) -> None:
+        target = self.path / name
+        target.unlink(missing_ok=True)
+        if target.parent != self.path and target.parent.is_dir() and not any(target.parent.iterdir()):
+            target.parent.rmdir()
+
+    def list(self) -> list[str]:
+        if not self.path.is_dir():
+            return []
+        return sorted(p.relative_to(self.path).as_posix() for p in self.path.rglob("*") if p.is_file())
+
+
+class _RemoteFolder:
+    def __init__(self, uri: str) -> None:
+        import fsspec
+
+        self.location = uri.rstrip("/")
+        try:
+            self._fs, self._root = fsspec.core.url_to_fs(self.location)
+        except (ImportError, ValueError) as error:
+            raise StoreError(f"{uri}: {error}") from error
+
+    def _full(self, name: str) -> str:
+        return str(PurePosixPath(self._root) / name)
+
+    def read(self, name: str) -> pa.Buffer:
+        try:
+            return pa.py_buffer(self._fs.cat_file(self._full(name)))
+        except FileNotFoundError:
+            raise StoreError(f"{self.location}/{name}: no such file") from None
+
+    def size(self, name: str) -> int | None:
+        try:
+            return int(self._fs.size(self._full(name)))
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: pa.Buffer | bytes) -> None:
+        full = self._full(name)
+        self._fs.makedirs(str(PurePosixPath(full).parent), exist_ok=True)
+        # Object stores publish an object only when its upload is complete.
+        self._fs.pipe_file(full, bytes(data))
+
+    def delete(self, name: str) -> None:
+        if self._fs.exists(self._full(name)):
+            self._fs.rm_file(self._full(name))
+
+    def list(self) -> list[str]:
+        found: Any = self._fs.find(self._root) if self._fs.exists(self._root) else []
+        root = PurePosixPath(self._root)
+        return sorted(str(PurePosixPath(f).relative_to(root)) for f in found)

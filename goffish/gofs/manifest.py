@@ -1,0 +1,87 @@
+"""The manifest of a store: what it holds, which files, how large, and their checksums."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from goffish.errors import StoreError
+from goffish.gofs.partitioned import GraphInfo
+
+NAME = "manifest.json"
+FORMAT = "goffish-store"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One slice file: its name in the store, its size in bytes and its SHA-256."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Parsed and checked manifest; ``files[p]`` maps the slice kinds of partition p to their files."""
+
+    info: GraphInfo
+    files: tuple[Mapping[str, FileEntry], ...]
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the whole content: equal stores have equal fingerprints."""
+        return _digest(_body(self))
+
+
+def checksum(data: Any) -> str:
+    """SHA-256 of a buffer."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The manifest as JSON, carrying a checksum of itself."""
+    body = _body(manifest)
+    return (json.dumps({**body, "checksum": _digest(body)}, indent=1) + "\n").encode()
+
+
+def decode(data: bytes, where: str) -> Manifest:
+    """Parse and check a manifest.
+
+    Raises
+    ------
+    StoreError
+        Foreign, damaged, or written by a newer version.
+    """
+    try:
+        body = json.loads(data)
+    except ValueError:
+        raise StoreError(f"{where}: damaged or not a GoFFish store (the manifest is not JSON)") from None
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        raise StoreError(f"{where}: not a GoFFish store (no format mark {FORMAT!r})")
+    version = body.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise StoreError(f"{where}: written in store format {version}, this GoFFish reads up to {VERSION}")
+    expected = body.pop("checksum", None)
+    if _digest(body) != expected:
+        raise StoreError(f"{where}: damaged (the manifest does not match its checksum)")
+    known = {f.name for f in fields(GraphInfo)}
+    info = GraphInfo(**{name: value for name, value in body["graph"].items() if name in known})
+    files = tuple({kind: FileEntry(**entry) for kind, entry in part.items()} for part in body["partitions"])
+    return Manifest(info, files)
+
+
+def _body(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "graph": asdict(manifest.info),
+        "partitions": [{kind: asdict(entry) for kind, entry in part.items()} for part in manifest.files],
+    }
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return checksum(json.dumps(body, sort_keys=True, separators=(",", ":")).encode())

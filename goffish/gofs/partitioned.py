@@ -1,0 +1,261 @@
+"""A graph cut into partitions and sub-graphs, in memory or backed by a store."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.gofs import _kernels
+from goffish.gofs.slices import Slice
+from goffish.graph import Graph
+from goffish.graph.labels import vertex_dtype
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from goffish.gopher.result import Result
+
+
+@dataclass(frozen=True)
+class GraphInfo:
+    """What is known of a partitioned graph without touching its slices.
+
+    Attributes
+    ----------
+    vertices, arcs, subgraphs, remote : sequences of int, one per partition
+        Local vertices, arcs, sub-graphs and rows of the remote table.
+    partitioner : mapping
+        How the partitions were made: method, options and the edge cut.
+    """
+
+    directed: bool
+    num_edges: int
+    vertices: Sequence[int]
+    arcs: Sequence[int]
+    subgraphs: Sequence[int]
+    remote: Sequence[int]
+    weighted: bool
+    label_type: str
+    vertex_schema: Mapping[str, str] = field(default_factory=dict)
+    edge_schema: Mapping[str, str] = field(default_factory=dict)
+    partitioner: Mapping[str, Any] = field(default_factory=dict)
+    finder: str = "components"
+
+    @property
+    def num_partitions(self) -> int:
+        return len(self.vertices)
+
+    @property
+    def num_vertices(self) -> int:
+        return sum(self.vertices)
+
+    @property
+    def num_subgraphs(self) -> int:
+        return sum(self.subgraphs)
+
+
+class PartitionedGraph:
+    """Partitions of one graph; each `Slice` is loaded when it is first asked for.
+
+    Attributes
+    ----------
+    info : GraphInfo
+    vertex_starts, subgraph_starts : int64, shape (partitions + 1,)
+        First vertex and first sub-graph number of each partition.
+    path : str or None
+        Where the store lies; ``None`` for a graph in memory.
+    """
+
+    def __init__(
+        self,
+        info: GraphInfo,
+        load: Callable[[int], Slice],
+        *,
+        path: str | None = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        self.info = info
+        self.path = path
+        self.vertex_starts = np.concatenate(([0], np.cumsum(info.vertices, dtype=np.int64)))
+        self.subgraph_starts = np.concatenate(([0], np.cumsum(info.subgraphs, dtype=np.int64)))
+        self._load = load
+        self._slices: dict[int, Slice] = {}
+        self._lock = threading.Lock()
+        self._fingerprint = fingerprint
+
+    @property
+    def num_partitions(self) -> int:
+        return self.info.num_partitions
+
+    @property
+    def num_vertices(self) -> int:
+        return self.info.num_vertices
+
+    @property
+    def num_edges(self) -> int:
+        return self.info.num_edges
+
+    @property
+    def num_subgraphs(self) -> int:
+        return self.info.num_subgraphs
+
+    def slice(self, partition: int) -> Slice:
+        """The arrays of one partition."""
+        if not 0 <= partition < self.num_partitions:
+            raise InputError(f"partition {partition} does not exist: there are {self.num_partitions}")
+        with self._lock:
+            found = self._slices.get(partition)
+        if found is None:
+            found = self._load(partition)
+            with self._lock:
+                found = self._slices.setdefault(partition, found)
+        return found
+
+    def slices(self) -> list[Slice]:
+        """All partitions, in order."""
+        return [self.slice(p) for p in range(self.num_partitions)]
+
+    def owner_of_subgraph(self, subgraph: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Partition of each sub-graph number."""
+        return np.searchsorted(self.subgraph_starts, subgraph, side="right") - 1
+
+    def find(self, label: int | str) -> int:
+        """Partitioned number of the vertex with this label; unknown labels raise `InputError`."""
+        for part in self.slices():
+            local = part.find(label)
+            if local >= 0:
+                return part.vertex_start + local
+        raise InputError(
+            f"unknown vertex {label!r}: it is not a vertex of this graph of {self.num_vertices:,} vertices "
+            f"with {self.info.label_type} labels"
+        )
+
+    def labels(self) -> pa.Array:
+        """Labels of all vertices in partitioned order."""
+        return pa.concat_arrays([part.labels() for part in self.slices()]) if self.num_partitions else pa.array([])
+
+    def vertex_ids(self) -> NDArray[np.integer[Any]]:
+        """Vertex number as the graph was read, for each partitioned number."""
+        parts = [part.vertex_ids for part in self.slices()]
+        return np.concatenate(parts) if parts else np.empty(0, np.int32)
+
+    def read_order(self) -> NDArray[np.int64]:
+        """The inverse of `vertex_ids`: takes any column from partitioned order to the order of reading."""
+        original = self.vertex_ids()
+        order = np.empty(original.size, np.int64)
+        order[original] = np.arange(original.size)
+        return order
+
+    def labels_by_number(self) -> pa.Array:
+        """Labels of all vertices in the order of reading."""
+        return self.labels().take(pa.array(self.read_order()))
+
+    def owner(self) -> NDArray[np.int32]:
+        """Partition of each vertex, in the order of reading."""
+        owner = np.repeat(np.arange(self.num_partitions, dtype=np.int32), self.info.vertices)
+        return owner[self.read_order()]
+
+    def fingerprint(self) -> str:
+        """SHA-256 over topology; identifies the graph that a checkpoint belongs to."""
+        if self._fingerprint is None:
+            digest = hashlib.sha256()
+            for part in self.slices():
+                for array in (part.subgraph_offsets, part.out_arcs.offsets, part.out_arcs.targets,
+                              part.out_arcs.remote_vertex, part.vertex_ids):  # fmt: skip
+                    digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+            self._fingerprint = digest.hexdigest()
+        return self._fingerprint
+
+    def to_graph(self) -> Graph:
+        """Put the graph together again, with the vertex numbers it was read with."""
+        kind = vertex_dtype(self.num_vertices)
+        original = self.vertex_ids()
+        degrees = np.zeros(self.num_vertices + 1, np.int64)
+        for part in self.slices():
+            degrees[part.vertex_ids.astype(np.int64) + 1] = np.diff(part.out_arcs.offsets)
+        offsets = np.cumsum(degrees)
+        targets = np.empty(int(offsets[-1]), kind)
+        weights = np.empty(targets.size) if self.info.weighted else None
+        edge_row = np.empty(targets.size, np.int64) if self.info.edge_schema else None
+        arc = np.empty(targets.size, np.int64)
+        for part in self.slices():
+            rows = part.out_arcs
+            _kernels.restore_rows(
+                rows.offsets, rows.targets, part.subgraph_offsets, rows.remote_offsets, rows.remote_vertex,
+                part.vertex_start, original, part.vertex_ids, offsets, targets, arc,
+            )  # fmt: skip
+            if weights is None and edge_row is None:
+                continue
+            mine = _positions(offsets, part.vertex_ids)
+            if weights is not None:
+                weights[mine] = part.column("weight")[arc[mine]]
+            if edge_row is not None:
+                edge_row[mine] = part.column("edge_id")[part.column("edge_row")[arc[mine]]]
+        return Graph(
+            offsets, targets, self.info.directed, self.num_edges, weights,
+            None if self.info.label_type == "implicit" else self.labels_by_number(),
+            self._vertex_table(self.read_order()), self._edge_table(edge_row), edge_row,
+        )  # fmt: skip
+
+    def _vertex_table(self, order: NDArray[np.int64]) -> pa.Table | None:
+        if not self.info.vertex_schema:
+            return None
+        columns = {
+            name: pa.chunked_array(
+                [c for part in self.slices() for c in part.column(f"vertex.{name}").chunks]
+            ).take(pa.array(order))
+            for name in self.info.vertex_schema
+        }
+        return pa.table(columns)
+
+    def _edge_table(self, edge_row: NDArray[np.int64] | None) -> pa.Table | None:
+        """Edge attributes are stored per partition and edge; cut edges are in two partitions."""
+        if edge_row is None:
+            return None
+        rows = np.concatenate([np.asarray(part.column("edge_id")) for part in self.slices()])
+        distinct, first = np.unique(rows, return_index=True)
+        if distinct.size != self.num_edges:
+            raise InputError(f"edge attributes cover {distinct.size} of {self.num_edges} edges")
+        columns = {
+            name: pa.chunked_array(
+                [c for part in self.slices() for c in part.column(f"edge.{name}").chunks]
+            ).take(pa.array(first))
+            for name in self.info.edge_schema
+        }
+        return pa.table(columns)
+
+    def save(self, path: str | Path) -> PartitionedGraph:
+        """Write a GoFS store at `path` (a folder or any fsspec URI) and open it."""
+        from goffish.gofs.store import open_store, write_store
+
+        write_store(self, path)
+        return open_store(path)
+
+    def run(self, algorithm: Any, engine: str = "local", **options: Any) -> Result:
+        """Run an algorithm by name, or a program of your own; see `goffish.run`."""
+        # Late and through the top-level name: this room must not depend on the rooms above it.
+        import goffish
+
+        return goffish.run(algorithm, self, engine=engine, **options)
+
+    def __repr__(self) -> str:
+        where = f" at {self.path}" if self.path else ""
+        return (
+            f"PartitionedGraph({self.num_vertices:,} vertices, {self.num_edges:,} edges, "
+            f"{self.num_partitions} partitions, {self.num_subgraphs:,} sub-graphs{where})"
+        )
+
+
+def _positions(offsets: NDArray[np.int64], rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Arc positions of some rows, row after row."""
+    lengths = offsets[rows.astype(np.int64) + 1] - offsets[rows]
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(offsets[rows] - before, lengths) + np.arange(int(lengths.sum()))

@@ -1,0 +1,251 @@
+"""GoFS: partition slices in files, written once, published atomically, opened without reading them.
+
+A store is a folder with ``manifest.json`` and, per partition, Arrow IPC files for topology, weights and labels and one
+Parquet file per attribute. Slice files are named by their content, so that writing the same graph again changes nothing and a
+new version never touches the files of the old one before its manifest has replaced the old manifest.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+
+from goffish.errors import StoreError
+from goffish.gofs import manifest as manifests
+from goffish.gofs.files import Folder, open_folder
+from goffish.gofs.manifest import FileEntry, Manifest
+from goffish.gofs.partitioned import PartitionedGraph
+from goffish.gofs.slices import Arcs, Slice, column_of
+
+Progress = Callable[[int, int], None]
+
+_ARCS = ("offsets", "targets", "remote_offsets", "remote_vertex", "remote_subgraph")
+_PLAIN = ("subgraph_offsets", "neighbor_offsets", "neighbor_subgraph", "neighbor_links", "vertex_ids")
+
+
+def write_store(graph: PartitionedGraph, path: str | Path, *, progress: Progress | None = None) -> Manifest:
+    """Write `graph` as a store at `path`; an existing store there is replaced in one step.
+
+    Parameters
+    ----------
+    path
+        Local folder or fsspec URI.
+    progress
+        Called with (partitions written, partitions).
+
+    Raises
+    ------
+    StoreError
+        The place cannot be written, or is a folder that holds something else. Nothing is published then.
+    """
+    folder = open_folder(path)
+    before = set(folder.list())
+    if before and manifests.NAME not in before and not _left_over(before):
+        raise StoreError(f"{folder.location}: is not empty and not a store; choose another folder")
+    written: list[str] = []
+    parts: list[dict[str, FileEntry]] = []
+    try:
+        for part in graph.slices():
+            files: dict[str, FileEntry] = {}
+            for kind, suffix, data in _encode_slice(graph, part):
+                digest = manifests.checksum(data)
+                name = f"p{part.partition:05d}/{quote(kind, safe=' ')}-{digest[:16]}.{suffix}"
+                if folder.size(name) != data.size or manifests.checksum(folder.read(name)) != digest:
+                    folder.write(name, data)
+                    written.append(name)
+                files[kind] = FileEntry(name, data.size, digest)
+            parts.append(files)
+            if progress is not None:
+                progress(len(parts), graph.num_partitions)
+        manifest = Manifest(graph.info, tuple(parts))
+        folder.write(manifests.NAME, manifests.encode(manifest))
+    except BaseException:
+        for name in written:
+            if name not in before:
+                folder.delete(name)
+        raise
+    current = {entry.name for files in parts for entry in files.values()}
+    for name in before:
+        if name != manifests.NAME and name not in current:
+            folder.delete(name)
+    return manifest
+
+
+def open_store(path: str | Path) -> PartitionedGraph:
+    """Open a store: check format, version and the size of every file; slices are mapped when first used.
+
+    Raises
+    ------
+    StoreError
+        Missing, damaged, foreign or newer. A slice whose bytes do not match their checksum raises it when it is loaded.
+    """
+    folder = open_folder(path)
+    manifest = _read_manifest(folder)
+    for entry in _entries(manifest):
+        size = folder.size(entry.name)
+        if size is None:
+            raise StoreError(f"{folder.location}/{entry.name}: missing; the store is incomplete")
+        if size != entry.size:
+            raise StoreError(
+                f"{folder.location}/{entry.name}: damaged ({size} bytes instead of {entry.size})"
+            )
+    return PartitionedGraph(
+        manifest.info,
+        lambda partition: _load_slice(folder, manifest, partition),
+        path=folder.location,
+        fingerprint=manifest.fingerprint(),
+    )
+
+
+def verify_store(path: str | Path, *, progress: Progress | None = None) -> int:
+    """Check the checksum of every file; returns the bytes read.
+
+    Raises
+    ------
+    StoreError
+        Naming the first damaged file.
+    """
+    folder = open_folder(path)
+    entries = list(_entries(_read_manifest(folder)))
+    done = total = 0
+    with ThreadPoolExecutor(2) as pool:
+        for size in pool.map(lambda entry: _checked(folder, entry).size, entries):
+            done, total = done + 1, total + size
+            if progress is not None:
+                progress(done, len(entries))
+    return total
+
+
+def is_store(path: str | Path) -> bool:
+    """Whether a manifest lies at `path`."""
+    return open_folder(path).size(manifests.NAME) is not None
+
+
+def _left_over(names: set[str]) -> bool:
+    """Only slice files of a first write that was killed before its manifest: ours to replace."""
+    return all(n.split("/")[0][:1] == "p" and n.split("/")[0][1:].isdigit() and "/" in n for n in names)
+
+
+def _read_manifest(folder: Folder) -> Manifest:
+    if folder.size(manifests.NAME) is None:
+        raise StoreError(f"{folder.location}: not a GoFFish store (no {manifests.NAME})")
+    data = folder.read(manifests.NAME).to_pybytes()
+    return manifests.decode(data, f"{folder.location}/{manifests.NAME}")
+
+
+def _entries(manifest: Manifest) -> Iterator[FileEntry]:
+    for files in manifest.files:
+        yield from files.values()
+
+
+def _checked(folder: Folder, entry: FileEntry) -> pa.Buffer:
+    data = folder.read(entry.name)
+    if data.size != entry.size or manifests.checksum(data) != entry.sha256:
+        raise StoreError(
+            f"{folder.location}/{entry.name}: damaged (its bytes do not match the checksum in the manifest); "
+            "restore the file or partition the graph again"
+        )
+    return data
+
+
+def _encode_slice(graph: PartitionedGraph, part: Slice) -> Iterator[tuple[str, str, pa.Buffer]]:
+    arrays: dict[str, Any] = {name: getattr(part, name) for name in _PLAIN}
+    arrays |= {f"out.{name}": getattr(part.out_arcs, name) for name in _ARCS}
+    if part.directed:
+        arrays |= {f"in.{name}": getattr(part.in_arcs, name) for name in _ARCS}
+    yield "topology", "arrow", _encode_arrays(arrays)
+    if graph.info.weighted:
+        weights = {"weight": part.column("weight")}
+        if part.directed:
+            weights["in_weight"] = part.column("in_weight")
+        yield "weight", "arrow", _encode_arrays(weights)
+    if graph.info.label_type != "implicit":
+        yield "label", "arrow", _encode_arrays({"label": part.labels()})
+    if graph.info.edge_schema:
+        rows = {name: part.column(name) for name in ("edge_id", "edge_row")}
+        yield "edge-index", "arrow", _encode_arrays(rows)
+    for place, schema in (("vertex", graph.info.vertex_schema), ("edge", graph.info.edge_schema)):
+        for name in schema:
+            yield f"{place}.{name}", "parquet", _encode_parquet(pa.table({name: part.column(f"{place}.{name}")}))
+
+
+def _encode_arrays(arrays: Mapping[str, Any]) -> pa.Buffer:
+    """One row of list columns: arrays of different lengths, readable without copying."""
+    columns = {}
+    for name, array in arrays.items():
+        values = array if isinstance(array, pa.Array) else pa.array(array)
+        columns[name] = pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)
+    batch = pa.record_batch(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _encode_parquet(table: pa.Table) -> pa.Buffer:
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    return pa.py_buffer(sink.getvalue())
+
+
+def _decode_arrays(data: pa.Buffer) -> dict[str, pa.Array]:
+    batch = pa.ipc.open_file(data).get_batch(0)
+    return {name: batch.column(name).flatten() for name in batch.schema.names}
+
+
+def _load_slice(folder: Folder, manifest: Manifest, partition: int) -> Slice:
+    files, info = manifest.files[partition], manifest.info
+    arrays = {
+        name: array.to_numpy() for name, array in _decode_arrays(_checked(folder, files["topology"])).items()
+    }
+    out_arcs = Arcs(*(arrays[f"out.{name}"] for name in _ARCS))
+    in_arcs = Arcs(*(arrays[f"in.{name}"] for name in _ARCS)) if info.directed else out_arcs
+    return Slice(
+        partition, sum(info.vertices[:partition]), sum(info.subgraphs[:partition]), info.directed,
+        info.weighted, arrays["subgraph_offsets"], out_arcs, in_arcs, arrays["neighbor_offsets"],
+        arrays["neighbor_subgraph"], arrays["neighbor_links"], arrays["vertex_ids"],
+        _ColumnReader(folder, manifest, partition, arrays["vertex_ids"]),
+    )  # fmt: skip
+
+
+class _ColumnReader:
+    """Reads each column of a slice from its file when it is first asked for, and keeps it."""
+
+    def __init__(
+        self, folder: Folder, manifest: Manifest, partition: int, vertex_ids: np.ndarray[Any, Any]
+    ) -> None:
+        self._folder, self._info, self._files = folder, manifest.info, manifest.files[partition]
+        self._columns: dict[str, Any] = {}
+        if self._info.label_type == "implicit":
+            self._columns["label"] = vertex_ids
+        self._homes = {"weight": "weight", "in_weight": "weight", "label": "label"}
+        self._homes |= {"edge_id": "edge-index", "edge_row": "edge-index"}
+
+    def __call__(self, name: str) -> Any:
+        if name not in self._columns:
+            if name in self._files and name not in self._homes:
+                self._read_attribute(name)
+            elif self._homes.get(name) in self._files:
+                self._read_arrays(self._homes[name])
+        return column_of(self._columns, name)
+
+    def _read_arrays(self, kind: str) -> None:
+        for name, array in _decode_arrays(_checked(self._folder, self._files[kind])).items():
+            self._columns[name] = array if kind == "label" else array.to_numpy()
+        if "weight" in self._columns and not self._info.directed:
+            self._columns["in_weight"] = self._columns["weight"]
+
+    def _read_attribute(self, name: str) -> None:
+        import pyarrow.parquet as pq
+
+        source = pa.BufferReader(_checked(self._folder, self._files[name]))
+        self._columns[name] = pq.read_table(source).column(0)

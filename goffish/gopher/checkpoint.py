@@ -1,0 +1,129 @@
+"""Checkpoints at a superstep's barrier: program state, votes and pending messages, enough to go on identically."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from goffish.errors import InputError, StoreError
+from goffish.gopher.messages import Batch
+from goffish.gopher.stats import STEP_SCHEMA
+from goffish.gopher.worker import Worker
+
+_MANIFEST = "checkpoint.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was read back: the superstep that was complete, the aggregates it left and the counters so far."""
+
+    superstep: int
+    aggregates: Mapping[str, Any]
+    rows: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class CheckpointFolder:
+    """A folder of checkpoints of one job.
+
+    Parameters
+    ----------
+    path : Path
+    every : int
+        Supersteps between checkpoints.
+    identity : mapping
+        Program, options and graph fingerprint; a checkpoint of another job is refused.
+    """
+
+    path: Path
+    every: int
+    identity: Mapping[str, Any]
+
+    def due(self, superstep: int) -> bool:
+        return self.every > 0 and superstep % self.every == 0
+
+    def save(
+        self,
+        superstep: int,
+        workers: list[Worker],
+        pending: list[list[Batch]],
+        aggregates: Mapping[str, Any],
+        rows: list[dict[str, Any]],
+    ) -> None:
+        """Write a checkpoint and publish it by renaming its manifest; the one before is removed afterwards."""
+        folder = self.path / f"step-{superstep:08d}"
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            for worker, batches in zip(workers, pending, strict=True):
+                arrays = {f"state.{name}": values for name, (_, values) in worker.state.items()}
+                arrays |= {f"message.{i:06d}": batch for i, batch in enumerate(batches)}
+                np.savez(folder / f"part-{worker.part.partition:05d}.npz", halted=worker.halted, **arrays)
+            values = {name: _plain(value) for name, value in aggregates.items()}
+            body = {
+                "identity": dict(self.identity), "superstep": superstep, "aggregates": values, "rows": rows,
+                "folder": folder.name,
+            }  # fmt: skip
+            temporary = self.path / f".{_MANIFEST}.partial"
+            temporary.write_text(json.dumps(body))
+            temporary.replace(self.path / _MANIFEST)
+        except OSError as error:
+            raise StoreError(f"{folder}: checkpoint cannot be written ({error.strerror or error})") from error
+        for old in self.path.glob("step-*"):
+            if old != folder:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def load(self, workers: list[Worker]) -> tuple[Checkpoint, list[list[Batch]]] | None:
+        """Restore the workers from the newest checkpoint; ``None`` if there is none.
+
+        Raises
+        ------
+        InputError
+            The checkpoint belongs to another program, other options or another graph.
+        StoreError
+            It is damaged.
+        """
+        manifest = self.path / _MANIFEST
+        if not manifest.exists():
+            return None
+        try:
+            body = json.loads(manifest.read_text())
+            identity = body["identity"]
+        except (ValueError, KeyError) as error:
+            raise StoreError(f"{manifest}: damaged checkpoint ({error})") from None
+        expected = json.loads(json.dumps(dict(self.identity)))
+        for key, value in expected.items():
+            if identity.get(key) != value:
+                raise InputError(
+                    f"{self.path}: the checkpoint is of another job ({key} was {identity.get(key)!r}, is {value!r})"
+                )
+        pending: list[list[Batch]] = []
+        for worker in workers:
+            file = self.path / body["folder"] / f"part-{worker.part.partition:05d}.npz"
+            try:
+                with np.load(file, allow_pickle=False) as arrays:
+                    worker.halted = arrays["halted"]
+                    for name, (_, values) in worker.state.items():
+                        values[...] = arrays[f"state.{name}"]
+                    names = sorted(n for n in arrays.files if n.startswith("message."))
+                    pending.append([arrays[n] for n in names])
+            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+                raise StoreError(f"{file}: damaged checkpoint ({error})") from error
+        return Checkpoint(body["superstep"], body["aggregates"], body["rows"]), pending
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def step_table(rows: list[dict[str, Any]]) -> pa.Table:
+    """Counter rows as an Arrow table."""
+    return pa.Table.from_pylist(rows, schema=STEP_SCHEMA)

@@ -1,0 +1,126 @@
+"""Messages as columns: one structured array per batch, combined and grouped without touching single messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from goffish.errors import InputError
+from goffish.gopher import _kernels
+
+#: Value of the ``vertex`` column of a message that is addressed to a whole sub-graph.
+NO_VERTEX = -1
+
+Batch = NDArray[np.void]
+
+
+def message_dtype(payload: Mapping[str, DTypeLike]) -> np.dtype[np.void]:
+    """Structured type of a message: target sub-graph, target vertex (or -1), then the payload.
+
+    A negative target sub-graph ``~p`` addresses all sub-graphs of partition p.
+    """
+    for name, kind in payload.items():
+        if name in ("subgraph", "vertex"):
+            raise InputError(f"message column {name!r} is taken by the address of the message")
+        if np.dtype(kind).hasobject:
+            raise InputError(f"message column {name!r} holds Python objects; use numbers")
+    return np.dtype(
+        [("subgraph", np.int64), ("vertex", np.int64), *((n, np.dtype(k)) for n, k in payload.items())]
+    )
+
+
+def make_batch(dtype: np.dtype[np.void], subgraph: Any, vertex: Any, payload: Mapping[str, Any]) -> Batch:
+    """Broadcast addresses and payload columns into one batch."""
+    expected = set(dtype.names or ()) - {"subgraph", "vertex"}
+    if set(payload) != expected:
+        raise InputError(
+            f"a message needs the payload columns {sorted(expected)}, got {sorted(payload)}"
+        )
+    shape = np.broadcast_shapes(np.shape(subgraph), np.shape(vertex), *(np.shape(v) for v in payload.values()))
+    if len(shape) > 1:
+        raise InputError(f"message columns must be scalars or one-dimensional, got shape {shape}")
+    batch = np.empty(shape or (1,), dtype)
+    batch["subgraph"], batch["vertex"] = subgraph, vertex
+    for name, values in payload.items():
+        batch[name] = values
+    return batch
+
+
+def concatenate(batches: Sequence[Batch], dtype: np.dtype[np.void]) -> Batch:
+    """All batches after one another."""
+    filled = [b for b in batches if b.size]
+    if len(filled) == 1:
+        return filled[0]
+    return np.concatenate(filled) if filled else np.empty(0, dtype)
+
+
+def combine(batch: Batch, how: str | None) -> Batch:
+    """Merge the messages to each target (specification §4.3: pack and keep the best value per vertex).
+
+    The result is in order of each target's first message, so it depends on the order of `batch` only.
+    """
+    if how is None or batch.size < 2:
+        return batch
+    names = [n for n in batch.dtype.names or () if n not in ("subgraph", "vertex")]
+    group = np.empty(batch.size, np.int64)
+    first = _kernels.hash_groups(
+        np.ascontiguousarray(batch["subgraph"]), np.ascontiguousarray(batch["vertex"]), group
+    )
+    if first.size == batch.size:
+        return batch
+    if how == "sum":
+        out = batch[first]
+        for name in names:
+            if batch[name].dtype == np.float64:
+                out[name] = np.bincount(group, batch[name], first.size)
+            else:
+                total = np.zeros(first.size, batch[name].dtype)
+                np.add.at(total, group, batch[name])
+                out[name] = total
+        return out
+    values = np.ascontiguousarray(batch[names[0]])
+    _kernels.best_rows(group, values, first, how == "max")
+    return batch[first]
+
+
+def split_by_partition(batch: Batch, subgraph_starts: NDArray[np.int64]) -> list[Batch]:
+    """One batch per target partition, each in the order of `batch`.
+
+    Raises
+    ------
+    InputError
+        A message to a sub-graph or partition that does not exist (§3.3: dropping it would hide a bug).
+    """
+    parts = subgraph_starts.size - 1
+    target = batch["subgraph"]
+    bad = (target >= subgraph_starts[-1]) | (target < -parts)
+    if bad.any():
+        unknown = int(target[np.flatnonzero(bad)[0]])
+        what = f"sub-graph {unknown}" if unknown >= 0 else f"partition {~unknown}"
+        raise InputError(
+            f"message to {what}, which does not exist ({subgraph_starts[-1]} sub-graphs, {parts} partitions)"
+        )
+    owner = np.searchsorted(subgraph_starts, target, side="right") - 1
+    broadcast = target < 0
+    if broadcast.any():
+        owner[broadcast] = ~target[broadcast]
+    order, offsets = _kernels.group_stable(owner, parts)
+    batch = batch[order]
+    return [batch[offsets[p] : offsets[p + 1]] for p in range(parts)]
+
+
+def expand_broadcasts(batch: Batch, first: int, subgraphs: int) -> Batch:
+    """Replace each partition-addressed message by one for every local sub-graph, in place of the original."""
+    broadcast = batch["subgraph"] < 0
+    if not broadcast.any():
+        return batch
+    copies = np.where(broadcast, subgraphs, 1)
+    out = np.repeat(batch, copies)
+    starts = np.cumsum(copies) - copies
+    inside = np.arange(out.size) - np.repeat(starts, copies)
+    fanned = np.repeat(broadcast, copies)
+    out["subgraph"][fanned] = first + inside[fanned]
+    return out

@@ -1,0 +1,113 @@
+"""What a user writes: a program against sub-graphs, its messages, state and aggregators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from goffish.errors import InputError
+from goffish.gopher.superstep import BatchStep, Superstep
+from goffish.gopher.views import Subgraph, SubgraphBatch
+
+Level = Literal["vertex", "subgraph", "remote", "neighbor"]
+
+
+@dataclass(frozen=True)
+class StateColumn:
+    """One column of program state: a value per element of `level`, with its type and first value."""
+
+    level: Level
+    dtype: np.dtype[Any]
+    fill: Any = 0
+
+
+def per_vertex(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
+    """State with one value for each vertex of a sub-graph."""
+    return StateColumn("vertex", np.dtype(dtype), fill)
+
+
+def per_subgraph(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
+    """State with one value for each sub-graph."""
+    return StateColumn("subgraph", np.dtype(dtype), fill)
+
+
+def per_remote(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
+    """State with one value for each remote vertex of a sub-graph (its ghost)."""
+    return StateColumn("remote", np.dtype(dtype), fill)
+
+
+def per_neighbor(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
+    """State with one value for each neighbouring sub-graph."""
+    return StateColumn("neighbor", np.dtype(dtype), fill)
+
+
+class SubgraphProgram:
+    """Base class of every program that runs on the Gopher engine.
+
+    Override `compute` (called once per active sub-graph and superstep) or `compute_batch` (called once per
+    partition with all its active sub-graphs; the form for programs that treat many small sub-graphs at once). An
+    instance is shared by all threads: keep options on ``self`` and everything that changes in `state`.
+
+    Attributes
+    ----------
+    message : mapping of str to dtype
+        Payload columns of a message.
+    combine : {"min", "max", "sum"} or None
+        Merge messages to the same target before they leave a partition: keep the message whose first payload column is least
+        or largest, or add up all payload columns.
+    state : mapping of str to StateColumn
+        Columns that survive from superstep to superstep, reached as ``sg["name"]``; checkpoints hold exactly these.
+    aggregators : mapping of str to {"sum", "min", "max", "and", "or"}
+        Values reduced over all sub-graphs, visible in the next superstep.
+    attributes : sequence of str
+        Attributes that the program reads (``"vertex.NAME"``, ``"edge.NAME"``).
+    rows : {"vertex", "subgraph", "free"}
+        What a row of the result stands for.
+    label_columns : sequence of str
+        Result columns that hold vertex numbers as the graph was read (``sg.vertex_ids``), shown as labels; -1 as null.
+    needs_connected : bool
+        The answer is right only if every unit is connected, so partition-centric graphs are refused.
+    nullable : sequence of str
+        Further result columns in which -1 stands for null.
+    """
+
+    message: ClassVar[Mapping[str, DTypeLike]] = {}
+    combine: ClassVar[Literal["min", "max", "sum"] | None] = None
+    state: ClassVar[Mapping[str, StateColumn]] = {}
+    aggregators: ClassVar[Mapping[str, Literal["sum", "min", "max", "and", "or"]]] = {}
+    attributes: tuple[str, ...] = ()
+    rows: ClassVar[Literal["vertex", "subgraph", "free"]] = "vertex"
+    label_columns: ClassVar[tuple[str, ...]] = ()
+    nullable: ClassVar[tuple[str, ...]] = ()
+    needs_connected: ClassVar[bool] = False
+
+    def init(self, sg: Any) -> None:
+        """Prepare the state before superstep 1.
+
+        `sg` is a `Subgraph`, or a whole `SubgraphBatch` when the program defines `compute_batch`.
+        """
+
+    def compute(self, sg: Subgraph, step: Superstep) -> None:
+        """Do one superstep of one sub-graph."""
+        raise InputError(f"{self.name()}: define compute or compute_batch")
+
+    def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
+        """Do one superstep of all active sub-graphs of a partition."""
+        raise InputError(f"{self.name()}: define compute or compute_batch")
+
+    def result(self, sg: Any) -> Mapping[str, ArrayLike]:
+        """Columns of the answer after the last superstep, one value per row (see `rows`)."""
+        return {}
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.__name__
+
+    @classmethod
+    def is_batched(cls) -> bool:
+        """Whether the program defines `compute_batch`."""
+        return cls.compute_batch is not SubgraphProgram.compute_batch

@@ -1,0 +1,105 @@
+"""The counters of a run: what every superstep and partition did, and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+#: One row per superstep and partition.
+STEP_SCHEMA = pa.schema(
+    [
+        ("superstep", pa.int64()),
+        ("partition", pa.int64()),
+        ("active", pa.int64()),  # sub-graphs whose compute was called
+        ("messages", pa.int64()),  # sent by the program
+        ("combined", pa.int64()),  # left after the combiner
+        ("remote", pa.int64()),  # of these, sent to another partition
+        ("remote_bytes", pa.int64()),
+        ("start", pa.float64()),  # seconds since the run began
+        ("end", pa.float64()),
+        ("busy", pa.float64()),  # seconds of compute, added over threads
+    ]
+)
+
+
+@dataclass(frozen=True)
+class RunStats:
+    """Counters of one run.
+
+    Attributes
+    ----------
+    program, engine : str
+    partitions, threads, subgraphs : int
+    supersteps : int
+        Supersteps in which at least one `compute` was called (specification §2, counting).
+    steps : pyarrow.Table
+        Columns of `STEP_SCHEMA`.
+    phases : mapping of str to float
+        Wall seconds of load, init, compute, exchange, checkpoint and result.
+    edge_cut : float or None
+        Share of arcs that cross sub-graphs of different partitions, where the partitioner reported it.
+    """
+
+    program: str
+    engine: str
+    partitions: int
+    threads: int
+    subgraphs: int
+    supersteps: int
+    steps: pa.Table
+    phases: Mapping[str, float] = field(default_factory=dict)
+    edge_cut: float | None = None
+
+    def total(self, column: str) -> int:
+        """Sum of a counter over the run."""
+        return int(pc.sum(self.steps.column(column)).as_py() or 0)
+
+    @property
+    def messages(self) -> int:
+        return self.total("messages")
+
+    def per_superstep(self, column: str) -> np.ndarray[Any, np.dtype[Any]]:
+        """A counter summed over partitions, one value per superstep."""
+        steps = self.steps.column("superstep").to_numpy()
+        values = self.steps.column(column).to_numpy()
+        return np.bincount(steps, values, self.supersteps + 1)[1:]
+
+    def busy_per_partition(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Seconds of compute of each partition."""
+        return np.bincount(
+            self.steps.column("partition").to_numpy(), self.steps.column("busy").to_numpy(), self.partitions
+        )
+
+    @property
+    def imbalance(self) -> float:
+        """Largest over mean compute time of the partitions; 1 is perfect."""
+        busy = self.busy_per_partition()
+        return float(busy.max() / busy.mean()) if busy.size and busy.mean() > 0 else 1.0
+
+    @property
+    def idle_share(self) -> float:
+        """Share of the threads' time that the compute phase left unused (specification §7.3)."""
+        capacity = self.threads * self.phases.get("compute", 0.0)
+        return max(0.0, 1.0 - float(self.busy_per_partition().sum()) / capacity) if capacity > 0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, for ``--json``."""
+        return {
+            "program": self.program,
+            "engine": self.engine,
+            "partitions": self.partitions,
+            "threads": self.threads,
+            "subgraphs": self.subgraphs,
+            "supersteps": self.supersteps,
+            **{name: self.total(name) for name in ("messages", "combined", "remote", "remote_bytes")},
+            "edge_cut": self.edge_cut,
+            "imbalance": self.imbalance,
+            "idle_share": self.idle_share,
+            "phases": dict(self.phases),
+            "steps": self.steps.to_pylist(),
+        }

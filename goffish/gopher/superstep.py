@@ -1,0 +1,162 @@
+"""What a program can do in a superstep: read its inbox and the aggregates, send, aggregate, vote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from goffish.errors import InputError
+from goffish.gopher.messages import NO_VERTEX, Batch, make_batch
+
+if TYPE_CHECKING:
+    from goffish.gopher.views import Subgraph, SubgraphBatch
+
+_REDUCE: Mapping[str, Any] = {
+    "sum": np.add.reduce,
+    "min": np.minimum.reduce,
+    "max": np.maximum.reduce,
+    "and": np.logical_and.reduce,
+    "or": np.logical_or.reduce,
+}
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Constants of the whole graph (specification §3.2, graph metadata)."""
+
+    num_vertices: int
+    num_edges: int
+    num_subgraphs: int
+    num_partitions: int
+
+
+def reduce_values(how: str, values: Any) -> Any:
+    """Fold aggregator contributions in their order."""
+    if how not in _REDUCE:
+        raise InputError(f"aggregator {how!r}: choose one of {', '.join(_REDUCE)}")
+    return _REDUCE[how](np.asarray(values))
+
+
+class _Step:
+    """Common part of `Superstep` and `BatchStep`.
+
+    Attributes
+    ----------
+    number : int
+        Superstep, counted from 1.
+    messages : structured array
+        The inbox: ``subgraph`` and ``vertex`` (local indices, -1 where a whole sub-graph is addressed) and the payload columns.
+        Ordered by (target sub-graph, source sub-graph, order of sending) on every engine.
+    graph : Totals
+    """
+
+    def __init__(
+        self,
+        number: int,
+        messages: Batch,
+        graph: Totals,
+        aggregates: Mapping[str, Any],
+        aggregators: Mapping[str, str],
+    ) -> None:
+        self.number, self.messages, self.graph = number, messages, graph
+        self._aggregates, self._aggregators = aggregates, aggregators
+        self.outbox: list[Batch] = []
+        self.contributions: dict[str, Any] = {}
+
+    def aggregated(self, name: str) -> Any:
+        """Value of an aggregator over the previous superstep; ``None`` if nobody contributed."""
+        self._check_aggregator(name)
+        return self._aggregates.get(name)
+
+    def aggregate(self, name: str, value: ArrayLike) -> None:
+        """Contribute one value (or an array of them) to an aggregator."""
+        self._check_aggregator(name)
+        values = np.atleast_1d(np.asarray(value))
+        if not values.size:
+            return
+        part = reduce_values(self._aggregators[name], values)
+        if name in self.contributions:
+            part = reduce_values(self._aggregators[name], [self.contributions[name], part])
+        self.contributions[name] = part
+
+    def _check_aggregator(self, name: str) -> None:
+        if name not in self._aggregators:
+            declared = ", ".join(self._aggregators) or "none"
+            raise InputError(f"no aggregator {name!r}; declared are: {declared}")
+
+    def send_to_subgraph(self, subgraph: ArrayLike, **payload: ArrayLike) -> None:
+        """Send to sub-graphs by number; arrays send one message per element."""
+        self._send(subgraph, NO_VERTEX, payload)
+
+    def send_to_vertex(self, subgraph: ArrayLike, vertex: ArrayLike, **payload: ArrayLike) -> None:
+        """Send to vertices by partitioned number, in the sub-graph that owns each."""
+        self._send(subgraph, vertex, payload)
+
+    def send_to_partition(self, partition: ArrayLike, **payload: ArrayLike) -> None:
+        """Send one message that is delivered to every sub-graph of a partition."""
+        self._send(~np.asarray(partition, np.int64), NO_VERTEX, payload)
+
+    def send_to_all(self, **payload: ArrayLike) -> None:
+        """Send to every sub-graph of the graph, the sender included: one message per partition."""
+        self.send_to_partition(np.arange(self.graph.num_partitions), **payload)
+
+    def _send(self, subgraph: ArrayLike, vertex: ArrayLike, payload: Mapping[str, ArrayLike]) -> None:
+        batch = make_batch(self.messages.dtype, subgraph, vertex, payload)
+        if batch.size:
+            self.outbox.append(batch)
+
+
+class Superstep(_Step):
+    """One superstep of one sub-graph."""
+
+    def __init__(self, sg: Subgraph, *context: Any) -> None:
+        super().__init__(*context)
+        self._sg = sg
+        self.halted = False
+
+    def send_to_neighbors(self, **payload: ArrayLike) -> None:
+        """Send one copy to every neighbouring sub-graph."""
+        self._send(self._sg.neighbors, NO_VERTEX, payload)
+
+    def vote_to_halt(self) -> None:
+        """Become inactive after this call, until a message arrives."""
+        self.halted = True
+
+
+class BatchStep(_Step):
+    """One superstep of all active sub-graphs of a partition.
+
+    Attributes
+    ----------
+    active : int64 array
+        Indices of the sub-graphs to run, ascending.
+    message_offsets : int64, shape (sub-graphs + 1,)
+        Rows of `messages` for each sub-graph of the partition.
+    """
+
+    def __init__(
+        self, batch: SubgraphBatch, active: NDArray[np.int64], message_offsets: NDArray[np.int64], *context: Any
+    ) -> None:
+        super().__init__(*context)
+        self._batch = batch
+        self.active, self.message_offsets = active, message_offsets
+        self.halted = np.zeros(batch.num_subgraphs, np.bool_)
+
+    def send_to_neighbors(self, subgraphs: NDArray[np.int64], **payload: ArrayLike) -> None:
+        """Send to all neighbours of each listed sub-graph; payload columns are scalars or aligned with the list."""
+        offsets = self._batch.neighbor_offsets
+        counts = offsets[subgraphs + 1] - offsets[subgraphs]
+        before = np.cumsum(counts) - counts
+        rows = np.repeat(offsets[subgraphs] - before, counts) + np.arange(int(counts.sum()))
+        spread = {
+            name: np.repeat(values, counts) if np.ndim(values) else values for name, values in payload.items()
+        }
+        self._send(self._batch.neighbors[rows], NO_VERTEX, spread)
+
+    def vote_to_halt(self, subgraphs: NDArray[np.int64] | None = None) -> None:
+        """Let the listed sub-graphs (default: all) become inactive until a message arrives."""
+        self.halted[slice(None) if subgraphs is None else subgraphs] = True

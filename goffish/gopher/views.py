@@ -1,0 +1,235 @@
+"""What a program sees of the graph: one sub-graph, or all sub-graphs of a partition, as array views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.gofs import Arcs, Slice
+
+
+class RemoteArcs(NamedTuple):
+    """The arcs of a view that lead to other sub-graphs, one row each.
+
+    Attributes
+    ----------
+    source : int64 array
+        Vertex of the view.
+    vertex, subgraph : int64 arrays
+        Partitioned number of the far end, and the sub-graph that owns it.
+    """
+
+    source: NDArray[np.int64]
+    vertex: NDArray[np.int64]
+    subgraph: NDArray[np.int64]
+
+
+class _View:
+    """A contiguous range of the sub-graphs of one partition.
+
+    `offsets` point into the partition's whole `targets` (and `weights`): the arcs of local vertex v are
+    ``targets[offsets[v]:offsets[v + 1]]``. A target t ≥ 0 is a vertex of the same sub-graph, counted from the
+    sub-graph's first vertex; t < 0 is remote vertex number ``~t`` of that sub-graph.
+    """
+
+    __slots__ = ("_attribute", "_first", "_last", "_part", "_remotes", "_state", "_vertices")
+
+    def __init__(
+        self,
+        part: Slice,
+        state: Mapping[str, tuple[str, NDArray[Any]]],
+        attribute: Callable[[str], NDArray[Any] | pa.Array],
+        first: int,
+        last: int,
+    ) -> None:
+        self._part, self._state, self._attribute = part, state, attribute
+        self._first, self._last = first, last
+        self._vertices = slice(int(part.subgraph_offsets[first]), int(part.subgraph_offsets[last]))
+        remotes = part.out_arcs.remote_offsets
+        self._remotes = slice(int(remotes[first]), int(remotes[last]))
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """The sub-graph's part of a state column, writable."""
+        try:
+            level, values = self._state[name]
+        except KeyError:
+            declared = ", ".join(self._state) or "none"
+            raise InputError(f"no state column {name!r}; declared are: {declared}") from None
+        if level == "vertex":
+            return values[self._vertices]
+        if level == "remote":
+            return values[self._remotes]
+        if level == "neighbor":
+            return values[self._neighbor_rows]
+        return values[self._first : self._last]
+
+    def __setitem__(self, name: str, values: Any) -> None:
+        self[name][...] = values
+
+    @property
+    def _neighbor_rows(self) -> slice:
+        rows = self._part.neighbor_offsets
+        return slice(int(rows[self._first]), int(rows[self._last]))
+
+    @property
+    def partition(self) -> int:
+        """Partition that owns this view."""
+        return self._part.partition
+
+    @property
+    def start(self) -> int:
+        """Partitioned number of the first vertex; vertex v of the view is ``start + v`` to the rest of the graph."""
+        return self._part.vertex_start + self._vertices.start
+
+    @property
+    def num_vertices(self) -> int:
+        return self._vertices.stop - self._vertices.start
+
+    @property
+    def num_arcs(self) -> int:
+        """Arcs that start here, remote ones included."""
+        offsets = self._part.out_arcs.offsets
+        return int(offsets[self._vertices.stop] - offsets[self._vertices.start])
+
+    @property
+    def directed(self) -> bool:
+        return self._part.directed
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        return self._part.out_arcs.offsets[self._vertices.start : self._vertices.stop + 1]
+
+    @property
+    def targets(self) -> NDArray[np.int32]:
+        return self._part.out_arcs.targets
+
+    @property
+    def weights(self) -> NDArray[np.float64] | None:
+        """Weight of each arc, aligned with `targets`; ``None`` for an unweighted graph."""
+        return self._weights("weight")
+
+    @property
+    def in_weights(self) -> NDArray[np.float64] | None:
+        """Weight of each incoming arc, aligned with `in_targets`."""
+        return self._weights("in_weight")
+
+    def _weights(self, name: str) -> NDArray[np.float64] | None:
+        weights: NDArray[np.float64] | None = self._part.column(name) if self._part.weighted else None
+        return weights
+
+    @property
+    def in_offsets(self) -> NDArray[np.int64]:
+        """Row pointers of the arcs that end here; `in_targets` are their sources, encoded like `targets`."""
+        return self._part.in_arcs.offsets[self._vertices.start : self._vertices.stop + 1]
+
+    @property
+    def in_targets(self) -> NDArray[np.int32]:
+        return self._part.in_arcs.targets
+
+    @property
+    def degrees(self) -> NDArray[np.int64]:
+        """Out-degree of each vertex, local and remote arcs together."""
+        return np.diff(self.offsets)
+
+    @property
+    def vertex_ids(self) -> NDArray[np.integer[Any]]:
+        """Vertex numbers in the graph as it was read."""
+        return self._part.vertex_ids[self._vertices]
+
+    @property
+    def remote_vertex(self) -> NDArray[np.integer[Any]]:
+        """Partitioned numbers of the remote vertices."""
+        return self._part.out_arcs.remote_vertex[self._remotes]
+
+    @property
+    def remote_subgraph(self) -> NDArray[np.int64]:
+        """Sub-graph of each remote vertex."""
+        return self._part.out_arcs.remote_subgraph[self._remotes]
+
+    @property
+    def neighbors(self) -> NDArray[np.int64]:
+        """Neighbouring sub-graphs in the quotient graph."""
+        return self._part.neighbor_subgraph[self._neighbor_rows]
+
+    @property
+    def neighbor_links(self) -> NDArray[np.int64]:
+        """Remote edges that lead to each neighbouring sub-graph."""
+        return self._part.neighbor_links[self._neighbor_rows]
+
+    def find(self, label: int | str) -> int:
+        """Index of the vertex with this label, or -1."""
+        at = self._part.find(label)
+        return at - self._vertices.start if self._vertices.start <= at < self._vertices.stop else -1
+
+    def labels(self) -> pa.Array:
+        """The users' labels of the vertices."""
+        return self._part.labels()[self._vertices.start : self._vertices.stop]
+
+    def attribute(self, name: str) -> Any:
+        """An attribute that the program declared: per vertex (``vertex.NAME``) or per arc (``edge.NAME``)."""
+        values = self._attribute(name)
+        return values[self._vertices] if name.startswith("vertex.") else values
+
+
+class Subgraph(_View):
+    """One sub-graph: a weakly connected piece of one partition."""
+
+    __slots__ = ()
+
+    @property
+    def id(self) -> int:
+        """Number of the sub-graph in the whole graph."""
+        return self._part.subgraph_start + self._first
+
+
+class SubgraphBatch(_View):
+    """All sub-graphs of one partition; index i stands for sub-graph ``first_id + i``."""
+
+    __slots__ = ()
+
+    @property
+    def first_id(self) -> int:
+        return self._part.subgraph_start
+
+    @property
+    def num_subgraphs(self) -> int:
+        return self._last - self._first
+
+    @property
+    def subgraph_offsets(self) -> NDArray[np.int64]:
+        """Vertex range of each sub-graph, shape (sub-graphs + 1,)."""
+        return self._part.subgraph_offsets
+
+    @property
+    def remote_offsets(self) -> NDArray[np.int64]:
+        """Rows of each sub-graph in the remote table."""
+        return self._part.out_arcs.remote_offsets
+
+    @property
+    def neighbor_offsets(self) -> NDArray[np.int64]:
+        """Rows of each sub-graph among the neighbours."""
+        return self._part.neighbor_offsets
+
+    def subgraph_of_vertex(self) -> NDArray[np.int64]:
+        """Index of the sub-graph that each vertex lies in."""
+        return np.repeat(np.arange(self.num_subgraphs), np.diff(self.subgraph_offsets))
+
+    def out_remotes(self) -> RemoteArcs:
+        """Arcs to vertices of other sub-graphs."""
+        return self._remote_arcs(self._part.out_arcs)
+
+    def in_remotes(self) -> RemoteArcs:
+        """Arcs from vertices of other sub-graphs, seen from their local end."""
+        return self._remote_arcs(self._part.in_arcs)
+
+    def _remote_arcs(self, arcs: Arcs) -> RemoteArcs:
+        rows = np.flatnonzero(arcs.targets < 0)
+        source = np.searchsorted(arcs.offsets, rows, side="right") - 1
+        unit = np.searchsorted(self._part.subgraph_offsets, source, side="right") - 1
+        remote = arcs.remote_offsets[unit] + ~arcs.targets[rows]
+        return RemoteArcs(source, arcs.remote_vertex[remote].astype(np.int64), arcs.remote_subgraph[remote])

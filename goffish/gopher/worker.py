@@ -1,0 +1,277 @@
+"""What happens inside a superstep, for one partition; every engine drives this same code.
+
+An engine calls, per superstep and partition: `Worker.deliver` with the batches addressed to the partition (in order of source
+partition), then every task of `Worker.tasks` on whatever threads it has, then `Worker.collect`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.errors import InputError, JobError
+from goffish.gofs import Slice
+from goffish.gopher import _kernels
+from goffish.gopher.messages import (
+    Batch,
+    combine,
+    concatenate,
+    expand_broadcasts,
+    message_dtype,
+    split_by_partition,
+)
+from goffish.gopher.program import StateColumn, SubgraphProgram
+from goffish.gopher.superstep import BatchStep, Superstep, Totals, reduce_values
+from goffish.gopher.views import Subgraph, SubgraphBatch
+
+#: Sub-graphs with fewer arcs than this are run several to a task.
+_BUNDLE_ARCS = 4096
+
+Task = tuple[int, Callable[[], None]]
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """What one partition hands to the engine after a superstep."""
+
+    outbox: list[Batch]
+    contributions: Mapping[str, Any]
+    sent: int
+    combined: int
+    remote: int
+    remote_bytes: int
+
+
+class Worker:
+    """One partition of a running program: its state, votes and inbox.
+
+    Parameters
+    ----------
+    program : SubgraphProgram
+    part : Slice
+    graph : Totals
+    subgraph_starts : int64, shape (partitions + 1,)
+        First sub-graph of every partition; tells who owns a message's target.
+    """
+
+    def __init__(
+        self, program: SubgraphProgram, part: Slice, graph: Totals, subgraph_starts: NDArray[np.int64]
+    ) -> None:
+        self.program, self.part, self.graph = program, part, graph
+        self._starts = subgraph_starts
+        self._dtype = message_dtype(program.message)
+        self._attributes: dict[str, Any] = {}
+        self.state = {
+            name: (column.level, np.full(self._rows(column), column.fill, column.dtype))
+            for name, column in program.state.items()
+        }
+        self.halted = np.zeros(part.num_subgraphs, np.bool_)
+        self.inbox: Batch = np.empty(0, self._dtype)
+        self._offsets = np.zeros(part.num_subgraphs + 1, np.int64)
+        self.active = np.arange(part.num_subgraphs)
+        self._steps: dict[int, Superstep] = {}
+        self._batch_step: BatchStep | None = None
+        self.started = self.ended = self.busy = 0.0
+
+    def _rows(self, column: StateColumn) -> int:
+        part = self.part
+        sizes = {
+            "vertex": part.num_vertices,
+            "subgraph": part.num_subgraphs,
+            "remote": part.out_arcs.remote_vertex.size,
+            "neighbor": part.neighbor_subgraph.size,
+        }
+        if column.level not in sizes:
+            raise InputError(f"state level {column.level!r}: choose one of {', '.join(sizes)}")
+        return sizes[column.level]
+
+    def _attribute(self, name: str) -> Any:
+        if name not in self.program.attributes:
+            declared = ", ".join(self.program.attributes) or "none"
+            raise InputError(f"attribute {name!r} was not declared by {self.program.name()} (declared: {declared})")
+        if name not in self._attributes:
+            values = self.part.column(name)
+            values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+            self._attributes[name] = values[self.part.column("edge_row")] if name.startswith("edge.") else values
+        return self._attributes[name]
+
+    def batch(self) -> SubgraphBatch:
+        """View of the whole partition."""
+        return SubgraphBatch(self.part, self.state, self._attribute, 0, self.part.num_subgraphs)
+
+    def subgraph(self, index: int) -> Subgraph:
+        """View of one sub-graph by its index in the partition."""
+        return Subgraph(self.part, self.state, self._attribute, index, index + 1)
+
+    def init(self) -> None:
+        """Run the program's `init` on every sub-graph (or on the batch)."""
+        if self.program.is_batched():
+            with self._named(0, None):
+                self.program.init(self.batch())
+            return
+        for index in range(self.part.num_subgraphs):
+            with self._named(0, index):
+                self.program.init(self.subgraph(index))
+
+    def deliver(self, batches: Sequence[Batch]) -> int:
+        """Take the messages for the next superstep; returns how many sub-graphs will run.
+
+        `batches` come in order of their source partition, each in order of sending: the canonical order.
+        """
+        part = self.part
+        inbox = expand_broadcasts(concatenate(batches, self._dtype), part.subgraph_start, part.num_subgraphs)
+        local = inbox["subgraph"] - part.subgraph_start
+        order, self._offsets = _kernels.group_stable(local, part.num_subgraphs)
+        inbox = inbox[order]
+        inbox["subgraph"] = local[order]
+        self._localise(inbox)
+        self.inbox = inbox
+        self.active = np.flatnonzero(~self.halted | (np.diff(self._offsets) > 0))
+        return int(self.active.size)
+
+    def _localise(self, inbox: Batch) -> None:
+        """Turn partitioned vertex numbers into local ones; each must lie in the sub-graph it is sent to."""
+        addressed = inbox["vertex"] >= 0
+        if not addressed.any():
+            return
+        vertex = np.where(addressed, inbox["vertex"] - self.part.vertex_start, -1)
+        bounds = self.part.subgraph_offsets
+        subgraph = inbox["subgraph"]
+        wrong = addressed & ((vertex < bounds[subgraph]) | (vertex >= bounds[subgraph + 1]))
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            raise JobError(
+                f"{self.program.name()}: message to vertex {int(inbox['vertex'][row])} in sub-graph "
+                f"{int(subgraph[row]) + self.part.subgraph_start}, which does not own it"
+            )
+        inbox["vertex"] = vertex
+
+    def tasks(self, number: int, aggregates: Mapping[str, Any]) -> list[Task]:
+        """The superstep's work as (cost in arcs, callable); tasks may run in any order and on any thread."""
+        self._steps, self._batch_step = {}, None
+        self.started, self.ended, self.busy = np.inf, 0.0, 0.0
+        if not self.active.size:
+            return []
+        self.halted[self.active] = False
+        context = (self.graph, aggregates, self.program.aggregators)
+        if self.program.is_batched():
+            return [(self.part.num_arcs, lambda: self._run_batch(number, context))]
+        arcs = np.diff(self.part.out_arcs.offsets[self.part.subgraph_offsets])[self.active]
+        tasks: list[Task] = []
+        bundle: list[int] = []
+        cost = 0
+        for index, size in zip(self.active.tolist(), arcs.tolist(), strict=True):
+            bundle.append(index)
+            cost += size + 1
+            if cost >= _BUNDLE_ARCS:
+                tasks.append((cost, self._bundle(number, bundle, context)))
+                bundle, cost = [], 0
+        if bundle:
+            tasks.append((cost, self._bundle(number, bundle, context)))
+        return tasks
+
+    def _bundle(self, number: int, bundle: list[int], context: tuple[Any, ...]) -> Callable[[], None]:
+        def run() -> None:
+            begun = time.perf_counter()
+            for index in bundle:
+                self._run_one(number, index, context)
+            self._clock(begun)
+
+        return run
+
+    def _run_one(self, number: int, index: int, context: tuple[Any, ...]) -> None:
+        sg = self.subgraph(index)
+        messages = self.inbox[self._offsets[index] : self._offsets[index + 1]]
+        if messages.size:
+            messages = messages.copy()
+            messages["subgraph"] = 0
+            messages["vertex"] -= np.where(messages["vertex"] >= 0, self.part.subgraph_offsets[index], 0)
+        step = Superstep(sg, number, messages, *context)
+        with self._named(number, index):
+            self.program.compute(sg, step)
+        self._steps[index] = step
+
+    def _run_batch(self, number: int, context: tuple[Any, ...]) -> None:
+        begun = time.perf_counter()
+        batch = self.batch()
+        step = BatchStep(batch, self.active, self._offsets, number, self.inbox, *context)
+        with self._named(number, None):
+            self.program.compute_batch(batch, step)
+        self._batch_step = step
+        self._clock(begun)
+
+    def _clock(self, begun: float) -> None:
+        now = time.perf_counter()
+        self.started, self.ended = min(self.started, begun), max(self.ended, now)
+        self.busy += now - begun
+
+    def collect(self) -> StepOutput:
+        """After all tasks: take votes, fold aggregators in order, combine and sort out the messages."""
+        steps: list[Superstep | BatchStep]
+        if self._batch_step is not None:
+            steps = [self._batch_step]
+            self.halted[self.active] = self._batch_step.halted[self.active]
+        else:
+            steps = [self._steps[index] for index in self.active.tolist()]
+            self.halted[self.active] = [step.halted for step in steps]
+        sent = concatenate([b for step in steps for b in step.outbox], self._dtype)
+        combined = combine(sent, self.program.combine)
+        try:
+            outbox = split_by_partition(combined, self._starts)
+        except InputError as error:
+            raise JobError(f"{self.program.name()}, partition {self.part.partition}: {error}") from None
+        contributions: dict[str, Any] = {}
+        for name, how in self.program.aggregators.items():
+            values = [step.contributions[name] for step in steps if name in step.contributions]
+            if values:
+                contributions[name] = reduce_values(how, values)
+        self.inbox = np.empty(0, self._dtype)
+        self._steps, self._batch_step = {}, None
+        remote = combined.size - outbox[self.part.partition].size
+        return StepOutput(
+            outbox, contributions, int(sent.size), int(combined.size), remote, remote * self._dtype.itemsize
+        )
+
+    def result(self) -> dict[str, NDArray[Any]]:
+        """Columns of the answer for this partition."""
+        if self.program.is_batched():
+            with self._named(-1, None):
+                return {name: np.asarray(v) for name, v in self.program.result(self.batch()).items()}
+        pieces: list[dict[str, NDArray[Any]]] = []
+        for index in range(self.part.num_subgraphs):
+            with self._named(-1, index):
+                columns = self.program.result(self.subgraph(index))
+                pieces.append({name: np.atleast_1d(np.asarray(v)) for name, v in columns.items()})
+        names = pieces[0] if pieces else {}
+        return {name: np.concatenate([p[name] for p in pieces]) for name in names}
+
+    def _named(self, number: int, index: int | None) -> _NameErrors:
+        return _NameErrors(self.program.name(), self.part, number, index)
+
+
+class _NameErrors:
+    """Turns an exception of user code into a `JobError` that says where it happened."""
+
+    __slots__ = ("_where",)
+
+    def __init__(self, program: str, part: Slice, number: int, index: int | None) -> None:
+        self._where = (program, part, number, index)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        # An InputError in init is the user's input, not a fault of the program.
+        if not isinstance(error, Exception) or (isinstance(error, InputError) and self._where[2] == 0):
+            return
+        program, part, number, index = self._where
+        unit = "" if index is None else f"sub-graph {part.subgraph_start + index}, "
+        phase = {0: "init", -1: "result"}.get(number, f"superstep {number}")
+        raise JobError(
+            f"{program}: {unit}partition {part.partition}, {phase}: {type(error).__name__}: {error}"
+        ) from error
