@@ -1,0 +1,107 @@
+"""GoFFish: subgraph-centric graph analytics on partitioned graphs.
+
+Everything a user needs is reached from here::
+
+    import goffish as gf
+
+    g = gf.read("edges.txt.gz")
+    gf.connected_components(g).to_pandas()
+    gf.partition(g, parts=8).save("store/")
+    gf.open("store/").run("pagerank")
+
+Names are loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from goffish.algorithms.functions import (
+        bfs,
+        blockrank,
+        connected_components,
+        core_numbers,
+        pagerank,
+        sssp,
+        triangles,
+    )
+    from goffish.algorithms.run import run
+    from goffish.errors import FormatError, GoffishError, InputError, JobError, StoreError
+    from goffish.gofs import PartitionedGraph
+    from goffish.gofs import open_store as open
+    from goffish.gofs import verify_store as verify
+    from goffish.gopher import (
+        BatchStep,
+        Result,
+        RunStats,
+        Subgraph,
+        SubgraphBatch,
+        SubgraphProgram,
+        Superstep,
+        per_neighbor,
+        per_remote,
+        per_subgraph,
+        per_vertex,
+    )
+    from goffish.graph import (
+        Graph,
+        from_arrow,
+        from_edges,
+        from_igraph,
+        from_networkx,
+        from_pandas,
+        from_polars,
+        from_scipy,
+        to_arrow,
+        to_igraph,
+        to_networkx,
+        to_pandas,
+        to_polars,
+        to_scipy,
+    )
+    from goffish.graph.io import read, write
+    from goffish.partition.cut import partition_graph as partition
+    from goffish.partition.quality import quality
+
+_HOMES = {
+    "goffish.algorithms.functions": (
+        "bfs", "blockrank", "connected_components", "core_numbers", "pagerank", "sssp", "triangles",
+    ),
+    "goffish.algorithms.run": ("run",),
+    "goffish.errors": ("FormatError", "GoffishError", "InputError", "JobError", "StoreError"),
+    "goffish.gofs": ("PartitionedGraph",),
+    "goffish.gopher": (
+        "BatchStep", "Result", "RunStats", "Subgraph", "SubgraphBatch", "SubgraphProgram", "Superstep",
+        "per_neighbor", "per_remote", "per_subgraph", "per_vertex",
+    ),
+    "goffish.graph": (
+        "Graph", "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars",
+        "from_scipy", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy",
+    ),
+    "goffish.graph.io": ("read", "write"),
+    "goffish.partition.quality": ("quality",),
+}  # fmt: skip
+_HOME_OF = {name: (module, name) for module, names in _HOMES.items() for name in names}
+_HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", "verify_store")}
+
+__all__ = [*_HOME_OF, "partition", "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name == "partition":
+        # The room of this name can be called: see its __init__.
+        return importlib.import_module("goffish.partition")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'goffish' has no attribute {name!r}")
+    module, attribute = _HOME_OF[name]
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -68,19 +68,21 @@ class Result:
         return f"Result({self.algorithm}: {self.table.num_rows:,} rows of {self.table.column_names}; {figures})"
 
 
+def check_suffix(path: str | Path) -> None:
+    """Refuse a table file whose format cannot be told from its suffix, before any work is done for it."""
+    if Path(path).suffix.lower() not in _WRITERS:
+        raise InputError(f"{path}: the suffix must be one of {', '.join(_WRITERS)}")
+    if not Path(path).absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {Path(path).parent} does not exist")
+
+
 def write_table(table: pa.Table, path: str | Path) -> Path:
     """Write `table` in the format that the suffix of `path` names, through a temporary file beside it."""
+    check_suffix(path)
     target = Path(path)
-    writers = {
-        ".parquet": _write_parquet, ".csv": _write_csv, ".json": _write_json, ".jsonl": _write_json,
-        ".arrow": _write_arrow, ".feather": _write_arrow,
-    }  # fmt: skip
-    writer = writers.get(target.suffix.lower())
-    if writer is None:
-        raise InputError(f"{target}: the suffix must be one of {', '.join(writers)}")
     temporary = target.with_name(f".{target.name}.partial")
     try:
-        writer(table, temporary)
+        _WRITERS[target.suffix.lower()](table, temporary)
         temporary.replace(target)
     except OSError as error:
         raise InputError(f"{target}: cannot be written ({error.strerror or error})") from error
@@ -111,3 +113,13 @@ def _write_arrow(table: pa.Table, path: Path) -> None:
     import pyarrow.feather as feather
 
     feather.write_feather(table, path, compression="uncompressed")
+
+
+_WRITERS = {
+    ".parquet": _write_parquet,
+    ".csv": _write_csv,
+    ".json": _write_json,
+    ".jsonl": _write_json,
+    ".arrow": _write_arrow,
+    ".feather": _write_arrow,
+}

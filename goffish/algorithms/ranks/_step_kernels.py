@@ -7,23 +7,33 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def spread_ranks(subgraph_offsets, remote_offsets, offsets, targets, rank, local_sum, remote_sum):
-    """Give every vertex's rank in equal parts to its out-neighbours; returns the mass of dangling vertices."""
+def spread_ranks(subgraph_offsets, remote_offsets, offsets, targets, weights, rank, local_sum, remote_sum):
+    """Give every vertex's rank to its out-neighbours, in equal parts or by weight (if `weights` is not empty).
+
+    Returns the mass of vertices without out-arcs, or with weight 0 only.
+    """
     dangling = 0.0
+    weighted = weights.size > 0
     for s in range(subgraph_offsets.size - 1):
         low, remote = subgraph_offsets[s], remote_offsets[s]
         for v in range(low, subgraph_offsets[s + 1]):
             begin, end = offsets[v], offsets[v + 1]
-            if begin == end:
+            strength = float(end - begin)
+            if weighted:
+                strength = 0.0
+                for i in range(begin, end):
+                    strength += weights[i]
+            if strength == 0.0:
                 dangling += rank[v]
                 continue
-            share = rank[v] / (end - begin)
+            share = rank[v] / strength
             for i in range(begin, end):
                 t = targets[i]
+                value = share * weights[i] if weighted else share
                 if t >= 0:
-                    local_sum[low + t] += share
+                    local_sum[low + t] += value
                 else:
-                    remote_sum[remote + ~t] += share
+                    remote_sum[remote + ~t] += value
     return dangling
 
 
@@ -36,11 +46,11 @@ def add_received(vertex, value, total):
 
 
 @njit(cache=True, nogil=True)
-def update_ranks(total, teleport, damping, rank):
-    """``rank = teleport + damping * total``; returns the L1 change."""
+def update_ranks(total, share, teleport, damping, rank):
+    """``rank = share * teleport + damping * total``; returns the L1 change."""
     change = 0.0
     for v in range(rank.size):
-        new = teleport + damping * total[v]
+        new = share * teleport[v] + damping * total[v]
         change += abs(new - rank[v])
         rank[v] = new
     return change

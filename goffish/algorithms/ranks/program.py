@@ -9,12 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from goffish.algorithms.ranks import _step_kernels as kernels
+from goffish.errors import InputError
 from goffish.gopher import BatchStep, SubgraphBatch, SubgraphProgram, per_neighbor, per_subgraph, per_vertex
 
 Dangling = Literal["leak", "redistribute"]
 
 _STARTING, _BLOCKS, _RANKS = 0, 1, 2
 _MAX_LOCAL_SWEEPS = 1000
+_UNIT = np.empty(0, np.float64)
+_UNIT.setflags(write=False)
 
 
 class PageRank(SubgraphProgram):
@@ -28,12 +31,21 @@ class PageRank(SubgraphProgram):
     tolerance : float, optional
         Stop when the L1 change of a sweep was smaller; known one superstep later through an aggregator.
     dangling : {"leak", "redistribute"}
-        Whether the rank of vertices without out-arcs is lost (as published) or spread over all vertices (as networkx does).
+        Whether the rank of vertices without out-arcs is lost (as published) or goes where the teleport goes (as networkx
+        does).
+    weighted : bool
+        Follow arcs in proportion to their weights.
+    personalization : mapping of label to weight, optional
+        Where to teleport; by default all vertices alike.
     """
 
     message = {"value": np.float64}
     combine = "sum"
-    state = {"rank": per_vertex(np.float64), "local_sum": per_vertex(np.float64)}
+    state = {
+        "rank": per_vertex(np.float64),
+        "local_sum": per_vertex(np.float64),
+        "teleport": per_vertex(np.float64),
+    }
     aggregators = {"change": "sum", "dangling": "sum"}
 
     def __init__(
@@ -42,11 +54,29 @@ class PageRank(SubgraphProgram):
         supersteps: int = 30,
         tolerance: float | None = None,
         dangling: Dangling = "leak",
+        weighted: bool = False,
+        personalization: Mapping[int | str, float] | None = None,
     ) -> None:
         self.damping, self.supersteps, self.tolerance, self.dangling = damping, supersteps, tolerance, dangling
+        self.weighted, self.personalization = weighted, personalization
+
+    def init(self, sg: SubgraphBatch) -> None:
+        if self.weighted and sg.weights is None:
+            raise InputError("weighted=True, yet the graph has no weights")
+        if self.personalization is None:
+            return
+        total = sum(self.personalization.values())
+        if not 0 < total < np.inf or min(self.personalization.values()) < 0:
+            raise InputError("personalization: weights must be finite, not negative and not all zero")
+        for label, weight in self.personalization.items():
+            at = sg.find(label)
+            if at >= 0:
+                sg["teleport"][at] = weight / total
 
     def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
         if step.number == 1:
+            if self.personalization is None:
+                batch["teleport"] = 1.0 / step.graph.num_vertices
             batch["rank"] = 1.0 / step.graph.num_vertices
         else:
             self._update(batch, step)
@@ -62,23 +92,24 @@ class PageRank(SubgraphProgram):
         return self.tolerance is not None and change is not None and change < self.tolerance
 
     def _update(self, batch: SubgraphBatch, step: BatchStep) -> None:
-        n = step.graph.num_vertices
         total = batch["local_sum"]
         messages = step.messages
         kernels.add_received(
             np.ascontiguousarray(messages["vertex"]), np.ascontiguousarray(messages["value"]), total
         )
-        teleport = (1.0 - self.damping) / n
+        share = 1.0 - self.damping
         if self.dangling == "redistribute":
-            teleport += self.damping * (step.aggregated("dangling") or 0.0) / n
-        step.aggregate("change", kernels.update_ranks(total, teleport, self.damping, batch["rank"]))
+            share += self.damping * (step.aggregated("dangling") or 0.0)
+        change = kernels.update_ranks(total, share, batch["teleport"], self.damping, batch["rank"])
+        step.aggregate("change", change)
 
     def _spread(self, batch: SubgraphBatch, step: BatchStep) -> None:
         batch["local_sum"] = 0.0
         remote_sum = np.zeros(batch.remote_vertex.size)
+        weights = batch.weights if self.weighted else None
         mass = kernels.spread_ranks(
             batch.subgraph_offsets, batch.remote_offsets, batch.offsets, batch.targets,
-            batch["rank"], batch["local_sum"], remote_sum,
+            _UNIT if weights is None else weights, batch["rank"], batch["local_sum"], remote_sum,
         )  # fmt: skip
         step.aggregate("dangling", mass)
         step.send_to_vertex(batch.remote_subgraph, batch.remote_vertex, value=remote_sum)
@@ -157,6 +188,7 @@ class BlockRank(PageRank):
             batch.neighbors, batch.offsets, batch.targets, batch["local_rank"], batch["own_weight"],
             batch["weight"],
         )  # fmt: skip
+        batch["teleport"] = 1.0 / step.graph.num_vertices
         batch["block_rank"] = np.diff(batch.subgraph_offsets) / step.graph.num_vertices
         batch["phase"] = _BLOCKS
         self._send_blocks(batch, step)

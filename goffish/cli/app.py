@@ -1,0 +1,69 @@
+"""The commands."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from goffish import __version__
+from goffish.cli.run_command import add_commands
+from goffish.cli.store_commands import add_store_commands
+
+app = typer.Typer(
+    name="goffish",
+    help="Graph analytics on partitioned graphs: read, partition, run, look.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+runs = typer.Typer(help="Run an algorithm on a graph file or a store.", no_args_is_help=True)
+app.add_typer(runs, name="run")
+add_commands(runs)
+add_store_commands(app)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"goffish {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        Optional[bool], typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = None,
+) -> None:
+    """Graph analytics on partitioned graphs: read, partition, run, look."""
+
+
+@app.command()
+def verify(
+    store: Annotated[str, typer.Argument(help="A store.")],
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Check every byte of a store against its checksums."""
+    from goffish.cli.inputs import progress_bar
+    from goffish.cli.output import print_json, say
+    from goffish.gofs import verify_store
+
+    with progress_bar("verifying") as update:
+        total = verify_store(store, progress=update)
+    if json:
+        print_json({"store": store, "ok": True, "bytes": total})
+    else:
+        say(f"{store}: all checksums match ({total:,} bytes)")
+
+
+@app.command()
+def bench(
+    graph: Annotated[Optional[str], typer.Argument(metavar="INPUT", help="A graph file; default: generated.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed repetitions; the median counts.")] = 5,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Time GoFFish on this machine beside the graph libraries that are installed here."""
+    from goffish.cli.bench import run_bench
+
+    run_bench(graph, repeats, json)
+

@@ -1,0 +1,86 @@
+"""Loading what the user named: a raw graph file or a store, with a progress bar on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from goffish.errors import InputError
+
+if TYPE_CHECKING:
+    from goffish.gofs import PartitionedGraph
+    from goffish.graph import Graph
+
+
+@contextmanager
+def progress_bar(title: str, *, unit_bytes: bool = False) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on standard error, drawn only on a terminal; yields ``update(done, total)``."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    amount = DownloadColumn() if unit_bytes else MofNCompleteColumn()
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        task = bars.add_task(title, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+@contextmanager
+def superstep_status(title: str) -> Iterator[Callable[[int, int, int], None]]:
+    """A line on standard error that follows the supersteps; yields a progress callback for the engine."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda number, active, messages: None
+        return
+    with console.status(title) as status:
+        yield lambda number, active, messages: status.update(
+            f"{title}: superstep {number}, {active:,} sub-graphs, {messages:,} messages"
+        )
+
+
+def is_store(path: str) -> bool:
+    """Whether INPUT names a store (a folder or URI with a manifest) rather than a raw file."""
+    if "://" not in path and not Path(path).is_dir():
+        return False
+    from goffish.gofs import is_store as has_manifest
+
+    return has_manifest(path)
+
+
+def load(path: str, reading: dict[str, Any]) -> Graph | PartitionedGraph:
+    """Open a store or read a raw file; reading options with a store are refused."""
+    if is_store(path):
+        given = [name for name, value in reading.items() if value is not None]
+        if given:
+            raise InputError(f"{path} is a store: --{given[0].replace('_', '-')} is for raw files")
+        from goffish.gofs import open_store
+
+        return open_store(path)
+    if Path(path).is_dir():
+        raise InputError(f"{path}: is a folder without {'manifest.json'}; give a graph file or a store")
+    from goffish.graph.io import read
+
+    options = {name: value for name, value in reading.items() if value is not None}
+    with progress_bar(f"reading {Path(path).name}", unit_bytes=True) as update:
+        return read(path, progress=update, **options)
+
+
+def as_label(text: str, graph: Graph | PartitionedGraph) -> int | str:
+    """A vertex label from the command line, in the type of the graph's labels."""
+    from goffish.graph import Graph
+
+    if isinstance(graph, Graph):
+        textual = graph.labels is not None and str(graph.labels.type) == "string"
+    else:
+        textual = graph.info.label_type == "string"
+    if textual:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"unknown vertex {text!r}: this graph's vertices are integers") from None

@@ -1,0 +1,217 @@
+"""The commands that move graphs: import, export, partition, info."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+import typer
+
+from goffish.cli.flags import apply_signature, field_parameter, parameter
+from goffish.cli.inputs import is_store, load, progress_bar
+from goffish.cli.options import input_argument, json_option, reading_options, reading_parameters
+from goffish.cli.output import print_json, print_table, say, show
+from goffish.errors import InputError
+
+if TYPE_CHECKING:
+    from goffish.gofs import PartitionedGraph
+    from goffish.graph import Graph
+    from goffish.partition.quality import PartitionQuality
+
+
+def add_store_commands(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command("import", help="Read a graph file and write it as a fast one (.arrow, .parquet) or in any other format.")(
+        _import_command()
+    )
+    app.command("export", help="Put the graph of a store together again and write it as a graph file.")(_export)
+    app.command("partition", help="Partition a graph file and write it as a store.")(_partition_command())
+    app.command("info", help="What a graph file or a store holds.")(_info_command())
+
+
+def _import_command() -> Any:
+    def command(**given: Any) -> None:
+        reading = reading_options(given)
+        _convert(given["input"], given["output"], reading, given["json"])
+
+    output = typer.Option(..., "-o", "--output", help="Graph file: .arrow, .parquet, .csv, .tsv, .metis, .mtx …")
+    apply_signature(
+        command, [input_argument(), parameter("output", str, output), *reading_parameters(), json_option()]
+    )
+    return command
+
+
+def _export(
+    store: str = typer.Argument(..., help="A store."),
+    output: str = typer.Option(..., "-o", "--output", help="Graph file: .csv, .tsv, .metis, .mtx, .parquet …"),
+    json: bool = typer.Option(False, "--json", help="Print everything as JSON."),
+) -> None:
+    if not is_store(store):
+        raise InputError(f"{store}: is not a store")
+    _convert(store, output, {}, json)
+
+
+def _convert(path: str, output: str, reading: dict[str, Any], json: bool) -> None:
+    from goffish.graph import Graph
+    from goffish.graph.io import write
+
+    begun = time.perf_counter()
+    loaded = load(path, reading)
+    graph = loaded if isinstance(loaded, Graph) else loaded.to_graph()
+    write(graph, output)
+    seconds = time.perf_counter() - begun
+    if json:
+        print_json({"input": path, "output": output, "seconds": seconds, **_graph_facts(graph)})
+    else:
+        say(f"{graph!r} written to {output} in {seconds:.2f} s")
+
+
+def _method_flags() -> list[Any]:
+    """One flag for every option of any partitioning method; not given means the method's own default."""
+    from goffish.partition.options import OPTIONS
+
+    flags: dict[str, Any] = {}
+    for model in OPTIONS.values():
+        for name, field in model.model_fields.items():
+            if name not in flags:
+                flags[name] = field_parameter(name, field, optional=True)
+    return [flag for flag in flags.values() if flag is not None]
+
+
+def _partition_command() -> Any:
+    flags = _method_flags()
+    names = [flag.name for flag in flags]
+
+    def command(**given: Any) -> None:
+        options = {name: given.pop(name) for name in names}
+        reading = reading_options(given)
+        options = {name: value for name, value in options.items() if value is not None}
+        _partition(given.pop("input"), reading, options, **given)
+
+    apply_signature(
+        command,
+        [
+            input_argument(),
+            parameter("output", str, typer.Option(..., "-o", "--output", help="Folder or URI of the store.")),
+            parameter("parts", int, typer.Option(4, "--parts", "-k", help="Number of partitions.")),
+            parameter(
+                "method", str,
+                typer.Option("metis", help="metis, hash, range, ldg, fennel or predefined (with --assignment)."),
+            ),
+            parameter(
+                "units", str,
+                typer.Option("components", help="Unit of computation: components (sub-graphs), single, vertex."),
+            ),
+            parameter("split", Optional[int], typer.Option(None, help="Most vertices of a sub-graph; larger ones are cut.")),
+            *flags,
+            *reading_parameters(),
+            json_option(),
+        ],
+    )  # fmt: skip
+    return command
+
+
+def _partition(
+    path: str, reading: dict[str, Any], options: dict[str, Any], *, output: str, parts: int, method: str,
+    units: Any, split: int | None, json: bool,
+) -> None:  # fmt: skip
+    from goffish.gofs import write_store
+    from goffish.graph import Graph
+    from goffish.partition.cut import partition_graph
+    from goffish.partition.quality import quality
+
+    begun = time.perf_counter()
+    loaded = load(path, reading)
+    graph = loaded if isinstance(loaded, Graph) else loaded.to_graph()
+    cut = partition_graph(graph, parts, method, units=units, split=split, **options)
+    with progress_bar("writing partitions") as update:
+        write_store(cut, output, progress=update)
+    seconds = time.perf_counter() - begun
+    figures = quality(graph, cut.owner(), parts)
+    if json:
+        print_json({"input": path, "store": output, "seconds": seconds, **_quality_facts(figures, cut)})
+        return
+    _print_quality(figures, cut, f"{cut!r}")
+    say(f"store: {output} (written in {seconds:.2f} s)")
+
+
+def _info_command() -> Any:
+    def command(**given: Any) -> None:
+        reading = reading_options(given)
+        _info(given["input"], reading, given["json"])
+
+    apply_signature(command, [input_argument(), *reading_parameters(), json_option()])
+    return command
+
+
+def _info(path: str, reading: dict[str, Any], json: bool) -> None:
+    from goffish.graph import Graph
+
+    loaded = load(path, reading)
+    if isinstance(loaded, Graph):
+        facts = _graph_facts(loaded)
+        if json:
+            print_json({"input": path, **facts})
+        else:
+            print_table(Path(path).name, ("figure", "value"), [(k.replace("_", " "), show(v)) for k, v in facts.items()])
+        return
+    from goffish.partition.quality import quality
+
+    figures = quality(loaded.to_graph(), loaded.owner(), loaded.num_partitions)
+    if json:
+        print_json({"store": path, **_quality_facts(figures, loaded)})
+    else:
+        _print_quality(figures, loaded, f"{loaded!r}")
+
+
+def _graph_facts(graph: Graph) -> dict[str, Any]:
+    degrees = graph.out_degrees
+    return {
+        "vertices": graph.num_vertices,
+        "edges": graph.num_edges,
+        "directed": graph.directed,
+        "weighted": graph.weights is not None,
+        "labels": "0 … n-1" if graph.labels is None else str(graph.labels.type),
+        "vertex_attributes": ", ".join(graph.vertex_attributes.column_names) if graph.vertex_attributes else "none",
+        "edge_attributes": ", ".join(graph.edge_attributes.column_names) if graph.edge_attributes else "none",
+        "largest_degree": int(degrees.max(initial=0)),
+        "mean_degree": float(degrees.mean()) if degrees.size else 0.0,
+        "isolated": int((degrees == 0).sum()) if not graph.directed else None,
+        "bytes_per_arc": graph.nbytes / graph.num_arcs if graph.num_arcs else None,
+    }
+
+
+def _quality_facts(figures: PartitionQuality, graph: PartitionedGraph) -> dict[str, Any]:
+    return {
+        "directed": graph.info.directed,
+        "weighted": graph.info.weighted,
+        "partitioner": dict(graph.info.partitioner),
+        "units": graph.info.finder,
+        "quality": figures.to_dict(),
+    }
+
+
+def _print_quality(figures: PartitionQuality, graph: PartitionedGraph, title: str) -> None:
+    info = graph.info
+    method = info.partitioner.get("method", "unknown")
+    exact = "" if figures.diameter_exact else " at least"
+    rows = [
+        ("method", method),
+        ("directed / weighted", f"{show(info.directed)} / {show(info.weighted)}"),
+        ("units", info.finder),
+        ("edge cut", f"{figures.edge_cut:,} ({figures.edge_cut_share:.1%})"),
+        ("communication volume", figures.communication_volume),
+        ("vertex balance (largest / mean)", f"{figures.vertex_balance:.3f}"),
+        ("arc balance (largest / mean)", f"{figures.arc_balance:.3f}"),
+        ("sub-graphs", figures.subgraphs),
+        ("quotient graph edges", figures.quotient_edges),
+        (f"quotient graph diameter{exact}", figures.quotient_diameter),
+    ]
+    print_table(title, ("figure", "value"), [(name, show(value)) for name, value in rows])
+    columns = (
+        figures.part_vertices, figures.part_arcs, figures.part_boundary, figures.part_volume,
+        figures.part_subgraphs,
+    )  # fmt: skip
+    parts = [(p, *(int(column[p]) for column in columns)) for p in range(min(figures.parts, 64))]
+    print_table("partitions", ("partition", "vertices", "arcs", "boundary", "volume", "sub-graphs"), parts)
