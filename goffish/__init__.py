@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     )
     from goffish.graph.io import read, write
     from goffish.partition.cut import partition_graph as partition
-    from goffish.partition.quality import quality
+    from goffish.partition.figures import quality
 
 _HOMES = {
     "goffish.algorithms.functions": (
@@ -83,12 +83,19 @@ _HOMES = {
         "from_scipy", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy",
     ),
     "goffish.graph.io": ("read", "write"),
-    "goffish.partition.quality": ("quality",),
+    "goffish.partition.figures": ("quality",),
 }  # fmt: skip
 _HOME_OF = {name: (module, name) for module, names in _HOMES.items() for name in names}
 _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", "verify_store")}
 
-__all__ = [*_HOME_OF, "partition", "__version__"]  # noqa: PLE0604
+__all__ = [
+    "BatchStep", "FormatError", "GoffishError", "Graph", "InputError", "JobError", "PartitionedGraph", "Result",
+    "RunStats", "StoreError", "Subgraph", "SubgraphBatch", "SubgraphProgram", "Superstep", "__version__", "bfs",
+    "blockrank", "connected_components", "core_numbers", "from_arrow", "from_edges", "from_igraph",
+    "from_networkx", "from_pandas", "from_polars", "from_scipy", "open", "pagerank", "partition",
+    "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read", "run", "sssp", "to_arrow",
+    "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "verify", "write",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -42,9 +42,7 @@ def bfs(
     return run("bfs", graph, threads=threads, source=source, max_hops=max_hops)
 
 
-def sssp(
-    graph: AnyGraph, source: int | str, *, weighted: bool = True, threads: int | None = None
-) -> Result:
+def sssp(graph: AnyGraph, source: int | str, *, weighted: bool = True, threads: int | None = None) -> Result:
     """Shortest ``distance`` (infinite where unreachable) and ``parent`` from `source`, along out-arcs.
 
     Examples

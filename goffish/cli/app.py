@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -32,7 +32,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _common(
     version: Annotated[
-        Optional[bool], typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = None,
 ) -> None:
     """Graph analytics on partitioned graphs: read, partition, run, look."""
@@ -58,7 +58,7 @@ def verify(
 
 @app.command()
 def bench(
-    graph: Annotated[Optional[str], typer.Argument(metavar="INPUT", help="A graph file; default: generated.")] = None,
+    graph: Annotated[str | None, typer.Argument(metavar="INPUT", help="A graph file; default: generated.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Timed repetitions; the median counts.")] = 5,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
@@ -66,4 +66,3 @@ def bench(
     from goffish.cli.bench import run_bench
 
     run_bench(graph, repeats, json)
-

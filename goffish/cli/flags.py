@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 from pydantic.fields import FieldInfo
@@ -15,9 +15,7 @@ def parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:
     """A keyword parameter that typer turns into an option or argument."""
     default = inspect.Parameter.empty if option.default is ... else option.default
     option.default = ...
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], default=default
-    )
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], default=default)
 
 
 def command_type(annotation: Any) -> Any:
@@ -29,7 +27,7 @@ def command_type(annotation: Any) -> Any:
     if typing.get_origin(annotation) in (types.UnionType, typing.Union):
         inner = [a for a in typing.get_args(annotation) if a is not type(None)]
         kinds = {command_type(a) for a in inner} - {None}
-        return Optional[kinds.pop()] if len(kinds) == 1 else None
+        return kinds.pop() | None if len(kinds) == 1 else None
     return annotation if annotation in (int, float, bool, str) else None
 
 
@@ -45,7 +43,7 @@ def field_parameter(name: str, field: FieldInfo, *, optional: bool = False) -> i
     if optional:
         if not field.is_required():
             text += f" Default: {field.default}."
-        return parameter(name, kind if kind is Optional else Optional[kind], typer.Option(None, *names, help=text))
+        return parameter(name, kind | None, typer.Option(None, *names, help=text))
     return parameter(name, kind, typer.Option(... if field.is_required() else field.default, *names, help=text))
 
 

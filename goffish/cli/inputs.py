@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 def progress_bar(title: str, *, unit_bytes: bool = False) -> Iterator[Callable[[int, int | None], None]]:
     """A bar on standard error, drawn only on a terminal; yields ``update(done, total)``."""
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     amount = DownloadColumn() if unit_bytes else MofNCompleteColumn()
     console = Console(stderr=True)

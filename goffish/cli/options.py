@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Optional
+from typing import Any
 
 import typer
 
@@ -28,34 +28,34 @@ def reading_parameters() -> list[inspect.Parameter]:
     group = "Reading a raw file"
     options: dict[str, tuple[Any, Any]] = {
         "format": (
-            Optional[str],
+            str | None,
             typer.Option(
                 None, help="edges, metis, mtx, dimacs, parquet, arrow, graphml or gml; default: found out.",
                 rich_help_panel=group,
             ),
         ),
         "directed": (
-            Optional[bool],
+            bool | None,
             typer.Option(None, "--directed/--undirected", help="Override what the file says.", rich_help_panel=group),
         ),
         "separator": (
-            Optional[str],
+            str | None,
             typer.Option(None, help="Column separator of an edge list, one character.", rich_help_panel=group),
         ),
         "header": (
-            Optional[bool],
+            bool | None,
             typer.Option(None, "--header/--no-header", help="Whether line 1 names the columns.", rich_help_panel=group),
         ),
         "columns": (
-            Optional[str],
+            str | None,
             typer.Option(
                 None, help="Columns by name or position: source=0,target=1,weight=2,timestamp=3.",
                 rich_help_panel=group,
             ),
         ),
-        "self_loops": (Optional[str], typer.Option(None, help="drop (default) or keep.", rich_help_panel=group)),
+        "self_loops": (str | None, typer.Option(None, help="drop (default) or keep.", rich_help_panel=group)),
         "parallel": (
-            Optional[str],
+            str | None,
             typer.Option(
                 None, help="Several rows for one edge: min (default), sum, first or keep.", rich_help_panel=group
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 import typer
 
@@ -17,16 +17,19 @@ from goffish.cli.output import print_json, print_result, print_stats
 
 def _running_parameters() -> list[Any]:
     options: dict[str, tuple[Any, Any]] = {
-        "engine": (str, typer.Option("auto", help="auto: the fastest for a raw file; local: the engine, in threads.")),
-        "parts": (Optional[int], typer.Option(None, help="Partition a raw file into so many parts first.")),
+        "engine": (
+            str,
+            typer.Option("auto", help="auto: the fastest for a raw file; local: the engine, in threads."),
+        ),
+        "parts": (int | None, typer.Option(None, help="Partition a raw file into so many parts first.")),
         "method": (str, typer.Option("metis", help="How to partition: metis, hash, range, ldg or fennel.")),
         "units": (
-            Optional[str],
+            str | None,
             typer.Option(None, help="Unit of computation: components (sub-graphs), single (partitions), vertex."),
         ),
-        "threads": (Optional[int], typer.Option(None, help="Default: all processors.")),
-        "max_supersteps": (Optional[int], typer.Option(None, help="Fail when not finished by then.")),
-        "checkpoint_dir": (Optional[str], typer.Option(None, help="Write checkpoints into this folder.")),
+        "threads": (int | None, typer.Option(None, help="Default: all processors.")),
+        "max_supersteps": (int | None, typer.Option(None, help="Fail when not finished by then.")),
+        "checkpoint_dir": (str | None, typer.Option(None, help="Write checkpoints into this folder.")),
         "checkpoint_every": (int, typer.Option(10, help="Supersteps between checkpoints.")),
         "resume": (bool, typer.Option(False, "--resume", help="Go on from the newest checkpoint.")),
     }
@@ -54,7 +57,7 @@ def _command(algorithm: type[Algorithm]) -> Callable[..., None]:
         [
             input_argument(),
             *own.values(),
-            parameter("output", Optional[str], output),
+            parameter("output", str | None, output),
             *_running_parameters(),
             *reading_parameters(),
             parameter("stats", bool, typer.Option(False, "--stats", help="Show the engine's counters.")),

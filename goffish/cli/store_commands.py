@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,14 +17,15 @@ from goffish.errors import InputError
 if TYPE_CHECKING:
     from goffish.gofs import PartitionedGraph
     from goffish.graph import Graph
-    from goffish.partition.quality import PartitionQuality
+    from goffish.partition.figures import PartitionQuality
 
 
 def add_store_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    app.command("import", help="Read a graph file and write it as a fast one (.arrow, .parquet) or in any other format.")(
-        _import_command()
-    )
+    app.command(
+        "import",
+        help="Read a graph file and write it as a fast one (.arrow, .parquet) or in any other format.",
+    )(_import_command())
     app.command("export", help="Put the graph of a store together again and write it as a graph file.")(_export)
     app.command("partition", help="Partition a graph file and write it as a store.")(_partition_command())
     app.command("info", help="What a graph file or a store holds.")(_info_command())
@@ -36,9 +37,7 @@ def _import_command() -> Any:
         _convert(given["input"], given["output"], reading, given["json"])
 
     output = typer.Option(..., "-o", "--output", help="Graph file: .arrow, .parquet, .csv, .tsv, .metis, .mtx …")
-    apply_signature(
-        command, [input_argument(), parameter("output", str, output), *reading_parameters(), json_option()]
-    )
+    apply_signature(command, [input_argument(), parameter("output", str, output), *reading_parameters(), json_option()])
     return command
 
 
@@ -103,7 +102,9 @@ def _partition_command() -> Any:
                 "units", str,
                 typer.Option("components", help="Unit of computation: components (sub-graphs), single, vertex."),
             ),
-            parameter("split", Optional[int], typer.Option(None, help="Most vertices of a sub-graph; larger ones are cut.")),
+            parameter(
+                "split", int | None, typer.Option(None, help="Most vertices of a sub-graph; larger ones are cut.")
+            ),
             *flags,
             *reading_parameters(),
             json_option(),
@@ -119,7 +120,7 @@ def _partition(
     from goffish.gofs import write_store
     from goffish.graph import Graph
     from goffish.partition.cut import partition_graph
-    from goffish.partition.quality import quality
+    from goffish.partition.figures import quality
 
     begun = time.perf_counter()
     loaded = load(path, reading)
@@ -154,9 +155,13 @@ def _info(path: str, reading: dict[str, Any], json: bool) -> None:
         if json:
             print_json({"input": path, **facts})
         else:
-            print_table(Path(path).name, ("figure", "value"), [(k.replace("_", " "), show(v)) for k, v in facts.items()])
+            print_table(
+                Path(path).name,
+                ("figure", "value"),
+                [(k.replace("_", " "), show(v)) for k, v in facts.items()],
+            )
         return
-    from goffish.partition.quality import quality
+    from goffish.partition.figures import quality
 
     figures = quality(loaded.to_graph(), loaded.owner(), loaded.num_partitions)
     if json:

@@ -59,12 +59,12 @@ def build_layout(
     vertices of each sub-graph; extra memory 16 bytes per vertex and thread.
     """
     n = graph.num_vertices
-    owner = np.ascontiguousarray(owner, dtype=np.int32)
-    if owner.shape != (n,):
-        raise InputError(f"owner has shape {owner.shape}, expected ({n},)")
-    if n and (owner.min() < 0 or owner.max() >= parts):
-        raise InputError(f"owner must be between 0 and {parts - 1}, found {owner.min()} … {owner.max()}")
-    unit, unit_owner = _units(graph, owner, parts, finder, cells)
+    owners = np.ascontiguousarray(owner, dtype=np.int32)
+    if owners.shape != (n,):
+        raise InputError(f"owner has shape {owners.shape}, expected ({n},)")
+    if n and (owners.min() < 0 or owners.max() >= parts):
+        raise InputError(f"owner must be between 0 and {parts - 1}, found {owners.min()} … {owners.max()}")
+    unit, unit_owner = _units(graph, owners, parts, finder, cells)
     order, rank, subgraph_offsets, subgraph_starts = _renumber(unit, unit_owner, parts, n)
     vertex_starts = subgraph_offsets[subgraph_starts]
 
@@ -185,9 +185,7 @@ def _cut_slice(
     neighbors = _neighbors([out_arcs, in_arcs] if graph.directed else [out_arcs],
                            [out_links, in_links], last - first)  # fmt: skip
     vertex_ids = order[start:stop].copy()
-    columns: dict[str, Any] = {
-        "label": vertex_ids if graph.labels is None else graph.labels.take(pa.array(vertex_ids))
-    }
+    columns: dict[str, Any] = {"label": vertex_ids if graph.labels is None else graph.labels.take(pa.array(vertex_ids))}
     if graph.weights is not None:
         columns["weight"] = graph.weights[arc_ids]
         reverse = graph.reverse.weights
@@ -207,7 +205,8 @@ def _cut_slice(
             columns[f"edge.{name}"] = graph.edge_attributes.column(name).take(pa.array(touching))
     return Slice(
         partition, start, first, graph.directed, graph.weights is not None,
-        subgraph_offsets[first : last + 1] - start, out_arcs, in_arcs, *neighbors, vertex_ids, lambda name: column_of(columns, name),
+        subgraph_offsets[first : last + 1] - start, out_arcs, in_arcs, *neighbors, vertex_ids,
+        lambda name: column_of(columns, name),
     )  # fmt: skip
 
 

@@ -209,9 +209,9 @@ class PartitionedGraph:
         if not self.info.vertex_schema:
             return None
         columns = {
-            name: pa.chunked_array(
-                [c for part in self.slices() for c in part.column(f"vertex.{name}").chunks]
-            ).take(pa.array(order))
+            name: pa.chunked_array([c for part in self.slices() for c in part.column(f"vertex.{name}").chunks]).take(
+                pa.array(order)
+            )
             for name in self.info.vertex_schema
         }
         return pa.table(columns)
@@ -225,9 +225,9 @@ class PartitionedGraph:
         if distinct.size != self.num_edges:
             raise InputError(f"edge attributes cover {distinct.size} of {self.num_edges} edges")
         columns = {
-            name: pa.chunked_array(
-                [c for part in self.slices() for c in part.column(f"edge.{name}").chunks]
-            ).take(pa.array(first))
+            name: pa.chunked_array([c for part in self.slices() for c in part.column(f"edge.{name}").chunks]).take(
+                pa.array(first)
+            )
             for name in self.info.edge_schema
         }
         return pa.table(columns)

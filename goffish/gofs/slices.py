@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 
-Loader = Callable[[str], "pa.ChunkedArray | NDArray[Any]"]
+Loader = Callable[[str], Any]
 
 
 @dataclass(frozen=True, eq=False)

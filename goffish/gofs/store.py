@@ -1,8 +1,8 @@
 """GoFS: partition slices in files, written once, published atomically, opened without reading them.
 
 A store is a folder with ``manifest.json`` and, per partition, Arrow IPC files for topology, weights and labels and one
-Parquet file per attribute. Slice files are named by their content, so that writing the same graph again changes nothing and a
-new version never touches the files of the old one before its manifest has replaced the old manifest.
+Parquet file per attribute. Slice files are named by their content, so that writing the same graph again changes nothing
+and a new version never touches the files of the old one before its manifest has replaced the old manifest.
 """
 
 from __future__ import annotations
@@ -93,9 +93,7 @@ def open_store(path: str | Path) -> PartitionedGraph:
         if size is None:
             raise StoreError(f"{folder.location}/{entry.name}: missing; the store is incomplete")
         if size != entry.size:
-            raise StoreError(
-                f"{folder.location}/{entry.name}: damaged ({size} bytes instead of {entry.size})"
-            )
+            raise StoreError(f"{folder.location}/{entry.name}: damaged ({size} bytes instead of {entry.size})")
     return PartitionedGraph(
         manifest.info,
         lambda partition: _load_slice(folder, manifest, partition),
@@ -173,7 +171,11 @@ def _encode_slice(graph: PartitionedGraph, part: Slice) -> Iterator[tuple[str, s
         yield "edge-index", "arrow", _encode_arrays(rows)
     for place, schema in (("vertex", graph.info.vertex_schema), ("edge", graph.info.edge_schema)):
         for name in schema:
-            yield f"{place}.{name}", "parquet", _encode_parquet(pa.table({name: part.column(f"{place}.{name}")}))
+            yield (
+                f"{place}.{name}",
+                "parquet",
+                _encode_parquet(pa.table({name: part.column(f"{place}.{name}")})),
+            )
 
 
 def _encode_arrays(arrays: Mapping[str, Any]) -> pa.Buffer:
@@ -204,9 +206,7 @@ def _decode_arrays(data: pa.Buffer) -> dict[str, pa.Array]:
 
 def _load_slice(folder: Folder, manifest: Manifest, partition: int) -> Slice:
     files, info = manifest.files[partition], manifest.info
-    arrays = {
-        name: array.to_numpy() for name, array in _decode_arrays(_checked(folder, files["topology"])).items()
-    }
+    arrays = {name: array.to_numpy() for name, array in _decode_arrays(_checked(folder, files["topology"])).items()}
     out_arcs = Arcs(*(arrays[f"out.{name}"] for name in _ARCS))
     in_arcs = Arcs(*(arrays[f"in.{name}"] for name in _ARCS)) if info.directed else out_arcs
     return Slice(
@@ -220,9 +220,7 @@ def _load_slice(folder: Folder, manifest: Manifest, partition: int) -> Slice:
 class _ColumnReader:
     """Reads each column of a slice from its file when it is first asked for, and keeps it."""
 
-    def __init__(
-        self, folder: Folder, manifest: Manifest, partition: int, vertex_ids: np.ndarray[Any, Any]
-    ) -> None:
+    def __init__(self, folder: Folder, manifest: Manifest, partition: int, vertex_ids: np.ndarray[Any, Any]) -> None:
         self._folder, self._info, self._files = folder, manifest.info, manifest.files[partition]
         self._columns: dict[str, Any] = {}
         if self._info.label_type == "implicit":

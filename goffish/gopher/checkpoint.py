@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from goffish.errors import InputError, StoreError
+from goffish.gofs.manifest import checksum
 from goffish.gopher.messages import Batch
 from goffish.gopher.stats import STEP_SCHEMA
 from goffish.gopher.worker import Worker
@@ -63,14 +64,17 @@ class CheckpointFolder:
         try:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
+            checksums: dict[str, str] = {}
             for worker, batches in zip(workers, pending, strict=True):
-                arrays = {f"state.{name}": values for name, (_, values) in worker.state.items()}
+                arrays: dict[str, Any] = {f"state.{n}": values for n, (_, values) in worker.state.items()}
                 arrays |= {f"message.{i:06d}": batch for i, batch in enumerate(batches)}
-                np.savez(folder / f"part-{worker.part.partition:05d}.npz", halted=worker.halted, **arrays)
+                file = folder / f"part-{worker.part.partition:05d}.npz"
+                np.savez(file, halted=worker.halted, **arrays)
+                checksums[file.name] = checksum(file.read_bytes())
             values = {name: _plain(value) for name, value in aggregates.items()}
             body = {
                 "identity": dict(self.identity), "superstep": superstep, "aggregates": values, "rows": rows,
-                "folder": folder.name,
+                "folder": folder.name, "checksums": checksums,
             }  # fmt: skip
             temporary = self.path / f".{_MANIFEST}.partial"
             temporary.write_text(json.dumps(body))
@@ -97,7 +101,7 @@ class CheckpointFolder:
         try:
             body = json.loads(manifest.read_text())
             identity = body["identity"]
-        except (ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError) as error:
             raise StoreError(f"{manifest}: damaged checkpoint ({error})") from None
         expected = json.loads(json.dumps(dict(self.identity)))
         for key, value in expected.items():
@@ -109,13 +113,16 @@ class CheckpointFolder:
         for worker in workers:
             file = self.path / body["folder"] / f"part-{worker.part.partition:05d}.npz"
             try:
-                with np.load(file, allow_pickle=False) as arrays:
+                data = file.read_bytes()
+                if checksum(data) != body["checksums"][file.name]:
+                    raise ValueError("its bytes do not match their checksum")
+                with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
                     worker.halted = arrays["halted"]
                     for name, (_, values) in worker.state.items():
                         values[...] = arrays[f"state.{name}"]
                     names = sorted(n for n in arrays.files if n.startswith("message."))
                     pending.append([arrays[n] for n in names])
-            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            except (OSError, ValueError, KeyError) as error:
                 raise StoreError(f"{file}: damaged checkpoint ({error})") from error
         return Checkpoint(body["superstep"], body["aggregates"], body["rows"]), pending
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -14,7 +14,7 @@ from goffish.gopher import _kernels
 #: Value of the ``vertex`` column of a message that is addressed to a whole sub-graph.
 NO_VERTEX = -1
 
-Batch = NDArray[np.void]
+Batch: TypeAlias = np.ndarray[Any, Any]
 
 
 def message_dtype(payload: Mapping[str, DTypeLike]) -> np.dtype[np.void]:
@@ -27,18 +27,14 @@ def message_dtype(payload: Mapping[str, DTypeLike]) -> np.dtype[np.void]:
             raise InputError(f"message column {name!r} is taken by the address of the message")
         if np.dtype(kind).hasobject:
             raise InputError(f"message column {name!r} holds Python objects; use numbers")
-    return np.dtype(
-        [("subgraph", np.int64), ("vertex", np.int64), *((n, np.dtype(k)) for n, k in payload.items())]
-    )
+    return np.dtype([("subgraph", np.int64), ("vertex", np.int64), *((n, np.dtype(k)) for n, k in payload.items())])
 
 
 def make_batch(dtype: np.dtype[np.void], subgraph: Any, vertex: Any, payload: Mapping[str, Any]) -> Batch:
     """Broadcast addresses and payload columns into one batch."""
     expected = set(dtype.names or ()) - {"subgraph", "vertex"}
     if set(payload) != expected:
-        raise InputError(
-            f"a message needs the payload columns {sorted(expected)}, got {sorted(payload)}"
-        )
+        raise InputError(f"a message needs the payload columns {sorted(expected)}, got {sorted(payload)}")
     shape = np.broadcast_shapes(np.shape(subgraph), np.shape(vertex), *(np.shape(v) for v in payload.values()))
     if len(shape) > 1:
         raise InputError(f"message columns must be scalars or one-dimensional, got shape {shape}")
@@ -66,24 +62,20 @@ def combine(batch: Batch, how: str | None) -> Batch:
         return batch
     names = [n for n in batch.dtype.names or () if n not in ("subgraph", "vertex")]
     group = np.empty(batch.size, np.int64)
-    first = _kernels.hash_groups(
-        np.ascontiguousarray(batch["subgraph"]), np.ascontiguousarray(batch["vertex"]), group
-    )
+    first = _kernels.hash_groups(np.ascontiguousarray(batch["subgraph"]), np.ascontiguousarray(batch["vertex"]), group)
     if first.size == batch.size:
         return batch
-    if how == "sum":
-        out = batch[first]
-        for name in names:
-            if batch[name].dtype == np.float64:
-                out[name] = np.bincount(group, batch[name], first.size)
-            else:
-                total = np.zeros(first.size, batch[name].dtype)
-                np.add.at(total, group, batch[name])
-                out[name] = total
-        return out
-    values = np.ascontiguousarray(batch[names[0]])
-    _kernels.best_rows(group, values, first, how == "max")
-    return batch[first]
+    if how != "sum":
+        _kernels.best_rows(group, np.ascontiguousarray(batch[names[0]]), first, how == "max")
+    out: Batch = batch[first]
+    for name in names if how == "sum" else ():
+        if batch[name].dtype == np.float64:
+            out[name] = np.bincount(group, batch[name], first.size)
+        else:
+            total = np.zeros(first.size, batch[name].dtype)
+            np.add.at(total, group, batch[name])
+            out[name] = total
+    return out
 
 
 def split_by_partition(batch: Batch, subgraph_starts: NDArray[np.int64]) -> list[Batch]:

@@ -57,8 +57,8 @@ class SubgraphProgram:
     message : mapping of str to dtype
         Payload columns of a message.
     combine : {"min", "max", "sum"} or None
-        Merge messages to the same target before they leave a partition: keep the message whose first payload column is least
-        or largest, or add up all payload columns.
+        Merge messages to the same target before they leave a partition: keep the message whose first payload column is
+        least or largest, or add up all payload columns.
     state : mapping of str to StateColumn
         Columns that survive from superstep to superstep, reached as ``sg["name"]``; checkpoints hold exactly these.
     aggregators : mapping of str to {"sum", "min", "max", "and", "or"}

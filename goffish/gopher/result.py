@@ -40,7 +40,8 @@ class Result:
     stats: RunStats | None = None
 
     def to_pandas(self) -> pd.DataFrame:
-        return self.table.to_pandas()
+        frame: pd.DataFrame = self.table.to_pandas()
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         import polars
@@ -98,7 +99,7 @@ def _write_parquet(table: pa.Table, path: Path) -> None:
 
 
 def _write_csv(table: pa.Table, path: Path) -> None:
-    import pyarrow.csv as csv
+    from pyarrow import csv
 
     csv.write_csv(table, path)
 
@@ -110,7 +111,7 @@ def _write_json(table: pa.Table, path: Path) -> None:
 
 
 def _write_arrow(table: pa.Table, path: Path) -> None:
-    import pyarrow.feather as feather
+    from pyarrow import feather
 
     feather.write_feather(table, path, compression="uncompressed")
 

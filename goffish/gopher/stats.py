@@ -71,9 +71,8 @@ class RunStats:
 
     def busy_per_partition(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Seconds of compute of each partition."""
-        return np.bincount(
-            self.steps.column("partition").to_numpy(), self.steps.column("busy").to_numpy(), self.partitions
-        )
+        partition, busy = (self.steps.column(name).to_numpy() for name in ("partition", "busy"))
+        return np.bincount(partition, busy, self.partitions).astype(np.float64, copy=False)
 
     @property
     def imbalance(self) -> float:

@@ -49,7 +49,8 @@ class _Step:
     number : int
         Superstep, counted from 1.
     messages : structured array
-        The inbox: ``subgraph`` and ``vertex`` (local indices, -1 where a whole sub-graph is addressed) and the payload columns.
+        The inbox: ``subgraph`` and ``vertex`` (local indices, -1 where a whole sub-graph is addressed) and the payload
+        columns.
         Ordered by (target sub-graph, source sub-graph, order of sending) on every engine.
     graph : Totals
     """
@@ -139,7 +140,11 @@ class BatchStep(_Step):
     """
 
     def __init__(
-        self, batch: SubgraphBatch, active: NDArray[np.int64], message_offsets: NDArray[np.int64], *context: Any
+        self,
+        batch: SubgraphBatch,
+        active: NDArray[np.int64],
+        message_offsets: NDArray[np.int64],
+        *context: Any,
     ) -> None:
         super().__init__(*context)
         self._batch = batch
@@ -152,9 +157,7 @@ class BatchStep(_Step):
         counts = offsets[subgraphs + 1] - offsets[subgraphs]
         before = np.cumsum(counts) - counts
         rows = np.repeat(offsets[subgraphs] - before, counts) + np.arange(int(counts.sum()))
-        spread = {
-            name: np.repeat(values, counts) if np.ndim(values) else values for name, values in payload.items()
-        }
+        spread = {name: np.repeat(values, counts) if np.ndim(values) else values for name, values in payload.items()}
         self._send(self._batch.neighbors[rows], NO_VERTEX, spread)
 
     def vote_to_halt(self, subgraphs: NDArray[np.int64] | None = None) -> None:

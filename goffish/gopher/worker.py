@@ -1,7 +1,7 @@
 """What happens inside a superstep, for one partition; every engine drives this same code.
 
-An engine calls, per superstep and partition: `Worker.deliver` with the batches addressed to the partition (in order of source
-partition), then every task of `Worker.tasks` on whatever threads it has, then `Worker.collect`.
+An engine calls, per superstep and partition: `Worker.deliver` with the batches addressed to the partition (in order of
+source partition), then every task of `Worker.tasks` on whatever threads it has, then `Worker.collect`.
 """
 
 from __future__ import annotations

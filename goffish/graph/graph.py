@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -123,6 +123,10 @@ class Graph:
             self.vertex_attributes, attributes,
         )  # fmt: skip
 
+    def unweighted(self) -> Graph:
+        """The same graph without weights."""
+        return self if self.weights is None else replace(self, weights=None)
+
     def edge_columns(
         self,
     ) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.float64] | None, pa.Table | None]:
@@ -165,8 +169,8 @@ def from_edges(
     Parameters
     ----------
     src, dst : array-like, shape (rows,)
-        Ends of each edge: integers (any width, signed or unsigned, up to int64) or strings. Without `labels` they are the
-        vertex labels themselves; with `labels` they are positions in it.
+        Ends of each edge: integers (any width, signed or unsigned, up to int64) or strings. Without `labels` they are
+        the vertex labels themselves; with `labels` they are positions in it.
     weight : array-like, shape (rows,), optional
         Finite and not negative.
     directed : bool
@@ -175,8 +179,8 @@ def from_edges(
         Labels of all vertices, distinct; vertices that no edge names are isolated.
     self_loops : {"drop", "keep"}
     parallel : {"min", "sum", "first", "keep"}
-        What becomes of several rows for one edge: the smallest weight, the sum, the first row, or all of them. Attributes
-        come from the row that was kept (``sum``: from the first).
+        What becomes of several rows for one edge: the smallest weight, the sum, the first row, or all of them.
+        Attributes come from the row that was kept (``sum``: from the first).
     isolated : array-like, optional
         Further vertex labels, for vertices without edges (only without `labels`).
     vertex_attributes : table or mapping, optional
@@ -192,8 +196,8 @@ def from_edges(
     Raises
     ------
     InputError
-        Columns of different length, a label that is missing or beyond int64, a weight that is NaN, infinite or negative;
-        the message names the row.
+        Columns of different length, a label that is missing or beyond int64, a weight that is NaN, infinite or
+        negative; the message names the row.
     """
     _check_choice("self_loops", self_loops, ("drop", "keep"))
     _check_choice("parallel", parallel, ("min", "sum", "first", "keep"))
@@ -261,11 +265,12 @@ def _positions(ids: Any, n: int, name: str) -> NDArray[np.integer[Any]]:
 def _attribute_table(table: pa.Table | Mapping[str, Any] | None, rows: int, what: str) -> pa.Table | None:
     if table is None:
         return None
-    if not isinstance(table, pa.Table):
-        table = pa.table({name: pa.array(values) for name, values in table.items()})
-    if table.num_rows != rows:
-        raise InputError(f"{what} attributes have {table.num_rows} rows, expected {rows}")
-    return table
+    columns: Any = table
+    if isinstance(table, Mapping):
+        columns = pa.table({name: pa.array(values) for name, values in table.items()})
+    if columns.num_rows != rows:
+        raise InputError(f"{what} attributes have {columns.num_rows} rows, expected {rows}")
+    return columns
 
 
 def _transpose(
@@ -300,7 +305,7 @@ def _assemble(
     # A directed graph is scattered by target first, so that the transposition leaves rows by source.
     first, second = (src, dst) if mirror else (dst, src)
     loops = _kernels.count_arcs(first, second, mirror, drop, offsets)
-    targets = np.empty(int(offsets[-1]), vertex_dtype(n))
+    targets: NDArray[np.integer[Any]] = np.empty(int(offsets[-1]), vertex_dtype(n))
     rows = np.empty(targets.size if want_rows else 0, np.int64)
     _kernels.scatter_arcs(first, second, mirror, drop, offsets[:-1].copy(), targets, rows, want_rows)
     offsets, targets, rows = _transpose(offsets, targets, rows if want_rows else None)
@@ -334,4 +339,5 @@ def _assemble(
 def _loop_mask(offsets: NDArray[np.int64], targets: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
     sources = np.empty_like(targets)
     _kernels.arc_sources(offsets, sources)
-    return sources == targets
+    loops: NDArray[np.bool_] = sources == targets
+    return loops

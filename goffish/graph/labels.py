@@ -67,7 +67,11 @@ def _to_arrow_or_numpy(values: Any) -> Any:
         return values.to_arrow()
     if hasattr(values, "to_numpy"):  # pandas
         return values.to_numpy()
-    return np.asarray(values) if len(values) else np.empty(0, np.int64)
+    if not len(values):
+        return np.empty(0, np.int64)
+    array = np.asarray(values)
+    # NumPy's own strings lose trailing NULs, and make "1" of a 1 among strings
+    return np.asarray(values, object) if array.dtype.kind == "U" else array
 
 
 def _strings(column: NDArray[Any], name: str) -> Any:
@@ -128,8 +132,9 @@ def _number_by_table(
         if low == 0:
             return [np.ascontiguousarray(c, dtype=kind) for c in columns], None, n
         return [(c.astype(np.int64, copy=False) - low).astype(kind) for c in columns], labels, n
-    rank = np.cumsum(present, dtype=kind) - kind(1)
-    numbers = []
+    rank: NDArray[np.integer[Any]] = np.cumsum(present, dtype=kind)
+    rank -= 1
+    numbers: list[NDArray[np.integer[Any]]] = []
     for column in columns:
         out = np.empty(column.size, kind)
         _kernels.relabel(column, low, rank, out)

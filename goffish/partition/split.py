@@ -32,8 +32,8 @@ def split_cells(graph: Graph, owner: NDArray[np.int32], largest: int, *, seed: i
 
     Notes
     -----
-    Engine specification §8, item 13: evens out the supersteps of a few huge sub-graphs; changes the quotient graph and with it
-    superstep counts.
+    Engine specification §8, item 13: evens out the supersteps of a few huge sub-graphs; changes the quotient graph and
+    with it superstep counts.
     """
     if largest < 1:
         raise InputError(f"split={largest}: at least 1 vertex")

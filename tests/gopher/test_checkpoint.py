@@ -1,0 +1,157 @@
+"""Checkpoints: a resumed job gives the same answer and the same counts as one that was never interrupted."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from goffish.algorithms.catalogue import make
+from goffish.errors import InputError, JobError, StoreError
+from goffish.gofs import build_layout
+from goffish.gopher import run_program
+from tests.cases import grid, grid_blocks
+
+LAYOUT = build_layout(grid(24, 20), grid_blocks(24, 20), 12)
+JOBS = {
+    "components": {}, "sssp": {"source": 0}, "bfs": {"source": 5}, "pagerank": {"supersteps": 30},
+    "blockrank": {"tolerance": 1e-4}, "cores": {}, "max-value": {},
+}  # fmt: skip
+COUNTS = ["superstep", "partition", "active", "messages", "combined", "remote", "remote_bytes"]
+
+
+@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("units", ["components", "vertex"])
+def test_resumed_equals_uninterrupted(tmp_path: Path, name: str, units: str) -> None:
+    layout = LAYOUT if units == "components" else build_layout(grid(24, 20), grid_blocks(24, 20), 12, finder="vertex")
+    job = make(name, JOBS[name])
+    whole = run_program(job.program(units), layout)
+    assert whole.stats is not None
+    stop = max(1, whole.stats.supersteps // 2)
+    with pytest.raises(JobError, match="not finished"):
+        run_program(job.program(units), layout, max_supersteps=stop, checkpoint_dir=tmp_path, checkpoint_every=1)
+    resumed = run_program(job.program(units), layout, checkpoint_dir=tmp_path, checkpoint_every=1, resume=True)
+    assert resumed.stats is not None
+    assert resumed.table.equals(whole.table)
+    assert resumed.stats.steps.select(COUNTS).equals(whole.stats.steps.select(COUNTS))
+    assert [p.name for p in tmp_path.glob("step-*")] == [f"step-{whole.stats.supersteps:08d}"]
+
+
+def test_resume_without_a_checkpoint_starts_anew(tmp_path: Path) -> None:
+    result = run_program(make("components", {}).program(""), LAYOUT, checkpoint_dir=tmp_path / "new", resume=True)
+    assert result.stats is not None
+    assert result.stats.supersteps == 7
+
+
+def _interrupted(path: Path, **options: Any) -> None:
+    with pytest.raises(JobError):
+        run_program(
+            make("sssp", {"source": 0, **options}).program(""), LAYOUT, max_supersteps=3, checkpoint_dir=path,
+            checkpoint_every=2,
+        )  # fmt: skip
+
+
+def test_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
+    _interrupted(tmp_path)
+    for job, layout in (
+        (make("sssp", {"source": 1}), LAYOUT),
+        (make("bfs", {"source": 0}), LAYOUT),
+        (make("sssp", {"source": 0}), build_layout(grid(24, 20), grid_blocks(24, 20, 1, 1), 1)),
+    ):
+        with pytest.raises(InputError, match="the checkpoint is of another job"):
+            run_program(job.program(""), layout, checkpoint_dir=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("how", ["flip", "cut", "delete", "manifest"])
+def test_damaged_checkpoint_is_an_error(tmp_path: Path, how: str) -> None:
+    _interrupted(tmp_path)
+    victim = tmp_path / "step-00000002" / "part-00003.npz"
+    content = bytearray(victim.read_bytes())
+    if how == "flip":
+        at = content.index(b"\x93NUMPY") + 140
+        content[at] ^= 4
+        victim.write_bytes(content)
+    elif how == "cut":
+        victim.write_bytes(content[: len(content) // 2])
+    elif how == "delete":
+        victim.unlink()
+    else:
+        (tmp_path / "checkpoint.json").write_text("{")
+    with pytest.raises(StoreError, match="damaged checkpoint"):
+        run_program(make("sssp", {"source": 0}).program(""), LAYOUT, checkpoint_dir=tmp_path, resume=True)
+
+
+def test_full_disk_while_checkpointing_keeps_the_checkpoint_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _interrupted(tmp_path)
+    before = json.loads((tmp_path / "checkpoint.json").read_text())["superstep"]
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(StoreError, match=r"checkpoint cannot be written \(No space left on device\)"):
+        run_program(
+            make("sssp", {"source": 0}).program(""),
+            LAYOUT,
+            checkpoint_dir=tmp_path,
+            resume=True,
+            checkpoint_every=1,
+        )
+    monkeypatch.undo()
+    assert json.loads((tmp_path / "checkpoint.json").read_text())["superstep"] == before
+    resumed = run_program(make("sssp", {"source": 0}).program(""), LAYOUT, checkpoint_dir=tmp_path, resume=True)
+    assert resumed.table.equals(run_program(make("sssp", {"source": 0}).program(""), LAYOUT).table)
+
+
+_SLOW = """
+import sys, time
+from goffish.algorithms.ranks.program import PageRank
+from goffish.gopher import run_program
+from tests.gopher.test_checkpoint import LAYOUT
+
+class Slow(PageRank):
+    def compute_batch(self, batch, step):
+        if sys.argv[2] == "slow":
+            time.sleep(0.005)
+        super().compute_batch(batch, step)
+
+print("ready", flush=True)
+result = run_program(Slow(), LAYOUT, threads=2, checkpoint_dir=sys.argv[1], checkpoint_every=1, resume=True)
+result.write(sys.argv[3])
+"""
+
+
+def test_kill_9_in_mid_job_and_resume(tmp_path: Path) -> None:
+    def start(pace: str, out: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", _SLOW, str(tmp_path / "ckpt"), pace, str(tmp_path / out)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE)
+
+    for _ in range(3):
+        victim = start("slow", "killed.parquet")
+        assert victim.stdout is not None
+        victim.stdout.readline()
+        time.sleep(0.35)
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+        victim.stdout.close()
+    assert not (tmp_path / "killed.parquet").exists()
+    reached = json.loads((tmp_path / "ckpt" / "checkpoint.json").read_text())["superstep"]
+    assert 0 < reached < 30
+    last = start("fast", "done.parquet")
+    assert last.stdout is not None
+    last.communicate(timeout=60)
+    assert last.returncode == 0
+    import pyarrow.parquet as pq
+
+    from goffish.algorithms.ranks.program import PageRank
+
+    assert pq.read_table(tmp_path / "done.parquet").equals(run_program(PageRank(), LAYOUT).table)
