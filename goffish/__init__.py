@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         to_pandas,
         to_polars,
         to_scipy,
+        vertices_to_arrow,
     )
     from goffish.graph.io import read, write
     from goffish.partition.cut import partition_graph as partition
@@ -80,7 +81,7 @@ _HOMES = {
     ),
     "goffish.graph": (
         "Graph", "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars",
-        "from_scipy", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy",
+        "from_scipy", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "vertices_to_arrow",
     ),
     "goffish.graph.io": ("read", "write"),
     "goffish.partition.figures": ("quality",),

@@ -1,5 +1,41 @@
 """Graphs as arrays: the columnar `Graph`, its constructors, readers and writers."""
 
+from goffish.graph.convert import (
+    from_arrow,
+    from_igraph,
+    from_networkx,
+    from_pandas,
+    from_polars,
+    from_scipy,
+    to_arrow,
+    to_igraph,
+    to_networkx,
+    to_pandas,
+    to_polars,
+    to_scipy,
+    vertices_to_arrow,
+)
 from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
+from goffish.graph.io import read, write
 
-__all__ = ["Graph", "Parallel", "SelfLoops", "from_edges"]
+__all__ = [
+    "Graph",
+    "Parallel",
+    "SelfLoops",
+    "from_arrow",
+    "from_edges",
+    "from_igraph",
+    "from_networkx",
+    "from_pandas",
+    "from_polars",
+    "from_scipy",
+    "read",
+    "to_arrow",
+    "to_igraph",
+    "to_networkx",
+    "to_pandas",
+    "to_polars",
+    "to_scipy",
+    "vertices_to_arrow",
+    "write",
+]

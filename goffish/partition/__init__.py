@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from goffish.partition.assign import assign
+    from goffish.partition.assignment import assign
     from goffish.partition.cut import partition_graph
     from goffish.partition.options import OPTIONS
     from goffish.partition.figures import PartitionQuality, quality, quotient_graph
@@ -21,7 +21,7 @@ __all__ = ["OPTIONS", "PartitionQuality", "assign", "partition_graph", "quality"
 _HOMES = {
     "OPTIONS": "options",
     "PartitionQuality": "figures",
-    "assign": "assign",
+    "assign": "assignment",
     "partition_graph": "cut",
     "quality": "figures",
     "quotient_graph": "figures",

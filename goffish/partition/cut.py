@@ -9,7 +9,7 @@ import numpy as np
 from goffish.gofs import PartitionedGraph, build_layout
 from goffish.graph import Graph
 from goffish.graph.parallel import thread_count
-from goffish.partition.assign import assign, check_parts
+from goffish.partition.assignment import assign, check_parts
 from goffish.partition.split import split_cells
 
 

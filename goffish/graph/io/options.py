@@ -1,0 +1,62 @@
+"""The options that every reader takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
+
+ROLES = ("source", "target", "weight", "timestamp")
+
+
+def both_directions(
+    src: NDArray[Any], dst: NDArray[Any], weight: NDArray[np.float64] | None
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64] | None]:
+    """Rows of an undirected file, read as a directed graph: those off the diagonal also turned round."""
+    off = src != dst
+    doubled = None if weight is None else np.concatenate((weight, weight[off]))
+    return np.concatenate((src, dst[off])), np.concatenate((dst, src[off])), doubled
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """See `goffish.graph.io.read` for what they mean."""
+
+    directed: bool | None = None
+    separator: str | None = None
+    comments: tuple[str, ...] = ("#", "%")
+    header: bool | None = None
+    columns: Mapping[str, str | int] = field(default_factory=dict)
+    weighted: bool | None = None
+    self_loops: SelfLoops = "drop"
+    parallel: Parallel = "min"
+
+    def __post_init__(self) -> None:
+        unknown = [role for role in self.columns if role not in ROLES]
+        if unknown:
+            raise InputError(f"columns: unknown role {unknown[0]!r}; choose from {', '.join(ROLES)}")
+        if self.separator is not None and (len(self.separator) != 1 or not self.separator.isascii()):
+            raise InputError(f"separator={self.separator!r}: give one ASCII character")
+        bad = [c for c in self.comments if len(c) != 1 or not c.isascii()]
+        if bad:
+            raise InputError(f"comments: {bad[0]!r} is not one ASCII character")
+        if self.weighted is False and "weight" in self.columns:
+            raise InputError("weighted=False, yet columns names a weight")
+
+    def build(self, src: Any, dst: Any, weight: Any = None, *, directed: bool, **more: Any) -> Graph:
+        """`from_edges` under these options; `directed` is what the file says."""
+        return from_edges(
+            src,
+            dst,
+            weight,
+            directed=directed if self.directed is None else self.directed,
+            self_loops=self.self_loops,
+            parallel=self.parallel,
+            **more,
+        )

@@ -1,0 +1,115 @@
+"""`read`: one function for every format."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from goffish.errors import FormatError, InputError
+from goffish.graph.graph import Graph, Parallel, SelfLoops
+from goffish.graph.io.dimacs import read_dimacs
+from goffish.graph.io.edge_list import read_edge_list
+from goffish.graph.io.matrix_market import read_matrix_market
+from goffish.graph.io.metis import read_metis
+from goffish.graph.io.options import ReadOptions
+from goffish.graph.io.sniff import find_format
+from goffish.graph.io.streams import Progress, Source
+
+_Reader = Callable[[Source, ReadOptions], Graph]
+_TEXT: dict[str, _Reader] = {
+    "edges": read_edge_list,
+    "metis": read_metis,
+    "mtx": read_matrix_market,
+    "dimacs": read_dimacs,
+}
+
+
+def read(
+    path: str | os.PathLike[str],
+    format: str = "auto",
+    *,
+    directed: bool | None = None,
+    separator: str | None = None,
+    comments: Sequence[str] | None = ("#", "%"),
+    header: bool | None = None,
+    columns: Mapping[str, str | int] | None = None,
+    weighted: bool | None = None,
+    self_loops: SelfLoops = "drop",
+    parallel: Parallel = "min",
+    progress: Progress | None = None,
+) -> Graph:
+    """Read a graph from a file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Local file (also a pipe) or any fsspec URL; gzip, bzip2 and Zstandard are recognised by content.
+    format : {"auto", "edges", "metis", "mtx", "dimacs", "parquet", "arrow", "graphml", "gml"}
+        ``auto`` goes by the suffix, then by the first bytes.
+    directed : bool, optional
+        Overrides what the file says; without either, edge lists are undirected.
+    separator : str, optional
+        One character. By default comma, semicolon, ``|`` or blanks (tabs and spaces), whichever the first
+        line shows.
+    comments : sequence of str
+        Characters that begin a comment line of an edge list.
+    header : bool, optional
+        Whether the first line of an edge list names the columns; by default found out.
+    columns : mapping, optional
+        For any of ``source``, ``target``, ``weight``, ``timestamp`` the name or 0-based position of its
+        column.
+    weighted : bool, optional
+        ``False`` ignores weights, ``True`` demands them.
+    self_loops, parallel
+        As for `goffish.graph.from_edges`.
+    progress : callable, optional
+        Called with (bytes read, total bytes or None) once per block; bytes as stored, so compressed ones.
+
+    Returns
+    -------
+    Graph
+        With the file's ids as labels; a timestamp column becomes the edge attribute ``timestamp``.
+
+    Raises
+    ------
+    FormatError
+        Where the content is not what the format demands; names file, line and text.
+    InputError
+        A missing file, a directory, no permission, a bad option.
+
+    Examples
+    --------
+    >>> read("roads.csv", columns={"source": "from", "target": "to", "weight": "metres"})  # doctest: +SKIP
+    """
+    options = ReadOptions(
+        directed,
+        separator,
+        tuple(comments or ()),
+        header,
+        dict(columns or {}),
+        weighted,
+        self_loops,
+        parallel,
+    )
+    source = Source(path, progress)
+    reader = _reader(find_format(source, format))
+    try:
+        return reader(source, options)
+    except FormatError:
+        raise
+    except InputError as error:
+        if str(error).startswith(source.name):
+            raise
+        raise InputError(f"{source.name}: {error}") from None
+
+
+def _reader(format: str) -> _Reader:
+    if format in ("parquet", "arrow"):
+        from goffish.graph.io import columnar
+
+        return columnar.read_parquet if format == "parquet" else columnar.read_arrow
+    if format in ("graphml", "gml"):
+        from goffish.graph.io import networkx_formats
+
+        return networkx_formats.read_graphml if format == "graphml" else networkx_formats.read_gml
+    return _TEXT[format]

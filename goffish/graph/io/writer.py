@@ -1,0 +1,135 @@
+"""`write`: one function for every format, to a temporary name and then one rename."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from goffish.errors import InputError
+from goffish.graph.graph import Graph
+from goffish.graph.io.edge_list import write_edge_list
+from goffish.graph.io.matrix_market import write_matrix_market
+from goffish.graph.io.metis import write_metis
+from goffish.graph.io.sniff import format_of_name, name_suffix
+from goffish.graph.io.streams import is_url, url_filesystem
+
+_Writer = Callable[[Graph, BinaryIO], None]
+
+
+def write(
+    graph: Graph, path: str | os.PathLike[str], format: str = "auto", *, separator: str | None = None
+) -> None:
+    """Write a graph to a file.
+
+    The file appears under its name when it is complete; after a failure there is nothing, or what was there
+    before.
+
+    Parameters
+    ----------
+    graph : Graph
+    path : str or path-like
+        Local file or fsspec URL. A suffix ``.gz``, ``.bz2`` or ``.zst`` behind the format's own compresses
+        (not for Parquet and Arrow, which compress by themselves).
+    format : {"auto", "edges", "metis", "mtx", "parquet", "arrow", "graphml", "gml"}
+        ``auto`` goes by the suffix.
+    separator : str, optional
+        Of an edge list; by default a comma for ``.csv`` and a tab otherwise.
+
+    Raises
+    ------
+    InputError
+        The place cannot be written (no permission, disk full ...), or the format cannot hold the graph.
+    """
+    name = os.fspath(path)
+    chosen = format_of_name(name, format)
+    if separator is not None and chosen != "edges":
+        raise InputError(f"separator does not apply to the format {chosen}")
+    writer = _writer(chosen, name, separator)
+    with _replacing(name) as raw:
+        if chosen in ("parquet", "arrow"):
+            writer(graph, raw)
+            return
+        with _compressed(raw, name) as file:
+            writer(graph, file)
+
+
+def _writer(format: str, name: str, separator: str | None) -> _Writer:
+    if format in ("parquet", "arrow"):
+        from goffish.graph.io import columnar
+
+        return columnar.write_parquet if format == "parquet" else columnar.write_arrow
+    if format in ("graphml", "gml"):
+        from goffish.graph.io import networkx_formats
+
+        return networkx_formats.write_graphml if format == "graphml" else networkx_formats.write_gml
+    if format == "dimacs":
+        raise InputError(f"{name}: DIMACS files can be read, not written; use .mtx or .metis")
+    if format == "edges":
+        suffix = name_suffix(name)
+        mark = separator if separator is not None else "," if suffix == "csv" else "\t"
+        return lambda graph, file: write_edge_list(
+            graph, file, separator=mark, header_line=suffix in ("csv", "tsv")
+        )
+    return write_metis if format == "metis" else write_matrix_market
+
+
+@contextmanager
+def _compressed(raw: BinaryIO, name: str) -> Iterator[BinaryIO]:
+    lower = name.lower()
+    if lower.endswith(".gz"):
+        # no name and no time in the header: the same graph gives the same bytes
+        with gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0) as file:
+            yield cast(BinaryIO, file)
+    elif lower.endswith(".bz2"):
+        with bz2.BZ2File(raw, "wb") as bz2_file:
+            yield cast(BinaryIO, bz2_file)
+    elif lower.endswith(".zst"):
+        import zstandard
+
+        with zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False) as zst_file:
+            yield cast(BinaryIO, zst_file)
+    else:
+        yield raw
+
+
+@contextmanager
+def _replacing(name: str) -> Iterator[BinaryIO]:
+    if is_url(name):
+        with _replacing_url(name) as file:
+            yield file
+        return
+    target = Path(name).expanduser()
+    if target.is_dir():
+        raise InputError(f"{name}: is a directory; name a file in it")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except OSError as error:
+        raise InputError(f"{name}: cannot be written ({error.strerror or error})") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _replacing_url(url: str) -> Iterator[BinaryIO]:
+    system, path = url_filesystem(url)
+    folder, _, base = path.rpartition("/")
+    temporary = f"{folder}/.{base}.{os.getpid()}.tmp"
+    try:
+        with system.open(temporary, "wb") as file:
+            yield file
+        system.mv(temporary, path)
+    except OSError as error:
+        raise InputError(f"{url}: cannot be written ({error.strerror or error})") from None
+    finally:
+        if system.exists(temporary):
+            system.rm(temporary)
