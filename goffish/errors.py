@@ -35,9 +35,7 @@ class FormatError(InputError):
         The offending line or field, quoted (and shortened) in the message.
     """
 
-    def __init__(
-        self, path: str | PathLike[str], line: int | None, problem: str, text: str | None = None
-    ) -> None:
+    def __init__(self, path: str | PathLike[str], line: int | None, problem: str, text: str | None = None) -> None:
         self.path, self.line, self.problem, self.text = str(path), line, problem, text
         where = f"{path}:{line}" if line is not None else f"{path}"
         shown = "" if text is None else f": {text[:80]!r}{'…' if len(text) > 80 else ''}"

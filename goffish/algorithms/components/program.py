@@ -133,9 +133,7 @@ class PartitionCentricComponents(SubgraphProgram):
     def _tell(batch: SubgraphBatch, step: BatchStep, remotes: RemoteArcs, changed: NDArray[np.bool_]) -> None:
         piece = batch["piece"][remotes.source]
         news = changed[piece]
-        step.send_to_vertex(
-            remotes.subgraph[news], remotes.vertex[news], value=batch["value"][piece[news]]
-        )
+        step.send_to_vertex(remotes.subgraph[news], remotes.vertex[news], value=batch["value"][piece[news]])
 
     def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:
         return {"component": sg["value"][sg["piece"]]}

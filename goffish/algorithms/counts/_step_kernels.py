@@ -203,7 +203,9 @@ def lower_cores(
 
 
 @njit(cache=True, nogil=True)
-def core_news(changed, subgraph_offsets, remote_offsets, remote_subgraph, offsets, middle, targets, vertex, target):
+def core_news(
+    changed, subgraph_offsets, remote_offsets, remote_subgraph, offsets, middle, targets, vertex, target
+):
     """(vertex, neighbouring sub-graph) pairs to tell about changed estimates, each pair once.
 
     Returns their number; with empty output arrays they are only counted.

@@ -24,7 +24,11 @@ _UNKNOWN = np.iinfo(np.int64).max
 class GraphCounts(SubgraphProgram):
     """Vertices, arcs and remote arcs of every sub-graph (engine specification §4.6)."""
 
-    state = {"vertices": per_subgraph(np.int64), "arcs": per_subgraph(np.int64), "remote_arcs": per_subgraph(np.int64)}
+    state = {
+        "vertices": per_subgraph(np.int64),
+        "arcs": per_subgraph(np.int64),
+        "remote_arcs": per_subgraph(np.int64),
+    }
     rows = "subgraph"
 
     def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
@@ -74,7 +78,8 @@ class TriangleCount(SubgraphProgram):
             self._ask(batch, step, middle)
         elif step.messages.size:
             vertex, told, far, origin, subgraph = (
-                np.ascontiguousarray(step.messages[n]) for n in ("vertex", "count", "far", "origin", "subgraph")
+                np.ascontiguousarray(step.messages[n])
+                for n in ("vertex", "count", "far", "origin", "subgraph")
             )
             np.add.at(count, vertex, told)
             kernels.close_wedges(

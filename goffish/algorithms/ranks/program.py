@@ -57,7 +57,12 @@ class PageRank(SubgraphProgram):
         weighted: bool = False,
         personalization: Mapping[int | str, float] | None = None,
     ) -> None:
-        self.damping, self.supersteps, self.tolerance, self.dangling = damping, supersteps, tolerance, dangling
+        self.damping, self.supersteps, self.tolerance, self.dangling = (
+            damping,
+            supersteps,
+            tolerance,
+            dangling,
+        )
         self.weighted, self.personalization = weighted, personalization
 
     def init(self, sg: SubgraphBatch) -> None:

@@ -1,0 +1,143 @@
+"""The named graphs of the benchmarks: real ones from `GOFFISH_DATA`, generated ones with fixed seeds.
+
+Generated graphs are kept as ``.npz`` in ``$GOFFISH_BENCH_CACHE`` (default: a folder in the temporary directory).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a checkout works without an installation
+
+from goffish.graph import Graph, from_edges
+from goffish.graph.io import read
+
+Edges = tuple[NDArray[np.int64], NDArray[np.int64], int]
+
+_ROOT = Path(__file__).resolve().parent.parent
+DATA = Path(os.environ.get("GOFFISH_DATA", _ROOT.parent / "shared" / "data"))
+CACHE = Path(os.environ.get("GOFFISH_BENCH_CACHE", Path(tempfile.gettempdir()) / "goffish-bench"))
+
+
+def usroads() -> Edges:
+    """US highways (Network Repository), 129,164 vertices."""
+    return _file("road-usroads.mtx.gz")
+
+
+def enron() -> Edges:
+    """SNAP email-Enron, 36,692 vertices."""
+    return _file("email-enron.txt.gz")
+
+
+def cit_hepph() -> Edges:
+    """SNAP cit-HepPh, 34,546 papers; arcs point from the citing to the cited paper."""
+    return _file("cit-hepph.txt.gz", directed=True)
+
+
+def grid(rows: int = 1000, columns: int = 900) -> Edges:
+    """A grid with row-major ids (engine specification §9.2)."""
+    ids = np.arange(rows * columns).reshape(rows, columns)
+    src = np.concatenate([ids[:, :-1].ravel(), ids[:-1].ravel()])
+    dst = np.concatenate([ids[:, 1:].ravel(), ids[1:].ravel()])
+    return src, dst, rows * columns
+
+
+def perforated_grid(side: int = 700, keep: float = 0.70, seed: int = 7) -> Edges:
+    """A square grid in which every edge stays with probability `keep`: a road-like stand-in."""
+    src, dst, n = grid(side, side)
+    kept = np.random.default_rng(seed).random(src.size) < keep
+    return src[kept], dst[kept], n
+
+
+def rmat(scale: int = 18, edge_factor: int = 16, seed: int = 11) -> Edges:
+    """R-MAT (Chakrabarti et al., SDM 2004) with (0.57, 0.19, 0.19, 0.05) and permuted ids, as in Graph500."""
+    rng = np.random.default_rng(seed)
+    n, m = 1 << scale, edge_factor << scale
+    src, dst = np.zeros(m, np.int64), np.zeros(m, np.int64)
+    a, b, c = 0.57, 0.19, 0.19
+    for bit in range(scale):
+        draw = rng.random(m)
+        down, right = draw >= a + b, ((draw >= a) & (draw < a + b)) | (draw >= a + b + c)
+        src |= down.astype(np.int64) << bit
+        dst |= right.astype(np.int64) << bit
+    names = rng.permutation(n)
+    return names[src], names[dst], n
+
+
+def lfr(n: int = 200_000, seed: int = 5) -> Edges:
+    """LFR community graph: degrees 20 to 200 (exponent 2), communities 50 to 1,000 (exponent 1), mixing 0.3."""
+    import networkit as nk
+
+    nk.setSeed(seed, False)
+    nk.setNumberOfThreads(1)  # the generator's answer depends on the number of threads
+    generator = nk.generators.LFRGenerator(n)
+    generator.generatePowerlawDegreeSequence(20, 200, -2.0)
+    generator.generatePowerlawCommunitySizeSequence(50, 1000, -1.0)
+    generator.setMu(0.3)
+    generator.run()
+    graph = generator.getGraph()
+    ends = np.fromiter((x for u, v in graph.iterEdges() for x in (u, v)), np.int64)
+    return ends[0::2].copy(), ends[1::2].copy(), n
+
+
+#: name -> (edge maker, directed, generated)
+_MAKERS: dict[str, tuple[Callable[[], Edges], bool, bool]] = {
+    "road-usroads": (usroads, False, False),
+    "grid-1000x900": (grid, False, False),
+    "perforated-700x700": (perforated_grid, False, False),
+    "rmat-18": (rmat, False, True),
+    "lfr-200k": (lfr, False, True),
+    "email-Enron": (enron, False, False),
+    "cit-HepPh": (cit_hepph, True, False),
+    "rmat-18-directed": (rmat, True, True),
+}
+
+UNDIRECTED = tuple(name for name, (_, directed, _) in _MAKERS.items() if not directed)
+DIRECTED = tuple(name for name, (_, directed, _) in _MAKERS.items() if directed)
+QUICK = ("road-usroads", "perforated-700x700", "email-Enron")
+
+
+def load(name: str, weighted: bool = False) -> Graph:
+    """Build the graph; with `weighted`, edges get integer weights from 1 to 255 (as GAPBS draws them)."""
+    maker, directed, generated = _MAKERS[name]
+    src, dst, n = _cached(maker) if generated else maker()
+    weight = np.random.default_rng(3).integers(1, 256, src.size).astype(np.float64) if weighted else None
+    return from_edges(src, dst, weight, labels=np.arange(n), directed=directed)
+
+
+def load_available(names: Iterable[str], weighted: bool = False) -> Iterator[tuple[str, Graph]]:
+    """Graphs one by one; those whose file is not at hand are skipped with a message."""
+    for name in names:
+        try:
+            yield name, load(name, weighted)
+        except FileNotFoundError as error:
+            print(f"(skipped {name}: no {error.filename}; set GOFFISH_DATA)")
+
+
+def _file(name: str, directed: bool = False) -> Edges:
+    path = DATA / "graphs" / name
+    if not path.exists():
+        raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+    graph = read(path, directed=directed)
+    src, dst, _, _ = graph.edge_columns()
+    return src.astype(np.int64), dst.astype(np.int64), graph.num_vertices
+
+
+def _cached(maker: Callable[[], Edges]) -> Edges:
+    path = CACHE / f"{maker.__name__}.npz"
+    if not path.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        src, dst, n = maker()
+        temporary = path.with_name(f".{os.getpid()}-{path.name}")
+        np.savez(temporary, src=src, dst=dst, n=n)
+        temporary.rename(path)
+    with np.load(path) as data:
+        return data["src"], data["dst"], int(data["n"])

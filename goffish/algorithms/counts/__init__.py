@@ -1,0 +1,1 @@
+"""Triangles, cores and other counts."""

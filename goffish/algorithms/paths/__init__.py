@@ -1,0 +1,1 @@
+"""Breadth-first search and shortest paths."""

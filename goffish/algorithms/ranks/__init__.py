@@ -1,0 +1,1 @@
+"""PageRank and its variants."""

@@ -1,0 +1,85 @@
+"""Whole-graph triangles and cores against networkx."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from goffish.algorithms.counts.whole import core_numbers, triangles, triangles_of
+from goffish.graph import Graph, from_edges
+
+EDGES = st.integers(0, 12).flatmap(
+    lambda n: st.tuples(st.just(n + 1), st.lists(st.tuples(st.integers(0, n), st.integers(0, n)), max_size=45))
+)
+
+
+def build(n: int, edges: list[tuple[int, int]], directed: bool) -> Graph:
+    ends = np.array(edges, np.int64).reshape(-1, 2)
+    return from_edges(
+        ends[:, 0], ends[:, 1], labels=np.arange(n), directed=directed, self_loops="keep", parallel="keep"
+    )
+
+
+def simple(n: int, edges: list[tuple[int, int]]) -> nx.Graph:
+    out = nx.Graph((u, v) for u, v in edges if u != v)
+    out.add_nodes_from(range(n))
+    return out
+
+
+@settings(max_examples=300, deadline=None)
+@given(EDGES, st.booleans(), st.sampled_from([1, 2, 3]))
+def test_triangles_equal_networkx(case, directed, threads):
+    """Fails when loops, parallel arcs or directions are counted, or a corner is left out."""
+    n, edges = case
+    result = triangles(build(n, edges, directed), threads=threads)
+    expected = simple(n, edges)
+    assert result.to_dict() == nx.triangles(expected)
+    assert result.summary["total"] == sum(nx.triangles(expected).values()) // 3
+    assert result.summary["average_clustering"] == pytest.approx(nx.average_clustering(expected))
+    assert result.summary["transitivity"] == pytest.approx(nx.transitivity(expected))
+
+
+@settings(max_examples=300, deadline=None)
+@given(EDGES, st.booleans())
+def test_cores_equal_networkx(case, directed):
+    """Fails when the peeling order or the simple view is wrong."""
+    n, edges = case
+    result = core_numbers(build(n, edges, directed))
+    expected = nx.core_number(simple(n, edges))
+    assert result.to_dict() == expected
+    assert result.summary["degeneracy"] == max(expected.values())
+    assert result.summary["innermost"] == list(expected.values()).count(max(expected.values()))
+
+
+@pytest.mark.parametrize("exponent", [1, 3])
+def test_larger_graphs_on_any_number_of_threads(exponent):
+    """A skewed graph, so that the ranges of the threads differ; every count is the same to the bit."""
+    rng = np.random.default_rng(1)
+    n = 1500
+    edges = (rng.random((20_000, 2)) ** exponent * n).astype(np.int64).tolist()
+    graph, expected = build(n, edges, False), simple(n, edges)
+    corners = nx.triangles(expected)
+    for threads in (1, 2, 3, 5):
+        assert triangles_of(graph, threads=threads)[0].tolist() == [corners[v] for v in range(n)]
+    assert core_numbers(graph).to_dict() == nx.core_number(expected)
+
+
+def test_sixty_four_bit_targets_give_the_same_answer():
+    graph = build(60, np.random.default_rng(2).integers(0, 60, (400, 2)).tolist(), False)
+    wide = Graph(graph.offsets, graph.targets.astype(np.int64), False, graph.num_edges)
+    assert triangles(wide).to_dict() == triangles(graph).to_dict()
+    assert core_numbers(wide).to_dict() == core_numbers(graph).to_dict()
+
+
+def test_labels_and_graphs_without_edges():
+    graph = from_edges(["a", "b", "c", "c"], ["b", "c", "a", "d"])
+    assert triangles(graph).to_dict() == {"a": 1, "b": 1, "c": 1, "d": 0}
+    assert core_numbers(graph).to_dict() == {"a": 2, "b": 2, "c": 2, "d": 1}
+    for directed in (False, True):
+        empty = build(0, [], directed)
+        assert triangles(empty).table.num_rows == core_numbers(empty).table.num_rows == 0
+        assert triangles(empty).summary == {"total": 0, "average_clustering": 0.0, "transitivity": 0.0}
+        assert core_numbers(build(1, [], directed)).to_dict() == {0: 0}

@@ -1,0 +1,50 @@
+"""The thread helper: ranges cover all rows, answers keep their order, errors come through."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goffish.errors import InputError
+from goffish.graph.parallel import balanced_rows, run_tasks, thread_count
+
+
+@given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 9))
+def test_ranges_cover_all_rows_and_differ_by_one_row_at_most(degrees, parts):
+    offsets = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
+    bounds = balanced_rows(offsets, parts)
+    assert bounds.size == parts + 1
+    assert (bounds[0], bounds[-1]) == (0, len(degrees))
+    work = np.diff(offsets[bounds] + bounds)
+    assert (work >= 0).all()
+    largest_row = max(degrees, default=0) + 1
+    assert (work <= (int(offsets[-1]) + len(degrees)) / parts + largest_row + 1).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_answers_keep_the_order_of_the_tasks(threads):
+    assert run_tasks(lambda a, b: a * b, [(i, i + 1) for i in range(100)], threads) == [i * (i + 1) for i in range(100)]
+    assert run_tasks(lambda: 1, [], threads) == []
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_exception_in_any_thread_reaches_the_caller(threads):
+    def fail(i: int) -> None:
+        if i == 13:
+            raise ZeroDivisionError("thirteen")
+
+    for _ in range(20):
+        with pytest.raises(ZeroDivisionError, match="thirteen"):
+            run_tasks(fail, [(i,) for i in range(30)], threads)
+
+
+def test_thread_count_default_and_errors():
+    assert 1 <= thread_count() <= (os.cpu_count() or 1)
+    assert thread_count(3) == 3
+    for bad in (0, -1, 1.5, True):
+        with pytest.raises(InputError, match="threads"):
+            thread_count(bad)
