@@ -300,7 +300,7 @@ class Triangles(Algorithm):
         return triangles(graph, threads=threads)
 
     def finish(self, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
-        return table, {"triangles": int(table["triangles"].to_numpy().sum()) // 3}
+        return table, {"total": int(table["triangles"].to_numpy().sum()) // 3}
 
 
 class Cores(Algorithm):
@@ -323,7 +323,7 @@ class Cores(Algorithm):
     def finish(self, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
         core = table["core"].to_numpy()
         highest = int(core.max(initial=0))
-        return table, {"highest": highest, "in_highest": int((core == highest).sum())}
+        return table, {"degeneracy": highest, "innermost": int((core == highest).sum())}
 
 
 class Counts(Algorithm):

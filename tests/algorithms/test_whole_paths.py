@@ -161,7 +161,7 @@ def test_labels_and_summaries():
     result = bfs(graph, "c")
     assert result.to_dict() == {"a": 1, "b": 2, "c": 0, "x": None, "y": None}
     assert result.to_dict("parent") == {"a": "c", "b": "a", "c": None, "x": None, "y": None}
-    assert result.summary == {"reached": 3, "depth": 2}
+    assert result.summary == {"reached": 3, "farthest": 2}
     numbers = bfs(from_edges([10, 20], [20, 30]), 10)
     assert numbers.to_dict("parent") == {10: None, 20: 10, 30: 20}
 

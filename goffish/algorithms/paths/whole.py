@@ -75,7 +75,7 @@ def bfs(graph: Graph, source: Any) -> Result:
     Result
         Columns ``vertex``, ``distance`` (arcs from the source, int64, null where unreachable) and ``parent`` (label of
         the smallest vertex among the predecessors one level up; null for the source and where unreachable). Summary:
-        ``reached`` (vertices, the source included) and ``depth``.
+        ``reached`` (vertices, the source included) and ``farthest``.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def bfs(graph: Graph, source: Any) -> Result:
         }
     )
     reached = int(depth.size - np.count_nonzero(unreached))
-    return Result("bfs", table, {"reached": reached, "depth": int(depth.max())})
+    return Result("bfs", table, {"reached": reached, "farthest": int(depth.max())})
 
 
 def sssp(graph: Graph, source: Any, *, parents: bool = True) -> Result:
