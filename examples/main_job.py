@@ -1,0 +1,78 @@
+"""The main job: from a raw edge list to a partitioned store to answers, on a real graph.
+
+Run it with ``make run``, or ``python examples/main_job.py [GRAPH] [FOLDER] [PICTURE.svg]``; the last one is a picture of what
+is printed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+import goffish as gf
+from goffish import plot
+
+ROOT = Path(__file__).resolve().parent.parent
+PARTS = 4
+
+
+def main() -> None:
+    source = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "data" / "email-enron.txt.gz"
+    out = Path(sys.argv[2]) if len(sys.argv) > 2 else Path("out")
+    out.mkdir(parents=True, exist_ok=True)
+    console = Console(highlight=False, record=True, width=100)
+    table = Table(title=f"GoFFish on {source.name}", title_justify="left", title_style="bold")
+    for name in ("step", "seconds", "what came out"):
+        table.add_column(name, justify="right" if name == "seconds" else "left")
+    clock = time.perf_counter()
+
+    def done(step: str, text: str) -> None:
+        nonlocal clock
+        table.add_row(step, f"{time.perf_counter() - clock:.2f}", text)
+        clock = time.perf_counter()
+
+    graph = gf.read(source)
+    done("read", f"{graph.num_vertices:,} vertices, {graph.num_edges:,} edges")
+    store = gf.partition(graph, PARTS, method="metis").save(out / "store")
+    cut = store.info.partitioner["edge_cut_share"]
+    done("partition, save", f"{PARTS} partitions, {store.num_subgraphs:,} sub-graphs, {cut:.1%} of the edges cut")
+
+    components = store.run("components")
+    components.write(out / "components.parquet")
+    told = components.summary
+    done("components", f"{told['components']:,}, the largest of {told['largest']:,}; {told['supersteps']} supersteps")
+
+    ranks = store.run("pagerank")
+    ranks.write(out / "pagerank.parquet")
+    top = ranks.table.sort_by([("rank", "descending")])
+    first = top["vertex"][0].as_py()
+    done("pagerank", f"highest: vertex {first} with {top['rank'][0].as_py():.5f}; {ranks.summary['supersteps']} supersteps")
+
+    paths = store.run("sssp", source=first)
+    paths.write(out / "distances.csv")
+    told = paths.summary
+    done("sssp", f"from {first}: {told['reached']:,} reached, at most {told['farthest']:g} away; {told['supersteps']} supersteps")
+
+    assert components.stats is not None
+    plot.save(plot.quotient_graph(store), out / "quotient.png")
+    plot.save(plot.gantt(components.stats), out / "components-gantt.png")
+    done("pictures", "quotient graph, time per partition")
+
+    console.print(table)
+    console.print(f"Everything is in {out}/: store/, components.parquet, pagerank.parquet, distances.csv, *.png")
+    console.print(f"Next:  goffish info {out}/store")
+    console.print(f"       goffish run cores {out}/store --stats")
+    console.print(f"       goffish run sssp {out}/store --source {first} -o {out}/paths.parquet")
+    if len(sys.argv) > 3:
+        # Without rich's font declarations, which point to a server on the web.
+        picture = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="make run"), flags=re.DOTALL)
+        Path(sys.argv[3]).write_text(picture, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
