@@ -27,7 +27,7 @@ test: lint
 
 bench: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
-	@for script in ingest components pagerank sssp supersteps cold_start; do \
+	@for script in ingest store components pagerank sssp supersteps cold_start; do \
 		echo; echo "## $$script"; echo; $(BIN)/python benchmarks/$$script.py || exit 1; \
 	done
 

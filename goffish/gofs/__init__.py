@@ -3,7 +3,7 @@
 from goffish.gofs.layout import build_layout
 from goffish.gofs.partitioned import GraphInfo, PartitionedGraph
 from goffish.gofs.slices import Arcs, Slice
-from goffish.gofs.store import is_store, open_store, verify_store, write_store
+from goffish.gofs.store import check_store_place, is_store, open_store, verify_store, write_store
 
 __all__ = [
     "Arcs",
@@ -11,6 +11,7 @@ __all__ = [
     "PartitionedGraph",
     "Slice",
     "build_layout",
+    "check_store_place",
     "is_store",
     "open_store",
     "verify_store",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from goffish.errors import StoreError
+from goffish.partial import partial_file
 
 
 class Folder(Protocol):
@@ -37,6 +39,7 @@ class _LocalFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.location = str(path)
+        self._new = not path.exists()
 
     def read(self, name: str) -> pa.Buffer:
         try:
@@ -55,24 +58,27 @@ class _LocalFolder:
 
     def write(self, name: str, data: pa.Buffer | bytes) -> None:
         target = self.path / name
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as stream:
+            with partial_file(target) as temporary, temporary.open("wb") as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            temporary.replace(target)
         except OSError as error:
+            self._tidy(target.parent)
             raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def delete(self, name: str) -> None:
         target = self.path / name
         target.unlink(missing_ok=True)
-        if target.parent != self.path and target.parent.is_dir() and not any(target.parent.iterdir()):
-            target.parent.rmdir()
+        self._tidy(target.parent)
+
+    def _tidy(self, folder: Path) -> None:
+        """Remove a folder in the store, and the store's own if it was made here, where they are empty now."""
+        for place in (folder, self.path):
+            if place != self.path or self._new:
+                with contextlib.suppress(OSError):
+                    place.rmdir()
 
     def list(self) -> list[str]:
         if not self.path.is_dir():

@@ -68,6 +68,8 @@ def build_layout(
     order, rank, subgraph_offsets, subgraph_starts = _renumber(unit, unit_owner, parts, n)
     vertex_starts = subgraph_offsets[subgraph_starts]
 
+    graph.reverse  # noqa: B018 (made once, before the threads ask for it)
+
     def cut(partition: int) -> Slice:
         return _cut_slice(graph, partition, order, rank, subgraph_offsets, subgraph_starts)
 

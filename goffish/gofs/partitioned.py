@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,6 +157,19 @@ class PartitionedGraph:
     def labels_by_number(self) -> pa.Array:
         """Labels of all vertices in the order of reading."""
         return self.labels().take(pa.array(self.read_order()))
+
+    def describe(self) -> dict[str, Any]:
+        """What is known without reading a slice: sizes, schema, partitioner; plain values."""
+        return {
+            "path": self.path,
+            "vertices": self.num_vertices,
+            "edges": self.num_edges,
+            "partitions": self.num_partitions,
+            "subgraphs": self.num_subgraphs,
+            **{k: v for k, v in asdict(self.info).items() if k not in ("num_edges", "vertices", "subgraphs")},
+            "part_vertices": list(self.info.vertices),
+            "part_subgraphs": list(self.info.subgraphs),
+        }
 
     def owner(self) -> NDArray[np.int32]:
         """Partition of each vertex, in the order of reading."""

@@ -8,6 +8,7 @@ and a new version never touches the files of the old one before its manifest has
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,9 +47,8 @@ def write_store(graph: PartitionedGraph, path: str | Path, *, progress: Progress
         The place cannot be written, or is a folder that holds something else. Nothing is published then.
     """
     folder = open_folder(path)
+    check_store_place(path)
     before = set(folder.list())
-    if before and manifests.NAME not in before and not _left_over(before):
-        raise StoreError(f"{folder.location}: is not empty and not a store; choose another folder")
     written: list[str] = []
     parts: list[dict[str, FileEntry]] = []
     try:
@@ -76,6 +76,27 @@ def write_store(graph: PartitionedGraph, path: str | Path, *, progress: Progress
         if name != manifests.NAME and name not in current:
             folder.delete(name)
     return manifest
+
+
+def check_store_place(path: str | Path) -> None:
+    """Refuse a place that no store can be written to, before any work is done for it.
+
+    Raises
+    ------
+    StoreError
+        It is a file, or a folder that holds something else than a store.
+    """
+    folder = open_folder(path)
+    local = Path(folder.location)
+    if "://" not in folder.location:
+        existing = next(place for place in (local, *local.absolute().parents) if place.exists())
+        if not existing.is_dir():
+            raise StoreError(f"{existing}: is a file; a store is a folder")
+        if not os.access(existing, os.W_OK):
+            raise StoreError(f"{folder.location}: no permission to write in {existing}")
+    names = set(folder.list())
+    if names and manifests.NAME not in names and not _left_over(names):
+        raise StoreError(f"{folder.location}: is not empty and not a store; choose another folder")
 
 
 def open_store(path: str | Path) -> PartitionedGraph:

@@ -18,6 +18,7 @@ from goffish.gofs.manifest import checksum
 from goffish.gopher.messages import Batch
 from goffish.gopher.stats import STEP_SCHEMA
 from goffish.gopher.worker import Worker
+from goffish.partial import partial_file
 
 _MANIFEST = "checkpoint.json"
 
@@ -76,9 +77,8 @@ class CheckpointFolder:
                 "identity": dict(self.identity), "superstep": superstep, "aggregates": values, "rows": rows,
                 "folder": folder.name, "checksums": checksums,
             }  # fmt: skip
-            temporary = self.path / f".{_MANIFEST}.partial"
-            temporary.write_text(json.dumps(body))
-            temporary.replace(self.path / _MANIFEST)
+            with partial_file(self.path / _MANIFEST) as temporary:
+                temporary.write_text(json.dumps(body))
         except OSError as error:
             raise StoreError(f"{folder}: checkpoint cannot be written ({error.strerror or error})") from error
         for old in self.path.glob("step-*"):
@@ -106,9 +106,10 @@ class CheckpointFolder:
         expected = json.loads(json.dumps(dict(self.identity)))
         for key, value in expected.items():
             if identity.get(key) != value:
-                raise InputError(
-                    f"{self.path}: the checkpoint is of another job ({key} was {identity.get(key)!r}, is {value!r})"
-                )
+                was = identity.get(key)
+                # The fingerprint of a graph tells nobody anything.
+                differ = "another graph or partitioning" if key == "graph" else f"{key} was {was!r}, is {value!r}"
+                raise InputError(f"{self.path}: the checkpoint is of another job ({differ})")
         pending: list[list[Batch]] = []
         for worker in workers:
             file = self.path / body["folder"] / f"part-{worker.part.partition:05d}.npz"

@@ -193,4 +193,5 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
     try:
         yield pool
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        # After an error or Ctrl-C the user goes on at once: a kernel that still runs ends by itself, unheard.
+        pool.shutdown(wait=False, cancel_futures=True)

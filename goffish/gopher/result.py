@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from goffish.errors import InputError
+from goffish.errors import FormatError, InputError
+from goffish.partial import partial_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,23 +75,52 @@ def check_suffix(path: str | Path) -> None:
     """Refuse a table file whose format cannot be told from its suffix, before any work is done for it."""
     if Path(path).suffix.lower() not in _WRITERS:
         raise InputError(f"{path}: the suffix must be one of {', '.join(_WRITERS)}")
-    if not Path(path).absolute().parent.is_dir():
-        raise InputError(f"{path}: the folder {Path(path).parent} does not exist")
+    check_place(path)
+
+
+def check_place(path: str | Path) -> None:
+    """Refuse a file that cannot be written where it should lie, before any work is done for it."""
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"{path}: is a directory; name a file in it")
+    if not target.absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {target.parent} does not exist")
+    if not os.access(target.absolute().parent, os.W_OK):
+        raise InputError(f"{path}: no permission to write in {target.absolute().parent}")
 
 
 def write_table(table: pa.Table, path: str | Path) -> Path:
     """Write `table` in the format that the suffix of `path` names, through a temporary file beside it."""
     check_suffix(path)
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.partial")
     try:
-        _WRITERS[target.suffix.lower()](table, temporary)
-        temporary.replace(target)
+        with partial_file(target) as temporary:
+            _WRITERS[target.suffix.lower()](table, temporary)
     except OSError as error:
         raise InputError(f"{target}: cannot be written ({error.strerror or error})") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return target
+
+
+def read_table(path: str | Path) -> pa.Table:
+    """Read a table that `write_table` wrote, in the format that the suffix of `path` names.
+
+    Raises
+    ------
+    InputError
+        The file is missing, its suffix names no format, or it does not hold a table of that format.
+    """
+    source = Path(path)
+    read = _READERS.get(source.suffix.lower())
+    if read is None:
+        raise InputError(f"{path}: the suffix must be one of {', '.join(_READERS)}")
+    if not source.is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        return read(source)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a {source.suffix[1:]} table ({str(error).splitlines()[0]})") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or str(error).splitlines()[0]})") from error
 
 
 def _write_parquet(table: pa.Table, path: Path) -> None:
@@ -123,4 +154,52 @@ _WRITERS = {
     ".jsonl": _write_json,
     ".arrow": _write_arrow,
     ".feather": _write_arrow,
+}
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path).read()
+
+
+def _read_csv(path: Path) -> pa.Table:
+    from pyarrow import csv
+
+    with path.open("rb") as stream:
+        header, first = stream.readline(), stream.readline()
+    # Quoted labels are text, also where every one of them looks like a number.
+    name = header.split(b",")[0].strip().strip(b'"').decode()
+    types = {name: pa.string()} if first.startswith(b'"') else {}
+    return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types))
+
+
+def _read_json(path: Path) -> pa.Table:
+    # Not Arrow's reader: it takes texts that look like dates for dates, and knows neither NaN nor Infinity.
+    rows = []
+    with path.open(encoding="utf-8") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            if not isinstance(row, dict):
+                raise FormatError(path, number, "expected one JSON object", line.rstrip("\n"))
+            rows.append(row)
+    return pa.Table.from_pylist(rows)
+
+
+def _read_arrow(path: Path) -> pa.Table:
+    from pyarrow import feather
+
+    return feather.read_table(path, memory_map=False)
+
+
+_READERS = {
+    ".parquet": _read_parquet,
+    ".csv": _read_csv,
+    ".json": _read_json,
+    ".jsonl": _read_json,
+    ".arrow": _read_arrow,
+    ".feather": _read_arrow,
 }

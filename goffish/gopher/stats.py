@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from goffish.errors import InputError
+
 #: One row per superstep and partition.
 STEP_SCHEMA = pa.schema(
     [
@@ -102,3 +104,48 @@ class RunStats:
             "phases": dict(self.phases),
             "steps": self.steps.to_pylist(),
         }
+
+    @classmethod
+    def from_dict(cls, values: Any) -> RunStats:
+        """The inverse of `to_dict`: counters from the JSON of ``goffish run --json`` or ``--stats-file``.
+
+        Raises
+        ------
+        InputError
+            Something is missing or is not what `to_dict` writes; the message names it.
+        """
+        if not isinstance(values, Mapping):
+            raise InputError(f"run counters: expected an object, not {type(values).__name__}")
+        needed = ("program", "engine", "partitions", "threads", "subgraphs", "supersteps", "steps", "phases")
+        missing = [name for name in needed if name not in values]
+        if missing:
+            raise InputError(f"run counters: {', '.join(map(repr, missing))} missing")
+        whole = {name: values[name] for name in ("partitions", "threads", "subgraphs", "supersteps")}
+        for name, value in whole.items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise InputError(f"run counters: {name}={value!r} is not a count")
+        edge_cut = values.get("edge_cut")
+        try:
+            phases = {str(name): float(seconds) for name, seconds in values["phases"].items()}
+            edge_cut = None if edge_cut is None else float(edge_cut)
+        except (AttributeError, TypeError, ValueError):
+            raise InputError("run counters: 'phases' or 'edge_cut' does not hold numbers") from None
+        steps = _step_table(values["steps"], whole["supersteps"], whole["partitions"])
+        return cls(
+            str(values["program"]), str(values["engine"]), steps=steps, phases=phases, edge_cut=edge_cut, **whole
+        )
+
+
+def _step_table(rows: Any, supersteps: int, partitions: int) -> pa.Table:
+    try:
+        steps = pa.Table.from_pylist(rows, schema=STEP_SCHEMA)
+    except (AttributeError, TypeError, pa.ArrowException) as error:
+        raise InputError(f"run counters: 'steps' is not a list of counter rows ({error})") from None
+    for name in STEP_SCHEMA.names:
+        if steps.column(name).null_count:
+            raise InputError(f"run counters: 'steps' has rows without {name!r}")
+    for name, low, high in (("superstep", 1, supersteps), ("partition", 0, partitions - 1)):
+        numbers = steps.column(name).to_numpy()
+        if numbers.size and not (numbers.min() >= low and numbers.max() <= high):
+            raise InputError(f"run counters: 'steps' has a {name} outside {low} … {high}")
+    return steps

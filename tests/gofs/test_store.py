@@ -326,6 +326,19 @@ def test_no_permission_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         open_store(tmp_path / "s")
 
 
+def test_describe_says_what_there_is_without_reading_a_slice(tmp_path: Path) -> None:
+    rich_store(tmp_path / "s", directed=True)
+    for file in (tmp_path / "s").rglob("*.arrow"):
+        file.write_bytes(b"x" * file.stat().st_size)  # any read would fail
+    told = open_store(tmp_path / "s").describe()
+    assert (told["vertices"], told["edges"], told["partitions"]) == (45, 150, 4)
+    assert told["vertex_schema"] == {"age": "int64", "na/me é": "string"}
+    assert told["edge_schema"] == {"kind": "string", "since": "int64"}
+    assert (told["directed"], told["weighted"], told["label_type"]) == (True, True, "string")
+    assert sum(told["part_vertices"]) == 45
+    assert json.dumps(told)
+
+
 def test_progress_counts_partitions(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     layout = build_layout(rich_graph(), np.arange(45, dtype=np.int32) % 3, 4)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from collections import Counter
 from typing import Any
 
@@ -406,6 +410,17 @@ def test_counters_add_up() -> None:
     assert stats.busy_per_partition().sum() == pytest.approx(sum(row["busy"] for row in told["steps"]))
     assert 0 <= stats.idle_share <= 1 <= stats.imbalance
     assert all(row["start"] <= row["end"] for row in told["steps"])
+
+
+def test_interrupt_reaches_the_caller_while_tasks_are_still_running() -> None:
+    def compute(self: Any, sg: Any, step: Any) -> None:
+        time.sleep(3.0)
+
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_program(_with("compute", compute), CHAIN, threads=2)
+    assert time.monotonic() - begun < 2.0
 
 
 def test_unknown_engine_and_thread_counts() -> None:
