@@ -81,9 +81,7 @@ def _strings(column: NDArray[Any], name: str) -> Any:
         array = pa.array(column.tolist())
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise InputError(f"{name}: vertex labels must be all int64 or all strings ({error})") from None
-    if pa.types.is_null(array.type) or not (
-        pa.types.is_integer(array.type) or pa.types.is_string(array.type)
-    ):
+    if pa.types.is_null(array.type) or not (pa.types.is_integer(array.type) or pa.types.is_string(array.type)):
         raise InputError(f"{name}: vertex labels must be integers or strings, not {array.type}")
     return as_id_column(array, name)
 

@@ -319,7 +319,7 @@ def test_a_full_device_in_the_middle(tmp_path, monkeypatch):
     monkeypatch.setattr(
         Path,
         "open",
-        lambda path, *mode: opened(Path("/dev/full"), "wb") if path.suffix == ".tmp" else opened(path, *mode),
+        lambda path, *mode: opened(Path("/dev/full"), "wb") if path.suffix == ".partial" else opened(path, *mode),
     )
     with pytest.raises(InputError, match="No space left on device"):
         write(graph, tmp_path / "a.txt")

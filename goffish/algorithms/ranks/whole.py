@@ -102,7 +102,7 @@ def pagerank(
         pa.table({"vertex": graph.label_column(), "rank": pa.array(ranks.rank)}),
         {
             "iterations": ranks.iterations,
-            "error_bound": ranks.error_bound,
+            "error_bound": float(ranks.error_bound),
             "sum": float(ranks.rank.sum()),
         },
     )

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from goffish.errors import FormatError, InputError
-from goffish.graph.convert import from_arrow, to_arrow, vertices_to_arrow
 from goffish.graph.graph import Graph
 from goffish.graph.io.layout import role_of
 from goffish.graph.io.options import ReadOptions
 from goffish.graph.io.streams import Source
+from goffish.graph.tables import from_arrow, to_arrow, vertices_to_arrow
 
 _KEY, _VERTICES = b"goffish", b"goffish.vertices"
 _LARGEST_METADATA = 64 << 20

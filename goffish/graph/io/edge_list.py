@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from goffish.errors import FormatError, InputError
-from goffish.graph.convert import to_arrow
 from goffish.graph.graph import Graph
 from goffish.graph.io.layout import Head, directed_by_comments, find_layout, split_head
 from goffish.graph.io.options import ReadOptions
 from goffish.graph.io.rows import write_rows
 from goffish.graph.io.streams import Source
 from goffish.graph.io.table import Columns, Layout, NotIntegers, read_columns
+from goffish.graph.tables import to_arrow
 
 _FIRST_HEAD, _LARGEST_HEAD = 1 << 16, 1 << 24
 

@@ -8,10 +8,10 @@ from typing import Any, BinaryIO
 from xml.etree.ElementTree import ParseError
 
 from goffish.errors import FormatError, InputError
-from goffish.graph.convert import from_networkx, to_networkx
 from goffish.graph.graph import Graph
 from goffish.graph.io.options import ReadOptions
 from goffish.graph.io.streams import Source
+from goffish.graph.libraries import from_networkx, to_networkx
 
 _INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})$")
 _LARGEST = 2**63 - 1

@@ -67,7 +67,8 @@ def format_of_name(name: str, wanted: str) -> str:
         raise InputError(f"format={wanted!r}: choose one of auto, {', '.join(FORMATS)}")
     format = _BY_SUFFIX.get(name_suffix(name)) if wanted == "auto" else wanted
     if format is None:
-        raise InputError(f"{name}: unknown suffix; give format= one of {', '.join(FORMATS)}")
+        suffixes = ".txt, .csv, .tsv, .metis, .mtx, .parquet, .arrow, .graphml, .gml"
+        raise InputError(f"{name}: unknown suffix; use one of {suffixes}, or give the format")
     return format
 
 

@@ -17,6 +17,7 @@ from goffish.graph.io.matrix_market import write_matrix_market
 from goffish.graph.io.metis import write_metis
 from goffish.graph.io.sniff import format_of_name, name_suffix
 from goffish.graph.io.streams import is_url, url_filesystem
+from goffish.partial import partial_file
 
 _Writer = Callable[[Graph, BinaryIO], None]
 
@@ -58,6 +59,12 @@ def write(
             writer(graph, file)
 
 
+def check_writable(format: str, name: str) -> None:
+    """Refuse a format that can be read only, before any work is done for it."""
+    if format == "dimacs":
+        raise InputError(f"{name}: DIMACS files can be read, not written; use .mtx or .metis")
+
+
 def _writer(format: str, name: str, separator: str | None) -> _Writer:
     if format in ("parquet", "arrow"):
         from goffish.graph.io import columnar
@@ -67,8 +74,7 @@ def _writer(format: str, name: str, separator: str | None) -> _Writer:
         from goffish.graph.io import networkx_formats
 
         return networkx_formats.write_graphml if format == "graphml" else networkx_formats.write_gml
-    if format == "dimacs":
-        raise InputError(f"{name}: DIMACS files can be read, not written; use .mtx or .metis")
+    check_writable(format, name)
     if format == "edges":
         suffix = name_suffix(name)
         mark = separator if separator is not None else "," if suffix == "csv" else "\t"
@@ -106,17 +112,13 @@ def _replacing(name: str) -> Iterator[BinaryIO]:
     target = Path(name).expanduser()
     if target.is_dir():
         raise InputError(f"{name}: is a directory; name a file in it")
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("xb") as file:
+        with partial_file(target) as temporary, temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(target)
     except OSError as error:
         raise InputError(f"{name}: cannot be written ({error.strerror or error})") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager

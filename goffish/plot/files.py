@@ -1,0 +1,55 @@
+"""Writing pictures: whole or not at all, and the same figure as the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from goffish.errors import InputError
+from goffish.plot.style import DPI, require_matplotlib, settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: No dates: they would make equal pictures different.
+_METADATA: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+
+
+def check_picture(path: str | Path) -> None:
+    """Refuse a picture file that `save` could not write, before any work is done for it.
+
+    Raises
+    ------
+    InputError
+        The suffix names no format, the folder is missing, or matplotlib is.
+    """
+    if Path(path).suffix.lower() not in _METADATA:
+        raise InputError(f"{path}: the suffix must be one of {', '.join(_METADATA)}")
+    if not Path(path).absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {Path(path).parent} does not exist")
+    require_matplotlib()
+
+
+def save(figure: Figure, path: str | Path) -> Path:
+    """Write a figure as PNG, SVG or PDF, by the suffix of `path`.
+
+    The file appears whole or not at all, and equal figures give equal bytes.
+
+    Raises
+    ------
+    InputError
+        The suffix names no format, or the folder is missing or cannot be written.
+    """
+    check_picture(path)
+    target = Path(path)
+    suffix = target.suffix.lower()
+    temporary = target.with_name(f".{target.name}.partial")
+    try:
+        with settings(**{"svg.hashsalt": "goffish"}):
+            figure.savefig(temporary, format=suffix[1:], dpi=DPI, metadata=_METADATA[suffix])
+        temporary.replace(target)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written ({error.strerror or error})") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target

@@ -1,0 +1,293 @@
+"""The graph of sub-graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.gofs import PartitionedGraph
+from goffish.plot.canvas import Canvas
+from goffish.plot.layout import fit, place, separate
+from goffish.plot.style import (
+    CATEGORIES,
+    NOTHING,
+    QUIET,
+    SEQUENCE,
+    count,
+    ink_on,
+    legend_beside,
+    look,
+    marker_size,
+    new_figure,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Partitions whose remaining sub-graphs get a node of their own; of more, the caption tells.
+_MOST_RESTS = 24
+#: Of more links only the shape is drawn, without numbers.
+_FEW_LINKS = 60
+#: Largest share of the picture that nodes may cover.
+_COVERED = 0.14
+_RADIUS = 34.0
+_SMALLEST = 3.5
+_REST_RADIUS = 21.0
+_FONT = 7.5
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """What is drawn: the largest sub-graphs, then one node per partition for the rest of its sub-graphs.
+
+    Attributes
+    ----------
+    partition, vertices, subgraphs : int64, shape (nodes,)
+    single : int
+        Nodes that are one sub-graph; those behind them stand for several.
+    ends : int64, shape (2, links); links : int64
+        Pairs of nodes and the edges between them.
+    hidden : int
+        Sub-graphs that no node stands for.
+    """
+
+    partition: NDArray[np.int64]
+    vertices: NDArray[np.int64]
+    subgraphs: NDArray[np.int64]
+    single: int
+    ends: NDArray[np.int64]
+    links: NDArray[np.int64]
+    hidden: int
+    total_links: int
+
+
+@styled
+def quotient_graph(graph: PartitionedGraph, *, largest: int = 60) -> Figure:
+    """Draw the sub-graphs of a partitioned graph and the edges that are cut between them.
+
+    Parameters
+    ----------
+    graph : PartitionedGraph
+    largest : int
+        Sub-graphs that get a node of their own: those with the most vertices. The others share one dashed node
+        per partition, or, with more than 24 partitions, are counted in the caption. Of equally
+        large ones every partition shows some.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The area of a node is its number of vertices, its colour the partition; the width of a line is the number of
+        edges between two nodes. Nodes without such edges stand in rows at the bottom.
+
+    Raises
+    ------
+    InputError
+        `largest` is not positive, or matplotlib is missing.
+    """
+    if largest < 1:
+        raise InputError(f"largest={largest}: at least 1")
+    nodes = _choose(graph, largest)
+    figure = new_figure(10.5, 7.0)
+    canvas = Canvas(figure, (0.015, 0.075, 0.735, 0.85))
+    radii = _radii(nodes, canvas.width * canvas.height)
+    places, floor = _places(nodes, radii, canvas.width, canvas.height)
+    if 0 < floor < canvas.height:
+        canvas.axes.text(4, floor + 6, "sub-graphs without cut edges:", fontsize=8.0, color=QUIET)
+    _draw_links(canvas, nodes, places, radii)
+    _draw_nodes(canvas, nodes, places, radii, graph.num_partitions)
+    _label_links(canvas, nodes, places)
+    figure.text(
+        0.015, 0.955, f"Quotient graph: {count(graph.num_subgraphs, 'sub-graph')} in "
+        f"{count(graph.num_partitions, 'partition')}, {count(nodes.total_links, 'edge')} between them",
+        fontsize=11.0, fontweight="bold",
+    )  # fmt: skip
+    figure.text(0.015, 0.025, _caption(nodes, graph), fontsize=8.0, color=QUIET)
+    _legend(figure, canvas, graph, nodes)
+    return figure
+
+
+def _choose(graph: PartitionedGraph, largest: int) -> _Nodes:
+    slices = graph.slices()
+    none = [np.empty(0, np.int64)]
+    size = np.concatenate(none + [np.diff(part.subgraph_offsets) for part in slices])
+    owner = np.repeat(np.arange(graph.num_partitions), graph.info.subgraphs)
+    degree = np.concatenate(none + [np.diff(part.neighbor_offsets) for part in slices])
+    src = np.repeat(np.arange(size.size), degree)
+    dst = np.concatenate(none + [part.neighbor_subgraph for part in slices])
+    links = np.concatenate(none + [part.neighbor_links for part in slices])
+    once = src < dst
+    src, dst, links = src[once], dst[once], links[once]
+
+    # Of equally large ones, the first of every partition, then the second of every partition …
+    order = np.lexsort((-size, owner))
+    turn = np.empty(size.size, np.int64)
+    turn[order] = np.arange(size.size) - graph.subgraph_starts[owner[order]]
+    kept = np.sort(np.lexsort((owner, turn, -size))[:largest])
+    node = np.full(size.size, -1, np.int64)
+    node[kept] = np.arange(kept.size)
+    rest = np.flatnonzero(node < 0)
+    rest_parts, at = np.unique(owner[rest], return_inverse=True)
+    drawn = rest_parts.size <= _MOST_RESTS
+    if drawn:
+        node[rest] = kept.size + at
+    else:
+        rest_parts, at = rest_parts[:0], at[:0]
+    alone = rest if drawn else rest[:0]
+    pair = np.stack([node[src], node[dst]])
+    inside = (pair.min(axis=0, initial=np.iinfo(np.int64).max) >= 0) & (pair[0] != pair[1])
+    ends, at_pair = np.unique(np.sort(pair[:, inside], axis=0), axis=1, return_inverse=True)
+    many = np.bincount(at, minlength=rest_parts.size)
+    return _Nodes(
+        partition=np.concatenate([owner[kept], rest_parts]).astype(np.int64),
+        vertices=np.concatenate([size[kept], np.bincount(at, size[alone], rest_parts.size)]).astype(np.int64),
+        subgraphs=np.concatenate([np.ones(kept.size), many]).astype(np.int64),
+        single=int(kept.size),
+        ends=ends,
+        links=np.bincount(at_pair.ravel(), links[inside], ends.shape[1]).astype(np.int64),
+        hidden=0 if drawn else int(rest.size),
+        total_links=int(links.sum()),
+    )
+
+
+def _radii(nodes: _Nodes, area: float) -> NDArray[np.float64]:
+    share = nodes.vertices / max(int(nodes.vertices[: nodes.single].max(initial=1)), 1)
+    # All of them together leave room for the lines.
+    largest = min(_RADIUS, float(np.sqrt(_COVERED * area / (np.pi * max(share[: nodes.single].sum(), 1.0)))))
+    radii = np.maximum(_SMALLEST, largest * np.sqrt(share))
+    radii[nodes.single :] = _REST_RADIUS
+    return radii
+
+
+def _places(
+    nodes: _Nodes, radii: NDArray[np.float64], width: float, height: float
+) -> tuple[NDArray[np.float64], float]:
+    """The linked nodes by their distances, the others in rows below them; and how high those rows reach."""
+    places = np.zeros((radii.size, 2))
+    linked = np.zeros(radii.size, bool)
+    linked[nodes.ends.ravel()] = True
+    at, floor = [], 0.0
+    alone = np.flatnonzero(~linked)
+    alone = alone[np.argsort(-radii[alone], kind="stable")]
+    x, high = 0.0, 0.0
+    for v in alone:
+        if x > 0 and x + 2 * radii[v] > width - 8:
+            x, floor, high = 0.0, floor + high + 5, 0.0
+        high = max(high, 2 * float(radii[v]))
+        at.append((x + radii[v] + 4, floor, v))
+        x += 2 * float(radii[v]) + 6
+    floor += high
+    for x, y, v in at:
+        places[v] = x, floor - y - radii[v]
+    both = np.flatnonzero(linked)
+    if both.size:
+        number = np.zeros(radii.size, np.int64)
+        number[both] = np.arange(both.size)
+        src, dst = number[nodes.ends]
+        length = radii[nodes.ends].sum(axis=0) + 45.0
+        margin = float(radii[both].max()) + 4
+        bottom = floor + 26 if alone.size else 0.0
+        room = height - bottom
+        inner = (max(width - 2 * margin, 1.0), max(room - 2 * margin, 1.0))
+        laid = fit(place(both.size, src, dst, length, aspect=width / room), *inner, largest_scale=1.8) + margin
+        places[both] = separate(laid, radii[both], width, room, 7.0) + np.array([0.0, bottom])
+    return places, floor
+
+
+def _draw_links(canvas: Canvas, nodes: _Nodes, places: NDArray[np.float64], radii: NDArray[np.float64]) -> None:
+    from matplotlib.collections import LineCollection
+
+    if not nodes.links.size:
+        return
+    order = np.argsort(-nodes.links, kind="stable")
+    widest = 7.0 * min(1.0, max(0.2, _FEW_LINKS / order.size))
+    widths = 0.2 + 0.07 * widest + widest * np.sqrt(nodes.links[order] / nodes.links.max())
+    lines = LineCollection(
+        list(places[nodes.ends[:, order].T]), linewidths=widths, colors="#b9b9b9", zorder=1, gid="links",
+        capstyle="butt",
+    )  # fmt: skip
+    canvas.axes.add_collection(lines, autolim=False)
+    for v in range(radii.size):
+        canvas.occupy_circle(places[v], float(radii[v]))
+
+
+def _draw_nodes(
+    canvas: Canvas, nodes: _Nodes, places: NDArray[np.float64], radii: NDArray[np.float64], partitions: int
+) -> None:
+    for v in np.argsort(-radii, kind="stable"):
+        colour, marker = _look(int(nodes.partition[v]), partitions)
+        several = v >= nodes.single
+        canvas.axes.scatter(
+            *places[v], s=marker_size(radii[v], marker), marker=marker, facecolor="white" if several else colour,
+            edgecolor=colour if several else "white", linewidth=1.6 if several else 0.8,
+            linestyle=(0, (3, 2)) if several else "solid", zorder=2, gid=f"node-{v}",
+        )  # fmt: skip
+        text = f"+{nodes.subgraphs[v]:,}\nsmall" if several else f"{nodes.vertices[v]:,}"
+        canvas.text_inside(text, places[v], float(radii[v]), _FONT, "black" if several else ink_on(colour))
+
+
+def _label_links(canvas: Canvas, nodes: _Nodes, places: NDArray[np.float64]) -> None:
+    """Numbers on the lines where there are few, the heaviest first, as far as there is room."""
+    if nodes.links.size > _FEW_LINKS:
+        return
+    for link in np.argsort(-nodes.links, kind="stable"):
+        a, b = places[nodes.ends[0, link]], places[nodes.ends[1, link]]
+        canvas.text_along(f"{nodes.links[link]:,}", a, b, _FONT)
+
+
+def _look(partition: int, partitions: int) -> tuple[Any, str]:
+    if partitions <= CATEGORIES:
+        return look(partition)
+    import matplotlib
+
+    return matplotlib.colormaps[SEQUENCE](partition / (partitions - 1)), "o"
+
+
+def _caption(nodes: _Nodes, graph: PartitionedGraph) -> str:
+    numbers = " and number" if nodes.links.size <= _FEW_LINKS else ""
+    told = [f"Area and number of a node: vertices. Width{numbers} of a line: edges cut."]
+    if nodes.single < nodes.subgraphs.size:
+        small = int(nodes.subgraphs[nodes.single :].sum())
+        share = nodes.vertices[nodes.single :].sum() / max(graph.num_vertices, 1)
+        told.append(f"Dashed (not to scale): {small:,} small sub-graphs with {share:.1%} of the vertices.")
+    if nodes.hidden:
+        share = 1 - nodes.vertices.sum() / max(graph.num_vertices, 1)
+        told.append(f"Not drawn: {nodes.hidden:,} small sub-graphs with {share:.1%} of the vertices.")
+    return " ".join(told)
+
+
+def _legend(figure: Figure, canvas: Canvas, graph: PartitionedGraph, nodes: _Nodes) -> None:
+    from matplotlib.lines import Line2D
+
+    partitions = graph.num_partitions
+    if partitions > CATEGORIES:
+        from matplotlib.cm import ScalarMappable
+        from matplotlib.colors import Normalize
+
+        scale = ScalarMappable(Normalize(0, partitions - 1), SEQUENCE)
+        figure.colorbar(scale, cax=figure.add_axes((0.80, 0.2, 0.02, 0.6)), label="partition")
+        return
+    handles = []
+    for p in range(partitions):
+        colour, marker = _look(p, partitions)
+        text = f"{p}: {count(graph.info.vertices[p], 'vertex')},\n{count(graph.info.subgraphs[p], 'sub-graph')}"
+        handles.append(Line2D([], [], color=colour, marker=marker, linestyle="none", markersize=9, label=text))
+    if nodes.single < nodes.subgraphs.size:
+        handles.append(
+            Line2D(
+                [],
+                [],
+                markerfacecolor="white",
+                markeredgecolor=NOTHING,
+                marker="o",
+                linestyle="none",
+                markersize=9,
+                markeredgewidth=1.4,
+                label="dashed: several small\nsub-graphs together",
+            )
+        )
+    legend_beside(canvas.axes, handles, "partitions")

@@ -1,0 +1,155 @@
+"""What all pictures share: colours, fonts, the figure, and matplotlib itself, imported when first needed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from goffish.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+
+DPI = 150
+#: M. Okabe, K. Ito, Color Universal Design (2008), without black.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+#: With the colours, these tell up to 21 categories apart.
+MARKERS = ("o", "s", "D")
+CATEGORIES = len(COLOURS) * len(MARKERS)
+#: Even for all kinds of colour vision, and in grey print.
+SEQUENCE = "viridis"
+NOTHING = "#c4c4c4"
+INK = "#222222"
+QUIET = "#666666"
+ALARM = "#D55E00"
+
+_STYLE = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "axes.titlesize": 11.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9.0,
+    "axes.edgecolor": QUIET,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "legend.fontsize": 8.0,
+    "legend.frameon": False,
+    "text.color": INK,
+    "text.usetex": False,
+    "text.parse_math": False,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+}
+
+
+def require_matplotlib() -> Any:
+    """The matplotlib module, or an `InputError` that says how to get it."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise InputError("pictures need matplotlib: pip install 'goffish[plot]'") from None
+    return matplotlib
+
+
+@contextmanager
+def settings(**more: Any) -> Iterator[None]:
+    """GoFFish's own settings of matplotlib, whatever the user's are."""
+    matplotlib = require_matplotlib()
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update({**_STYLE, **more})
+        yield
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Run a drawing function under `settings`."""
+
+    @functools.wraps(draw)
+    def inner(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with settings():
+            figure = draw(*args, **kwargs)
+            figure.draw_without_rendering()  # makes the ticks, which would otherwise take the user's settings
+            return figure
+
+    return inner
+
+
+def new_figure(width: float, height: float, *, fitted: bool = False) -> Figure:
+    """An empty figure (inches) that no window or global registry knows of; `fitted` leaves its layout to matplotlib."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1) if fitted else None
+    return Figure(figsize=(width, height), dpi=DPI, layout=layout)
+
+
+def look(category: int) -> tuple[str, str]:
+    """Colour and marker of a category below `CATEGORIES`."""
+    return COLOURS[category % len(COLOURS)], MARKERS[category // len(COLOURS) % len(MARKERS)]
+
+
+def marker_size(radius: float, marker: str) -> float:
+    """matplotlib's `s` of a marker with the area of a circle of this radius (points)."""
+    return (2 * radius) ** 2 * (1.0 if marker == "o" else 0.7854)
+
+
+def shades(count: int) -> list[Any]:
+    """`count` colours in order, dark to light."""
+    import matplotlib
+
+    return [matplotlib.colormaps[SEQUENCE](0.05 + 0.9 * (i / (count - 1) if count > 1 else 0.5)) for i in range(count)]
+
+
+def ink_on(colour: Any) -> str:
+    """Black or white, whichever can be read on `colour` (relative luminance, WCAG 2)."""
+    from matplotlib.colors import to_rgb
+
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "white" if luminance < 0.3 else "black"
+
+
+def text_size(text: str, points: float) -> tuple[float, float]:
+    """Width and height of a text in points: enough to keep texts apart before anything is rendered."""
+    lines = text.split("\n")
+    return 0.64 * points * max(len(line) for line in lines), 1.2 * points * len(lines)
+
+
+def count(number: int, noun: str) -> str:
+    """``1 vertex``, ``1,200 vertices``."""
+    if number == 1:
+        return f"1 {noun}"
+    plural = f"{noun[:-2]}ices" if noun.endswith("vertex") else f"{noun}s"
+    return f"{number:,} {plural}"
+
+
+def shorten(text: str, most: int) -> str:
+    """At most `most` characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def integer_ticks(axis: Any, most: int = 10) -> None:
+    """Ticks at whole numbers only, with thousands separators."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(most, integer=True, steps=(1, 2, 5, 10), min_n_ticks=1))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def legend_beside(axes: Any, handles: Sequence[Any], title: str) -> Any:
+    """A legend to the right of `axes`, aligned with its top."""
+    legend = axes.legend(
+        handles=list(handles), title=title, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0,
+        alignment="left", title_fontsize=9.0, labelspacing=0.55, handletextpad=0.5,
+    )  # fmt: skip
+    legend.get_title().set_fontweight("bold")
+    return legend

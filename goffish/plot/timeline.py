@@ -1,0 +1,210 @@
+"""When every partition computed in every superstep, and who kept the others waiting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.plot.counters import check_supersteps
+from goffish.plot.style import (
+    ALARM,
+    COLOURS,
+    QUIET,
+    SEQUENCE,
+    count,
+    integer_ticks,
+    legend_beside,
+    new_figure,
+    shades,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from goffish.gopher.stats import RunStats
+
+#: Up to here every superstep has its own bars; more are put together into groups.
+_MOST_SINGLE = 100
+_MOST_GROUPS = 50
+_MOST_ROWS = 48
+_MOST_BARRIERS = 40
+_FEW = 10
+#: Outline of bars, so that none is too short to be seen.
+_HAIR = 0.6
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+
+
+@dataclass(frozen=True)
+class _Bars:
+    """One row per partition and group of supersteps in which it computed; times in seconds."""
+
+    partition: NDArray[np.int64]
+    group: NDArray[np.int64]
+    start: NDArray[np.float64]
+    length: NDArray[np.float64]
+    slowest: NDArray[np.bool_]
+    barriers: NDArray[np.float64]
+    supersteps_per_group: int
+    groups: int
+
+
+@styled
+def gantt(stats: RunStats) -> Figure:
+    """Draw when each partition computed: a row per partition, a bar per superstep.
+
+    Parameters
+    ----------
+    stats : RunStats
+        Counters of a run on an engine.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Bars run from the start to the end of a partition's compute phase and are coloured by superstep. A red foot
+        marks the slowest partition of each superstep: the one with the most compute time, for which the barrier
+        (dashed) makes the others wait. The panel on the right adds up the compute time of each partition.
+        Of more than 48 partitions the slowest 48 are drawn; of more than 100 supersteps several share a bar, whose
+        length is the sum of theirs. Supersteps from before a resumed checkpoint come directly before the others.
+
+    Raises
+    ------
+    InputError
+        The run had no superstep, or matplotlib is missing.
+    """
+    check_supersteps(stats)
+    bars = _bars(stats)
+    busy = stats.busy_per_partition()
+    shown = np.sort(np.argsort(-busy, kind="stable")[:_MOST_ROWS])
+    first = float(bars.start.min(initial=np.inf))
+    last = max(float((bars.start + bars.length).max(initial=-np.inf)), float(bars.barriers.max(initial=-np.inf)))
+    if not np.isfinite(last - first):
+        first = last = 0.0
+    unit, unit_name = _unit(last)
+
+    figure = new_figure(11.0, float(np.clip(1.9 + 0.3 * shown.size, 3.0, 11.0)), fitted=True)
+    axes, totals = figure.subplots(1, 2, sharey=True, width_ratios=(6, 1))
+    colours = shades(bars.groups)
+    for row, partition in enumerate(shown):
+        mine = np.flatnonzero(bars.partition == partition)
+        spans = list(zip(bars.start[mine] / unit, bars.length[mine] / unit, strict=True))
+        axes.broken_barh(
+            spans, (row - 0.36, 0.72), facecolors=[colours[g] for g in bars.group[mine]], edgecolors="face",
+            linewidth=_HAIR, gid=f"partition-{partition}",
+        )  # fmt: skip
+        late = [span for span, marked in zip(spans, bars.slowest[mine], strict=True) if marked]
+        if late:
+            axes.broken_barh(
+                late,
+                (row + 0.22, 0.2),
+                facecolors=ALARM,
+                edgecolors="face",
+                linewidth=_HAIR,
+                gid=f"slowest-{partition}",
+            )
+    if bars.groups <= _MOST_BARRIERS:
+        axes.vlines(
+            bars.barriers / unit, -0.5, shown.size - 0.5, color=QUIET, linewidth=0.7, linestyle=(0, (3, 2)),
+            gid="barriers",
+        )  # fmt: skip
+    margin = max(last - first, 1e-9) * 0.01
+    axes.set_xlim((first - margin) / unit, (last + margin) / unit)
+    axes.set_xlabel(f"time since the run began ({unit_name})")
+    axes.set_ylabel("partition")
+    axes.set_yticks(np.arange(shown.size), [str(p) for p in shown], fontsize=8.0 if shown.size <= 36 else 7.0)
+    axes.set_ylim(shown.size - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.set_title(_title(stats))
+    axes.set_title(_note(stats, shown.size, bars), loc="right", fontsize=8.0, fontweight="normal", color=QUIET)
+
+    unit, unit_name = _unit(float(busy.max(initial=0.0)))
+    totals.barh(np.arange(shown.size), busy[shown] / unit, height=0.72, color=COLOURS[4], gid="busy")
+    totals.axvline(float(busy.mean()) / unit, color=QUIET, linewidth=1.0, linestyle=(0, (4, 3)), label="mean")
+    totals.set_xlabel(f"compute time ({unit_name})")
+    totals.tick_params(axis="y", length=0, labelleft=False)
+    totals.locator_params(axis="x", nbins=3)
+    _keys(figure, axes, totals, bars, colours)
+    return figure
+
+
+def _bars(stats: RunStats) -> _Bars:
+    names = ("superstep", "partition", "start", "end", "busy", "active")
+    step, part, start, end, busy, active = (stats.steps.column(n).to_numpy() for n in names)
+    start, end = _one_clock(step, start, end, active > 0, stats.supersteps)
+    size = 1 if stats.supersteps <= _MOST_SINGLE else -(-stats.supersteps // _MOST_GROUPS)
+    groups = -(-stats.supersteps // size)
+    ran = np.flatnonzero(active > 0)
+    group, part, start, end, busy = (step[ran] - 1) // size, part[ran], start[ran], end[ran], busy[ran]
+    begin, barriers = np.full(groups, np.inf), np.zeros(groups)
+    np.minimum.at(begin, group, start)
+    np.maximum.at(barriers, group, end)
+    cell = group * stats.partitions + part
+    cells, at = np.unique(cell, return_inverse=True)
+    length = np.bincount(at, end - start, cells.size).astype(np.float64)
+    work = np.bincount(at, busy, cells.size)
+    bar_group, bar_part = cells // stats.partitions, cells % stats.partitions
+    bar_start = begin[bar_group]
+    if size == 1:
+        bar_start[at] = start
+    most = np.zeros(groups)
+    np.maximum.at(most, bar_group, work)
+    return _Bars(bar_part, bar_group, bar_start, length, work == most[bar_group], barriers, size, groups)
+
+
+def _one_clock(
+    step: NDArray[Any], start: NDArray[Any], end: NDArray[Any], ran: NDArray[np.bool_], supersteps: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Times on one clock: a resumed run starts its own at zero, so later supersteps would seem earlier."""
+    first, last = np.full(supersteps + 1, np.inf), np.full(supersteps + 1, -np.inf)
+    np.minimum.at(first, step[ran], start[ran])
+    np.maximum.at(last, step[ran], end[ran])
+    shift = np.zeros(supersteps + 1)
+    now, reached = 0.0, 0.0
+    for number in range(1, supersteps + 1):
+        if not np.isfinite(first[number]):
+            continue
+        if first[number] + now < reached:
+            now = reached - float(first[number])
+        shift[number] = now
+        reached = float(last[number]) + now
+    return start + shift[step], end + shift[step]
+
+
+def _unit(seconds: float) -> tuple[float, str]:
+    return next(((size, name) for size, name in _UNITS if seconds >= size), _UNITS[-1])
+
+
+def _title(stats: RunStats) -> str:
+    return f"{stats.program}: imbalance {stats.imbalance:.2f}, idle {stats.idle_share:.0%}"
+
+
+def _note(stats: RunStats, shown: int, bars: _Bars) -> str:
+    told = [count(stats.supersteps, "superstep"), count(stats.threads, "thread")]
+    if shown < stats.partitions:
+        told.insert(1, f"the {shown} slowest of {stats.partitions:,} partitions")
+    if bars.supersteps_per_group > 1:
+        told.append(f"{bars.supersteps_per_group} supersteps per bar")
+    return ", ".join(told)
+
+
+def _keys(figure: Figure, axes: Any, totals: Any, bars: _Bars, colours: list[Any]) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    marks: list[Any] = [Patch(facecolor=ALARM, label="slowest of its superstep")]
+    if bars.groups <= _MOST_BARRIERS:
+        marks.append(Line2D([], [], color=QUIET, linewidth=0.9, linestyle=(0, (3, 2)), label="barrier"))
+    marks.append(Line2D([], [], color=QUIET, linewidth=1.0, linestyle=(0, (4, 3)), label="mean compute time"))
+    if bars.groups <= _FEW:
+        steps = [Patch(facecolor=colour, label=f"superstep {g + 1}") for g, colour in enumerate(colours)]
+        legend_beside(totals, [*steps, *marks], "")
+        return
+    scale = ScalarMappable(Normalize(1, bars.groups * bars.supersteps_per_group), SEQUENCE)
+    bar = figure.colorbar(scale, ax=totals, label="superstep", fraction=0.3, pad=0.06)
+    integer_ticks(bar.ax.yaxis, 8)
+    figure.legend(handles=marks, loc="outside lower right", ncols=len(marks), columnspacing=1.4)

@@ -1,0 +1,196 @@
+"""A small graph, coloured by a column of a result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.gopher.result import Result
+from goffish.graph import Graph
+from goffish.plot.canvas import Canvas
+from goffish.plot.colouring import Colouring, colour_by
+from goffish.plot.layout import fit, place, separate
+from goffish.plot.style import QUIET, count, ink_on, legend_beside, marker_size, new_figure, shorten, styled
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.figure import Figure
+
+MOST_VERTICES = 2000
+_LABELLED = 60
+_ARROWS = 400
+_FONT = 7.0
+
+
+@styled
+def graph(graph: Graph, values: Result | pa.Table, column: str | None = None, *, labels: bool | None = None) -> Figure:
+    """Draw a small graph, its vertices coloured by a result.
+
+    Parameters
+    ----------
+    graph : Graph
+        At most 2,000 vertices.
+    values : Result or pyarrow.Table
+        With a column ``vertex`` that holds the graph's labels; vertices that are not in it are drawn grey.
+    column : str, optional
+        What to colour by; default: the second column. Texts, truth values and names of groups (``component``,
+        ``community`` …) get one colour and shape each, other numbers a colour scale.
+    labels : bool, optional
+        Write the vertex labels; default: up to 60 vertices.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The layout depends on the graph only, so that pictures of several columns can be laid side by side.
+
+    Raises
+    ------
+    InputError
+        The graph is too large, a column is missing, the table is not about this graph's vertices, or matplotlib is
+        missing.
+    """
+    check_size(graph.num_vertices)
+    table = values.table if isinstance(values, Result) else values
+    name, found = _column(graph, table, column)
+    colouring = colour_by(name, found)
+    figure = new_figure(10.5, 7.5)
+    canvas = Canvas(figure, (0.015, 0.05, 0.765, 0.88))
+    radius = _radius(graph.num_vertices, canvas)
+    src, dst, _, _ = graph.edge_columns()
+    margin = radius + 6
+    room = (canvas.width - 2 * margin, canvas.height - 2 * margin)
+    places = fit(place(graph.num_vertices, src, dst, aspect=room[0] / room[1]), *room) + margin
+    if graph.num_vertices <= 300:
+        places = separate(places, np.full(len(places), radius), canvas.width, canvas.height, 1.5)
+    arrows = graph.directed and graph.num_edges <= _ARROWS
+    _draw_edges(canvas, places, src, dst, radius, arrows)
+    _draw_vertices(canvas, places, radius, colouring)
+    if labels or (labels is None and graph.num_vertices <= _LABELLED):
+        _label(canvas, places, radius, graph, colouring)
+    title = values.algorithm + ": " if isinstance(values, Result) else ""
+    figure.text(0.015, 0.955, f"{title}{name}", fontsize=11.0, fontweight="bold")
+    about = f"{count(graph.num_vertices, 'vertex')}, {count(graph.num_edges, 'edge')}"
+    if graph.directed:
+        about += " (directed)" if arrows else " (directed; arrow heads are left out)"
+    figure.text(0.78, 0.957, about, fontsize=8.0, color=QUIET, ha="right")
+    _legend(figure, canvas, colouring)
+    return figure
+
+
+def check_size(vertices: int) -> None:
+    """Refuse a graph that no picture of single vertices could show."""
+    if vertices > MOST_VERTICES:
+        raise InputError(
+            f"the graph has {vertices:,} vertices; up to {MOST_VERTICES:,} can be drawn: "
+            "draw its quotient graph, or a part of it such as the neighbourhood of one vertex"
+        )
+    if vertices == 0:
+        raise InputError("the graph has no vertices; there is nothing to draw")
+
+
+def _column(graph: Graph, table: pa.Table, column: str | None) -> tuple[str, pa.Array]:
+    """Name and values of a column, one per vertex of the graph in its order, null where the table has none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = table.column_names
+    if "vertex" not in names:
+        raise InputError(f"the table has no column 'vertex'; there are: {', '.join(names) or 'none'}")
+    others = [name for name in names if name != "vertex"]
+    if column is not None and column not in names:
+        raise InputError(f"no column {column!r}; there are: {', '.join(others) or 'none'}")
+    if column is None and not others:
+        raise InputError("the table has no column to colour by, only 'vertex'")
+    name = others[0] if column is None else column
+    labels = graph.label_column()
+    keys = table.column("vertex").combine_chunks()
+    try:
+        keys = keys.cast(labels.type)
+    except pa.ArrowException:
+        raise InputError(
+            f"the table's vertices are of type {keys.type}, the graph's of type {labels.type}: not the same graph"
+        ) from None
+    unknown = pc.filter(keys, pc.invert(pc.is_in(keys, value_set=labels)))
+    if len(unknown):
+        raise InputError(f"the table has a vertex {unknown[0].as_py()!r} that the graph does not have")
+    if len(keys.unique()) != len(keys):
+        raise InputError("the table has several rows for one vertex")
+    rows = pc.index_in(labels, value_set=keys)
+    return name, table.column(name).combine_chunks().take(rows)
+
+
+def _radius(vertices: int, canvas: Canvas) -> float:
+    share = 0.16 * np.sqrt(canvas.width * canvas.height / max(vertices, 1))
+    return float(np.clip(share, 2.0, 11.0))
+
+
+def _draw_edges(
+    canvas: Canvas, places: NDArray[np.float64], src: NDArray[Any], dst: NDArray[Any], radius: float, arrows: bool
+) -> None:
+    from matplotlib.collections import LineCollection
+    from matplotlib.patches import FancyArrowPatch
+
+    if not src.size:
+        return
+    if arrows:
+        for u, v in zip(src, dst, strict=True):
+            canvas.axes.add_patch(
+                FancyArrowPatch(
+                    places[u],
+                    places[v],
+                    arrowstyle="-|>",
+                    mutation_scale=4 + 0.5 * radius,
+                    color="#999999",
+                    linewidth=0.8,
+                    shrinkA=radius,
+                    shrinkB=radius,
+                    zorder=1,
+                )
+            )
+        return
+    dense = float(np.clip(600 / src.size, 0.25, 1.0))
+    lines = LineCollection(
+        list(np.stack([places[src], places[dst]], axis=1)), colors="#8c8c8c", linewidths=0.4 + 0.6 * dense,
+        alpha=0.3 + 0.4 * dense, zorder=1, gid="edges",
+    )  # fmt: skip
+    canvas.axes.add_collection(lines, autolim=False)
+
+
+def _draw_vertices(canvas: Canvas, places: NDArray[np.float64], radius: float, colouring: Colouring) -> None:
+    for marker, rows in colouring.by_marker():
+        canvas.axes.scatter(
+            places[rows, 0], places[rows, 1], s=marker_size(radius, marker), c=colouring.colours[rows], marker=marker,
+            edgecolors="white", linewidths=0.6 if radius > 3 else 0.3, zorder=2, gid=f"vertices-{marker}",
+        )  # fmt: skip
+
+
+def _label(canvas: Canvas, places: NDArray[np.float64], radius: float, graph: Graph, colouring: Colouring) -> None:
+    texts = [shorten(str(label), 24) for label in graph.label_column().to_pylist()]
+    for at in places:
+        canvas.occupy_circle(at, radius)
+    for v, text in enumerate(texts):
+        if not canvas.text_inside(text, places[v], radius, _FONT, ink_on(colouring.colours[v])):
+            canvas.text_beside(text, places[v], radius, _FONT)
+
+
+def _legend(figure: Figure, canvas: Canvas, colouring: Colouring) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=colour, marker=marker, linestyle="none", markersize=8, label=shorten(text, 26))
+        for text, colour, marker in colouring.legend
+    ]
+    if colouring.scale is None:
+        legend_beside(canvas.axes, handles, f"{shorten(colouring.name, 18)} (vertices)")
+        return
+    bar = figure.colorbar(colouring.scale, cax=figure.add_axes((0.82, 0.25, 0.022, 0.6)))
+    bar.ax.yaxis.set_major_locator(colouring.ticks)
+    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+    bar.set_label(shorten(colouring.name, 60))
+    bar.outline.set_visible(False)
+    bar.ax.minorticks_off()
+    if handles:
+        figure.legend(handles=handles, loc="upper left", bbox_to_anchor=(0.805, 0.2), borderaxespad=0.0)

@@ -1,0 +1,167 @@
+"""Pictures of runs show the counters of the run, value for value."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from goffish.algorithms.run import run
+from goffish.errors import InputError
+from goffish.gofs import build_layout
+from goffish.gopher.stats import STEP_SCHEMA, RunStats
+from goffish.plot import gantt, supersteps
+from tests.cases import grid, grid_blocks
+from tests.plot.plot_cases import by_gid, fake_run, overlapping_texts, rectangles
+
+
+def _grid_run() -> RunStats:
+    stats = run("components", build_layout(grid(12, 9), grid_blocks(12, 9), 12)).stats
+    assert stats is not None
+    return stats
+
+
+def test_supersteps_lines_and_bars_are_the_counters() -> None:
+    stats = _grid_run()
+    figure = supersteps(stats)
+    for name in ("messages", "combined", "remote"):
+        line = by_gid(figure, name)[name]
+        assert line.get_xdata().tolist() == list(range(1, stats.supersteps + 1))
+        assert line.get_ydata().tolist() == stats.per_superstep(name).tolist()
+    bars = figure.axes[1].containers[0]
+    assert [bar.get_height() for bar in bars] == stats.per_superstep("active").tolist()
+    assert by_gid(figure, "subgraphs")["subgraphs"].get_ydata()[0] == stats.subgraphs
+    assert overlapping_texts(figure) == []
+
+
+@pytest.mark.parametrize(("messages", "scale"), [(100, "linear"), (100_000_000, "symlog")])
+def test_axis_is_logarithmic_only_when_values_demand_it(messages: int, scale: str) -> None:
+    figure = supersteps(fake_run(6 if scale == "linear" else 200, 2, messages=messages))
+    assert figure.axes[0].get_yscale() == scale
+    assert figure.axes[0].get_ylim()[0] == 0
+    assert overlapping_texts(figure) == []
+
+
+def test_superstep_ticks_are_whole_numbers() -> None:
+    figure = supersteps(fake_run(3, 2))
+    ticks = figure.axes[1].get_xticks()
+    assert set(ticks) >= {1, 2, 3}
+    assert all(tick == int(tick) for tick in ticks)
+
+
+def test_gantt_bars_run_from_start_to_end() -> None:
+    stats = fake_run(7, 5)
+    figure = gantt(stats)
+    rows = stats.steps.to_pylist()
+    bars = by_gid(figure, "partition-")
+    assert set(bars) == {f"partition-{p}" for p in range(5)}
+    for p in range(5):
+        mine = [row for row in rows if row["partition"] == p]
+        expected = [(1e3 * r["start"], 1e3 * (r["end"] - r["start"])) for r in mine]
+        assert np.allclose(rectangles(bars[f"partition-{p}"]), expected)
+    totals = [bar.get_width() for bar in figure.axes[1].containers[0]]
+    assert np.allclose(totals, 1e3 * stats.busy_per_partition())
+    assert "ms" in figure.axes[0].get_xlabel()
+
+
+def test_gantt_marks_the_slowest_partition_and_the_barriers() -> None:
+    figure = gantt(fake_run(4, 3))
+    slowest = by_gid(figure, "slowest-")
+    assert set(slowest) == {"slowest-2"}  # partition p computes p + 1 ms and more
+    assert len(slowest["slowest-2"].get_paths()) == 4
+    barriers = by_gid(figure, "barriers")["barriers"]
+    ends = rectangles(by_gid(figure, "partition-2")["partition-2"]).sum(axis=1)
+    assert np.allclose([path[0][0] for path in barriers.get_segments()], ends)
+
+
+def test_gantt_leaves_idle_partitions_empty() -> None:
+    figure = gantt(fake_run(3, 4, idle=1))
+    assert len(by_gid(figure, "partition-")["partition-1"].get_paths()) == 0
+    assert figure.axes[0].get_xlim()[0] > 490  # idle rows hold start 0, which must not stretch the axis
+
+
+def test_gantt_title_tells_imbalance_and_idle_share() -> None:
+    stats = fake_run(3, 4)
+    title = gantt(stats).axes[0].get_title(loc="left")
+    assert f"{stats.imbalance:.2f}" in title
+    assert f"{stats.idle_share:.0%}" in title
+
+
+def test_gantt_of_a_large_run_stays_small_and_keeps_the_compute_time() -> None:
+    stats = fake_run(300, 200)
+    figure = gantt(stats)
+    bars = by_gid(figure, "partition-")
+    assert len(bars) == 48
+    assert "partition-199" in bars
+    assert "partition-0" not in bars  # the fastest
+    assert all(len(bar.get_paths()) <= 50 for bar in bars.values())
+    drawn = rectangles(bars["partition-199"])[:, 1].sum()
+    assert drawn == pytest.approx(stats.busy_per_partition()[199])
+    assert "6 supersteps per bar" in figure.axes[0].get_title(loc="right")
+    assert figure.get_size_inches()[1] <= 20
+    assert overlapping_texts(figure) == []
+
+
+def test_gantt_puts_a_resumed_run_on_one_clock() -> None:
+    stats = fake_run(4, 2)
+    rows = stats.steps.to_pylist()
+    for row in rows:
+        if row["superstep"] >= 3:  # the second process began its clock anew
+            row["start"], row["end"] = row["start"] - 0.5, row["end"] - 0.5
+    resumed = replace(stats, steps=pa.Table.from_pylist(rows, schema=STEP_SCHEMA))
+    starts = rectangles(by_gid(gantt(resumed), "partition-1")["partition-1"])
+    assert (np.diff(starts[:, 0]) >= starts[:-1, 1] - 1e-6).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (4, 8), (30, 3), (72, 40)])
+def test_no_text_covers_another(shape: tuple[int, int]) -> None:
+    assert overlapping_texts(gantt(fake_run(*shape))) == []
+    assert overlapping_texts(supersteps(fake_run(*shape))) == []
+
+
+def test_a_run_without_supersteps_is_refused() -> None:
+    empty = fake_run(0, 2)
+    for draw in (supersteps, gantt):
+        with pytest.raises(InputError, match="no supersteps"):
+            draw(empty)
+
+
+def test_counters_come_back_from_json() -> None:
+    stats = _grid_run()
+    again = RunStats.from_dict(json.loads(json.dumps(stats.to_dict())))
+    assert again == stats
+    assert again.steps.equals(stats.steps)
+    assert again.to_dict() == stats.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"supersteps": None}, "supersteps"),
+        ({"partitions": -1}, "partitions=-1"),
+        ({"partitions": 1}, "partition outside 0 … 0"),
+        ({"supersteps": 1}, "superstep outside 1 … 1"),
+        ({"steps": 7}, "steps"),
+        ({"steps": [{"superstep": 1}]}, "without 'partition'"),
+        ({"steps": [{"superstep": "one"}]}, "steps"),
+        ({"steps": [7]}, "steps"),
+        ({"phases": {"compute": "long"}}, "phases"),
+        ({"phases": 3}, "phases"),
+        ({"edge_cut": "low"}, "edge_cut"),
+    ],
+)
+def test_damaged_counters_are_named(change: dict[str, object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        RunStats.from_dict({**fake_run(3, 2).to_dict(), **change})
+
+
+def test_missing_counters_are_named() -> None:
+    values = fake_run(3, 2).to_dict()
+    del values["steps"], values["threads"]
+    with pytest.raises(InputError, match="'threads', 'steps' missing"):
+        RunStats.from_dict(values)
+    with pytest.raises(InputError, match="expected an object"):
+        RunStats.from_dict([1])
