@@ -182,9 +182,6 @@ class ShortestPaths(_FromSource):
 
         return SingleSourceShortestPath(self.source, self.weighted)
 
-    def needs_engine(self) -> bool:
-        return False
-
     def whole(self, graph: Graph, threads: int | None) -> Result:
         from goffish.algorithms.paths.whole import sssp
 
@@ -200,9 +197,7 @@ class ShortestPaths(_FromSource):
 
 class _Ranks(Algorithm):
     damping: float = Field(default=0.85, ge=0.0, lt=1.0, description="Probability of following an arc.")
-    tolerance: float = Field(
-        default=1e-6, gt=0.0, description="Upper bound of the L1 distance to the exact ranks."
-    )
+    tolerance: float = Field(default=1e-6, gt=0.0, description="Upper bound of the L1 distance to the exact ranks.")
     max_iterations: int = Field(default=1000, ge=1, description="Most passes over the arcs.")
     dangling: Literal["redistribute", "leak"] = Field(
         default="redistribute",

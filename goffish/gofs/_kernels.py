@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 
@@ -49,9 +50,10 @@ def fill_slice(
     """Write the CSR rows and the remote tables of the sub-graphs ``first … last-1``.
 
     A target inside the sub-graph becomes its index there; a remote one becomes ``~index`` into the
-    sub-graph's remote table. In every row the local targets come first, ascending.
+    sub-graph's remote table. In every row the local targets come first, ascending, then the remote ones by index.
     """
     at = 0
+    tail = np.empty(16, np.int64)
     base = subgraph_offsets[first]
     for s in range(first, last):
         low, high = subgraph_offsets[s], subgraph_offsets[s + 1]
@@ -77,14 +79,24 @@ def fill_slice(
                     out_targets[at] = t - low
                     out_arcs[at] = i
                     at += 1
-            for i in range(offsets[old], offsets[old + 1]):
+            # (index, arc) pairs in one number each, so that one sort orders them and equal targets stay in order
+            first_arc = offsets[old]
+            width = offsets[old + 1] - first_arc
+            if width > tail.size:
+                tail = np.empty(2 * width, np.int64)
+            length = 0
+            for i in range(first_arc, first_arc + width):
                 t = rank[targets[i]]
                 if t < low or t >= high:
-                    r = slot[t]
-                    out_targets[at] = ~r
-                    out_arcs[at] = i
-                    remote_links[begin + r] += 1
-                    at += 1
+                    tail[length] = np.int64(slot[t]) * width + (i - first_arc)
+                    length += 1
+            tail[:length].sort()
+            for j in range(length):
+                r = tail[j] // width
+                out_targets[at] = ~r
+                out_arcs[at] = first_arc + tail[j] % width
+                remote_links[begin + r] += 1
+                at += 1
     out_offsets[out_offsets.size - 1] = at
 
 
@@ -95,27 +107,21 @@ def restore_rows(
 ):  # fmt: skip
     """Write the rows of a slice back under the original vertex numbers.
 
-    Local and remote targets of a row are each ascending in the original numbering, so a merge sorts the row.
     `out_arcs` receives the slice's arc of each written one.
     """
+    row = np.empty(16, np.int64)
     for s in range(subgraph_offsets.size - 1):
         low, remote = subgraph_offsets[s], remote_offsets[s]
         for v in range(low, subgraph_offsets[s + 1]):
-            i, end = offsets[v], offsets[v + 1]
-            j = i
-            while j < end and targets[j] >= 0:
-                j += 1
-            middle = j
+            begin, width = offsets[v], offsets[v + 1] - offsets[v]
+            if width > row.size:
+                row = np.empty(2 * width, np.int64)
+            for j in range(width):
+                t = targets[begin + j]
+                u = original[start + low + t] if t >= 0 else original[remote_vertex[remote + ~t]]
+                row[j] = np.int64(u) * width + j
+            row[:width].sort()
             at = out_offsets[vertex_ids[v]]
-            while i < middle or j < end:
-                a = original[start + low + targets[i]] if i < middle else 0
-                b = original[remote_vertex[remote + ~targets[j]]] if j < end else 0
-                if j >= end or (i < middle and a < b):
-                    out_targets[at] = a
-                    out_arcs[at] = i
-                    i += 1
-                else:
-                    out_targets[at] = b
-                    out_arcs[at] = j
-                    j += 1
-                at += 1
+            for j in range(width):
+                out_targets[at + j] = row[j] // width
+                out_arcs[at + j] = begin + row[j] % width

@@ -25,7 +25,7 @@ class Arcs:
         Row pointers into `targets`.
     targets : int32, shape (arcs,)
         Index inside the vertex's own sub-graph, or ``~r`` where r is an index into the sub-graph's part of
-        the remote table. Local targets come first in every row, ascending.
+        the remote table. Local targets come first in every row, ascending, then remote ones by ascending r.
     remote_offsets : int64, shape (sub-graphs + 1,)
         Each sub-graph's rows of the remote table.
     remote_vertex : int32 or int64, shape (remote,)
@@ -103,7 +103,9 @@ class Slice:
     def labels(self) -> pa.Array:
         """The users' labels of the local vertices."""
         column = self.column("label")
-        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else pa.array(column)
+        if isinstance(column, np.ndarray):
+            return pa.array(column.astype(np.int64, copy=False))
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
     def find(self, label: int | str) -> int:
         """Local number of the vertex with this label, or -1."""

@@ -67,7 +67,7 @@ def combine(batch: Batch, how: str | None) -> Batch:
         return batch
     if how != "sum":
         _kernels.best_rows(group, np.ascontiguousarray(batch[names[0]]), first, how == "max")
-    out: Batch = batch[first]
+    out: Batch = batch.take(first)
     for name in names if how == "sum" else ():
         if batch[name].dtype == np.float64:
             out[name] = np.bincount(group, batch[name], first.size)
@@ -100,7 +100,7 @@ def split_by_partition(batch: Batch, subgraph_starts: NDArray[np.int64]) -> list
     if broadcast.any():
         owner[broadcast] = ~target[broadcast]
     order, offsets = _kernels.group_stable(owner, parts)
-    batch = batch[order]
+    batch = batch.take(order)
     return [batch[offsets[p] : offsets[p + 1]] for p in range(parts)]
 
 

@@ -127,7 +127,7 @@ class Worker:
         inbox = expand_broadcasts(concatenate(batches, self._dtype), part.subgraph_start, part.num_subgraphs)
         local = inbox["subgraph"] - part.subgraph_start
         order, self._offsets = _kernels.group_stable(local, part.num_subgraphs)
-        inbox = inbox[order]
+        inbox = inbox.take(order)  # several times as fast as indexing, for structured arrays
         inbox["subgraph"] = local[order]
         self._localise(inbox)
         self.inbox = inbox

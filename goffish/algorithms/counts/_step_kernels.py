@@ -24,8 +24,8 @@ def split_rows(offsets, targets, middle):
 def local_triangles(subgraph_offsets, remote_offsets, offsets, middle, targets, count, remote_count):
     """Triangles with at least two corners in one sub-graph.
 
-    Every edge u < v inside the sub-graph is closed by the common local neighbours w > v and by the common remote neighbours;
-    `count` is by vertex, `remote_count` by row of the remote table (a corner that its owner must be told about).
+    Every edge u < v inside the sub-graph is closed by the common local neighbours w > v and by the common remote
+    neighbours; `count` is by vertex, `remote_count` by row of the remote table (a corner that its owner must be told about).
     """
     for s in range(subgraph_offsets.size - 1):
         low = subgraph_offsets[s]
@@ -64,34 +64,53 @@ def local_triangles(subgraph_offsets, remote_offsets, offsets, middle, targets, 
 
 @njit(cache=True, nogil=True)
 def remote_wedges(
-    subgraph_offsets, remote_offsets, remote_vertex, remote_subgraph, offsets, middle, targets, start,
-    asked, far, origin,
+    active, subgraph_offsets, remote_offsets, remote_vertex, remote_subgraph, offsets, middle, targets, start,
+    degree, remote_degree, done, asked, far, origin, open_subgraphs,
 ):  # fmt: skip
-    """Wedges u - v - w with three different sub-graphs and v < u < w (partitioned numbers).
+    """Wedges u - v - w over three different sub-graphs where v comes before u and u before w.
 
-    With empty output arrays the wedges are only counted. Each one is a question to the owner of u: are you a
-    neighbour of w?
+    Vertices are ordered by (degree, partitioned number), which bounds the wedges by m^1.5. Each one is a question to
+    the owner of u: are you a neighbour of w? Stops when the output arrays cannot hold the next row; ``done[v]``
+    remembers how many of v's remote arcs have had their turn as u, and ``open_subgraphs[s]`` whether any are left.
+    Returns the count.
     """
     count = 0
-    for s in range(subgraph_offsets.size - 1):
+    for a in range(active.size):
+        s = active[a]
         remote = remote_offsets[s]
         for v in range(subgraph_offsets[s], subgraph_offsets[s + 1]):
-            for i in range(middle[v], offsets[v + 1]):
-                a = remote + ~targets[i]
-                if remote_vertex[a] < start + v or (i > middle[v] and targets[i] == targets[i - 1]):
+            first, last = middle[v], offsets[v + 1]
+            for i in range(first + done[v], last):
+                if count + (last - first) > asked.size and count > 0:
+                    open_subgraphs[s] = True
+                    break
+                done[v] += 1
+                u = remote - targets[i] - 1
+                if i > first and targets[i] == targets[i - 1]:
                     continue
-                for j in range(middle[v], offsets[v + 1]):
-                    b = remote + ~targets[j]
-                    if remote_vertex[b] <= remote_vertex[a] or remote_subgraph[a] == remote_subgraph[b]:
+                if (remote_degree[u], remote_vertex[u]) < (degree[v], start + v):
+                    continue
+                for j in range(first, last):
+                    w = remote - targets[j] - 1
+                    if j > first and targets[j] == targets[j - 1]:
                         continue
-                    if j > middle[v] and targets[j] == targets[j - 1]:
+                    if remote_subgraph[u] == remote_subgraph[w]:
                         continue
-                    if asked.size:
-                        asked[count] = a
-                        far[count] = remote_vertex[b]
+                    if (remote_degree[w], remote_vertex[w]) > (remote_degree[u], remote_vertex[u]):
+                        asked[count] = u
+                        far[count] = remote_vertex[w]
                         origin[count] = start + v
-                    count += 1
+                        count += 1
     return count
+
+
+@njit(cache=True, nogil=True)
+def widest_tail(offsets, middle):
+    """Most remote arcs of any vertex."""
+    widest = 0
+    for v in range(offsets.size - 1):
+        widest = max(widest, offsets[v + 1] - middle[v])
+    return widest
 
 
 @njit(cache=True, nogil=True)
@@ -99,22 +118,61 @@ def close_wedges(
     vertex, far, origin, subgraph, remote_offsets, remote_vertex, offsets, middle, targets,
     count, remote_count,
 ):  # fmt: skip
-    """Answer the questions of `remote_wedges`: count the triangle at all three corners if the edge exists."""
+    """Answer the questions of `remote_wedges`: count the triangle at all three corners if the edge exists.
+
+    The questions of one wedge middle come in a run with ascending `far`, and so do remote tables and rows: each search
+    goes on from where the one before ended.
+    """
+    asked_by = asked_of = -1
+    w = low = 0
     for i in range(vertex.size):
-        if far[i] < 0:
-            continue
         u = vertex[i]
         begin, end = remote_offsets[subgraph[i]], remote_offsets[subgraph[i] + 1]
-        w = begin + np.searchsorted(remote_vertex[begin:end], far[i])
+        if u != asked_of or origin[i] != asked_by:
+            asked_of, asked_by = u, origin[i]
+            w, low = begin, middle[u]
+        w = _gallop(remote_vertex, w, end, far[i])
         if w >= end or remote_vertex[w] != far[i]:
             continue
-        code = ~(w - begin)
-        for j in range(middle[u], offsets[u + 1]):
-            if targets[j] == code:
-                count[u] += 1
-                remote_count[w] += 1
-                remote_count[begin + np.searchsorted(remote_vertex[begin:end], origin[i])] += 1
-                break
+        low = _gallop_codes(targets, low, offsets[u + 1], w - begin)
+        if low < offsets[u + 1] and -targets[low] - 1 == w - begin:
+            count[u] += 1
+            remote_count[w] += 1
+            remote_count[begin + np.searchsorted(remote_vertex[begin:end], asked_by)] += 1
+
+
+@njit(cache=True, nogil=True)
+def _gallop(values, low, end, wanted):
+    """First position from `low` on whose value is at least `wanted`, by doubling steps."""
+    step = 1
+    while low + step < end and values[low + step] < wanted:
+        low += step
+        step *= 2
+    high = min(low + step, end)
+    while low < high:
+        at = (low + high) >> 1
+        if values[at] < wanted:
+            low = at + 1
+        else:
+            high = at
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _gallop_codes(targets, low, end, wanted):
+    """`_gallop` over remote targets, which are stored as ``~index``."""
+    step = 1
+    while low + step < end and -targets[low + step] - 1 < wanted:
+        low += step
+        step *= 2
+    high = min(low + step, end)
+    while low < high:
+        at = (low + high) >> 1
+        if -targets[at] - 1 < wanted:
+            low = at + 1
+        else:
+            high = at
+    return low
 
 
 @njit(cache=True, nogil=True)
@@ -130,13 +188,14 @@ def distinct_degrees(subgraph_offsets, offsets, targets, degree):
 
 @njit(cache=True, nogil=True)
 def lower_cores(
-    active, first_step, subgraph_offsets, remote_offsets, offsets, targets, touched_offsets, touched,
-    core, remote_core, changed,
+    active, first_step, subgraph_offsets, remote_offsets, offsets, middle, targets, touched_offsets, touched,
+    remote_before, remote_core, core, support, changed,
 ):  # fmt: skip
     """Lower core estimates until every vertex has as many neighbours of at least its own estimate.
 
-    Starts from the neighbours of the remote vertices in `touched` (rows of the remote table, grouped by sub-graph), or from
-    every vertex in the first superstep. Sets ``changed[v]``.
+    ``support[v]`` counts those neighbours, so a vertex is looked at again only when they have become too few. `touched`
+    are the rows of the remote table whose estimates fell (from `remote_before`), grouped by sub-graph; in the first
+    superstep every vertex is looked at. Sets ``changed[v]``.
     """
     biggest = 0
     for a in range(active.size):
@@ -148,21 +207,20 @@ def lower_cores(
         s = active[a]
         low, remote = subgraph_offsets[s], remote_offsets[s]
         size = subgraph_offsets[s + 1] - low
-        touched_here = touched[touched_offsets[s] : touched_offsets[s + 1]]
         fresh = np.zeros(remote_offsets[s + 1] - remote, np.bool_)
-        for r in touched_here:
-            fresh[r - remote] = True
+        for i in range(touched_offsets[s], touched_offsets[s + 1]):
+            fresh[touched[i] - remote] = True
         length = 0
         for v in range(size):
-            start_it = first_step
-            if not start_it and touched_here.size:
-                i = offsets[low + v + 1] - 1
-                while i >= offsets[low + v] and targets[i] < 0:
-                    if fresh[~targets[i]]:
-                        start_it = True
-                        break
-                    i -= 1
-            if start_it:
+            if not first_step and touched_offsets[s] < touched_offsets[s + 1]:
+                k = core[low + v]
+                for i in range(middle[low + v], offsets[low + v + 1]):
+                    r = ~targets[i]
+                    if i > middle[low + v] and targets[i] == targets[i - 1]:
+                        continue
+                    if fresh[r] and remote_before[remote + r] >= k > remote_core[remote + r]:
+                        support[low + v] -= 1
+            if first_step or support[low + v] < core[low + v]:
                 queue[length] = v
                 waiting[v] = True
                 length += 1
@@ -176,26 +234,27 @@ def lower_cores(
             if old + 1 > tally.size:
                 tally = np.zeros(2 * (old + 1), np.int64)
             tally[: old + 1] = 0
-            previous = v
             for i in range(offsets[low + v], offsets[low + v + 1]):
                 t = targets[i]
-                if t == v or (i > offsets[low + v] and t == previous):
+                if t == v or (i > offsets[low + v] and t == targets[i - 1]):
                     continue
-                previous = t
-                k = core[low + t] if t >= 0 else remote_core[remote + ~t]
-                tally[min(k, old)] += 1
+                tally[min(core[low + t] if t >= 0 else remote_core[remote + ~t], old)] += 1
             new, above = old, tally[old]
-            while new > 0 and above < new:
+            while above < new:
                 new -= 1
                 above += tally[new]
-            if new < old:
-                core[low + v] = new
-                changed[low + v] = True
-                for i in range(offsets[low + v], offsets[low + v + 1]):
-                    t = targets[i]
-                    if t < 0:
-                        break
-                    if not waiting[t] and core[low + t] > new:
+            support[low + v] = above
+            if new == old:
+                continue
+            core[low + v] = new
+            changed[low + v] = True
+            for i in range(offsets[low + v], middle[low + v]):
+                t = targets[i]
+                if t == v or (i > offsets[low + v] and t == targets[i - 1]):
+                    continue
+                if old >= core[low + t] > new:
+                    support[low + t] -= 1
+                    if not waiting[t] and support[low + t] < core[low + t]:
                         waiting[t] = True
                         tail = head + length
                         queue[tail if tail < size else tail - size] = t
@@ -203,30 +262,25 @@ def lower_cores(
 
 
 @njit(cache=True, nogil=True)
-def core_news(
-    changed, subgraph_offsets, remote_offsets, remote_subgraph, offsets, middle, targets, vertex, target
-):
-    """(vertex, neighbouring sub-graph) pairs to tell about changed estimates, each pair once.
+def news(changed, subgraph_offsets, remote_offsets, remote_subgraph, offsets, middle, targets, vertex, target):
+    """(vertex, neighbouring sub-graph) pairs for the vertices whose value changed, each pair once.
 
-    Returns their number; with empty output arrays they are only counted.
+    Returns their number; with empty output arrays they are only counted. Remote arcs are sorted, hence their
+    sub-graphs too.
     """
     count = 0
-    told = np.empty(16, np.int64)
     for s in range(subgraph_offsets.size - 1):
         remote = remote_offsets[s]
         for v in range(subgraph_offsets[s], subgraph_offsets[s + 1]):
             if not changed[v]:
                 continue
-            degree = offsets[v + 1] - middle[v]
-            if degree > told.size:
-                told = np.empty(2 * degree, np.int64)
-            for i in range(degree):
-                told[i] = remote_subgraph[remote + ~targets[middle[v] + i]]
-            told[:degree].sort()
-            for i in range(degree):
-                if i == 0 or told[i] != told[i - 1]:
+            previous = -1
+            for i in range(middle[v], offsets[v + 1]):
+                subgraph = remote_subgraph[remote - targets[i] - 1]
+                if subgraph != previous:
                     if vertex.size:
                         vertex[count] = v
-                        target[count] = told[i]
+                        target[count] = subgraph
                     count += 1
+                previous = subgraph
     return count
