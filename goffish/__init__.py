@@ -17,7 +17,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from goffish.kernel_cache import choose_kernel_cache
+
 __version__ = "0.1.0"
+
+choose_kernel_cache()
 
 if TYPE_CHECKING:
     from goffish.algorithms.functions import (
@@ -95,7 +99,8 @@ __all__ = [
     "blockrank", "connected_components", "core_numbers", "from_arrow", "from_edges", "from_igraph",
     "from_networkx", "from_pandas", "from_polars", "from_scipy", "open", "pagerank", "partition",
     "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read", "run", "sssp", "to_arrow",
-    "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "verify", "write",
+    "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "verify", "vertices_to_arrow",
+    "write",
 ]  # fmt: skip
 
 

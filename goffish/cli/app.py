@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from goffish import __version__
+from goffish.cli.plot_commands import add_plot_commands
 from goffish.cli.run_command import add_commands
 from goffish.cli.store_commands import add_store_commands
+from goffish.errors import InputError
+
+
+class _Commands(TyperGroup):
+    """A group that says what there is when somebody asks for what there is not."""
+
+    noun = "command"
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            raise InputError(f"unknown {self.noun} {args[0]!r}: choose one of {', '.join(self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+class _Algorithms(_Commands):
+    noun = "algorithm"
+
 
 app = typer.Typer(
     name="goffish",
+    cls=_Commands,
     help="Graph analytics on partitioned graphs: read, partition, run, look.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-runs = typer.Typer(help="Run an algorithm on a graph file or a store.", no_args_is_help=True)
+runs = typer.Typer(cls=_Algorithms, help="Run an algorithm on a graph file or a store.", no_args_is_help=True)
 app.add_typer(runs, name="run")
 add_commands(runs)
 add_store_commands(app)
+add_plot_commands(app)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"goffish {__version__}")
+        from goffish.cli.output import say
+
+        say(f"goffish {__version__}")
         raise typer.Exit
 
 

@@ -40,7 +40,11 @@ def run_bench(path: str | None, repeats: int, json: bool) -> None:
         print_json({"graph": name, "vertices": graph.num_vertices, "edges": graph.num_edges, "rows": rows})
         return
     table = [(r["job"], r["library"], f"{r['seconds']:.4f}", f"{r['times_goffish']:.2f}") for r in rows]
-    print_table(f"{name}: {graph!r}", ("job", "library", "median seconds", "times goffish"), table)
+    print_table(
+        f"{name}: {graph.num_vertices:,} vertices, {graph.num_edges:,} edges",
+        ("job", "library", "median seconds", "times goffish"),
+        table,
+    )
     missing = [p for p in ("igraph", "networkit", "scipy") if importlib.util.find_spec(p) is None]
     if missing:
         say(f"not installed here, hence not measured: {', '.join(missing)}")
@@ -101,7 +105,8 @@ def _jobs(graph: Graph) -> list[tuple[str, Callable[[], Any], dict[str, Callable
         import networkit
 
         src, dst, weight, _ = graph.edge_columns()
-        columns = (np.ones(src.size) if weight is None else weight, (src, dst))
+        values = np.ones(src.size) if weight is None else np.ascontiguousarray(weight, np.float64)
+        columns = (values, (src.astype(np.uint64), dst.astype(np.uint64)))
         peer = networkit.GraphFromCoo(columns, graph.num_vertices, weight is not None, graph.directed)
         kind = (
             networkit.components.WeaklyConnectedComponents

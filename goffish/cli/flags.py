@@ -31,19 +31,23 @@ def command_type(annotation: Any) -> Any:
     return annotation if annotation in (int, float, bool, str) else None
 
 
-def field_parameter(name: str, field: FieldInfo, *, optional: bool = False) -> inspect.Parameter | None:
+def field_parameter(
+    name: str, field: FieldInfo, *, optional: bool = False, group: str | None = None
+) -> inspect.Parameter | None:
     """The parameter of one model field; `optional` drops its default, so that "not given" can be told."""
     kind = command_type(field.annotation)
+    if kind is None and any(getattr(item, "json_schema", None) == {"type": "string"} for item in field.metadata):
+        kind = str
     if kind is None:
         return None
     flag = "--" + name.replace("_", "-")
     choices = _choices(field.annotation)
-    text = (field.description or "") + (f" [{'|'.join(choices)}]" if choices else "")
+    text = (field.description or "") + (f" One of {', '.join(choices)}." if choices else "")
     names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
     if optional:
         if not field.is_required():
-            text += f" Default: {field.default}."
-        return parameter(name, kind | None, typer.Option(None, *names, help=text))
+            text += f" Default: {('no', 'yes')[field.default] if kind is bool else field.default}."
+        return parameter(name, kind | None, typer.Option(None, *names, help=text, rich_help_panel=group))
     return parameter(name, kind, typer.Option(... if field.is_required() else field.default, *names, help=text))
 
 

@@ -36,6 +36,19 @@ def progress_bar(title: str, *, unit_bytes: bool = False) -> Iterator[Callable[[
 
 
 @contextmanager
+def working(title: str) -> Iterator[None]:
+    """A line on standard error, only on a terminal, while something without a count goes on."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(title):
+        yield
+
+
+@contextmanager
 def superstep_status(title: str) -> Iterator[Callable[[int, int, int], None]]:
     """A line on standard error that follows the supersteps; yields a progress callback for the engine."""
     from rich.console import Console
@@ -69,7 +82,7 @@ def load(path: str, reading: dict[str, Any]) -> Graph | PartitionedGraph:
 
         return open_store(path)
     if Path(path).is_dir():
-        raise InputError(f"{path}: is a folder without {'manifest.json'}; give a graph file or a store")
+        raise InputError(f"{path}: is a folder without manifest.json; give a graph file or a store")
     from goffish.graph.io import read
 
     options = {name: value for name, value in reading.items() if value is not None}
@@ -88,6 +101,9 @@ def as_label(text: str, graph: Graph | PartitionedGraph) -> int | str:
     if textual:
         return text
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise InputError(f"unknown vertex {text!r}: this graph's vertices are integers") from None
+    if not -(1 << 63) <= number < 1 << 63:
+        raise InputError(f"unknown vertex {text}: this graph's vertices are 64-bit integers")
+    return number

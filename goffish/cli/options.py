@@ -49,7 +49,7 @@ def reading_parameters() -> list[inspect.Parameter]:
         "columns": (
             str | None,
             typer.Option(
-                None, help="Columns by name or position: source=0,target=1,weight=2,timestamp=3.",
+                None, help="Columns by name or position, as in source=0,target=1; also weight and timestamp.",
                 rich_help_panel=group,
             ),
         ),

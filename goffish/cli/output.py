@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
     from goffish.gopher import Result, RunStats
 
 _PREVIEW_ROWS = 10
+_MOST_PARTITIONS = 32
+
+# These name things; they are not quantities, so they get no thousands separators.
+_NAMES = {"vertex", "component", "parent", "partition", "subgraph", "neighbor", "value"}
 
 
 def print_json(body: Mapping[str, Any]) -> None:
     """One JSON document on standard output; NaN and infinities become null."""
-    import sys
+    sys.stdout.write(as_json(body) + "\n")
 
-    sys.stdout.write(json.dumps(_finite(body), default=str) + "\n")
+
+def as_json(body: Mapping[str, Any]) -> str:
+    """A JSON document that every reader takes: NaN and infinities become null."""
+    return json.dumps(_finite(body), default=str, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:
@@ -31,25 +42,59 @@ def _finite(value: Any) -> Any:
 
 
 def say(text: str) -> None:
-    """One line of text on standard output."""
-    from rich.console import Console
+    """One line of text on standard output, as it is."""
+    sys.stdout.write(f"{text}\n")
 
-    Console(highlight=False, soft_wrap=True).print(text, markup=False)
+
+def print_facts(title: str, facts: Iterable[tuple[str, Any]]) -> None:
+    """A heading, and one line for each fact."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(f"  {name}", _text(show(value)))
+    _print(title, table)
 
 
 def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A table with a title; numbers are set to the right."""
-    from rich.console import Console
+    """A heading and a table; numbers are set to the right."""
     from rich.table import Table
 
     body = [list(row) for row in rows]
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(box=None, show_header=True, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for at, name in enumerate(header):
         numeric = bool(body) and all(isinstance(row[at], int | float) or row[at] is None for row in body)
-        table.add_column(name, justify="right" if numeric else "left")
+        table.add_column(("" if at else "  ") + name, justify="right" if numeric else "left", overflow="fold")
     for row in body:
-        table.add_row(*(show(value) for value in row))
-    Console(highlight=False).print(table)
+        table.add_row(*(_text(("" if at else "  ") + show(value)) for at, value in enumerate(row)))
+    _print(title, table)
+
+
+def _text(text: str) -> Any:
+    from rich.text import Text
+
+    return Text(text)  # labels in square brackets are not markup
+
+
+def _print(title: str, table: Table) -> None:
+    console = _console()
+    console.print(_text(title), style="bold", soft_wrap=True)
+    if not console.is_terminal:
+        # A program or a file reads this: no line is broken, and none ends in blanks.
+        with console.capture() as captured:
+            console.print(table)
+        sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+        return
+    console.print(table)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=100_000, force_terminal=False)
 
 
 def show(value: Any) -> str:
@@ -65,27 +110,27 @@ def show(value: Any) -> str:
     return str(value)
 
 
-def print_result(result: Result, seconds: float, saved: str | None) -> None:
+def print_result(result: Result, title: str, saved: str | None) -> None:
     """Summary, the first rows, and where the table went."""
-    print_table(
-        f"{result.algorithm} in {seconds:.2f} s",
-        ("figure", "value"),
-        [(name.replace("_", " "), show(value)) for name, value in result.summary.items()]
-        or [("rows", show(result.table.num_rows))],
-    )
+    rows = result.table.num_rows
+    print_facts(title, [(name.replace("_", " "), v) for name, v in result.summary.items()] or [("rows", rows)])
+    if saved is not None:
+        say(f"\n{rows:,} rows written to {saved}")
+        return
     preview = result.table.slice(0, _PREVIEW_ROWS)
-    print_table(
-        f"first {preview.num_rows} of {result.table.num_rows:,} rows",
-        result.table.column_names,
-        zip(*(_labels_as_text(name, preview) for name in preview.column_names), strict=True),
-    )
-    say(f"all rows: {saved}" if saved else "all rows: add -o FILE.parquet (or .csv, .json)")
+    heading = f"{rows:,} rows" if rows > preview.num_rows else "all rows"
+    heading = f"first {preview.num_rows} of {heading}" if rows > preview.num_rows else heading
+    columns = (_labels_as_text(name, preview) for name in preview.column_names)
+    say("")
+    print_table(heading if rows else "no rows", result.table.column_names, zip(*columns, strict=True))
+    if rows > preview.num_rows:
+        say("\nto keep all rows, add -o FILE.parquet (or .csv, .json, .arrow)")
 
 
 def _labels_as_text(name: str, table: Any) -> list[Any]:
     values: list[Any] = table.column(name).to_pylist()
-    # Vertex labels are names, not quantities: no thousands separators.
-    if name in ("vertex", "component", "parent"):
+    if name in _NAMES:
+        # A number right in its column still, but without separators.
         return [None if v is None else str(v) for v in values]
     return values
 
@@ -100,19 +145,28 @@ def print_stats(stats: RunStats) -> None:
         ("after combining", stats.total("combined")),
         ("to other partitions", stats.total("remote")),
         ("bytes to other partitions", stats.total("remote_bytes")),
-        ("edge cut (share of arcs)", stats.edge_cut),
-        ("imbalance (largest / mean compute)", stats.imbalance),
-        ("idle share of threads", stats.idle_share),
-        *((f"{name} seconds", seconds) for name, seconds in stats.phases.items()),
+        ("edge cut (share of arcs)", None if stats.edge_cut is None else f"{stats.edge_cut:.2%}"),
+        ("imbalance (largest / mean compute)", f"{stats.imbalance:.2f}"),
+        ("idle share of threads", f"{stats.idle_share:.1%}"),
+        *((f"{name} seconds", f"{seconds:.3f}") for name, seconds in stats.phases.items()),
     ]
-    print_table("counters", ("counter", "value"), [(name, show(value)) for name, value in figures])
+    say("")
+    print_facts("counters", figures)
     busy = stats.busy_per_partition()
     sums = {
         name: stats.steps.group_by("partition").aggregate([(name, "sum")]).sort_by("partition")
         for name in ("messages", "remote")
     }
     rows = [
-        (p, float(busy[p]), *(int(sums[n][f"{n}_sum"][p].as_py()) for n in ("messages", "remote")))
+        (str(p), f"{busy[p]:.3f}", *(int(sums[n][f"{n}_sum"][p].as_py()) for n in ("messages", "remote")))
         for p in range(min(stats.partitions, sums["messages"].num_rows))
     ]
-    print_table("per partition", ("partition", "compute seconds", "messages", "remote"), rows[:64])
+    print_partitions(("partition", "compute seconds", "messages", "remote"), rows)
+
+
+def print_partitions(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """One line for each partition, up to a screenful."""
+    say("")
+    print_table("per partition", header, rows[:_MOST_PARTITIONS])
+    if len(rows) > _MOST_PARTITIONS:
+        say(f"  … and {len(rows) - _MOST_PARTITIONS:,} more (--json has all)")

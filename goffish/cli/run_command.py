@@ -4,35 +4,68 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from goffish.algorithms.catalogue import ALGORITHMS, Algorithm
+from goffish.cli.checks import check_result_target, check_run, check_stats_target
 from goffish.cli.flags import apply_signature, field_parameter, parameter
-from goffish.cli.inputs import as_label, load, superstep_status
+from goffish.cli.inputs import as_label, is_store, load, superstep_status
 from goffish.cli.options import input_argument, json_option, reading_options, reading_parameters
-from goffish.cli.output import print_json, print_result, print_stats
+from goffish.cli.output import as_json, print_json, print_result, print_stats, say
+from goffish.errors import InputError
+from goffish.partial import partial_file
+
+if TYPE_CHECKING:
+    from goffish.gopher import Result
 
 
 def _running_parameters() -> list[Any]:
+    group = "Engine"
     options: dict[str, tuple[Any, Any]] = {
         "engine": (
             str,
-            typer.Option("auto", help="auto: the fastest for a raw file; local: the engine, in threads."),
+            typer.Option(
+                "auto", help="auto: the fastest for a raw file; local: the engine, in threads.", rich_help_panel=group
+            ),
         ),
-        "parts": (int | None, typer.Option(None, help="Partition a raw file into so many parts first.")),
-        "method": (str, typer.Option("metis", help="How to partition: metis, hash, range, ldg or fennel.")),
+        "parts": (
+            int | None,
+            typer.Option(
+                None, help="Partition a raw file into so many parts. Default: one per thread.", rich_help_panel=group
+            ),
+        ),
+        "method": (
+            str | None,
+            typer.Option(
+                None, help="How to partition a raw file: metis (default), hash, range, ldg or fennel.",
+                rich_help_panel=group,
+            ),
+        ),
         "units": (
             str | None,
-            typer.Option(None, help="Unit of computation: components (sub-graphs), single (partitions), vertex."),
+            typer.Option(
+                None, help="Unit of computation: components (sub-graphs), single (partitions), vertex.",
+                rich_help_panel=group,
+            ),
         ),
-        "threads": (int | None, typer.Option(None, help="Default: all processors.")),
-        "max_supersteps": (int | None, typer.Option(None, help="Fail when not finished by then.")),
-        "checkpoint_dir": (str | None, typer.Option(None, help="Write checkpoints into this folder.")),
-        "checkpoint_every": (int, typer.Option(10, help="Supersteps between checkpoints.")),
-        "resume": (bool, typer.Option(False, "--resume", help="Go on from the newest checkpoint.")),
-    }
+        "threads": (int | None, typer.Option(None, min=1, help="Default: all processors.", rich_help_panel=group)),
+        "max_supersteps": (
+            int | None, typer.Option(None, min=1, help="Fail when not finished by then.", rich_help_panel=group)
+        ),
+        "checkpoint_dir": (
+            str | None, typer.Option(None, help="Write checkpoints into this folder.", rich_help_panel=group)
+        ),
+        "checkpoint_every": (
+            int | None,
+            typer.Option(None, min=1, help="Supersteps between checkpoints. Default: 10.", rich_help_panel=group),
+        ),
+        "resume": (
+            bool, typer.Option(False, "--resume", help="Go on from the newest checkpoint.", rich_help_panel=group)
+        ),
+    }  # fmt: skip
     return [parameter(name, kind, option) for name, (kind, option) in options.items()]
 
 
@@ -58,10 +91,11 @@ def _command(algorithm: type[Algorithm]) -> Callable[..., None]:
             input_argument(),
             *own.values(),
             parameter("output", str | None, output),
+            parameter("stats", bool, typer.Option(False, "--stats", help="Show the engine's counters.")),
+            parameter("stats_file", str | None, typer.Option(None, help="Write the engine's counters: FILE.json.")),
+            json_option(),
             *_running_parameters(),
             *reading_parameters(),
-            parameter("stats", bool, typer.Option(False, "--stats", help="Show the engine's counters.")),
-            json_option(),
         ],
     )
     return command
@@ -75,34 +109,52 @@ def _run(
     options: dict[str, Any],
     *,
     stats: bool,
+    stats_file: str | None,
     json: bool,
     **running: Any,
 ) -> None:
     if output is not None:
-        from goffish.gopher.result import check_suffix
-
-        check_suffix(output)
+        check_result_target(output, path)
+    if stats_file is not None:
+        check_stats_target(stats_file)
+    check_run(algorithm, running, options, store=is_store(path))
+    # Counters and a partitioning are the engine's business.
+    if running["engine"] == "auto" and (stats or stats_file or running["method"]):
+        running["engine"] = "local"
+    running = {name: value for name, value in running.items() if value is not None}
     begun = time.perf_counter()
     graph = load(path, reading)
     from goffish.algorithms.run import run
 
     if "source" in options:
         options["source"] = as_label(options["source"], graph)
-    if stats and running["engine"] == "auto":
-        running["engine"] = "local"
     with superstep_status(algorithm.name) as progress:
         result = run(algorithm.name, graph, progress=progress, **running, **options)
     saved = None if output is None else str(result.write(output))
+    if stats_file is not None:
+        _write_stats(result, path, stats_file)
     seconds = time.perf_counter() - begun
     if json:
-        body: dict[str, Any] = {
-            "algorithm": result.algorithm, "input": path, "seconds": seconds, "summary": dict(result.summary),
-            "output": saved, "stats": None if result.stats is None else result.stats.to_dict(),
-        }  # fmt: skip
+        body = {**_body(result, path), "seconds": seconds, "output": saved}
         if saved is None:
             body["rows"] = result.table.to_pylist()
         print_json(body)
         return
-    print_result(result, seconds, saved)
+    print_result(result, f"{algorithm.name} of {path}: {seconds:.2f} s", saved)
     if stats and result.stats is not None:
         print_stats(result.stats)
+    if stats_file is not None:
+        say(f"\ncounters written to {stats_file}; goffish plot supersteps and plot gantt draw them")
+
+
+def _body(result: Result, path: str) -> dict[str, Any]:
+    stats = None if result.stats is None else result.stats.to_dict()
+    return {"algorithm": result.algorithm, "input": path, "summary": dict(result.summary), "stats": stats}
+
+
+def _write_stats(result: Result, path: str, stats_file: str) -> None:
+    try:
+        with partial_file(Path(stats_file)) as temporary:
+            temporary.write_text(as_json(_body(result, path)) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{stats_file}: cannot be written ({error.strerror or error})") from error

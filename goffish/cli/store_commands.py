@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from goffish.cli.checks import check_choice, check_graph_target
 from goffish.cli.flags import apply_signature, field_parameter, parameter
-from goffish.cli.inputs import is_store, load, progress_bar
+from goffish.cli.inputs import is_store, load, progress_bar, working
 from goffish.cli.options import input_argument, json_option, reading_options, reading_parameters
-from goffish.cli.output import print_json, print_table, say, show
+from goffish.cli.output import print_facts, print_json, print_partitions, say, show
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,10 +55,12 @@ def _convert(path: str, output: str, reading: dict[str, Any], json: bool) -> Non
     from goffish.graph import Graph
     from goffish.graph.io import write
 
+    check_graph_target(output)
     begun = time.perf_counter()
     loaded = load(path, reading)
     graph = loaded if isinstance(loaded, Graph) else loaded.to_graph()
-    write(graph, output)
+    with working("writing"):
+        write(graph, output)
     seconds = time.perf_counter() - begun
     if json:
         print_json({"input": path, "output": output, "seconds": seconds, **_graph_facts(graph)})
@@ -66,15 +68,22 @@ def _convert(path: str, output: str, reading: dict[str, Any], json: bool) -> Non
         say(f"{graph!r} written to {output} in {seconds:.2f} s")
 
 
+def _option_names() -> dict[str, None]:
+    from goffish.partition.options import OPTIONS
+
+    return dict.fromkeys(name for model in OPTIONS.values() for name in model.model_fields)
+
+
 def _method_flags() -> list[Any]:
     """One flag for every option of any partitioning method; not given means the method's own default."""
     from goffish.partition.options import OPTIONS
 
     flags: dict[str, Any] = {}
-    for model in OPTIONS.values():
-        for name, field in model.model_fields.items():
-            if name not in flags:
-                flags[name] = field_parameter(name, field, optional=True)
+    users = {name: [m for m, model in OPTIONS.items() if name in model.model_fields] for name in _option_names()}
+    for name, methods in users.items():
+        # The help shows an option under the methods that take it.
+        field = OPTIONS[methods[0]].model_fields[name]
+        flags[name] = field_parameter(name, field, optional=True, group=f"For {', '.join(methods)}")
     return [flag for flag in flags.values() if flag is not None]
 
 
@@ -103,7 +112,8 @@ def _partition_command() -> Any:
                 typer.Option("components", help="Unit of computation: components (sub-graphs), single, vertex."),
             ),
             parameter(
-                "split", int | None, typer.Option(None, help="Most vertices of a sub-graph; larger ones are cut.")
+                "split", int | None,
+                typer.Option(None, min=1, help="Most vertices of a sub-graph; larger ones are cut."),
             ),
             *flags,
             *reading_parameters(),
@@ -117,15 +127,23 @@ def _partition(
     path: str, reading: dict[str, Any], options: dict[str, Any], *, output: str, parts: int, method: str,
     units: Any, split: int | None, json: bool,
 ) -> None:  # fmt: skip
-    from goffish.gofs import write_store
+    from goffish.algorithms.run import UNITS
+    from goffish.gofs import check_store_place, write_store
     from goffish.graph import Graph
+    from goffish.partition.assignment import check_parts
     from goffish.partition.cut import partition_graph
     from goffish.partition.figures import quality
+    from goffish.partition.options import check_options
 
+    check_store_place(output)
+    check_parts(parts)
+    check_choice("units", units, UNITS)
+    check_options(method, options)
     begun = time.perf_counter()
     loaded = load(path, reading)
     graph = loaded if isinstance(loaded, Graph) else loaded.to_graph()
-    cut = partition_graph(graph, parts, method, units=units, split=split, **options)
+    with working(f"partitioning by {method}"):
+        cut = partition_graph(graph, parts, method, units=units, split=split, **options)
     with progress_bar("writing partitions") as update:
         write_store(cut, output, progress=update)
     seconds = time.perf_counter() - begun
@@ -133,8 +151,8 @@ def _partition(
     if json:
         print_json({"input": path, "store": output, "seconds": seconds, **_quality_facts(figures, cut)})
         return
-    _print_quality(figures, cut, f"{cut!r}")
-    say(f"store: {output} (written in {seconds:.2f} s)")
+    _print_quality(figures, cut, f"{output}: {seconds:.2f} s")
+    say(f"\nnext: goffish run components {output}")
 
 
 def _info_command() -> Any:
@@ -155,11 +173,7 @@ def _info(path: str, reading: dict[str, Any], json: bool) -> None:
         if json:
             print_json({"input": path, **facts})
         else:
-            print_table(
-                Path(path).name,
-                ("figure", "value"),
-                [(k.replace("_", " "), show(v)) for k, v in facts.items()],
-            )
+            print_facts(path, [(k.replace("_", " "), v) for k, v in facts.items() if v is not None])
         return
     from goffish.partition.figures import quality
 
@@ -167,7 +181,7 @@ def _info(path: str, reading: dict[str, Any], json: bool) -> None:
     if json:
         print_json({"store": path, **_quality_facts(figures, loaded)})
     else:
-        _print_quality(figures, loaded, f"{loaded!r}")
+        _print_quality(figures, loaded, path)
 
 
 def _graph_facts(graph: Graph) -> dict[str, Any]:
@@ -202,6 +216,8 @@ def _print_quality(figures: PartitionQuality, graph: PartitionedGraph, title: st
     method = info.partitioner.get("method", "unknown")
     exact = "" if figures.diameter_exact else " at least"
     rows = [
+        ("vertices / edges", f"{figures.vertices:,} / {figures.edges:,}"),
+        ("partitions / sub-graphs", f"{figures.parts:,} / {figures.subgraphs:,}"),
         ("method", method),
         ("directed / weighted", f"{show(info.directed)} / {show(info.weighted)}"),
         ("units", info.finder),
@@ -209,14 +225,13 @@ def _print_quality(figures: PartitionQuality, graph: PartitionedGraph, title: st
         ("communication volume", figures.communication_volume),
         ("vertex balance (largest / mean)", f"{figures.vertex_balance:.3f}"),
         ("arc balance (largest / mean)", f"{figures.arc_balance:.3f}"),
-        ("sub-graphs", figures.subgraphs),
         ("quotient graph edges", figures.quotient_edges),
         (f"quotient graph diameter{exact}", figures.quotient_diameter),
     ]
-    print_table(title, ("figure", "value"), [(name, show(value)) for name, value in rows])
+    print_facts(title, rows)
     columns = (
         figures.part_vertices, figures.part_arcs, figures.part_boundary, figures.part_volume,
         figures.part_subgraphs,
     )  # fmt: skip
-    parts = [(p, *(int(column[p]) for column in columns)) for p in range(min(figures.parts, 64))]
-    print_table("partitions", ("partition", "vertices", "arcs", "boundary", "volume", "sub-graphs"), parts)
+    parts = [(str(p), *(int(column[p]) for column in columns)) for p in range(figures.parts)]
+    print_partitions(("partition", "vertices", "arcs", "boundary", "volume", "sub-graphs"), parts)

@@ -64,9 +64,11 @@ class _LocalFolder:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-        except OSError as error:
+        except BaseException as error:
             self._tidy(target.parent)
-            raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
+            if isinstance(error, OSError):
+                raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
+            raise
 
     def delete(self, name: str) -> None:
         target = self.path / name

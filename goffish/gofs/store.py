@@ -58,8 +58,8 @@ def write_store(graph: PartitionedGraph, path: str | Path, *, progress: Progress
                 digest = manifests.checksum(data)
                 name = f"p{part.partition:05d}/{quote(kind, safe=' ')}-{digest[:16]}.{suffix}"
                 if folder.size(name) != data.size or manifests.checksum(folder.read(name)) != digest:
-                    folder.write(name, data)
                     written.append(name)
+                    folder.write(name, data)
                 files[kind] = FileEntry(name, data.size, digest)
             parts.append(files)
             if progress is not None:

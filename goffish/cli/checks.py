@@ -1,0 +1,70 @@
+"""Checks of what the user asked for, made before any work is done for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from goffish.errors import InputError
+
+if TYPE_CHECKING:
+    from goffish.algorithms.catalogue import Algorithm
+
+
+def check_choice(option: str, value: str | None, choices: Collection[str]) -> None:
+    """Refuse a value that is not among `choices`."""
+    if value is not None and value not in choices:
+        raise InputError(f"--{option} {value!r}: choose one of {', '.join(choices)}")
+
+
+def check_graph_target(output: str) -> None:
+    """Refuse a graph file that could not be written in the end."""
+    from goffish.gopher.result import check_place
+    from goffish.graph.io.sniff import format_of_name
+    from goffish.graph.io.writer import check_writable
+
+    check_writable(format_of_name(output, "auto"), output)
+    if "://" not in output:
+        check_place(output)
+
+
+def check_result_target(output: str, path: str) -> None:
+    """Refuse a result file that could not be written in the end, or would replace the graph."""
+    from goffish.gopher.result import check_suffix
+
+    check_suffix(output)
+    if Path(output).exists() and Path(path).exists() and Path(output).samefile(path):
+        raise InputError(f"{output}: is the graph itself; write the result to another file")
+
+
+def check_stats_target(stats_file: str) -> None:
+    """Refuse a counters file that could not be written in the end."""
+    from goffish.gopher.result import check_place
+
+    if Path(stats_file).suffix.lower() != ".json":
+        raise InputError(f"{stats_file}: the suffix must be .json")
+    check_place(stats_file)
+
+
+def check_run(algorithm: type[Algorithm], running: dict[str, Any], options: dict[str, Any], *, store: bool) -> None:
+    """Check every option of ``goffish run`` that can be checked without the graph."""
+    from goffish.algorithms.catalogue import make
+    from goffish.algorithms.run import UNITS
+    from goffish.gopher.run import ENGINES
+    from goffish.partition.options import check_options
+
+    make(algorithm.name, options)
+    check_choice("engine", running["engine"], ("auto", *ENGINES))
+    check_choice("units", running["units"], UNITS)
+    if running["method"] is not None:
+        if store:
+            raise InputError("--method is for raw files; a store is partitioned already")
+        check_options(running["method"], {})
+    folder = running["checkpoint_dir"]
+    if folder is None:
+        for option in ("resume", "checkpoint_every"):
+            if running[option]:
+                raise InputError(f"--{option.replace('_', '-')} needs --checkpoint-dir")
+    elif Path(folder).exists() and not Path(folder).is_dir():
+        raise InputError(f"{folder}: is a file; --checkpoint-dir is a folder")

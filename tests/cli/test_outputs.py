@@ -1,0 +1,211 @@
+"""Every command gives the right answer, for people and for programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from typing import Any
+
+import networkx as nx
+import pytest
+
+from goffish.algorithms.catalogue import ALGORITHMS
+from tests.cli.conftest import ENVIRONMENT, SMALL, Place
+
+FROM = {"bfs", "sssp", "hops"}
+
+
+def oracle() -> nx.Graph:
+    return nx.parse_edgelist(SMALL.splitlines(), nodetype=int)
+
+
+EXPECTED: dict[str, Any] = {
+    "components": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
+    "bfs": lambda g: {v: nx.single_source_shortest_path_length(g, 1).get(v) for v in g},
+    "sssp": lambda g: {v: nx.single_source_shortest_path_length(g, 1).get(v) for v in g},
+    "pagerank": lambda g: {v: pytest.approx(r, abs=1e-5) for v, r in nx.pagerank(g, tol=1e-10).items()},
+    "blockrank": lambda g: {v: pytest.approx(r, abs=1e-5) for v, r in nx.pagerank(g, tol=1e-10).items()},
+    "triangles": nx.triangles,
+    "cores": nx.core_number,
+    "max-value": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
+    "hops": lambda g: {0: 1, 1: 2, 2: 1},
+}
+
+
+@pytest.mark.parametrize("graph", ["small.txt", "small.gofs"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_algorithm(shared: Place, name: str, graph: str) -> None:
+    source = ("--source", "1") if name in FROM else ()
+    body = shared("run", name, graph, *source, "--json").json
+    assert body["algorithm"] == name
+    assert body["input"] == graph
+    assert body["output"] is None
+    assert body["seconds"] > 0
+    assert (body["stats"] is None) == (graph == "small.txt" and not needs_engine(name))
+    rows = body["rows"]
+    if name == "counts":
+        assert sum(row["vertices"] for row in rows) == 6
+        assert sum(row["arcs"] + row["remote_arcs"] for row in rows) >= 10
+    elif name == "quotient":
+        assert sum(row["links"] for row in rows) == 2 * body["summary"]["cut_edges"]
+    else:
+        first, second = list(rows[0])[:2]
+        assert {row[first]: row[second] for row in rows} == EXPECTED[name](oracle())
+
+
+def needs_engine(name: str) -> bool:
+    options = {"source": 1} if name in FROM else {}
+    return ALGORITHMS[name](**options).needs_engine()
+
+
+def test_people_read_calm_lines(shared: Place) -> None:
+    ended = shared("run", "components", "small.txt", real=True)
+    assert (ended.code, ended.err) == (0, "")
+    heading, *rest = ended.out.splitlines()
+    assert re.fullmatch(r"components of small\.txt: \d+\.\d\d s", heading)
+    assert rest == [
+        "  components  2",
+        "  largest     4",
+        "  isolated    0",
+        "",
+        "all rows",
+        "  vertex  component",
+        *(f"  {v}       {4 if v < 5 else 8}" for v in (1, 2, 3, 4, 7, 8)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("run", "sssp", "grid.gofs", "--source", "0", "--stats"),
+        ("run", "blockrank", "grid.txt", "--stats"),
+        ("info", "grid.gofs"),
+        ("info", "names.csv"),
+        ("partition", "grid.txt", "-o", "again.gofs", "-k", "40"),
+        ("verify", "grid.gofs"),
+        ("export", "grid.gofs", "-o", "out.csv"),
+        ("import", "names.csv", "-o", "out.arrow"),
+        ("--help",),
+        ("run", "sssp", "--help"),
+        ("partition", "--help"),
+    ],
+    ids=" ".join,
+)
+def test_piped_output_is_plain(place: Place, args: tuple[str, ...]) -> None:
+    ended = place(*args)
+    assert (ended.code, ended.err) == (0, "")
+    assert "\x1b" not in ended.out
+    assert max(map(len, ended.out.splitlines())) <= 80
+    if "--help" not in args:
+        assert not [line for line in ended.out.splitlines() if line.endswith(" ")]
+    else:
+        assert "python -m goffish" not in ended.out
+        assert "…" not in ended.out, "a help text is cut off"
+
+
+def test_long_labels_are_not_broken_in_a_pipe(place: Place) -> None:
+    long = "x" * 300
+    (place / "long.csv").write_text(f"source,target\n{long},[bold]b[/bold]\n")
+    out = place("run", "components", "long.csv").out
+    assert long in out
+    assert "[bold]b[/bold]" in out, "a label was taken for markup"
+
+
+def test_labels_that_the_terminal_cannot_show(place: Place) -> None:
+    (place / "names.txt").write_text("zürich 東京\n", encoding="utf-8")
+    ended = place("run", "components", "names.txt", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (ended.code, ended.err) == (0, "")
+    assert r"z\xfcrich" in ended.out
+
+
+def test_on_a_terminal_80_columns_wide(place: Place) -> None:
+    """Progress goes to standard error and only to a terminal; tables fit into the terminal."""
+    (place / "long.csv").write_text(f"source,target\n{'x' * 300},b\n")
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "goffish", "run", "components", "long.csv"], cwd=place.path, text=True,
+        env=ENVIRONMENT | {"TERM": "xterm", "COLUMNS": "80"}, stdout=terminal, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.communicate(timeout=60)[1] == "", "progress on a standard error that is no terminal"
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(controller, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(controller)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).splitlines()
+    assert process.returncode == 0
+    assert max(map(len, lines)) <= 80
+    assert sum(line.count("x") for line in lines) >= 300, "a label was cut off"
+
+
+def test_files_for_programs(place: Place) -> None:
+    """--json prints one document for every command, and what it says was written is there."""
+    made = place("partition", "grid.txt", "-o", "new.gofs", "-k", "3", "--json").json
+    assert made["store"] == "new.gofs"
+    assert made["quality"]["vertices"] == 600
+    assert place("info", "new.gofs", "--json").json["quality"] == made["quality"]
+    assert place("verify", "new.gofs", "--json").json["ok"] is True
+    facts = place("info", "grid.txt", "--json").json
+    assert (facts["vertices"], facts["edges"], facts["directed"]) == (600, 30 * 19 + 29 * 20, False)
+    assert place("import", "names.csv", "-o", "n.arrow", "--json").json["weighted"] is True
+    assert place("export", "new.gofs", "-o", "e.csv", "--json").json["edges"] == facts["edges"]
+    edges = {frozenset(line.split()[:2]) for line in (place / "grid.txt").read_text().splitlines()}
+    rows = [line for line in csv.reader((place / "e.csv").open()) if line and not line[0].startswith("#")]
+    assert {frozenset(row[0].split() if len(row) == 1 else row[:2]) for row in rows} - {
+        frozenset(("source", "target"))
+    } == edges
+    timed = place("bench", "small.txt", "--repeats", "1", "--json").json
+    assert {row["library"] for row in timed["rows"]} >= {"goffish", "scipy"}
+
+
+def test_counters_for_plots(place: Place) -> None:
+    ended = place("run", "sssp", "grid.gofs", "--source", "0", "--stats-file", "run.json", "-o", "d.csv", "--json")
+    body = json.loads((place / "run.json").read_text())
+    assert set(body) == {"algorithm", "input", "summary", "stats"}
+    assert body["summary"] == ended.json["summary"]
+    assert body["stats"] == ended.json["stats"]
+    assert len({row["superstep"] for row in body["stats"]["steps"]}) == body["stats"]["supersteps"]
+    raw = place("run", "components", "small.txt", "--stats-file", "raw.json")
+    assert "counters written to raw.json" in raw.out
+    assert json.loads((place / "raw.json").read_text())["stats"]["engine"] == "local"
+
+
+def test_a_given_method_is_used(shared: Place) -> None:
+    """Naming a partitioning method asks for the engine; it is not ignored in favour of the whole-graph kernel."""
+    body = shared("run", "components", "grid.txt", "--method", "hash", "--parts", "2", "--json").json
+    assert body["stats"]["edge_cut"] > 0.3
+    body = shared("run", "components", "grid.txt", "--method", "range", "--json").json
+    assert body["stats"]["edge_cut"] < 0.1
+
+
+def test_predefined_assignment(place: Place) -> None:
+    (place / "owner.csv").write_text("".join(f"{v},{v % 2}\n" for v in (1, 2, 3, 4, 7, 8)))
+    args = ("partition", "small.txt", "-o", "s.gofs", "-k", "2", "--method", "predefined", "--assignment", "owner.csv")
+    figures = place(*args, "--json").json["quality"]
+    expected = sum(u % 2 != v % 2 for u, v in oracle().edges)
+    assert figures["edge_cut"] == expected
+
+
+@pytest.mark.parametrize("args", [("run", "components", "grid.gofs", "--json"), ("info", "grid.gofs"), ("--help",)])
+def test_broken_pipe(shared: Place, args: tuple[str, ...]) -> None:
+    """``goffish … | head -c 10``: the reader has seen enough, and that is no error."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "goffish", *args], cwd=shared.path, env=ENVIRONMENT,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=60) == 0

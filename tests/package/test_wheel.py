@@ -1,0 +1,69 @@
+"""The wheel, as a user gets it: built from the tree, installed into an empty environment, used from elsewhere."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CLEAN = {n: v for n, v in os.environ.items() if n not in ("PYTHONPATH", "VIRTUAL_ENV")}
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run(command, cwd=cwd, env=CLEAN, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, f"{command}:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT, cwd=folder)
+    [built] = folder.glob("goffish-*.whl")
+    return built
+
+
+def test_contents(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    top = {name.split("/")[0] for name in names}
+    assert {n for n in top if not n.endswith(".dist-info")} == {"goffish"}
+    assert "goffish/py.typed" in names, "type checkers would not look at the annotations"
+    kernels = {p.relative_to(ROOT).as_posix() for p in (ROOT / "goffish").rglob("*.py")}
+    packed = {n for n in names if n.endswith(".py")}
+    assert packed == kernels, "modules are missing from the wheel, or others have crept in"
+    assert not [n for n in names if "test" in n or "benchmark" in n or "__pycache__" in n]
+    assert [n for n in names if n.endswith("licenses/LICENSE")]
+
+
+@pytest.mark.timeout(300)
+def test_installed(wheel: Path, tmp_path: Path) -> None:
+    """A missing dependency or a package that only works inside the tree shows here and nowhere else."""
+    run(sys.executable, "-m", "venv", tmp_path / "env", cwd=tmp_path)
+    python, goffish = tmp_path / "env/bin/python", tmp_path / "env/bin/goffish"
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = Path(run(python, "-c", where, cwd=tmp_path).strip())
+    before = set(site.iterdir())
+    run(python, "-m", "pip", "install", "-q", "--no-deps", wheel, cwd=tmp_path)
+    added = {p.name for p in set(site.iterdir()) - before}
+    assert {n for n in added if not n.endswith(".dist-info")} == {"goffish"}
+    run(python, "-m", "pip", "install", "-q", wheel, cwd=tmp_path)
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "edges.txt").write_text("1 2\n2 3\n7 8\n")
+    version = run(python, "-c", "import goffish; print(goffish.__version__)", cwd=elsewhere).strip()
+    assert run(goffish, "--version", cwd=elsewhere) == f"goffish {version}\n"
+    run(goffish, "run", "components", "edges.txt", "-o", "out.csv", cwd=elsewhere)
+    rows = list(csv.DictReader((elsewhere / "out.csv").open()))
+    assert {int(r["vertex"]): int(r["component"]) for r in rows} == {1: 3, 2: 3, 3: 3, 7: 8, 8: 8}
+    run(goffish, "partition", "edges.txt", "-o", "store", "-k", "2", cwd=elsewhere)  # METIS in its own process
+    code = "import goffish as gf; print(gf.__file__); print(gf.bfs(gf.open('store'), 1).to_dict())"
+    home, answer = run(python, "-c", code, cwd=elsewhere).splitlines()
+    assert Path(home).is_relative_to(site)
+    assert answer == "{1: 0, 2: 1, 3: 2, 7: None, 8: None}"
