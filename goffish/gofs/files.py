@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
@@ -17,6 +20,8 @@ class Folder(Protocol):
     """The few operations that a store needs of the place it lies in; names are relative, with ``/``."""
 
     location: str
+    #: Whether `read` maps a file, so that it stays readable after it has been replaced.
+    maps: bool
 
     def read(self, name: str) -> pa.Buffer: ...
     def size(self, name: str) -> int | None: ...
@@ -24,6 +29,9 @@ class Folder(Protocol):
         """The file appears whole or not at all."""
 
     def delete(self, name: str) -> None: ...
+    def locked(self) -> AbstractContextManager[None]:
+        """Held by the one process that writes."""
+
     def list(self) -> list[str]: ...
 
 
@@ -36,6 +44,8 @@ def open_folder(path: str | Path) -> Folder:
 
 
 class _LocalFolder:
+    maps = True
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.location = str(path)
@@ -70,6 +80,22 @@ class _LocalFolder:
                 raise StoreError(f"{target}: cannot be written ({error.strerror or error})") from error
             raise
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot be written ({error.strerror or error})") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise StoreError(f"{self.path}: another process is writing this store; try again later") from None
+        finally:
+            os.close(descriptor)  # and with it the lock, as after a kill
+            self._tidy(self.path)
+
     def delete(self, name: str) -> None:
         target = self.path / name
         target.unlink(missing_ok=True)
@@ -89,6 +115,8 @@ class _LocalFolder:
 
 
 class _RemoteFolder:
+    maps = False
+
     def __init__(self, uri: str) -> None:
         import fsspec
 
@@ -118,6 +146,9 @@ class _RemoteFolder:
         self._fs.makedirs(str(PurePosixPath(full).parent), exist_ok=True)
         # Object stores publish an object only when its upload is complete.
         self._fs.pipe_file(full, bytes(data))
+
+    def locked(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def delete(self, name: str) -> None:
         if self._fs.exists(self._full(name)):

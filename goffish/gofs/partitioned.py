@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -123,10 +122,6 @@ class PartitionedGraph:
         """All partitions, in order."""
         return [self.slice(p) for p in range(self.num_partitions)]
 
-    def owner_of_subgraph(self, subgraph: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Partition of each sub-graph number."""
-        return np.searchsorted(self.subgraph_starts, subgraph, side="right") - 1
-
     def find(self, label: int | str) -> int:
         """Partitioned number of the vertex with this label; unknown labels raise `InputError`."""
         for part in self.slices():
@@ -177,14 +172,11 @@ class PartitionedGraph:
         return owner[self.read_order()]
 
     def fingerprint(self) -> str:
-        """SHA-256 over topology; identifies the graph that a checkpoint belongs to."""
+        """SHA-256 over everything that the graph holds; a store has the same one as the graph it was written from."""
         if self._fingerprint is None:
-            digest = hashlib.sha256()
-            for part in self.slices():
-                for array in (part.subgraph_offsets, part.out_arcs.offsets, part.out_arcs.targets,
-                              part.out_arcs.remote_vertex, part.vertex_ids):  # fmt: skip
-                    digest.update(np.ascontiguousarray(array).view(np.uint8).data)
-            self._fingerprint = digest.hexdigest()
+            from goffish.gofs.store import fingerprint_of
+
+            self._fingerprint = fingerprint_of(self)
         return self._fingerprint
 
     def to_graph(self) -> Graph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -110,12 +111,12 @@ class Slice:
     def find(self, label: int | str) -> int:
         """Local number of the vertex with this label, or -1."""
         labels = self.labels()
-        if pa.types.is_integer(labels.type):
-            if not isinstance(label, int):
-                return -1
-            at = np.flatnonzero(labels.to_numpy() == label)
-            return int(at[0]) if at.size else -1
-        return int(labels.index(label).as_py()) if isinstance(label, str) else -1
+        if isinstance(label, str) != pa.types.is_string(labels.type):
+            return -1
+        if isinstance(label, str):
+            return int(labels.index(label).as_py())
+        at = np.flatnonzero(labels.to_numpy() == operator.index(label))
+        return int(at[0]) if at.size else -1
 
 
 def freeze(*arrays: NDArray[Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +29,8 @@ from goffish.gofs.slices import Arcs, Slice, column_of
 Progress = Callable[[int, int], None]
 
 _ARCS = ("offsets", "targets", "remote_offsets", "remote_vertex", "remote_subgraph")
+#: Files that a store made, also those that a killed writer left behind; nothing else in the folder is ever touched.
+_OURS = re.compile(r"p\d{5}/[^/]+-[0-9a-f]{16}\.(arrow|parquet)|(p\d{5}/)?\.[^/]+\.partial")
 _PLAIN = ("subgraph_offsets", "neighbor_offsets", "neighbor_subgraph", "neighbor_links", "vertex_ids")
 
 
@@ -46,21 +49,24 @@ def write_store(graph: PartitionedGraph, path: str | Path, *, progress: Progress
     StoreError
         The place cannot be written, or is a folder that holds something else. Nothing is published then.
     """
-    folder = open_folder(path)
     check_store_place(path)
+    folder = open_folder(path)
+    with folder.locked():
+        return _write_locked(graph, folder, progress)
+
+
+def _write_locked(graph: PartitionedGraph, folder: Folder, progress: Progress | None) -> Manifest:
     before = set(folder.list())
     written: list[str] = []
     parts: list[dict[str, FileEntry]] = []
     try:
         for part in graph.slices():
             files: dict[str, FileEntry] = {}
-            for kind, suffix, data in _encode_slice(graph, part):
-                digest = manifests.checksum(data)
-                name = f"p{part.partition:05d}/{quote(kind, safe=' ')}-{digest[:16]}.{suffix}"
-                if folder.size(name) != data.size or manifests.checksum(folder.read(name)) != digest:
-                    written.append(name)
-                    folder.write(name, data)
-                files[kind] = FileEntry(name, data.size, digest)
+            for kind, data, entry in _encode_entries(graph, part):
+                if folder.size(entry.name) != data.size or manifests.checksum(folder.read(entry.name)) != entry.sha256:
+                    written.append(entry.name)
+                    folder.write(entry.name, data)
+                files[kind] = entry
             parts.append(files)
             if progress is not None:
                 progress(len(parts), graph.num_partitions)
@@ -72,10 +78,16 @@ def write_store(graph: PartitionedGraph, path: str | Path, *, progress: Progress
                 folder.delete(name)
         raise
     current = {entry.name for files in parts for entry in files.values()}
-    for name in before:
-        if name != manifests.NAME and name not in current:
+    for name in before - current:
+        if _OURS.fullmatch(name):
             folder.delete(name)
     return manifest
+
+
+def fingerprint_of(graph: PartitionedGraph) -> str:
+    """The fingerprint that a store of `graph` would have: topology, weights, labels, attributes and partitioner."""
+    parts = [{kind: entry for kind, _, entry in _encode_entries(graph, part)} for part in graph.slices()]
+    return Manifest(graph.info, tuple(parts)).fingerprint()
 
 
 def check_store_place(path: str | Path) -> None:
@@ -94,8 +106,8 @@ def check_store_place(path: str | Path) -> None:
             raise StoreError(f"{existing}: is a file; a store is a folder")
         if not os.access(existing, os.W_OK):
             raise StoreError(f"{folder.location}: no permission to write in {existing}")
-    names = set(folder.list())
-    if names and manifests.NAME not in names and not _left_over(names):
+    names = folder.list()
+    if manifests.NAME not in names and not all(_OURS.fullmatch(name) for name in names):
         raise StoreError(f"{folder.location}: is not empty and not a store; choose another folder")
 
 
@@ -147,11 +159,6 @@ def is_store(path: str | Path) -> bool:
     return open_folder(path).size(manifests.NAME) is not None
 
 
-def _left_over(names: set[str]) -> bool:
-    """Only slice files of a first write that was killed before its manifest: ours to replace."""
-    return all(n.split("/")[0][:1] == "p" and n.split("/")[0][1:].isdigit() and "/" in n for n in names)
-
-
 def _read_manifest(folder: Folder) -> Manifest:
     if folder.size(manifests.NAME) is None:
         raise StoreError(f"{folder.location}: not a GoFFish store (no {manifests.NAME})")
@@ -164,14 +171,27 @@ def _entries(manifest: Manifest) -> Iterator[FileEntry]:
         yield from files.values()
 
 
-def _checked(folder: Folder, entry: FileEntry) -> pa.Buffer:
-    data = folder.read(entry.name)
+def _checked(folder: Folder, entry: FileEntry, mapped: pa.Buffer | None = None) -> pa.Buffer:
+    if mapped is None and folder.size(entry.name) is None:
+        raise StoreError(
+            f"{folder.location}/{entry.name}: is gone; the store was replaced or damaged since it was opened: "
+            "open it again"
+        )
+    data = folder.read(entry.name) if mapped is None else mapped
     if data.size != entry.size or manifests.checksum(data) != entry.sha256:
         raise StoreError(
             f"{folder.location}/{entry.name}: damaged (its bytes do not match the checksum in the manifest); "
             "restore the file or partition the graph again"
         )
     return data
+
+
+def _encode_entries(graph: PartitionedGraph, part: Slice) -> Iterator[tuple[str, pa.Buffer, FileEntry]]:
+    """Slice kinds, their bytes, and their entries in the manifest."""
+    for kind, suffix, data in _encode_slice(graph, part):
+        digest = manifests.checksum(data)
+        name = f"p{part.partition:05d}/{quote(kind, safe=' ')}-{digest[:16]}.{suffix}"
+        yield kind, data, FileEntry(name, data.size, digest)
 
 
 def _encode_slice(graph: PartitionedGraph, part: Slice) -> Iterator[tuple[str, str, pa.Buffer]]:
@@ -248,6 +268,12 @@ class _ColumnReader:
             self._columns["label"] = vertex_ids
         self._homes = {"weight": "weight", "in_weight": "weight", "label": "label"}
         self._homes |= {"edge_id": "edge-index", "edge_row": "edge-index"}
+        # Mapped now, checked and read when asked for: a store that is replaced meanwhile does not stop the job.
+        self._mapped = {
+            kind: folder.read(entry.name)
+            for kind, entry in self._files.items()
+            if folder.maps and kind != "topology" and folder.size(entry.name) is not None
+        }
 
     def __call__(self, name: str) -> Any:
         if name not in self._columns:
@@ -258,7 +284,7 @@ class _ColumnReader:
         return column_of(self._columns, name)
 
     def _read_arrays(self, kind: str) -> None:
-        for name, array in _decode_arrays(_checked(self._folder, self._files[kind])).items():
+        for name, array in _decode_arrays(self._data(kind)).items():
             self._columns[name] = array if kind == "label" else array.to_numpy()
         if "weight" in self._columns and not self._info.directed:
             self._columns["in_weight"] = self._columns["weight"]
@@ -266,5 +292,8 @@ class _ColumnReader:
     def _read_attribute(self, name: str) -> None:
         import pyarrow.parquet as pq
 
-        source = pa.BufferReader(_checked(self._folder, self._files[name]))
+        source = pa.BufferReader(self._data(name))
         self._columns[name] = pq.read_table(source).column(0)
+
+    def _data(self, kind: str) -> pa.Buffer:
+        return _checked(self._folder, self._files[kind], self._mapped.get(kind))

@@ -16,6 +16,7 @@ import pyarrow as pa
 from goffish.errors import InputError, StoreError
 from goffish.gofs.manifest import checksum
 from goffish.gopher.messages import Batch
+from goffish.gopher.program import StateColumn
 from goffish.gopher.stats import STEP_SCHEMA
 from goffish.gopher.worker import Worker
 from goffish.partial import partial_file
@@ -81,7 +82,7 @@ class CheckpointFolder:
                 temporary.write_text(json.dumps(body))
         except OSError as error:
             raise StoreError(f"{folder}: checkpoint cannot be written ({error.strerror or error})") from error
-        for old in self.path.glob("step-*"):
+        for old in self.path.glob("step-" + 8 * "[0-9]"):
             if old != folder:
                 shutil.rmtree(old, ignore_errors=True)
 
@@ -126,6 +127,34 @@ class CheckpointFolder:
             except (OSError, ValueError, KeyError) as error:
                 raise StoreError(f"{file}: damaged checkpoint ({error})") from error
         return Checkpoint(body["superstep"], body["aggregates"], body["rows"]), pending
+
+
+def stable(name: str, value: Any) -> str:
+    """A text that is the same for equal option values and different for others, in every process.
+
+    Raises
+    ------
+    InputError
+        For objects of which that cannot be said.
+    """
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return repr(value)
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufUS":
+        array = np.ascontiguousarray(value)
+        return f"array {array.dtype} {array.shape} {checksum(array.tobytes())}"
+    if isinstance(value, np.dtype | type):
+        return str(value)
+    if isinstance(value, Mapping):
+        items = sorted((stable(name, k), stable(name, v)) for k, v in value.items())
+        return "{" + ", ".join(f"{k}: {v}" for k, v in items) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(stable(name, v) for v in value) + "]"
+    if isinstance(value, StateColumn):
+        return f"{value.level} {value.dtype} {value.fill!r}"
+    raise InputError(
+        f"option {name!r} is a {type(value).__name__}: jobs with checkpoints are told apart by numbers, texts, arrays, "
+        "lists and mappings only"
+    )
 
 
 def _plain(value: Any) -> Any:

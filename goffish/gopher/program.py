@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from goffish.errors import InputError
-from goffish.gopher.superstep import BatchStep, Superstep
+from goffish.gopher.messages import message_dtype
+from goffish.gopher.superstep import REDUCTIONS, BatchStep, Superstep
 from goffish.gopher.views import Subgraph, SubgraphBatch
 
 Level = Literal["vertex", "subgraph", "remote", "neighbor"]
@@ -75,9 +76,9 @@ class SubgraphProgram:
         Further result columns in which -1 stands for null.
     """
 
-    message: ClassVar[Mapping[str, DTypeLike]] = {}
+    message: Mapping[str, DTypeLike] = {}
     combine: ClassVar[Literal["min", "max", "sum"] | None] = None
-    state: ClassVar[Mapping[str, StateColumn]] = {}
+    state: Mapping[str, StateColumn] = {}
     aggregators: ClassVar[Mapping[str, Literal["sum", "min", "max", "and", "or"]]] = {}
     attributes: tuple[str, ...] = ()
     rows: ClassVar[Literal["vertex", "subgraph", "free"]] = "vertex"
@@ -111,3 +112,34 @@ class SubgraphProgram:
     def is_batched(cls) -> bool:
         """Whether the program defines `compute_batch`."""
         return cls.compute_batch is not SubgraphProgram.compute_batch
+
+
+def check_program(program: SubgraphProgram) -> None:
+    """Refuse declarations that mean nothing, before the job starts.
+
+    Raises
+    ------
+    InputError
+        Naming the declaration and what is accepted.
+    """
+    if not isinstance(program, SubgraphProgram):
+        raise InputError(f"{program!r} is not a program: give an instance of your SubgraphProgram class")
+    name = program.name()
+    if program.combine is not None and program.combine not in ("min", "max", "sum"):
+        raise InputError(f"{name}: combine={program.combine!r}: choose min, max, sum or None")
+    if program.combine is not None and not program.message:
+        raise InputError(f"{name}: combine={program.combine!r} needs a message column to compare")
+    if program.rows not in ("vertex", "subgraph", "free"):
+        raise InputError(f"{name}: rows={program.rows!r}: choose vertex, subgraph or free")
+    for aggregator, how in program.aggregators.items():
+        if how not in REDUCTIONS:
+            raise InputError(f"{name}: aggregator {aggregator!r} is {how!r}: choose one of {', '.join(REDUCTIONS)}")
+    for column, kind in program.state.items():
+        if not isinstance(kind, StateColumn):
+            raise InputError(
+                f"{name}: state column {column!r} is {kind!r}: declare it with per_vertex, per_subgraph, per_remote or "
+                "per_neighbor"
+            )
+        if kind.dtype.kind not in "biuf":
+            raise InputError(f"{name}: state column {column!r} has type {kind.dtype}; use numbers")
+    message_dtype(program.message)

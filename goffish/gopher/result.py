@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from goffish.errors import FormatError, InputError
 from goffish.partial import partial_file
@@ -136,9 +137,14 @@ def _write_csv(table: pa.Table, path: Path) -> None:
 
 
 def _write_json(table: pa.Table, path: Path) -> None:
+    # JSON has no infinity: an unreachable vertex has the distance null.
+    finite = {
+        name: pc.if_else(pc.is_finite(column), column, None) if pa.types.is_floating(column.type) else column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
     with path.open("w", encoding="utf-8") as stream:
-        for batch in table.to_batches(max_chunksize=65536):
-            stream.writelines(json.dumps(row) + "\n" for row in batch.to_pylist())
+        for batch in pa.table(finite).to_batches(max_chunksize=65536):
+            stream.writelines(json.dumps(row, allow_nan=False) + "\n" for row in batch.to_pylist())
 
 
 def _write_arrow(table: pa.Table, path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from goffish.errors import InputError
+from goffish.errors import InputError, JobError
 from goffish.gofs import PartitionedGraph
-from goffish.gopher.checkpoint import CheckpointFolder
+from goffish.gopher.checkpoint import CheckpointFolder, stable
 from goffish.gopher.local import Columns, Progress, run_local
-from goffish.gopher.program import SubgraphProgram
+from goffish.gopher.program import SubgraphProgram, check_program
 from goffish.gopher.result import Result
 
 ENGINES = ("local",)
@@ -56,6 +55,7 @@ def run_program(
     """
     if engine not in ENGINES:
         raise InputError(f"engine={engine!r}: choose one of {', '.join(ENGINES)}")
+    check_program(program)
     if program.needs_connected and graph.info.finder == "single":
         raise InputError(f"{program.name()} needs connected sub-graphs; this graph's units are whole partitions")
     if threads is not None and threads < 1:
@@ -82,14 +82,17 @@ def _checkpoints(
 ) -> CheckpointFolder | None:
     if path is None:
         return None
-    options = {name: repr(value) for name, value in sorted(vars(program).items())}
+    options = {name: stable(name, value) for name, value in sorted(vars(program).items())}
     identity = {"program": program.name(), "options": options, "graph": graph.fingerprint()}
     return CheckpointFolder(Path(path), every, identity)
 
 
 def _gather(program: SubgraphProgram, graph: PartitionedGraph, parts: Columns) -> pa.Table:
-    names = next((list(columns) for columns in parts if columns), [])
     filled = [columns for columns in parts if columns]
+    names = list(filled[0]) if filled else []
+    for part in filled:
+        if list(part) != names:
+            raise JobError(f"{program.name()}, result: columns {names} in one partition, {list(part)} in another")
     values: dict[str, NDArray[Any]] = {n: np.concatenate([c[n] for c in filled]) for n in names}
     columns: dict[str, Any] = {}
     if program.rows == "vertex":
@@ -106,11 +109,4 @@ def _gather(program: SubgraphProgram, graph: PartitionedGraph, parts: Columns) -
             columns[name] = pa.array(column, mask=column < 0)
         else:
             columns[name] = column
-    return pa.table(_same_length(program, columns))
-
-
-def _same_length(program: SubgraphProgram, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-    lengths = {name: len(column) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
-        raise InputError(f"{program.name()}: result columns differ in length: {lengths}")
-    return columns
+    return pa.table(columns)

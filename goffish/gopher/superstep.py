@@ -15,7 +15,8 @@ from goffish.gopher.messages import NO_VERTEX, Batch, make_batch
 if TYPE_CHECKING:
     from goffish.gopher.views import Subgraph, SubgraphBatch
 
-_REDUCE: Mapping[str, Any] = {
+#: What an aggregator can do with its contributions.
+REDUCTIONS: Mapping[str, Any] = {
     "sum": np.add.reduce,
     "min": np.minimum.reduce,
     "max": np.maximum.reduce,
@@ -36,9 +37,7 @@ class Totals:
 
 def reduce_values(how: str, values: Any) -> Any:
     """Fold aggregator contributions in their order."""
-    if how not in _REDUCE:
-        raise InputError(f"aggregator {how!r}: choose one of {', '.join(_REDUCE)}")
-    return _REDUCE[how](np.asarray(values))
+    return REDUCTIONS[how](np.asarray(values))
 
 
 class _Step:
@@ -91,15 +90,16 @@ class _Step:
 
     def send_to_subgraph(self, subgraph: ArrayLike, **payload: ArrayLike) -> None:
         """Send to sub-graphs by number; arrays send one message per element."""
-        self._send(subgraph, NO_VERTEX, payload)
+        self._send(_numbers("sub-graph", subgraph, self.graph.num_subgraphs), NO_VERTEX, payload)
 
     def send_to_vertex(self, subgraph: ArrayLike, vertex: ArrayLike, **payload: ArrayLike) -> None:
         """Send to vertices by partitioned number, in the sub-graph that owns each."""
-        self._send(subgraph, vertex, payload)
+        target = _numbers("vertex", vertex, self.graph.num_vertices)
+        self._send(_numbers("sub-graph", subgraph, self.graph.num_subgraphs), target, payload)
 
     def send_to_partition(self, partition: ArrayLike, **payload: ArrayLike) -> None:
         """Send one message that is delivered to every sub-graph of a partition."""
-        self._send(~np.asarray(partition, np.int64), NO_VERTEX, payload)
+        self._send(~_numbers("partition", partition, self.graph.num_partitions), NO_VERTEX, payload)
 
     def send_to_all(self, **payload: ArrayLike) -> None:
         """Send to every sub-graph of the graph, the sender included: one message per partition."""
@@ -109,6 +109,18 @@ class _Step:
         batch = make_batch(self.messages.dtype, subgraph, vertex, payload)
         if batch.size:
             self.outbox.append(batch)
+
+
+def _numbers(what: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
+    """Addresses as int64; one that does not exist fails the job (specification §3.3: dropping it would hide a bug)."""
+    numbers = np.asarray(given)
+    if numbers.size and numbers.dtype.kind not in "iu":
+        raise InputError(f"a message is addressed by whole numbers, not by {numbers.dtype} ({what})")
+    wrong = (numbers < 0) | (numbers >= count)
+    if wrong.any():
+        unknown = numbers.ravel()[np.flatnonzero(wrong)[0]]
+        raise InputError(f"message to {what} {unknown}, which does not exist (there are {count})")
+    return numbers.astype(np.int64, copy=False)
 
 
 class Superstep(_Step):

@@ -221,10 +221,7 @@ class Worker:
             self.halted[self.active] = [step.halted for step in steps]
         sent = concatenate([b for step in steps for b in step.outbox], self._dtype)
         combined = combine(sent, self.program.combine)
-        try:
-            outbox = split_by_partition(combined, self._starts)
-        except InputError as error:
-            raise JobError(f"{self.program.name()}, partition {self.part.partition}: {error}") from None
+        outbox = split_by_partition(combined, self._starts)
         contributions: dict[str, Any] = {}
         for name, how in self.program.aggregators.items():
             values = [step.contributions[name] for step in steps if name in step.contributions]
@@ -241,14 +238,33 @@ class Worker:
         """Columns of the answer for this partition."""
         if self.program.is_batched():
             with self._named(-1, None):
-                return {name: np.asarray(v) for name, v in self.program.result(self.batch()).items()}
+                batch = self.batch()
+                return self._columns(batch.num_vertices, batch.num_subgraphs, self.program.result(batch), None)
         pieces: list[dict[str, NDArray[Any]]] = []
         for index in range(self.part.num_subgraphs):
             with self._named(-1, index):
-                columns = self.program.result(self.subgraph(index))
-                pieces.append({name: np.atleast_1d(np.asarray(v)) for name, v in columns.items()})
+                sg = self.subgraph(index)
+                first = pieces[0] if pieces else None
+                pieces.append(self._columns(sg.num_vertices, 1, self.program.result(sg), first))
         names = pieces[0] if pieces else {}
         return {name: np.concatenate([p[name] for p in pieces]) for name in names}
+
+    def _columns(
+        self, vertices: int, subgraphs: int, given: Mapping[str, Any], like: Mapping[str, Any] | None
+    ) -> dict[str, NDArray[Any]]:
+        """Columns of a result as arrays of the right length; a mismatch names the column."""
+        columns = {name: np.atleast_1d(np.asarray(values)) for name, values in given.items()}
+        if like is not None and list(columns) != list(like):
+            raise InputError(f"result gave the columns {list(columns)}, other sub-graphs {list(like)}")
+        lengths = {name: array.shape for name, array in columns.items()}
+        if self.program.rows == "free":
+            rows = len(next(iter(columns.values()))) if columns else 0
+        else:
+            rows = vertices if self.program.rows == "vertex" else subgraphs
+        for name, shape in lengths.items():
+            if shape != (rows,):
+                raise InputError(f"result column {name!r} has shape {shape}, expected ({rows},): one value per row")
+        return columns
 
     def _named(self, number: int, index: int | None) -> _NameErrors:
         return _NameErrors(self.program.name(), self.part, number, index)

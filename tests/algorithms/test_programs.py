@@ -15,6 +15,7 @@ from goffish.algorithms.components.program import ConnectedComponents, MaxVertex
 from goffish.algorithms.counts.program import CoreNumbers, GraphCounts, QuotientGraph, TriangleCount
 from goffish.algorithms.paths.program import BreadthFirstSearch, SingleSourceShortestPath
 from goffish.algorithms.ranks.program import BlockRank, PageRank
+from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, build_layout
 from goffish.gopher import run_program
 from goffish.graph import from_edges
@@ -81,6 +82,32 @@ def test_maximum_value_of_an_attribute(case: Case, seed: int) -> None:
     )  # fmt: skip
     got = run_program(MaxVertexValue("height"), build_layout(graph, case.owner, case.k)).to_dict()
     assert got == {v: max(values[list(c)]) for c in components_of(case.nx) for v in c}
+
+
+def test_maximum_value_is_exact_for_huge_labels_and_refuses_what_is_not_a_number() -> None:
+    graph = from_edges([2**60, 2**60 + 1], [2**60 + 1, 2**60 + 2])
+    table = run_program(MaxVertexValue(), build_layout(graph, np.array([0, 0, 1], np.int32), 2)).table
+    assert table["value"].to_pylist() == [2**60 + 2] * 3
+    for values in (["a", "b", "c"], [1.0, None, 2.0], [2**60, 1, 2]):
+        named = from_edges([0, 1], [1, 2], vertex_attributes={"x": values})
+        with pytest.raises(InputError, match="attribute 'x'"):
+            run_program(MaxVertexValue("x"), build_layout(named, np.zeros(3, np.int32), 1))
+
+
+def test_weights_that_add_up_to_infinity_are_refused_by_pagerank() -> None:
+    graph = from_edges([0, 0, 1], [1, 2, 2], [1.7e308, 1.7e308, 1.0])
+    with pytest.raises(InputError, match="scale them down"):
+        run_program(PageRank(weighted=True), build_layout(graph, np.zeros(3, np.int32), 1))
+    with pytest.raises(InputError, match="scale them down"):
+        make("pagerank", {"weighted": True}).whole(graph, None)
+
+
+def test_blockrank_is_limited_in_both_phases() -> None:
+    graph, block = block_web(400, 1)
+    program = make("blockrank", {"max_iterations": 3, "tolerance": 1e-12}).program("")
+    stats = run_program(program, build_layout(graph, block.astype(np.int32), 20)).stats
+    assert stats is not None
+    assert stats.supersteps <= 2 * 4 + 1
 
 
 def fewest_remote_edges(case: Case, layout: PartitionedGraph, source: int) -> int:

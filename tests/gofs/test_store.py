@@ -69,7 +69,6 @@ def test_round_trip_with_everything(tmp_path: Path, directed: bool) -> None:
     assert verify_store(tmp_path / "s") > 0
 
 
-@settings(max_examples=100)
 @given(cases())
 def test_round_trip_of_random_graphs(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     path = tmp_path_factory.mktemp("store")
@@ -116,7 +115,7 @@ def test_reading_one_attribute_touches_only_its_file(tmp_path: Path, monkeypatch
     rich_store(tmp_path / "s")
     read: list[str] = []
     plain = store_module._checked
-    monkeypatch.setattr(store_module, "_checked", lambda f, e: (read.append(e.name), plain(f, e))[1])
+    monkeypatch.setattr(store_module, "_checked", lambda f, e, m=None: (read.append(e.name), plain(f, e, m))[1])
     part = open_store(tmp_path / "s").slice(0)
     assert part.column("vertex.age").to_pylist()
     assert [name.split("/")[1].split("-")[0] for name in read] == ["topology", "vertex.age"]
@@ -313,6 +312,65 @@ def test_first_write_killed_before_its_manifest_can_be_repeated(tmp_path: Path) 
     (tmp_path / "s" / "p00000" / ".topology-1234.arrow.99.partial").write_bytes(b"half")
     rich_store(tmp_path / "s")
     assert not list((tmp_path / "s").rglob("*.partial"))
+
+
+def test_saving_again_keeps_files_that_are_not_the_stores(tmp_path: Path) -> None:
+    rich_store(tmp_path / "s")
+    (tmp_path / "s" / "NOTES.txt").write_text("mine")
+    (tmp_path / "s" / "results").mkdir()
+    (tmp_path / "s" / "results" / "r.parquet").write_text("mine too")
+    build_layout(from_edges([0], [1]), np.zeros(2, np.int32), 1).save(tmp_path / "s")
+    assert (tmp_path / "s" / "NOTES.txt").read_text() == "mine"
+    assert (tmp_path / "s" / "results" / "r.parquet").read_text() == "mine too"
+    assert len(open_folder(tmp_path / "s").list()) == 2 + 2
+
+
+def test_first_manifest_killed_before_its_rename_can_be_repeated(tmp_path: Path) -> None:
+    rich_store(tmp_path / "s")
+    (tmp_path / "s" / NAME).rename(tmp_path / "s" / f".{NAME}.77.partial")
+    rich_store(tmp_path / "s")
+    assert not list((tmp_path / "s").rglob(".*.partial"))
+    verify_store(tmp_path / "s")
+
+
+def test_a_job_goes_on_while_the_store_is_replaced(tmp_path: Path) -> None:
+    graph = rich_store(tmp_path / "s")
+    opened = open_store(tmp_path / "s")
+    opened.slices()
+    build_layout(from_edges([0], [1]), np.zeros(2, np.int32), 1).save(tmp_path / "s")
+    same(opened.to_graph(), graph)
+    late = open_store(tmp_path / "s")
+    rich_store(tmp_path / "s")
+    with pytest.raises(StoreError, match="open it again"):
+        late.slice(0)
+
+
+def test_a_second_writer_is_told_to_wait(tmp_path: Path) -> None:
+    rich_store(tmp_path / "s")
+    with open_folder(tmp_path / "s").locked(), pytest.raises(StoreError, match="another process is writing"):
+        rich_store(tmp_path / "s")
+    rich_store(tmp_path / "s")
+
+
+def test_fingerprint_covers_everything_and_is_that_of_the_store(tmp_path: Path) -> None:
+    owner = np.array([0, 0, 1], np.int32)
+    graphs = [
+        from_edges([0, 1], [1, 2], [1.0, 1.0]), from_edges([0, 1], [1, 2], [1.0, 5.0]), from_edges([0, 1], [1, 2]),
+        from_edges([0, 1], [1, 2], directed=True), from_edges([5, 6], [6, 7]), from_edges(["a", "b"], ["b", "c"]),
+        from_edges([0, 1], [1, 2], vertex_attributes={"x": [1, 2, 3]}),
+        from_edges([0, 1], [1, 2], vertex_attributes={"x": [1, 2, 4]}),
+    ]  # fmt: skip
+    prints = [build_layout(g, owner, 2).fingerprint() for g in graphs]
+    assert len(set(prints)) == len(graphs)
+    assert build_layout(graphs[1], owner, 2).save(tmp_path / "s").fingerprint() == prints[1]
+    assert build_layout(graphs[1], owner, 2, finder="vertex").fingerprint() != prints[1]
+
+
+def test_labels_are_found_by_any_integer(tmp_path: Path) -> None:
+    layout = build_layout(from_edges([5, 6], [6, 7]), np.zeros(3, np.int32), 1)
+    assert layout.find(6) == layout.find(np.int64(6)) == layout.find(np.uint8(6)) == 1
+    with pytest.raises(InputError, match="unknown vertex '6'"):
+        layout.find("6")
 
 
 def test_no_permission_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

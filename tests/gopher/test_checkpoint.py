@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 
 from goffish.algorithms.catalogue import make
+from goffish.algorithms.components.program import ConnectedComponents
 from goffish.errors import InputError, JobError, StoreError
-from goffish.gofs import build_layout
+from goffish.gofs import PartitionedGraph, build_layout
 from goffish.gopher import run_program
+from goffish.graph import from_edges
 from tests.cases import grid, grid_blocks
 
 LAYOUT = build_layout(grid(24, 20), grid_blocks(24, 20), 12)
@@ -67,6 +69,38 @@ def test_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match="the checkpoint is of another job"):
             run_program(job.program(""), layout, checkpoint_dir=tmp_path, resume=True)
+
+
+def test_checkpoint_of_other_weights_or_options_is_refused(tmp_path: Path) -> None:
+    def path_graph(weight: float) -> PartitionedGraph:
+        graph = from_edges(np.arange(39), np.arange(1, 40), np.full(39, weight))
+        return build_layout(graph, np.arange(40, dtype=np.int32) // 10, 4)
+
+    class Shifted(ConnectedComponents):
+        def __init__(self, shift: Any) -> None:
+            self.shift = shift
+
+    def stop(program: Any, layout: PartitionedGraph, folder: str) -> None:
+        with pytest.raises(JobError, match="not finished"):
+            run_program(program, layout, max_supersteps=2, checkpoint_dir=tmp_path / folder, checkpoint_every=1)
+
+    def resume(program: Any, layout: PartitionedGraph, folder: str) -> Any:
+        return run_program(program, layout, checkpoint_dir=tmp_path / folder, resume=True)
+
+    sssp = make("sssp", {"source": 0})
+    stop(sssp.program(""), path_graph(1.0), "weights")
+    with pytest.raises(InputError, match="of another job"):
+        resume(sssp.program(""), path_graph(5.0), "weights")
+    assert resume(sssp.program(""), path_graph(1.0), "weights").to_dict()[39] == 39.0
+
+    zeros, other = np.zeros(5000), np.zeros(5000)
+    other[1000] = 100
+    stop(Shifted(zeros), LAYOUT, "options")
+    with pytest.raises(InputError, match="of another job"):
+        resume(Shifted(other), LAYOUT, "options")
+    assert resume(Shifted(zeros.copy()), LAYOUT, "options").table.num_rows == 480
+    with pytest.raises(InputError, match="option 'shift' is a object"):
+        stop(Shifted(object()), LAYOUT, "objects")
 
 
 @pytest.mark.parametrize("how", ["flip", "cut", "delete", "manifest"])

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from goffish.errors import InputError
 from goffish.gopher import (
     BatchStep,
     Subgraph,
@@ -30,22 +32,27 @@ class MaxVertexValue(SubgraphProgram):
         Vertex attribute to take; by default the vertex labels (integers), or vertex numbers where labels are strings.
     """
 
-    message = {"value": np.float64}
-    state = {"value": per_subgraph(np.float64, -np.inf)}
     needs_connected = True
 
     def __init__(self, attribute: str | None = None) -> None:
         self.attribute = attribute
         self.attributes = () if attribute is None else (f"vertex.{attribute}",)
+        kind = np.int64 if attribute is None else np.float64
+        self.message = {"value": kind}
+        self.state = {"value": per_subgraph(kind)}
 
     def init(self, sg: Subgraph) -> None:
         sg["value"] = self._values(sg).max()
 
     def _values(self, sg: Subgraph) -> Any:
         if self.attribute is not None:
-            return sg.attribute(f"vertex.{self.attribute}")
-        labels = sg.labels().to_numpy(zero_copy_only=False)
-        return labels if labels.dtype.kind in "iu" else sg.vertex_ids
+            values = sg.attribute(f"vertex.{self.attribute}")
+            if values.dtype.kind not in "biuf" or (values.dtype.kind == "f" and np.isnan(values).any()):
+                raise InputError(f"attribute {self.attribute!r} must hold numbers, with none missing")
+            if values.dtype.kind in "iu" and (np.abs(values.astype(np.float64)) >= 2.0**53).any():
+                raise InputError(f"attribute {self.attribute!r} holds integers beyond 2^53")
+            return values
+        return sg.labels().to_numpy() if pa.types.is_integer(sg.labels().type) else sg.vertex_ids
 
     def compute(self, sg: Subgraph, step: Superstep) -> None:
         changed = step.number == 1

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from goffish.algorithms.ranks import _step_kernels as kernels
+from goffish.algorithms.ranks.whole import check_total
 from goffish.errors import InputError
 from goffish.gopher import BatchStep, SubgraphBatch, SubgraphProgram, per_neighbor, per_subgraph, per_vertex
 
@@ -68,6 +69,8 @@ class PageRank(SubgraphProgram):
     def init(self, sg: SubgraphBatch) -> None:
         if self.weighted and sg.weights is None:
             raise InputError("weighted=True, yet the graph has no weights")
+        if self.weighted and sg.weights is not None:
+            check_total(sg.weights)
         if self.personalization is None:
             return
         total = sum(self.personalization.values())
@@ -99,9 +102,7 @@ class PageRank(SubgraphProgram):
     def _update(self, batch: SubgraphBatch, step: BatchStep) -> None:
         total = batch["local_sum"]
         messages = step.messages
-        kernels.add_received(
-            np.ascontiguousarray(messages["vertex"]), np.ascontiguousarray(messages["value"]), total
-        )
+        kernels.add_received(np.ascontiguousarray(messages["vertex"]), np.ascontiguousarray(messages["value"]), total)
         share = 1.0 - self.damping
         if self.dangling == "redistribute":
             share += self.damping * (step.aggregated("dangling") or 0.0)
@@ -134,7 +135,7 @@ class BlockRank(PageRank):
     damping, dangling
         As for `PageRank`.
     supersteps : int
-        Upper limit of the last phase.
+        Upper limit of the block phase, and of the last one.
     tolerance : float
         L1 change at which the last phase stops.
     local_tolerance, block_tolerance : float
@@ -172,7 +173,7 @@ class BlockRank(PageRank):
             self._rank_locally(batch, step)
         elif phase == _BLOCKS:
             change = step.aggregated("block_change")
-            if change is not None and change < self.block_tolerance:
+            if (change is not None and change < self.block_tolerance) or step.number > self.supersteps:
                 self._start_ranks(batch, step)
             else:
                 self._update_blocks(batch, step)

@@ -108,6 +108,13 @@ def pagerank(
     )
 
 
+def check_total(weights: _Vector) -> None:
+    """Refuse weights whose sum is not a finite number: shares of it could not be told."""
+    with np.errstate(over="ignore"):
+        if not np.isfinite(weights.sum()):
+            raise InputError("the weights add up beyond the largest number; scale them down")
+
+
 def teleport_vector(graph: Graph, personalization: Mapping[Any, float]) -> _Vector:
     """The teleport distribution, shape (n,), sum 1, that a mapping from label to weight describes."""
     teleport = np.zeros(graph.num_vertices)
@@ -185,6 +192,8 @@ def _check_options(
         raise InputError(f"dangling={dangling!r}: choose one of redistribute, leak")
     if weighted and graph.weights is None:
         raise InputError("weighted=True: this graph has no weights")
+    if weighted and graph.weights is not None:
+        check_total(graph.weights)
 
 
 class _System:
