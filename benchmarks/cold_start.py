@@ -1,4 +1,5 @@
-"""How long ``goffish run`` takes as a command, with an empty numba cache and a warm one: ``python benchmarks/cold_start.py``.
+"""How long ``goffish run`` takes as a command, with an empty numba cache and a warm one: ``python
+benchmarks/cold_start.py``.
 
 Targets for email-Enron: 15 s cold, 1.5 s warm for components.
 """

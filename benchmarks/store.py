@@ -56,9 +56,8 @@ def main() -> None:
     for name, (src, dst, n) in graphs.items():
         with tempfile.TemporaryDirectory() as folder:
             rows.append(measure(name, from_edges(src, dst, labels=np.arange(n)), Path(folder)))
-    _harness.print_table(
-        ["graph", "bytes per edge", "save s", "open ms", "load s", "verify s", "read text + hash s", "text / load"], rows
-    )
+    header = ["graph", "bytes per edge", "save s", "open ms", "load s", "verify s", "read text + hash s", "text / load"]
+    _harness.print_table(header, rows)
 
 
 if __name__ == "__main__":

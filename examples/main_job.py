@@ -1,7 +1,7 @@
 """The main job: from a raw edge list to a partitioned store to answers, on a real graph.
 
-Run it with ``make run``, or ``python examples/main_job.py [GRAPH] [FOLDER] [PICTURE.svg]``; the last one is a picture of what
-is printed.
+Run it with ``make run``, or ``python examples/main_job.py [GRAPH] [FOLDER] [PICTURE.svg]``; the last one is a picture
+of what is printed.
 """
 
 from __future__ import annotations
@@ -51,12 +51,14 @@ def main() -> None:
     ranks.write(out / "pagerank.parquet")
     top = ranks.table.sort_by([("rank", "descending")])
     first = top["vertex"][0].as_py()
-    done("pagerank", f"highest: vertex {first} with {top['rank'][0].as_py():.5f}; {ranks.summary['supersteps']} supersteps")
+    highest = f"highest: vertex {first} with {top['rank'][0].as_py():.5f}"
+    done("pagerank", f"{highest}; {ranks.summary['supersteps']} supersteps")
 
     paths = store.run("sssp", source=first)
     paths.write(out / "distances.csv")
     told = paths.summary
-    done("sssp", f"from {first}: {told['reached']:,} reached, at most {told['farthest']:g} away; {told['supersteps']} supersteps")
+    reached = f"from {first}: {told['reached']:,} reached, at most {told['farthest']:g} away"
+    done("sssp", f"{reached}; {told['supersteps']} supersteps")
 
     assert components.stats is not None
     plot.save(plot.quotient_graph(store), out / "quotient.png")

@@ -1,7 +1,7 @@
 """The worked example of the engine: the largest vertex value, in 4 supersteps instead of 7.
 
-Six vertices on a path, ids 60 50 40 30 20 10, in two partitions; prints what each sub-graph knows after every superstep and
-draws it: ``python examples/max_vertex_value.py docs/pictures/max-vertex-value.png``.
+Six vertices on a path, ids 60 50 40 30 20 10, in two partitions; prints what each sub-graph knows after every
+superstep and draws it: ``python examples/max_vertex_value.py docs/pictures/max-vertex-value.png``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every algorithm by name, with one typed definition of its options.
 
-Python calls, the command line and job messages are all made from these models. Importing them is cheap: kernels and Arrow
-are loaded by the algorithm that needs them.
+Python calls, the command line and job messages are all made from these models. Importing them is cheap: kernels and
+Arrow are loaded by the algorithm that needs them.
 """
 
 from __future__ import annotations

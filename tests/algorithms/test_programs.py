@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -135,12 +136,12 @@ def check_parents(case: Case, distance: dict[int, float], parent: dict[int, int 
         else:
             assert p is not None
             assert distance[p] + case.nx.edges[p, v]["weight"] == pytest.approx(distance[v], abs=1e-9)
-    for v in distance:  # parents lead to the source: no cycle, also over edges of weight 0
+    for v, d in distance.items():  # parents lead to the source: no cycle, also over edges of weight 0
         steps, at = 0, v
         while parent[at] is not None:
             at, steps = parent[at], steps + 1
             assert steps <= len(distance)
-        assert at == source or not np.isfinite(distance[v])
+        assert at == source or not np.isfinite(d)
 
 
 @given(cases(), FINDERS, st.integers(0, 10**6))
@@ -236,7 +237,7 @@ def block_web(cross: int, seed: int) -> tuple[Any, np.ndarray]:
     starts = np.concatenate(([0], np.cumsum(sizes)))
     n = int(starts[-1])
     block = np.repeat(np.arange(20), sizes)
-    ring = np.concatenate([np.roll(np.arange(a, b), -1) for a, b in zip(starts[:-1], starts[1:], strict=True)])
+    ring = np.concatenate([np.roll(np.arange(a, b), -1) for a, b in pairwise(starts)])
     src, dst = [np.arange(n)], [ring]
     inside = rng.integers(0, n, 4 * n)
     # Preferential inside a block: a few pages get most links.

@@ -39,7 +39,9 @@ def test_links_and_pictures_exist(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
-def test_the_example_of_the_engine_counts_4_and_7(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_the_engine_counts_4_and_7(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     sys.path.insert(0, str(ROOT / "examples"))
     try:
         import max_vertex_value
@@ -52,7 +54,9 @@ def test_the_example_of_the_engine_counts_4_and_7(capsys: pytest.CaptureFixture[
     assert "vertex-centric: 7 supersteps, 35 messages" in said
 
 
-def test_the_main_job_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_main_job_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     sys.path.insert(0, str(ROOT / "examples"))
     try:
         import main_job

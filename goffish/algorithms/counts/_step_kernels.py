@@ -25,7 +25,8 @@ def local_triangles(subgraph_offsets, remote_offsets, offsets, middle, targets, 
     """Triangles with at least two corners in one sub-graph.
 
     Every edge u < v inside the sub-graph is closed by the common local neighbours w > v and by the common remote
-    neighbours; `count` is by vertex, `remote_count` by row of the remote table (a corner that its owner must be told about).
+    neighbours; `count` is by vertex, `remote_count` by row of the remote table (a corner that its owner must be told
+    about).
     """
     for s in range(subgraph_offsets.size - 1):
         low = subgraph_offsets[s]

@@ -29,9 +29,7 @@ def _pop(keys, items, size):
         if child >= size:
             break
         right = child + 1
-        if right < size and (
-            keys[right] < keys[child] or (keys[right] == keys[child] and items[right] < items[child])
-        ):
+        if right < size and (keys[right] < keys[child] or (keys[right] == keys[child] and items[right] < items[child])):
             child = right
         if key < keys[child] or (key == keys[child] and item <= items[child]):
             break
@@ -49,7 +47,8 @@ def relax_weighted(
     """Dijkstra inside each active sub-graph from the vertices that messages (or the source) improved.
 
     `announced` keeps the best distance ever sent per remote vertex; rows that got better are written to
-    `improved`, and their number is returned. Empty `weights` mean 1 everywhere. `parent` and `via` hold vertex numbers as read.
+    `improved`, and their number is returned. Empty `weights` mean 1 everywhere. `parent` and `via` hold vertex
+    numbers as read.
     """
     count = 0
     keys = np.empty(1024, np.float64)
@@ -133,9 +132,7 @@ def relax_levels(
             queue[0], depths[0] = source, 0
             tail = 1
         while head < tail or next_entry < entry.size:
-            if head == tail or (
-                next_entry < entry.size and message_distance[entry[next_entry]] < depths[head]
-            ):
+            if head == tail or (next_entry < entry.size and message_distance[entry[next_entry]] < depths[head]):
                 i = entry[next_entry]
                 next_entry += 1
                 v, d = message_vertex[i], message_distance[i]

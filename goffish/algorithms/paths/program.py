@@ -19,9 +19,10 @@ _UNIT.setflags(write=False)
 class SingleSourceShortestPath(SubgraphProgram):
     """Distances from one vertex along out-arcs (engine specification §4.3, Algorithm 3 corrected).
 
-    In every superstep each reached sub-graph runs Dijkstra from the vertices that messages improved and announces to each
-    remote vertex the best distance found, if it beats all it announced before. Supersteps: at most c + 2, where c is the
-    least number of remote edges on a shortest path, taken over the farthest vertex.
+    In every superstep each reached sub-graph runs Dijkstra from the vertices that messages improved and announces to
+    each remote vertex the best distance found, if it beats all it announced before. Supersteps: at most c + 2, where
+    c is
+    the least number of remote edges on a shortest path, taken over the farthest vertex.
 
     Parameters
     ----------
@@ -90,9 +91,7 @@ class BreadthFirstSearch(SubgraphProgram):
         return {"distance": np.where(distance == _FAR, -1, distance), "parent": sg["parent"]}
 
 
-def _announce(
-    batch: SubgraphBatch, step: BatchStep, relax: Any, cost: NDArray[Any] | int, source: int
-) -> None:
+def _announce(batch: SubgraphBatch, step: BatchStep, relax: Any, cost: NDArray[Any] | int, source: int) -> None:
     """Relax locally, then tell the owners of improved remote vertices."""
     improved = np.empty(batch.remote_vertex.size, np.int64)
     announced, via = batch["announced"], batch["via"]

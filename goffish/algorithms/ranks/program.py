@@ -28,12 +28,13 @@ class PageRank(SubgraphProgram):
     ----------
     damping : float
     supersteps : int
-        Stop after this many supersteps, the first included (so 30 means 29 updates). An upper limit if `tolerance` is given.
+        Stop after this many supersteps, the first included (so 30 means 29 updates). An upper limit if `tolerance` is
+        given.
     tolerance : float, optional
         Stop when the L1 change of a sweep was smaller; known one superstep later through an aggregator.
     dangling : {"leak", "redistribute"}
-        Whether the rank of vertices without out-arcs is lost (as published) or goes where the teleport goes (as networkx
-        does).
+        Whether the rank of vertices without out-arcs is lost (as published) or goes where the teleport goes (as
+        networkx does).
     weighted : bool
         Follow arcs in proportion to their weights.
     personalization : mapping of label to weight, optional
@@ -127,8 +128,8 @@ class PageRank(SubgraphProgram):
 class BlockRank(PageRank):
     """PageRank from a better start: local ranks weighted by the rank of their block (engine specification §4.7).
 
-    A block is a sub-graph. Superstep 1 computes local ranks and the block matrix, the next ones the ranks of blocks on the
-    quotient graph (teleport in proportion to block size), then ordinary PageRank starts from the product.
+    A block is a sub-graph. Superstep 1 computes local ranks and the block matrix, the next ones the ranks of blocks
+    on the quotient graph (teleport in proportion to block size), then ordinary PageRank starts from the product.
 
     Parameters
     ----------
