@@ -159,9 +159,9 @@ class Worker:
             return []
         self.halted[self.active] = False
         context = (self.graph, aggregates, self.program.aggregators)
-        if self.program.is_batched():
-            return [(self.part.num_arcs, lambda: self._run_batch(number, context))]
         arcs = np.diff(self.part.out_arcs.offsets[self.part.subgraph_offsets])[self.active]
+        if self.program.is_batched():
+            return [(int(arcs.sum()), lambda: self._run_batch(number, context))]
         tasks: list[Task] = []
         bundle: list[int] = []
         cost = 0

@@ -163,6 +163,32 @@ def test_every_kind_of_address() -> None:
     assert result.stats.messages == 4 + 1 + 2 + 2 + 2
 
 
+def test_tasks_start_largest_first() -> None:
+    """Specification §8, item 13. Four stars, the largest in the middle; one thread shows the order."""
+    sizes = [5_000, 9_000, 20_000, 7_000]
+    hubs = np.concatenate(([0], np.cumsum(np.array(sizes) + 1)[:-1]))
+    src = np.repeat(hubs, sizes)
+    dst = np.concatenate([np.arange(h + 1, h + 1 + size) for h, size in zip(hubs, sizes, strict=True)])
+    graph = from_edges(src, dst)
+    owner = np.searchsorted(hubs, np.arange(graph.num_vertices), side="right") - 1
+    seen: list[int] = []
+
+    class Watch(SubgraphProgram):
+        def compute(self, sg: Any, step: Any) -> None:
+            seen.append(sg.id)
+            step.vote_to_halt()
+
+    class WatchBatch(SubgraphProgram):
+        def compute_batch(self, batch: Any, step: Any) -> None:
+            seen.append(batch.partition)
+            step.vote_to_halt()
+
+    for program in (Watch(), WatchBatch()):
+        seen.clear()
+        run_program(program, build_layout(graph, owner, 4), threads=1)
+        assert seen == [2, 1, 3, 0]
+
+
 class Aggregates(SubgraphProgram):
     aggregators = {"s": "sum", "lo": "min", "hi": "max", "all": "and", "any": "or"}
     state = {"seen": per_subgraph(np.float64)}
