@@ -24,8 +24,10 @@ def _as_label(value: Any) -> int | str:
     if isinstance(value, str):
         return value
     try:
+        if isinstance(value, bool):
+            raise TypeError
         return int(value.__index__())
-    except AttributeError:
+    except (AttributeError, TypeError):
         raise ValueError("must be a vertex label: an integer or a string") from None
 
 

@@ -28,9 +28,7 @@ def connected_components(graph: AnyGraph, *, threads: int | None = None) -> Resu
     return run("components", graph, threads=threads)
 
 
-def bfs(
-    graph: AnyGraph, source: int | str, *, max_hops: int | None = None, threads: int | None = None
-) -> Result:
+def bfs(graph: AnyGraph, source: int | str, *, max_hops: int | None = None, threads: int | None = None) -> Result:
     """Hops (``distance``, null where unreachable) and ``parent`` from `source`, along out-arcs.
 
     Examples

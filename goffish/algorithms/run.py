@@ -13,6 +13,7 @@ from goffish.gofs import PartitionedGraph, build_layout
 from goffish.gopher import Result, SubgraphProgram, run_program
 from goffish.gopher.local import Progress
 from goffish.graph import Graph
+from goffish.graph.guards import GRAPH_ADVICE, expect, path_name, whole_number
 from goffish.graph.parallel import thread_count
 from goffish.partition.cut import partition_graph
 
@@ -26,12 +27,12 @@ def run(
     engine: str = "auto",
     *,
     parts: int | None = None,
-    method: str = "metis",
+    method: str | None = None,
     units: Units | None = None,
     threads: int | None = None,
     max_supersteps: int | None = None,
     checkpoint_dir: str | Path | None = None,
-    checkpoint_every: int = 10,
+    checkpoint_every: int | None = None,
     resume: bool = False,
     progress: Progress | None = None,
     **options: Any,
@@ -45,14 +46,17 @@ def run(
     graph : Graph or PartitionedGraph
         A graph in memory is partitioned first where the engine is asked for.
     engine : {"auto", "local"}
-        ``auto`` answers a graph in memory by the algorithm's whole-graph kernel, where it has one and nothing that only the
-        engine offers is asked for; a partitioned graph always runs on the engine.
+        ``auto`` answers a graph in memory by the algorithm's whole-graph kernel, where it has one and nothing that
+        only the engine offers is asked for; a partitioned graph always runs on the engine.
     parts, method
-        How to partition a graph in memory (default: one part per thread, METIS).
+        How to partition a graph in memory, on the engine (default: one part per thread, METIS).
     units : {"components", "single", "vertex"}, optional
         Unit of computation: sub-graphs, whole partitions, or vertices. Default: as the graph was partitioned.
-    threads, max_supersteps, checkpoint_dir, checkpoint_every, resume, progress
-        See `goffish.gopher.run_program`.
+    threads, max_supersteps, checkpoint_dir, checkpoint_every, resume
+        See `goffish.gopher.run_program`; any but `threads` asks for the engine. Default for `checkpoint_every`: 10.
+    progress : callable, optional
+        Called by the engine after each superstep; a whole-graph kernel has none, and `progress` does not change which
+        of the two answers.
     **options
         Of the algorithm.
 
@@ -71,13 +75,16 @@ def run(
         raise InputError(f"engine={engine!r}: choose one of auto, local")
     if units is not None and units not in UNITS:
         raise InputError(f"units={units!r}: choose one of {', '.join(UNITS)}")
+    expect(algorithm, (str, SubgraphProgram), "algorithm", "give the name of one, or an instance such as MyProgram()")
+    expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
     job = make(algorithm, options) if isinstance(algorithm, str) else None
     if job is None and options:
         raise InputError(f"options {', '.join(options)}: give them to the program when you make it")
+    thread_count(threads)
+    _check_engine_options(max_supersteps, checkpoint_dir, checkpoint_every, resume, progress)
     if job is not None and isinstance(graph, Graph) and engine == "auto":
-        asked = (parts, units, max_supersteps, checkpoint_dir)
-        if not job.needs_engine() and not resume and all(option is None for option in asked):
-            thread_count(threads)
+        asked = (parts, method, units, max_supersteps, checkpoint_dir)
+        if not job.needs_engine() and all(option is None for option in asked):
             return replace(job.whole(graph, threads), algorithm=job.name)
     partitioned, seconds = _partitioned(graph, job, parts, method, units, threads)
     for label in [] if job is None else job.labels():
@@ -86,7 +93,7 @@ def run(
     assert isinstance(program, SubgraphProgram)
     result = run_program(
         program, partitioned, threads=threads, max_supersteps=max_supersteps, checkpoint_dir=checkpoint_dir,
-        checkpoint_every=checkpoint_every, resume=resume, progress=progress,
+        checkpoint_every=10 if checkpoint_every is None else checkpoint_every, resume=resume, progress=progress,
     )  # fmt: skip
     stats = result.stats
     if stats is not None and seconds:
@@ -97,11 +104,27 @@ def run(
     return Result(job.name, table, {**summary, **result.summary}, stats)
 
 
+def _check_engine_options(
+    max_supersteps: Any, checkpoint_dir: Any, checkpoint_every: Any, resume: bool, progress: Any
+) -> None:
+    """Refuse what the engine could not follow, before any work is done and whichever route is taken."""
+    if max_supersteps is not None:
+        whole_number(max_supersteps, "max_supersteps")
+    if checkpoint_every is not None:
+        whole_number(checkpoint_every, "checkpoint_every")
+    if checkpoint_dir is not None:
+        path_name(checkpoint_dir, "checkpoint_dir")
+    elif resume or checkpoint_every is not None:
+        raise InputError(f"{'resume' if resume else 'checkpoint_every'} needs checkpoint_dir")
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress={progress!r}: give a function of (superstep, sub-graphs that ran, messages)")
+
+
 def _partitioned(
     graph: Graph | PartitionedGraph,
     job: Algorithm | None,
     parts: int | None,
-    method: str,
+    method: str | None,
     units: Units | None,
     threads: int | None,
 ) -> tuple[PartitionedGraph, float]:
@@ -109,6 +132,10 @@ def _partitioned(
     undirected = job is not None and job.undirected
     begun = time.perf_counter()
     if isinstance(graph, PartitionedGraph):
+        if method is not None:
+            raise InputError(
+                f"method={method!r}: the graph is partitioned already; gf.partition(graph, ...) cuts it anew"
+            )
         if parts is not None and parts != graph.num_partitions:
             raise InputError(f"parts={parts}: the graph is partitioned into {graph.num_partitions} already")
         if undirected and graph.info.directed:
@@ -124,6 +151,9 @@ def _partitioned(
     if undirected:
         graph = graph.to_undirected()
     cut = partition_graph(
-        graph, thread_count(threads) if parts is None else parts, method, units=units or "components"
+        graph,
+        thread_count(threads) if parts is None else parts,
+        "metis" if method is None else method,
+        units=units or "components",
     )
     return cut, time.perf_counter() - begun

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from goffish.errors import InputError
 from goffish.graph import _kernels
+from goffish.graph.columns import attribute_table, check_weights
 from goffish.graph.labels import as_id_column, find_labels, number_labels, vertex_dtype
 
 SelfLoops = Literal["drop", "keep"]
@@ -161,8 +161,8 @@ def from_edges(
     self_loops: SelfLoops = "drop",
     parallel: Parallel = "min",
     isolated: Any = None,
-    vertex_attributes: pa.Table | Mapping[str, Any] | None = None,
-    edge_attributes: pa.Table | Mapping[str, Any] | None = None,
+    vertex_attributes: Any = None,
+    edge_attributes: Any = None,
 ) -> Graph:
     """Build a graph from edge columns.
 
@@ -172,7 +172,7 @@ def from_edges(
         Ends of each edge: integers (any width, signed or unsigned, up to int64) or strings. Without `labels` they are
         the vertex labels themselves; with `labels` they are positions in it.
     weight : array-like, shape (rows,), optional
-        Finite and not negative.
+        Finite and not negative; whole numbers that float64 holds exactly (all up to 2^53).
     directed : bool
         An undirected graph gets the reverse of every edge; rows ``u v`` and ``v u`` are then the same edge.
     labels : array-like of int or str, shape (n,), optional
@@ -183,9 +183,9 @@ def from_edges(
         Attributes come from the row that was kept (``sum``: from the first).
     isolated : array-like, optional
         Further vertex labels, for vertices without edges (only without `labels`).
-    vertex_attributes : table or mapping, optional
+    vertex_attributes : table (Arrow, pandas, polars) or mapping of columns, optional
         One value per vertex, in the order of the vertices (ascending labels; with `labels`, in their order).
-    edge_attributes : table or mapping, optional
+    edge_attributes : table or mapping of columns, optional
         One value per row.
 
     Returns
@@ -197,7 +197,7 @@ def from_edges(
     ------
     InputError
         Columns of different length, a label that is missing or beyond int64, a weight that is NaN, infinite or
-        negative; the message names the row.
+        negative (also a sum of weights); the message names the row or the edge.
     """
     _check_choice("self_loops", self_loops, ("drop", "keep"))
     _check_choice("parallel", parallel, ("min", "sum", "first", "keep"))
@@ -215,24 +215,9 @@ def from_edges(
     weights = None if weight is None else check_weights(weight, len(src_ids))
     return _assemble(
         src_ids, dst_ids, weights, n, directed, self_loops, parallel, label_column,
-        _attribute_table(vertex_attributes, n, "vertex"),
-        _attribute_table(edge_attributes, len(src_ids), "edge"),
+        attribute_table(vertex_attributes, n, "vertex"),
+        attribute_table(edge_attributes, len(src_ids), "edge"),
     )  # fmt: skip
-
-
-def check_weights(weight: Any, rows: int) -> NDArray[np.float64]:
-    """Weights as float64; NaN, infinite and negative ones raise `InputError` with the row."""
-    try:
-        weights = np.ascontiguousarray(weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"weight: not a column of numbers ({error})") from None
-    if weights.shape != (rows,):
-        raise InputError(f"weight has shape {weights.shape}, expected ({rows},)")
-    bad = ~(np.isfinite(weights) & (weights >= 0))
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise InputError(f"weight: row {row} holds {weights[row]}; weights must be finite and not negative")
-    return weights
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -260,17 +245,6 @@ def _positions(ids: Any, n: int, name: str) -> NDArray[np.integer[Any]]:
         row = int(np.flatnonzero((ids < 0) | (ids >= n))[0])
         raise InputError(f"{name}: row {row} holds {ids[row]}; positions run from 0 to {n - 1}")
     return np.ascontiguousarray(ids, dtype=vertex_dtype(n))
-
-
-def _attribute_table(table: pa.Table | Mapping[str, Any] | None, rows: int, what: str) -> pa.Table | None:
-    if table is None:
-        return None
-    columns: Any = table
-    if isinstance(table, Mapping):
-        columns = pa.table({name: pa.array(values) for name, values in table.items()})
-    if columns.num_rows != rows:
-        raise InputError(f"{what} attributes have {columns.num_rows} rows, expected {rows}")
-    return columns
 
 
 def _transpose(
@@ -319,6 +293,8 @@ def _assemble(
         )  # fmt: skip
         offsets, targets, rows = merged, targets[:arcs].copy(), rows[:arcs].copy() if want_rows else rows
         arc_weights = None if arc_weights is None else arc_weights[:arcs].copy()
+        if parallel == "sum" and arc_weights is not None:
+            _check_sums(offsets, targets, arc_weights, labels)
         if not drop:
             loops = int(np.count_nonzero(_loop_mask(offsets, targets)))
     loops = 0 if drop else int(loops)
@@ -334,6 +310,16 @@ def _assemble(
     return Graph(
         offsets, targets, directed, edges, arc_weights, labels, vertex_attributes, edge_attributes, edge_of_arc
     )
+
+
+def _check_sums(
+    offsets: NDArray[np.int64], targets: NDArray[np.integer[Any]], weights: NDArray[np.float64], labels: pa.Array | None
+) -> None:
+    over = np.flatnonzero(np.isinf(weights))
+    if over.size:
+        ends = int(np.searchsorted(offsets, over[0], side="right")) - 1, int(targets[over[0]])
+        u, v = ends if labels is None else (labels[end].as_py() for end in ends)
+        raise InputError(f"weight: the weights of the edge {u!r} - {v!r} add up to infinity; scale all weights down")
 
 
 def _loop_mask(offsets: NDArray[np.int64], targets: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:

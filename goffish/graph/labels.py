@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from goffish.errors import InputError
 from goffish.graph import _kernels
+from goffish.graph.guards import expect
 
 #: An id range up to this many times the number of values is numbered through a table, not by hashing.
 _DENSE_FACTOR = 4
@@ -35,7 +38,7 @@ def as_id_column(values: Any, name: str) -> NDArray[np.integer[Any]] | pa.Array:
     InputError
         For missing values, floats, unsigned values beyond int64, and other types; names the row.
     """
-    column = _to_arrow_or_numpy(values)
+    column = _to_arrow_or_numpy(values, name)
     if isinstance(column, pa.Array):
         if column.null_count:
             row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
@@ -45,7 +48,7 @@ def as_id_column(values: Any, name: str) -> NDArray[np.integer[Any]] | pa.Array:
         if pa.types.is_dictionary(column.type):
             return as_id_column(column.dictionary_decode(), name)
         column = column.to_numpy(zero_copy_only=False)
-    if column.dtype.kind in "USO":
+    if column.dtype.kind in "USO" and column.size:
         return _strings(column, name)
     if column.dtype.kind == "u" and column.dtype.itemsize == 8 and column.size:
         over = np.flatnonzero(column > np.uint64(np.iinfo(np.int64).max))
@@ -53,37 +56,47 @@ def as_id_column(values: Any, name: str) -> NDArray[np.integer[Any]] | pa.Array:
             raise InputError(f"{name}: row {over[0]} holds {column[over[0]]}; ids must fit in int64")
     if column.dtype.kind not in "iu" and column.size:
         raise InputError(f"{name}: vertex labels must be integers or strings, not {column.dtype}")
-    if column.ndim != 1:
-        raise InputError(f"{name}: expected one column, got an array of shape {column.shape}")
     return np.ascontiguousarray(column, np.int32 if column.dtype == np.int32 else np.int64)
 
 
-def _to_arrow_or_numpy(values: Any) -> Any:
+def _to_arrow_or_numpy(values: Any, name: str) -> pa.Array | NDArray[Any]:
+    column = values
     if isinstance(values, pa.ChunkedArray):
-        return values.combine_chunks()
-    if isinstance(values, pa.Array | np.ndarray):
-        return values
-    if hasattr(values, "to_arrow"):  # polars
-        return values.to_arrow()
-    if hasattr(values, "to_numpy"):  # pandas
-        return values.to_numpy()
+        column = values.combine_chunks()
+    elif not isinstance(values, pa.Array | np.ndarray):
+        if hasattr(values, "to_arrow"):  # polars
+            column = values.to_arrow()
+        elif hasattr(values, "to_numpy"):  # pandas
+            column = values.to_numpy()
+        elif isinstance(values, Sequence | array) and not isinstance(values, str | bytes):
+            column = _from_sequence(values, name)
+    expect(column, (pa.Array, np.ndarray), name, "give a column of integers or texts (list, array, series)")
+    if isinstance(column, np.ndarray) and column.ndim != 1:
+        raise InputError(f"{name}: expected one column, got an array of shape {column.shape}")
+    return column
+
+
+def _from_sequence(values: Any, name: str) -> NDArray[Any]:
     if not len(values):
         return np.empty(0, np.int64)
-    array = np.asarray(values)
-    # NumPy's own strings lose trailing NULs, and make "1" of a 1 among strings
-    return np.asarray(values, object) if array.dtype.kind == "U" else array
+    try:
+        column = np.asarray(values)
+        # NumPy's own strings lose trailing NULs, and make "1" of a 1 among strings
+        return np.asarray(values, object) if column.dtype.kind == "U" else column
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{name}: expected one column of integers or texts ({error})") from None
 
 
 def _strings(column: NDArray[Any], name: str) -> Any:
-    if column.dtype.kind == "S":
-        column = np.char.decode(column, "utf-8")
     try:
-        array = pa.array(column.tolist())
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise InputError(f"{name}: vertex labels must be all int64 or all strings ({error})") from None
-    if pa.types.is_null(array.type) or not (pa.types.is_integer(array.type) or pa.types.is_string(array.type)):
-        raise InputError(f"{name}: vertex labels must be integers or strings, not {array.type}")
-    return as_id_column(array, name)
+        if column.dtype.kind == "S":
+            column = np.char.decode(column, "utf-8")
+        texts = pa.array(column.tolist())
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        raise InputError(f"{name}: vertex labels must be all int64 or all strings in UTF-8 ({error})") from None
+    if not (pa.types.is_integer(texts.type) or pa.types.is_string(texts.type)):
+        raise InputError(f"{name}: vertex labels must be integers or strings, not {texts.type}")
+    return as_id_column(texts, name)
 
 
 def number_labels(*columns: Any) -> tuple[list[NDArray[np.integer[Any]]], pa.Array | None, int]:
@@ -141,14 +154,17 @@ def _number_by_table(
 
 
 def _number_by_hash(columns: list[pa.Array]) -> tuple[list[NDArray[np.integer[Any]]], pa.Array | None, int]:
-    encoded = pa.chunked_array(columns).dictionary_encode().unify_dictionaries()
+    # Arrow drops empty chunks here, so they are left out and put back below.
+    filled = pa.chunked_array([c for c in columns if len(c)], columns[0].type)
+    encoded = filled.dictionary_encode().unify_dictionaries()
     distinct = next((c.dictionary for c in encoded.chunks), pa.array([], columns[0].type))
     n = len(distinct)
     kind = vertex_dtype(n)
     order = pc.sort_indices(distinct).to_numpy()
     rank = np.empty(n, kind)
     rank[order] = np.arange(n, dtype=kind)
-    numbers = [rank[c.indices.to_numpy()] for c in encoded.chunks]
+    chunks = iter(encoded.chunks)
+    numbers = [rank[next(chunks).indices.to_numpy()] if len(c) else np.empty(0, kind) for c in columns]
     return numbers, distinct.take(pa.array(order)), n
 
 
@@ -161,6 +177,8 @@ def find_labels(labels: pa.Array | None, n: int, wanted: ArrayLike | Any) -> NDA
         Naming the first label that is not a vertex of the graph.
     """
     column = as_id_column(np.atleast_1d(wanted) if np.isscalar(wanted) else wanted, "vertex")
+    if not len(column):
+        return np.empty(0, np.int64)
     if labels is None:
         if isinstance(column, pa.Array):
             raise InputError(f"unknown vertex {column[0].as_py()!r}: this graph's vertices are integers")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.graph import _kernels
+from goffish.graph.columns import attribute_column
 from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
+from goffish.graph.guards import expect_library
 from goffish.graph.tables import named_columns, vertices_to_arrow
 
 if TYPE_CHECKING:
@@ -49,6 +51,12 @@ def from_scipy(
     self_loops, parallel
         As for `from_edges`; entries stored twice are parallel edges.
     """
+    if not hasattr(matrix, "tocoo"):
+        raise InputError(
+            f"matrix is of type {type(matrix).__name__}: give a sparse one (scipy.sparse.csr_array(matrix))"
+        )
+    if matrix.ndim != 2:
+        raise InputError(f"the matrix is not square (shape {matrix.shape})")
     entries = matrix.tocoo()
     n, columns = entries.shape
     if n != columns:
@@ -144,6 +152,7 @@ def from_networkx(
         Nodes that are neither all integers nor all strings (relabel with
         `networkx.convert_node_labels_to_integers`), or an attribute whose values have no common type.
     """
+    expect_library(graph, "networkx", "Graph", "give a networkx graph")
     nodes = list(graph)
     kinds = {int if isinstance(v, int | np.integer) and not isinstance(v, bool) else type(v) for v in nodes}
     if not kinds <= {int} and not kinds <= {str}:
@@ -176,15 +185,8 @@ def from_networkx(
 
 def _attributes(rows: Sequence[dict[Any, Any]], without: set[Any], what: str) -> pa.Table | None:
     names = dict.fromkeys(name for row in rows for name in row if name not in without)
-    columns = {str(name): _column([row.get(name) for row in rows], name, what) for name in names}
+    columns = {str(name): attribute_column([row.get(name) for row in rows], name, what) for name in names}
     return pa.table(columns) if columns else None
-
-
-def _column(values: Iterable[Any], name: object, what: str) -> pa.Array:
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-        raise InputError(f"the {what} attribute {name!r} does not fit in one column ({error})") from None
 
 
 def to_networkx(graph: Graph, *, weight: str = "weight") -> nx.Graph:
@@ -221,10 +223,11 @@ def from_igraph(
     parallel: Parallel = "min",
 ) -> Graph:
     """Build a graph from an igraph one; vertex labels are the attribute ``name``, or else 0 … n-1."""
+    expect_library(graph, "igraph", "Graph", "give an igraph.Graph")
     ends = np.array(graph.get_edgelist(), np.int64).reshape(-1, 2)
     names = graph.vs["name"] if "name" in graph.vs.attributes() else np.arange(graph.vcount())
-    vertex_attributes = {a: _column(graph.vs[a], a, "vertex") for a in graph.vs.attributes() if a != "name"}
-    edge_attributes = {a: _column(graph.es[a], a, "edge") for a in graph.es.attributes() if a != weight}
+    vertex_attributes = {a: attribute_column(graph.vs[a], a, "vertex") for a in graph.vs.attributes() if a != "name"}
+    edge_attributes = {a: attribute_column(graph.es[a], a, "edge") for a in graph.es.attributes() if a != weight}
     return from_edges(
         ends[:, 0],
         ends[:, 1],

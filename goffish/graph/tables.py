@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
+from goffish.graph.columns import as_table
 from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
 from goffish.graph.labels import find_labels
 
@@ -50,6 +51,8 @@ def from_arrow(
     InputError
         A missing column, a missing label, a bad weight, an end that is not in `vertices`.
     """
+    edges = as_table(edges, "edges")
+    vertices = None if vertices is None else as_table(vertices, "vertices")
     names = edges.column_names
     for column in (source, target):
         if column not in names:
@@ -149,22 +152,15 @@ def from_pandas(
 ) -> Graph:
     """Build a graph from a data frame of edges; see `from_arrow`. The index is not used."""
     return from_arrow(
-        _frame_to_arrow(edges),
+        as_table(edges, "edges"),
         source=source,
         target=target,
         weight=weight,
         directed=directed,
-        vertices=None if vertices is None else _frame_to_arrow(vertices),
+        vertices=None if vertices is None else as_table(vertices, "vertices"),
         self_loops=self_loops,
         parallel=parallel,
     )
-
-
-def _frame_to_arrow(frame: pd.DataFrame) -> pa.Table:
-    try:
-        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InputError(f"the data frame has a column of mixed types ({error})") from None
 
 
 def to_pandas(graph: Graph, *, source: str = "source", target: str = "target", weight: str = "weight") -> pd.DataFrame:
@@ -186,12 +182,12 @@ def from_polars(
 ) -> Graph:
     """Build a graph from a data frame of edges; see `from_arrow`."""
     return from_arrow(
-        edges.to_arrow(),
+        as_table(edges, "edges"),
         source=source,
         target=target,
         weight=weight,
         directed=directed,
-        vertices=None if vertices is None else vertices.to_arrow(),
+        vertices=None if vertices is None else as_table(vertices, "vertices"),
         self_loops=self_loops,
         parallel=parallel,
     )

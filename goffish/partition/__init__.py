@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from goffish.partition.assignment import assign
     from goffish.partition.cut import partition_graph
-    from goffish.partition.options import OPTIONS
     from goffish.partition.figures import PartitionQuality, quality, quotient_graph
+    from goffish.partition.options import OPTIONS
 
 __all__ = ["OPTIONS", "PartitionQuality", "assign", "partition_graph", "quality", "quotient_graph"]
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.graph import Graph
+from goffish.graph.guards import expect
 from goffish.partition.metis import metis
 from goffish.partition.options import check_options
 from goffish.partition.predefined import predefined
@@ -50,6 +51,7 @@ def assign(graph: Graph, parts: int, method: str = "metis", **options: Any) -> N
     InputError
         Unknown method, unknown or ill-typed option, `parts` out of range.
     """
+    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one has its owner())")
     parts = check_parts(parts)
     checked = check_options(method, options)
     return _METHODS[method](graph, parts, checked)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from goffish.errors import FormatError, InputError
 from goffish.graph.graph import Graph, Parallel, SelfLoops
+from goffish.graph.guards import expect, path_name
 from goffish.graph.io.dimacs import read_dimacs
 from goffish.graph.io.edge_list import read_edge_list
 from goffish.graph.io.matrix_market import read_matrix_market
@@ -81,6 +83,7 @@ def read(
     --------
     >>> read("roads.csv", columns={"source": "from", "target": "to", "weight": "metres"})  # doctest: +SKIP
     """
+    _check_types(separator, comments, columns, progress)
     options = ReadOptions(
         directed,
         separator,
@@ -91,7 +94,7 @@ def read(
         self_loops,
         parallel,
     )
-    source = Source(path, progress)
+    source = Source(path_name(path), progress)
     reader = _reader(find_format(source, format))
     try:
         return reader(source, options)
@@ -101,6 +104,21 @@ def read(
         if str(error).startswith(source.name):
             raise
         raise InputError(f"{source.name}: {error}") from None
+
+
+def _check_types(separator: Any, comments: Any, columns: Any, progress: Any) -> None:
+    if separator is not None:
+        expect(separator, str, "separator", "give one character")
+    if comments is not None:
+        expect(comments, Sequence, "comments", "give characters")
+        for mark in comments:
+            expect(mark, str, "one of comments", "give characters")
+    if columns is not None:
+        expect(columns, Mapping, "columns", 'give names or positions, such as {"source": 0, "target": "to"}')
+        for at in columns.values():
+            expect(at, (str, int), "one of columns", "give names or positions")
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress={progress!r}: give a function of (bytes read, total bytes)")
 
 
 def _reader(format: str) -> _Reader:

@@ -12,6 +12,7 @@ from typing import BinaryIO, cast
 
 from goffish.errors import InputError
 from goffish.graph.graph import Graph
+from goffish.graph.guards import expect, path_name
 from goffish.graph.io.edge_list import write_edge_list
 from goffish.graph.io.matrix_market import write_matrix_market
 from goffish.graph.io.metis import write_metis
@@ -22,9 +23,7 @@ from goffish.partial import partial_file
 _Writer = Callable[[Graph, BinaryIO], None]
 
 
-def write(
-    graph: Graph, path: str | os.PathLike[str], format: str = "auto", *, separator: str | None = None
-) -> None:
+def write(graph: Graph, path: str | os.PathLike[str], format: str = "auto", *, separator: str | None = None) -> None:
     """Write a graph to a file.
 
     The file appears under its name when it is complete; after a failure there is nothing, or what was there
@@ -46,10 +45,13 @@ def write(
     InputError
         The place cannot be written (no permission, disk full ...), or the format cannot hold the graph.
     """
-    name = os.fspath(path)
+    expect(graph, Graph, "graph", "give a goffish Graph first (a partitioned one's to_graph()), then the path")
+    name = path_name(path)
     chosen = format_of_name(name, format)
     if separator is not None and chosen != "edges":
         raise InputError(f"separator does not apply to the format {chosen}")
+    if separator is not None and (not isinstance(separator, str) or len(separator) != 1 or not separator.isascii()):
+        raise InputError(f"separator={separator!r}: give one ASCII character")
     writer = _writer(chosen, name, separator)
     with _replacing(name) as raw:
         if chosen in ("parquet", "arrow"):
@@ -78,9 +80,7 @@ def _writer(format: str, name: str, separator: str | None) -> _Writer:
     if format == "edges":
         suffix = name_suffix(name)
         mark = separator if separator is not None else "," if suffix == "csv" else "\t"
-        return lambda graph, file: write_edge_list(
-            graph, file, separator=mark, header_line=suffix in ("csv", "tsv")
-        )
+        return lambda graph, file: write_edge_list(graph, file, separator=mark, header_line=suffix in ("csv", "tsv"))
     return write_metis if format == "metis" else write_matrix_market
 
 
