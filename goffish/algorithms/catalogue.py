@@ -7,6 +7,7 @@ Arrow are loaded by the algorithm that needs them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -16,19 +17,16 @@ from goffish.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from goffish.gopher import Result, SubgraphProgram
+    from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
 
 def _as_label(value: Any) -> int | str:
     if isinstance(value, str):
         return value
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return int(value.__index__())
-    except (AttributeError, TypeError):
-        raise ValueError("must be a vertex label: an integer or a string") from None
+    if not isinstance(value, bool) and isinstance(value, Integral):
+        return int(value)
+    raise ValueError("must be a vertex label: an integer or a string")
 
 
 Label = Annotated[int | str, BeforeValidator(_as_label)]
@@ -67,8 +65,8 @@ class Algorithm(BaseModel):
         """Vertex labels among the options, to be checked before the job starts."""
         return []
 
-    def finish(self, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
-        """Final table and summary from the engine's table."""
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        """Final table and summary from the engine's table and counters."""
         return table, {}
 
 
@@ -88,7 +86,7 @@ class Components(Algorithm):
 
         return connected_components(graph)
 
-    def finish(self, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         sizes = table.group_by("component").aggregate([("vertex", "count")])["vertex_count"].to_numpy()
         return table, {
             "components": int(sizes.size),
@@ -142,7 +140,7 @@ class BreadthFirst(_FromSource):
 
         return bfs(graph, self.source)
 
-    def finish(self, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         import pyarrow.compute as pc
 
         distance = table["distance"]
@@ -161,11 +159,11 @@ class HopCounts(BreadthFirst):
     def needs_engine(self) -> bool:
         return True
 
-    def finish(self, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        _, summary = super().finish(table)
+        _, summary = super().finish(table, stats)
         counts = pc.value_counts(table["distance"].drop_null())
         found = pa.table({"hops": counts.field("values"), "vertices": counts.field("counts")})
         return found.sort_by("hops"), summary
@@ -189,7 +187,7 @@ class ShortestPaths(_FromSource):
 
         return sssp(graph if self.weighted else graph.unweighted(), self.source)
 
-    def finish(self, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         import numpy as np
 
         distance = table["distance"].to_numpy()
@@ -210,8 +208,10 @@ class _Ranks(Algorithm):
         """L1 change of a sweep that proves the error bound `tolerance`: error ≤ change · d / (1 - d)."""
         return self.tolerance * (1.0 - self.damping) / self.damping if self.damping else self.tolerance
 
-    def finish(self, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
-        return table, {"sum": float(table["rank"].to_numpy().sum())}
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        error = float(stats.aggregates.get("change", 0.0)) * self.damping / (1.0 - self.damping)
+        total = float(table["rank"].to_numpy().sum())
+        return table, {"iterations": stats.supersteps - 1, "error_bound": error, "sum": total}
 
 
 class PageRanks(_Ranks):
@@ -296,7 +296,7 @@ class Triangles(Algorithm):
 
         return triangles(graph, threads=threads)
 
-    def finish(self, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         return table, {"total": int(table["triangles"].to_numpy().sum()) // 3}
 
 
@@ -317,10 +317,9 @@ class Cores(Algorithm):
 
         return core_numbers(graph)
 
-    def finish(self, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         core = table["core"].to_numpy()
-        highest = int(core.max(initial=0))
-        return table, {"degeneracy": highest, "innermost": int((core == highest).sum())}
+        return table, {"degeneracy": int(core.max(initial=0)), "innermost": int((core == core.max(initial=0)).sum())}
 
 
 class Counts(Algorithm):
@@ -337,9 +336,8 @@ class Counts(Algorithm):
     def needs_engine(self) -> bool:
         return True
 
-    def finish(self, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
-        names = ("vertices", "arcs", "remote_arcs")
-        return table, {name: int(table[name].to_numpy().sum()) for name in names}
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        return table, {name: int(table[name].to_numpy().sum()) for name in ("vertices", "arcs", "remote_arcs")}
 
 
 class Quotient(Algorithm):
@@ -356,7 +354,7 @@ class Quotient(Algorithm):
     def needs_engine(self) -> bool:
         return True
 
-    def finish(self, table: pa.Table) -> tuple[pa.Table, dict[str, Any]]:
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         return table, {"pairs": table.num_rows // 2, "cut_edges": int(table["links"].to_numpy().sum()) // 2}
 
 

@@ -100,7 +100,8 @@ def run(
         stats = replace(stats, phases={"partition": round(seconds, 6), **stats.phases})
     if job is None:
         return replace(result, stats=stats)
-    table, summary = job.finish(result.table)
+    assert stats is not None
+    table, summary = job.finish(result.table, stats)
     return Result(job.name, table, {**summary, **result.summary}, stats)
 
 

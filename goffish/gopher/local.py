@@ -75,6 +75,7 @@ class _Run:
         self.max_supersteps, self.checkpoints, self.progress = max_supersteps, checkpoints, progress
         self.phases = dict.fromkeys(("load", "init", "compute", "exchange", "checkpoint", "result"), 0.0)
         self.rows: list[dict[str, Any]] = []
+        self.last: dict[str, Any] = {}
         self.begun = time.perf_counter()
 
     def run(self, resume: bool) -> tuple[Columns, RunStats]:
@@ -122,6 +123,7 @@ class _Run:
             outputs = list(pool.map(Worker.collect, workers))
             pending = [[out.outbox[p] for out in outputs] for p in range(len(workers))]
             aggregates = _fold(self.program, outputs)
+            self.last.update(aggregates)
         self._count(number, workers, active, outputs)
         if self.checkpoints is not None and self.checkpoints.due(number):
             with self._phase("checkpoint"):
@@ -159,6 +161,7 @@ class _Run:
             steps=step_table(self.rows),
             phases={name: round(seconds, 6) for name, seconds in self.phases.items()},
             edge_cut=self.graph.info.partitioner.get("edge_cut_share"),
+            aggregates=dict(self.last),
         )
 
     @contextmanager

@@ -43,6 +43,8 @@ class RunStats:
         Columns of `STEP_SCHEMA`.
     phases : mapping of str to float
         Wall seconds of load, init, compute, exchange, checkpoint and result.
+    aggregates : mapping of str to value
+        What the aggregators held after the last superstep in which somebody contributed.
     edge_cut : float or None
         Share of arcs that cross sub-graphs of different partitions, where the partitioner reported it.
     """
@@ -56,6 +58,7 @@ class RunStats:
     steps: pa.Table
     phases: Mapping[str, float] = field(default_factory=dict)
     edge_cut: float | None = None
+    aggregates: Mapping[str, Any] = field(default_factory=dict)
 
     def total(self, column: str) -> int:
         """Sum of a counter over the run."""
@@ -101,6 +104,7 @@ class RunStats:
             "edge_cut": self.edge_cut,
             "imbalance": self.imbalance,
             "idle_share": self.idle_share,
+            "aggregates": dict(self.aggregates),
             "phases": dict(self.phases),
             "steps": self.steps.to_pylist(),
         }
@@ -131,9 +135,9 @@ class RunStats:
         except (AttributeError, TypeError, ValueError):
             raise InputError("run counters: 'phases' or 'edge_cut' does not hold numbers") from None
         steps = _step_table(values["steps"], whole["supersteps"], whole["partitions"])
-        return cls(
-            str(values["program"]), str(values["engine"]), steps=steps, phases=phases, edge_cut=edge_cut, **whole
-        )
+        final = dict(values.get("aggregates") or {})
+        program, engine = str(values["program"]), str(values["engine"])
+        return cls(program, engine, **whole, steps=steps, phases=phases, edge_cut=edge_cut, aggregates=final)
 
 
 def _step_table(rows: Any, supersteps: int, partitions: int) -> pa.Table:

@@ -13,7 +13,7 @@ from goffish.errors import InputError
 from goffish.graph import _kernels
 from goffish.graph.columns import attribute_column
 from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
-from goffish.graph.guards import expect_library
+from goffish.graph.guards import expect, expect_library
 from goffish.graph.tables import named_columns, vertices_to_arrow
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ def to_scipy(graph: Graph) -> sparse.csr_array:
     """
     from scipy import sparse
 
+    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
     data = np.ones(graph.num_arcs) if graph.weights is None else graph.weights
     n = graph.num_vertices
     # SciPy wants one index type; it would widen the targets otherwise
@@ -193,6 +194,7 @@ def to_networkx(graph: Graph, *, weight: str = "weight") -> nx.Graph:
     """A networkx graph of the kind that fits (parallel edges make a multigraph); nulls are left out."""
     import networkx as nx
 
+    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
     multi = _kernels.has_parallel(graph.offsets, graph.targets)
     kinds = {(False, False): nx.Graph, (True, False): nx.DiGraph, (False, True): nx.MultiGraph}
     result = kinds.get((graph.directed, multi), nx.MultiDiGraph)()
@@ -245,6 +247,7 @@ def to_igraph(graph: Graph, *, weight: str = "weight") -> igraph.Graph:
     """An igraph graph; labels other than 0 … n-1 become the vertex attribute ``name``."""
     import igraph
 
+    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
     src, dst, weights, attributes = graph.edge_columns()
     result = igraph.Graph(graph.num_vertices, np.column_stack((src, dst)), directed=graph.directed)
     if graph.labels is not None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.graph.columns import as_table
 from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
+from goffish.graph.guards import expect
 from goffish.graph.labels import find_labels
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def to_arrow(graph: Graph, *, source: str = "source", target: str = "target", we
 
     Vertices without edges and vertex attributes are in `vertices_to_arrow`.
     """
+    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
     src, dst, weights, attributes = graph.edge_columns()
     columns: dict[str, Any] = {source: _labels_of(graph, src), target: _labels_of(graph, dst)}
     if weights is not None:
@@ -120,6 +122,7 @@ def to_arrow(graph: Graph, *, source: str = "source", target: str = "target", we
 
 def vertices_to_arrow(graph: Graph, *, vertex: str = "vertex") -> pa.Table:
     """Vertices as a table: labels in the first column, then the vertex attributes."""
+    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
     columns: dict[str, Any] = {vertex: graph.label_column()}
     for name, column in named_columns(graph.vertex_attributes):
         if name in columns:

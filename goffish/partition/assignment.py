@@ -52,6 +52,7 @@ def assign(graph: Graph, parts: int, method: str = "metis", **options: Any) -> N
         Unknown method, unknown or ill-typed option, `parts` out of range.
     """
     expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one has its owner())")
+    expect(method, str, "method", f"choose one of {', '.join(_METHODS)}")
     parts = check_parts(parts)
     checked = check_options(method, options)
     return _METHODS[method](graph, parts, checked)

@@ -14,9 +14,8 @@ from goffish.graph.parallel import thread_count
 from goffish.partition.assignment import assign, check_parts
 from goffish.partition.split import split_cells
 
-
 #: Every partition costs memory and a file, also an empty one: so many are allowed, or one per vertex.
-MOST_PARTS = 2**20
+MOST_PARTS = 2**16
 _UNITS = ("components", "single", "vertex")
 
 
@@ -37,7 +36,7 @@ def partition_graph(
     graph : Graph or PartitionedGraph
         One that is partitioned already is cut anew.
     parts : int
-        Number of partitions; more than there are vertices leaves some empty. At most 2^20, or one per vertex.
+        Number of partitions; more than there are vertices leaves some empty. At most 2^16, or one per vertex.
     method : {"metis", "hash", "range", "ldg", "fennel", "predefined"}
     units : {"components", "single", "vertex"}
         Unit of computation in a partition: its connected sub-graphs, the whole partition, or every vertex.

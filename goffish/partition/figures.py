@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.graph import Graph, from_edges
 from goffish.graph._subgraphs import local_components
+from goffish.graph.guards import GRAPH_ADVICE, expect
 from goffish.partition import _kernels
 from goffish.partition.links import links
 
@@ -113,6 +114,7 @@ def quality(
     O(n + arcs + parts), and the diameter: F. Takes, W. Kosters, Determining the diameter of small world
     networks (CIKM 2011).
     """
+    expect(graph, Graph, "graph", GRAPH_ADVICE)
     owner = _check_owner(graph, owner, parts)
     component, subgraphs = _subgraphs(graph, owner)
     part_edges, ends, cut_weight = _cut(graph, owner, parts, component)

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
+from goffish.gopher.result import Result
+from goffish.gopher.stats import RunStats
+from goffish.graph.guards import expect
 from goffish.plot.style import ALARM, COLOURS, QUIET, count, integer_ticks, legend_beside, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from goffish.gopher.stats import RunStats
 
 #: Largest over smallest positive value from which a logarithmic axis is used.
 _LOG_FROM = 100
@@ -27,13 +28,13 @@ _LINES = (
 
 
 @styled
-def supersteps(stats: RunStats) -> Figure:
+def supersteps(stats: RunStats | Result) -> Figure:
     """Draw messages and active sub-graphs per superstep, one panel above the other.
 
     Parameters
     ----------
-    stats : RunStats
-        Counters of a run on an engine.
+    stats : RunStats or Result
+        Counters of a run on an engine, or its result.
 
     Returns
     -------
@@ -44,9 +45,10 @@ def supersteps(stats: RunStats) -> Figure:
     Raises
     ------
     InputError
-        The run had no superstep, or matplotlib is missing.
+        There are no counters (no engine ran), the run had no superstep, or matplotlib is missing.
     """
-    steps = np.arange(1, check_supersteps(stats) + 1)
+    stats = check_supersteps(stats)
+    steps = np.arange(1, stats.supersteps + 1)
     figure = new_figure(9.0, 6.0, fitted=True)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     few = steps.size <= _FEW
@@ -75,11 +77,15 @@ def supersteps(stats: RunStats) -> Figure:
     return figure
 
 
-def check_supersteps(stats: RunStats) -> int:
-    """The number of supersteps, where there are any to draw."""
+def check_supersteps(given: RunStats | Result) -> RunStats:
+    """The counters of a run, where there are supersteps to draw."""
+    stats = given.stats if isinstance(given, Result) else given
+    if stats is None:
+        raise InputError("there are no counters: no engine ran; run it on the engine with engine='local'")
+    expect(stats, RunStats, "stats", "give the counters of a run (result.stats) or its result")
     if stats.supersteps < 1 or stats.steps.num_rows == 0:
         raise InputError(f"{stats.program}: the run had no supersteps; there is nothing to draw")
-    return stats.supersteps
+    return stats
 
 
 def _value_axis(axes: Any, values: NDArray[Any]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import InputError
+from goffish.graph.guards import expect_library, path_name
 from goffish.plot.style import DPI, require_matplotlib, settings
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def check_picture(path: str | Path) -> None:
     InputError
         The suffix names no format, the folder is missing, or matplotlib is.
     """
+    path = path_name(path)
     if Path(path).suffix.lower() not in _METADATA:
         raise InputError(f"{path}: the suffix must be one of {', '.join(_METADATA)}")
     if not Path(path).absolute().parent.is_dir():
@@ -41,6 +43,7 @@ def save(figure: Figure, path: str | Path) -> Path:
         The suffix names no format, or the folder is missing or cannot be written.
     """
     check_picture(path)
+    expect_library(figure, "matplotlib.figure", "Figure", "give the figure first, then the path")
     target = Path(path)
     suffix = target.suffix.lower()
     temporary = target.with_name(f".{target.name}.partial")

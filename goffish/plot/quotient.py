@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph
+from goffish.graph.guards import expect, whole_number
 from goffish.plot.canvas import Canvas
 from goffish.plot.layout import fit, place, separate
 from goffish.plot.style import (
@@ -87,10 +87,10 @@ def quotient_graph(graph: PartitionedGraph, *, largest: int = 60) -> Figure:
     Raises
     ------
     InputError
-        `largest` is not positive, or matplotlib is missing.
+        The graph is not partitioned, `largest` is not positive, or matplotlib is missing.
     """
-    if largest < 1:
-        raise InputError(f"largest={largest}: at least 1")
+    expect(graph, PartitionedGraph, "graph", "give a PartitionedGraph (gf.partition(graph, parts) makes one)")
+    largest = whole_number(largest, "largest")
     nodes = _choose(graph, largest)
     figure = new_figure(10.5, 7.0)
     canvas = Canvas(figure, (0.015, 0.075, 0.735, 0.85))

@@ -25,6 +25,7 @@ from goffish.plot.style import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from goffish.gopher.result import Result
     from goffish.gopher.stats import RunStats
 
 #: Up to here every superstep has its own bars; more are put together into groups.
@@ -53,12 +54,12 @@ class _Bars:
 
 
 @styled
-def gantt(stats: RunStats) -> Figure:
+def gantt(stats: RunStats | Result) -> Figure:
     """Draw when each partition computed: a row per partition, a bar per superstep.
 
     Parameters
     ----------
-    stats : RunStats
+    stats : RunStats or Result
         Counters of a run on an engine.
 
     Returns
@@ -73,9 +74,9 @@ def gantt(stats: RunStats) -> Figure:
     Raises
     ------
     InputError
-        The run had no superstep, or matplotlib is missing.
+        There are no counters (no engine ran), the run had no superstep, or matplotlib is missing.
     """
-    check_supersteps(stats)
+    stats = check_supersteps(stats)
     bars = _bars(stats)
     busy = stats.busy_per_partition()
     shown = np.sort(np.argsort(-busy, kind="stable")[:_MOST_ROWS])

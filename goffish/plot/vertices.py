@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.gopher.result import Result
 from goffish.graph import Graph
+from goffish.graph.guards import expect
 from goffish.plot.canvas import Canvas
 from goffish.plot.colouring import Colouring, colour_by
 from goffish.plot.layout import fit, place, separate
@@ -52,6 +53,7 @@ def graph(graph: Graph, values: Result | pa.Table, column: str | None = None, *,
         The graph is too large, a column is missing, the table is not about this graph's vertices, or matplotlib is
         missing.
     """
+    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
     check_size(graph.num_vertices)
     table = values.table if isinstance(values, Result) else values
     name, found = _column(graph, table, column)
@@ -96,6 +98,7 @@ def _column(graph: Graph, table: pa.Table, column: str | None) -> tuple[str, pa.
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    expect(table, pa.Table, "values", "give a Result or a pyarrow.Table")
     names = table.column_names
     if "vertex" not in names:
         raise InputError(f"the table has no column 'vertex'; there are: {', '.join(names) or 'none'}")

@@ -108,3 +108,12 @@ def test_pagerank_runs_thirty_supersteps_by_default() -> None:
     assert counts(centric)[0] == counts(vertex)[0] == 30
     a, b = (r.table["rank"].to_numpy() for r in (centric, vertex))
     assert np.abs(a - b).max() < 1e-12
+
+
+@pytest.mark.slow
+def test_the_public_stand_in_for_the_road_network_takes_1900_supersteps_against_7() -> None:
+    """§9.2: a 1000 x 900 grid."""
+    graph, owner = grid(1000, 900), grid_blocks(1000, 900)
+    assert counts(run_program(ConnectedComponents(), build_layout(graph, owner, 12))) == (7, 119)
+    vertex = build_layout(graph, owner, 12, finder="vertex")
+    assert counts(run_program(ConnectedComponents(), vertex))[0] == 1900

@@ -41,9 +41,7 @@ KEEP = {"self_loops": "keep", "parallel": "keep"}
 def graphs(draw):
     """Graphs of every kind with isolated vertices and attributes."""
     ids = draw(st.sampled_from([NUMBERS, TEXTS]))
-    vertices = sorted(
-        draw(st.sets(ids, min_size=1, max_size=8)), key=lambda v: v.encode() if isinstance(v, str) else v
-    )
+    vertices = sorted(draw(st.sets(ids, min_size=1, max_size=8)), key=lambda v: v.encode() if isinstance(v, str) else v)
     place = st.integers(0, len(vertices) - 1)
     rows = draw(st.lists(st.tuples(place, place, st.floats(0, 1e300), st.sampled_from("abc")), max_size=20))
     src, dst, weight, kind = ([row[i] for row in rows] for i in range(4))
@@ -95,9 +93,7 @@ def test_scipy_keeps_structure_and_weights(graph):
         weighted=graph.weights is not None,
         **KEEP,
     )
-    assert_same(
-        back, from_edges(src, dst, weight, labels=graph.label_column(), directed=graph.directed, **KEEP)
-    )
+    assert_same(back, from_edges(src, dst, weight, labels=graph.label_column(), directed=graph.directed, **KEEP))
 
 
 ENTRIES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 2).map(float)), max_size=25)
@@ -200,9 +196,7 @@ def test_data_frames_with_other_names_and_types():
     graph = from_pandas(frame, source="from", target="to", weight="km")
     assert edge_set(graph) == [("a", "b", 1.0), ("b", "c", 2.0)]
     assert to_pandas(graph, source="u", target="v", weight="w").columns.tolist() == ["u", "v", "w"]
-    small = pl.DataFrame(
-        {"source": pl.Series([1, 2], dtype=pl.UInt8), "target": pl.Series([2, 3], dtype=pl.UInt8)}
-    )
+    small = pl.DataFrame({"source": pl.Series([1, 2], dtype=pl.UInt8), "target": pl.Series([2, 3], dtype=pl.UInt8)})
     assert edge_set(from_polars(small)) == [(1, 2, 1.0), (2, 3, 1.0)]
     assert edge_set(from_polars(pl.DataFrame({"source": ["x"], "target": ["y"]}))) == [("x", "y", 1.0)]
 

@@ -70,9 +70,7 @@ def test_columnar_formats_lose_nothing(folder, graph, suffix):
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    graph=graphs(plain=True), suffix=st.sampled_from(["csv", "tsv", "txt", "txt.gz", "csv.bz2", "edges.zst"])
-)
+@given(graph=graphs(plain=True), suffix=st.sampled_from(["csv", "tsv", "txt", "txt.gz", "csv.bz2", "edges.zst"]))
 def test_edge_lists_keep_edges(folder, graph, suffix):
     path = folder / f"g.{suffix}"
     write(graph, path)
@@ -89,9 +87,7 @@ def test_edge_lists_keep_edges(folder, graph, suffix):
 def test_edge_lists_keep_awkward_strings(folder, graph, suffix, separator):
     path = folder / f"g.{suffix}"
     write(graph, path, separator=separator)
-    back = read(
-        path, directed=graph.directed, separator=separator or ("," if suffix == "csv" else "\t"), **KEEP
-    )
+    back = read(path, directed=graph.directed, separator=separator or ("," if suffix == "csv" else "\t"), **KEEP)
     if graph.label_column().to_pylist() == ["1"]:  # strings that are all integers come back as integers
         assert back.label_column().to_pylist() == [1]
         return
@@ -173,9 +169,7 @@ def test_matrix_market_written_by_scipy(tmp_path, field, symmetry):
     if symmetry == "symmetric":
         matrix = (matrix + matrix.T).tocsr()
     path = tmp_path / "a.mtx"
-    scipy.io.mmwrite(
-        path, matrix.astype(np.int64) if field == "integer" else matrix, field=field, symmetry=symmetry
-    )
+    scipy.io.mmwrite(path, matrix.astype(np.int64) if field == "integer" else matrix, field=field, symmetry=symmetry)
     graph = read(path, self_loops="keep")
     assert graph.directed == (symmetry == "general")
     wanted = (matrix != 0).astype(float) if field == "pattern" else matrix
@@ -239,9 +233,7 @@ def test_parquet_of_other_tools(tmp_path):
 
 
 def test_gml_without_labels_goes_by_id(tmp_path):
-    (tmp_path / "a.gml").write_text(
-        "graph [ node [ id 5 ] node [ id 7 ] edge [ source 5 target 7 value 3 ] ]"
-    )
+    (tmp_path / "a.gml").write_text("graph [ node [ id 5 ] node [ id 7 ] edge [ source 5 target 7 value 3 ] ]")
     graph = read(tmp_path / "a.gml")
     assert edge_set(graph) == [(5, 7, 1.0)]
     assert graph.edge_attributes.to_pydict() == {"value": [3]}

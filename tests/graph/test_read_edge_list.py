@@ -49,9 +49,7 @@ BLANKS = [" ", "\t", "  ", " \t "]
     block=st.sampled_from([256, 1024, 4 << 20]),
     seed=st.integers(0, 99),
 )
-def test_any_dialect_agrees_with_a_line_by_line_parser(
-    folder, rows, separator, weighted, directed, block, seed
-):
+def test_any_dialect_agrees_with_a_line_by_line_parser(folder, rows, separator, weighted, directed, block, seed):
     chance = random.Random(seed)
     lines = []
     for u, v, w in rows:
@@ -64,9 +62,7 @@ def test_any_dialect_agrees_with_a_line_by_line_parser(
     text = text.replace("\t\r", "\r") if separator == "\t" else text
     before, streams.BLOCK = streams.BLOCK, block
     try:
-        graph = read_text(
-            folder, text, directed=directed, separator=separator, self_loops="keep", parallel="keep"
-        )
+        graph = read_text(folder, text, directed=directed, separator=separator, self_loops="keep", parallel="keep")
     finally:
         streams.BLOCK = before
     wanted = parse_by_hand(text, separator)
@@ -77,9 +73,7 @@ def test_any_dialect_agrees_with_a_line_by_line_parser(
 def test_blocks_of_any_size_give_the_same_graph(tmp_path, monkeypatch, block):
     """Lines and words cut by the end of a block must be put together again."""
     generator = np.random.default_rng(5)
-    text = "".join(
-        f"{u}\t{v}\t{w}\n" for u, v, w in zip(*generator.integers(0, 10**6, (3, 500)), strict=True)
-    )
+    text = "".join(f"{u}\t{v}\t{w}\n" for u, v, w in zip(*generator.integers(0, 10**6, (3, 500)), strict=True))
     whole = read_text(tmp_path, text, parallel="keep")
     monkeypatch.setattr(streams, "BLOCK", block)
     monkeypatch.setattr(streams, "MARGIN", 64)
@@ -89,9 +83,7 @@ def test_blocks_of_any_size_give_the_same_graph(tmp_path, monkeypatch, block):
     )  # fmt: skip
 
 
-LABEL = st.text(
-    st.characters(codec="utf-8", exclude_characters="\n\r", exclude_categories=("Cc", "Cs")), max_size=8
-)
+LABEL = st.text(st.characters(codec="utf-8", exclude_characters="\n\r", exclude_categories=("Cc", "Cs")), max_size=8)
 
 
 @settings(max_examples=100, deadline=None)
@@ -203,9 +195,7 @@ def test_times_are_integers_where_all_of_them_are(tmp_path, text, times):
 
 def test_columns_by_name_and_position(tmp_path):
     text = "a,b,c,d\n1,2,3,4\n"
-    assert edge_set(read_text(tmp_path, text, columns={"source": "c", "target": 3, "weight": "a"})) == [
-        (3, 4, 1.0)
-    ]
+    assert edge_set(read_text(tmp_path, text, columns={"source": "c", "target": 3, "weight": "a"})) == [(3, 4, 1.0)]
     assert edge_set(read_text(tmp_path, text, columns={"target": "d"})) == [(1, 4, 1.0)]
 
 
@@ -273,9 +263,7 @@ def test_progress_counts_the_stored_bytes(tmp_path, monkeypatch):
 
 def test_a_pipe_can_be_read(tmp_path):
     code = "import sys; from goffish.graph import read; print(read('/dev/stdin', 'edges').num_edges)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], input="1 2\n2 3\n", capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], input="1 2\n2 3\n", capture_output=True, text=True, check=True)
     assert done.stdout == "2\n"
 
 

@@ -20,8 +20,7 @@ SEEDS = {
     "d.metis": b"% c\n4 3 11\n5 2 1 3 2\n6 1 1\n%x\n7 1 2 4 3\n8 3 3\n",
     "e.mtx": b"%%MatrixMarket matrix coordinate real symmetric\n% c\n4 4 3\n2 1 1.5\n3 1 2e0\n4 4 1\n",
     "f.gr": b"c x\np sp 3 2\na 1 2 5\na 2 3 6\n",
-    "g.gml": b'graph [ directed 1 node [ id 1 label "a" ] node [ id 2 label "b" ] '
-    b"edge [ source 1 target 2 ] ]",
+    "g.gml": b'graph [ directed 1 node [ id 1 label "a" ] node [ id 2 label "b" ] edge [ source 1 target 2 ] ]',
     "h.graphml": b'<graphml><graph edgedefault="directed"><node id="a"/>'
     b'<edge source="a" target="b"/></graph></graphml>',
 }

@@ -32,9 +32,7 @@ def test_peak_memory_is_the_arrays_and_a_constant(tmp_path):
             rows = range(start, start + 10_000)
             file.write("".join(f"{i} {i * 7919 % edges}{' ' * padding}\n" for i in rows).encode())
     text_size = edges * padding
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, small, large], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", MEASURE, small, large], capture_output=True, text=True, check=True)
     count, peak = map(int, done.stdout.split())
     assert count > 0.9 * edges
     # per edge: its two ends, arcs in both directions before and after sorting, row pointers

@@ -72,9 +72,7 @@ def _place(source: Source, schema: pa.Schema, options: ReadOptions) -> dict[str,
         if (isinstance(wanted, str) and wanted not in names) or (
             not isinstance(wanted, str) and not 0 <= wanted < len(names)
         ):
-            raise InputError(
-                f"{source.name}: no column {wanted!r} for {role}; the columns are {', '.join(names)}"
-            )
+            raise InputError(f"{source.name}: no column {wanted!r} for {role}; the columns are {', '.join(names)}")
         place[wanted if isinstance(wanted, str) else names[wanted]] = role
     if len(place) < len(options.columns):
         raise InputError(f"{source.name}: columns gives two roles to one column")
@@ -92,9 +90,7 @@ def _place(source: Source, schema: pa.Schema, options: ReadOptions) -> dict[str,
         place = {name: role for name, role in place.items() if role != "weight"}
         names = [name for name in names if role_of(name) != "weight"]
     elif options.weighted and "weight" not in place.values():
-        raise FormatError(
-            source.name, None, "weighted=True, but no weight column was found; name it with columns"
-        )
+        raise FormatError(source.name, None, "weighted=True, but no weight column was found; name it with columns")
     return {**place, **{name: name for name in names if name not in place}}
 
 
@@ -111,9 +107,7 @@ def _build(
         coded = metadata.get(_VERTICES)
         vertices = None if coded is None else pa.ipc.open_stream(base64.b64decode(coded)).read_all()
     except (ValueError, pa.ArrowException) as error:
-        raise FormatError(
-            source.name, None, f"the metadata that GoFFish wrote is damaged ({error})"
-        ) from None
+        raise FormatError(source.name, None, f"the metadata that GoFFish wrote is damaged ({error})") from None
     directed = bool(ours.get("directed", False)) if options.directed is None else options.directed
     return from_arrow(
         table,

@@ -38,9 +38,7 @@ def read_dimacs(source: Source, options: ReadOptions) -> Graph:
     rows = table.source.size
     # colouring instances are known to count an edge once or twice
     if rows != m and (shortest_path or rows * 2 != m):
-        raise FormatError(
-            source.name, number, f"the problem line promises {m:,} edges, the file has {rows:,}"
-        )
+        raise FormatError(source.name, number, f"the problem line promises {m:,} edges, the file has {rows:,}")
     src, dst, weight = table.source - 1, table.target - 1, table.weight
     if not shortest_path and options.directed:
         src, dst, weight = both_directions(src, dst, weight)

@@ -31,9 +31,7 @@ def read_edge_list(source: Source, options: ReadOptions) -> Graph:
     directed = directed_by_comments(source.name, head.comments) if options.directed is None else False
     source_ids, target_ids, weight, labels = columns.source, columns.target, columns.weight, columns.labels
     del columns
-    return options.build(
-        source_ids, target_ids, weight, directed=directed, labels=labels, edge_attributes=attributes
-    )
+    return options.build(source_ids, target_ids, weight, directed=directed, labels=labels, edge_attributes=attributes)
 
 
 def _read(source: Source, layout: Layout) -> Columns:

@@ -87,8 +87,7 @@ def has_header(head: Head, options: ReadOptions) -> bool:
         return True
     # names above numbers, in every line looked at: one line alone may have a number among string ids
     return len(head.rows) > 1 and any(
-        all(column < len(row) and _is_number(row[column]) for row in head.rows[1:])
-        for column in range(len(first))
+        all(column < len(row) and _is_number(row[column]) for row in head.rows[1:]) for column in range(len(first))
     )
 
 
@@ -184,9 +183,7 @@ def _explicit(name: str, options: ReadOptions, names: list[str], width: int) -> 
         else:
             place[role] = int(wanted)
         if not 0 <= place[role] < width:
-            raise InputError(
-                f"{name}: columns[{role!r}] = {wanted!r}, but the first data line has {width} columns"
-            )
+            raise InputError(f"{name}: columns[{role!r}] = {wanted!r}, but the first data line has {width} columns")
     if len(set(place.values())) < len(place):
         raise InputError(f"{name}: columns gives two roles to one column")
     return place

@@ -24,31 +24,21 @@ def read_matrix_market(source: Source, options: ReadOptions) -> Graph:
     lines, size = _head_lines(source)
     banner = lines[0].lower().split()
     if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
-        raise FormatError(
-            source.name, 1, "expected '%%MatrixMarket matrix coordinate <field> <symmetry>'", lines[0]
-        )
+        raise FormatError(source.name, 1, "expected '%%MatrixMarket matrix coordinate <field> <symmetry>'", lines[0])
     _, _, form, values, symmetry = banner
     if form != "coordinate":
         raise FormatError(source.name, 1, "only sparse (coordinate) matrices can be read", lines[0])
     if values not in ("pattern", "real", "integer", "double"):
-        raise FormatError(
-            source.name, 1, f"cannot use {values} values; pattern, real and integer can", lines[0]
-        )
+        raise FormatError(source.name, 1, f"cannot use {values} values; pattern, real and integer can", lines[0])
     if symmetry not in ("general", "symmetric"):
-        raise FormatError(
-            source.name, 1, f"cannot use a {symmetry} matrix; general and symmetric can", lines[0]
-        )
+        raise FormatError(source.name, 1, f"cannot use a {symmetry} matrix; general and symmetric can", lines[0])
     # Network Repository's road-usroads says "129164 129164% 165435"
     numbers = lines[size - 1].replace("% ", " ").split()
     if len(numbers) != 3 or not all(f.isascii() and f.isdigit() for f in numbers):
-        raise FormatError(
-            source.name, size, "expected the size line: rows columns entries", lines[size - 1].strip()
-        )
+        raise FormatError(source.name, size, "expected the size line: rows columns entries", lines[size - 1].strip())
     n, columns, entries = (int(f) for f in numbers)
     if n != columns:
-        raise FormatError(
-            source.name, size, f"the matrix is not square ({n} x {columns})", lines[size - 1].strip()
-        )
+        raise FormatError(source.name, size, f"the matrix is not square ({n} x {columns})", lines[size - 1].strip())
     if options.weighted and values == "pattern":
         raise FormatError(source.name, 1, "weighted=True, but a pattern matrix has no values", lines[0])
     weighted = values != "pattern" and options.weighted is not False
@@ -75,9 +65,7 @@ def _head_lines(source: Source) -> tuple[list[str], int]:
     while True:
         data = source.head(length)
         lines = decode_head(source.name, data).split("\n")
-        size = next(
-            (i for i, line in enumerate(lines, 1) if line.strip() and not line.lstrip().startswith("%")), 0
-        )
+        size = next((i for i, line in enumerate(lines, 1) if line.strip() and not line.lstrip().startswith("%")), 0)
         if (size and size < len(lines)) or len(data) < length:
             break
         length *= 8

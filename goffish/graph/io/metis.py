@@ -35,9 +35,7 @@ class _Header:
         return self.sizes + self.vertex_weights
 
     def attribute_names(self) -> list[str]:
-        weights = (
-            [f"weight_{i + 1}" for i in range(self.vertex_weights)] if self.vertex_weights > 1 else ["weight"]
-        )
+        weights = [f"weight_{i + 1}" for i in range(self.vertex_weights)] if self.vertex_weights > 1 else ["weight"]
         return ["size"] * self.sizes + weights[: self.vertex_weights]
 
 
@@ -89,16 +87,12 @@ def _read_header(source: Source) -> _Header:
     while True:
         data = source.head(size)
         lines = decode_head(source.name, data).split("\n")
-        number = next(
-            (i for i, line in enumerate(lines, 1) if line.strip() and not line.lstrip().startswith("%")), 0
-        )
+        number = next((i for i, line in enumerate(lines, 1) if line.strip() and not line.lstrip().startswith("%")), 0)
         if (number and number < len(lines)) or len(data) < size:
             break
         size *= 8
     if not number:
-        raise FormatError(
-            source.name, None, "no graph found: the file has no header line 'vertices edges [fmt]'"
-        )
+        raise FormatError(source.name, None, "no graph found: the file has no header line 'vertices edges [fmt]'")
     text = lines[number - 1]
     fields = text.split()
     if not 2 <= len(fields) <= 4 or not all(f.isascii() and f.isdigit() for f in fields):
@@ -113,9 +107,7 @@ def _read_header(source: Source) -> _Header:
     if len(flags) > 3 or set(flags) - {"0", "1"}:
         raise FormatError(source.name, number, "the fmt field must be three digits 0 or 1", text.strip())
     if n >= 2**31 or m >= 2**40:
-        raise FormatError(
-            source.name, number, "more vertices or edges than this reader takes (2^31, 2^40)", text
-        )
+        raise FormatError(source.name, number, "more vertices or edges than this reader takes (2^31, 2^40)", text)
     per_vertex = int(fields[3]) if len(fields) > 3 else 1
     if per_vertex > 1024:
         raise FormatError(source.name, number, "more than 1024 weights per vertex", text.strip())
@@ -158,9 +150,7 @@ def _parse(
         )
 
 
-def _problem(
-    source: Source, header: _Header, block: Block, status: int, state: NDArray[np.int64]
-) -> FormatError:
+def _problem(source: Source, header: _Header, block: Block, status: int, state: NDArray[np.int64]) -> FormatError:
     begin = int(state[k.METIS_POSITION])
     text = block.data[begin : min(block.end, begin + 200)].tobytes().decode("utf-8", "replace").split()
     problem = {
@@ -231,11 +221,7 @@ def write_metis(graph: Graph, file: BinaryIO) -> None:
     if graph.vertex_attributes is not None and "weight" in graph.vertex_attributes.column_names:
         column = graph.vertex_attributes.column("weight")
         own = _whole(column.to_numpy(), "the vertex attribute 'weight'")
-    flags = (
-        f" 0{int(own is not None)}{int(weights is not None)}"
-        if own is not None or weights is not None
-        else ""
-    )
+    flags = f" 0{int(own is not None)}{int(weights is not None)}" if own is not None or weights is not None else ""
     file.write(f"{graph.num_vertices} {graph.num_edges}{flags}\n".encode())
     first = 0
     while first < graph.num_vertices:

@@ -43,9 +43,7 @@ def read_gml(source: Source, options: ReadOptions) -> Graph:
             graph = nx.parse_gml(lines, label="id", destringizer=_large_integer)
     except (nx.NetworkXException, KeyError, ValueError, TypeError) as error:
         found = re.search(r"\((\d+), \d+\)", str(error))
-        raise FormatError(
-            source.name, int(found[1]) if found else None, f"not readable as GML ({error})"
-        ) from None
+        raise FormatError(source.name, int(found[1]) if found else None, f"not readable as GML ({error})") from None
     return _build(source, graph, options)
 
 

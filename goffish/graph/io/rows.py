@@ -20,9 +20,7 @@ def write_rows(file: BinaryIO, columns: Sequence[Any], separator: str, *, quote:
     style = csv.WriteOptions(
         include_header=False, delimiter=separator, quoting_style="all_valid" if quote else "needed"
     )
-    arrays = [
-        column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column) for column in columns
-    ]
+    arrays = [column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column) for column in columns]
     table = pa.table(arrays, names=[str(i) for i in range(len(arrays))])
     for start in range(0, table.num_rows, _ROWS_PER_PIECE):
         csv.write_csv(table.slice(start, _ROWS_PER_PIECE), file, style)

@@ -10,9 +10,7 @@ from goffish.graph.io.streams import Source
 FORMATS = ("edges", "metis", "mtx", "dimacs", "parquet", "arrow", "graphml", "gml")
 
 _BY_SUFFIX = {
-    **dict.fromkeys(
-        ("txt", "csv", "tsv", "edges", "edgelist", "el", "wel", "ncol", "snap", "dat", "tab"), "edges"
-    ),
+    **dict.fromkeys(("txt", "csv", "tsv", "edges", "edgelist", "el", "wel", "ncol", "snap", "dat", "tab"), "edges"),
     **dict.fromkeys(("metis", "graph"), "metis"),
     "mtx": "mtx",
     **dict.fromkeys(("gr", "col"), "dimacs"),

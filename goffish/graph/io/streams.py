@@ -111,9 +111,7 @@ class Source:
                 try:
                     return int(stream.readinto(buffer))
                 except (pa.ArrowException, OSError, EOFError) as error:
-                    raise FormatError(
-                        self.name, None, f"the {codec} data is damaged or cut short ({error})"
-                    ) from None
+                    raise FormatError(self.name, None, f"the {codec} data is damaged or cut short ({error})") from None
 
             yield fill, raw.tell
 

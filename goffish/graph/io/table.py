@@ -256,9 +256,7 @@ def _string_array(source: Source, arrays: dict[str, NDArray[Any]], name: str, ro
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        raise FormatError(
-            source.name, None, "the text is not UTF-8; convert it, e.g. with iconv -t utf-8"
-        ) from None
+        raise FormatError(source.name, None, "the text is not UTF-8; convert it, e.g. with iconv -t utf-8") from None
     return array
 
 

@@ -1,0 +1,63 @@
+"""Guards of public functions: what has the wrong type is refused with one sentence that says what is accepted."""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from goffish.errors import InputError
+
+#: What every function that takes a graph tells a caller who gave something else.
+GRAPH_ADVICE = "give a goffish Graph or PartitionedGraph (gf.read(path) or gf.from_networkx(G) makes a graph)"
+
+
+def expect(value: Any, kinds: type | tuple[type, ...], name: str, advice: str) -> None:
+    """Refuse a `value` that is not of one of `kinds`; `advice` says what to give instead."""
+    if not isinstance(value, kinds):
+        raise InputError(f"{name} is {_described(value)}: {advice}")
+
+
+def expect_library(value: Any, module: str, kind: str, advice: str) -> None:
+    """Refuse what is not an object of the class `kind` of an optional library."""
+    if not from_library(value, module, kind):
+        raise InputError(f"this is {_described(value)}: {advice}")
+
+
+def from_library(value: Any, module: str, kind: str) -> bool:
+    """Whether `value` is of a class of an optional library, which is then loaded already."""
+    library = getattr(sys.modules.get(module), kind, None)
+    return library is not None and isinstance(value, library)
+
+
+def whole_number(value: Any, name: str, lowest: int = 1) -> int:
+    """`value` as an int of at least `lowest`; truth values, fractions and texts are refused."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = lowest - 1
+    if isinstance(value, bool | np.bool_) or number < lowest:
+        raise InputError(f"{name}={value!r}: give a whole number, at least {lowest}")
+    return number
+
+
+def path_name(path: Any, name: str = "path") -> str:
+    """The name of a file or folder, from a text or a path object."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise InputError(f"{name} is {_described(path)}: give the name of a file (text or pathlib.Path)")
+    if not text or "\0" in text:
+        raise InputError(f"{name}={text!r}: not the name of a file")
+    return text
+
+
+def _described(value: Any) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    return f"of type {kind}"
