@@ -2,18 +2,23 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e
 
 .PHONY: setup run test lint bench clean
 
-setup: $(READY)
+setup: $(VENV)/.dev
 
-$(READY): pyproject.toml
+# What a user needs, and what a developer needs on top of it.
+$(VENV)/.user: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot,dev]"
-	touch $(READY)
+	$(INSTALL) ".[plot]"
+	touch $@
 
-run: setup
+$(VENV)/.dev: $(VENV)/.user
+	$(INSTALL) ".[plot,dev]"
+	touch $@
+
+run: $(VENV)/.user
 	$(BIN)/python examples/main_job.py
 
 lint: setup
@@ -26,7 +31,7 @@ test: lint
 	$(BIN)/python -m pytest -m "not slow"
 
 bench: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[bench]"
+	$(INSTALL) ".[bench]"
 	@for script in ingest store components pagerank sssp supersteps cold_start; do \
 		echo; echo "## $$script"; echo; $(BIN)/python benchmarks/$$script.py || exit 1; \
 	done

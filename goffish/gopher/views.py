@@ -37,17 +37,18 @@ class _View:
     sub-graph's first vertex; t < 0 is remote vertex number ``~t`` of that sub-graph.
     """
 
-    __slots__ = ("_attribute", "_first", "_last", "_part", "_remotes", "_state", "_vertices")
+    __slots__ = ("_attribute", "_first", "_last", "_part", "_remotes", "_starts", "_state", "_vertices")
 
     def __init__(
         self,
         part: Slice,
+        starts: NDArray[np.int64],
         state: Mapping[str, tuple[str, NDArray[Any]]],
         attribute: Callable[[str], NDArray[Any] | pa.Array],
         first: int,
         last: int,
     ) -> None:
-        self._part, self._state, self._attribute = part, state, attribute
+        self._part, self._starts, self._state, self._attribute = part, starts, state, attribute
         self._first, self._last = first, last
         self._vertices = slice(int(part.subgraph_offsets[first]), int(part.subgraph_offsets[last]))
         remotes = part.out_arcs.remote_offsets
@@ -152,6 +153,11 @@ class _View:
         return self._part.out_arcs.remote_subgraph[self._remotes]
 
     @property
+    def remote_partition(self) -> NDArray[np.int64]:
+        """Partition of each remote vertex."""
+        return np.searchsorted(self._starts, self.remote_subgraph, side="right") - 1
+
+    @property
     def neighbors(self) -> NDArray[np.int64]:
         """Neighbouring sub-graphs in the quotient graph."""
         return self._part.neighbor_subgraph[self._neighbor_rows]
@@ -185,6 +191,16 @@ class Subgraph(_View):
     def id(self) -> int:
         """Number of the sub-graph in the whole graph."""
         return self._part.subgraph_start + self._first
+
+    def out_edges(self, vertex: int) -> NDArray[np.int32]:
+        """Targets of the arcs of one vertex: local ones (≥ 0, vertices of this sub-graph) first, then remote ones (< 0)."""
+        offsets = self.offsets
+        return self.targets[offsets[vertex] : offsets[vertex + 1]]
+
+    @staticmethod
+    def is_remote(target: int) -> bool:
+        """Whether a target is a remote vertex; its row in the remote table is then ``~target``."""
+        return target < 0
 
 
 class SubgraphBatch(_View):

@@ -102,11 +102,11 @@ class Worker:
 
     def batch(self) -> SubgraphBatch:
         """View of the whole partition."""
-        return SubgraphBatch(self.part, self.state, self._attribute, 0, self.part.num_subgraphs)
+        return SubgraphBatch(self.part, self._starts, self.state, self._attribute, 0, self.part.num_subgraphs)
 
     def subgraph(self, index: int) -> Subgraph:
         """View of one sub-graph by its index in the partition."""
-        return Subgraph(self.part, self.state, self._attribute, index, index + 1)
+        return Subgraph(self.part, self._starts, self.state, self._attribute, index, index + 1)
 
     def init(self) -> None:
         """Run the program's `init` on every sub-graph (or on the batch)."""

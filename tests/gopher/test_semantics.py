@@ -189,6 +189,35 @@ def test_tasks_start_largest_first() -> None:
         assert seen == [2, 1, 3, 0]
 
 
+class Neighbourhood(SubgraphProgram):
+    """Adds up, vertex by vertex, what the view says of every edge."""
+
+    state = {"own": per_vertex(np.int64), "far": per_vertex(np.int64)}
+
+    def compute(self, sg: Any, step: Any) -> None:
+        for v in range(sg.num_vertices):
+            for t in sg.out_edges(v):
+                if sg.is_remote(t):
+                    assert sg.remote_partition[~t] != sg.partition
+                    sg["far"][v] += 1 + 100 * sg.remote_partition[~t]
+                else:
+                    sg["own"][v] += 1
+        step.vote_to_halt()
+
+    def result(self, sg: Any) -> Any:
+        return {"own": sg["own"], "far": sg["far"]}
+
+
+@given(cases())
+def test_views_tell_local_from_remote_edges(case: Case) -> None:
+    result = run_program(Neighbourhood(), case.layout())
+    for v in range(case.graph.num_vertices):
+        near = [w for w in case.nx[v] if case.owner[w] == case.owner[v]]
+        far = [w for w in case.nx[v] if case.owner[w] != case.owner[v]]
+        assert result.to_dict("own")[v] == len(near)
+        assert result.to_dict("far")[v] == sum(1 + 100 * int(case.owner[w]) for w in far)
+
+
 class Aggregates(SubgraphProgram):
     aggregators = {"s": "sum", "lo": "min", "hi": "max", "all": "and", "any": "or"}
     state = {"seen": per_subgraph(np.float64)}
