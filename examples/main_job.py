@@ -67,9 +67,11 @@ def main() -> None:
 
     console.print(table)
     console.print(f"Everything is in {out}/: store/, components.parquet, pagerank.parquet, distances.csv, *.png")
-    console.print(f"Next:  goffish info {out}/store")
-    console.print(f"       goffish run cores {out}/store --stats")
-    console.print(f"       goffish run sssp {out}/store --source {first} -o {out}/paths.parquet")
+    command = Path(sys.executable).with_name("goffish")
+    goffish = command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else Path("goffish")
+    console.print(f"Next:  {goffish} info {out}/store")
+    console.print(f"       {goffish} run cores {out}/store --stats")
+    console.print(f"       {goffish} run sssp {out}/store --source {first} -o {out}/paths.parquet")
     if len(sys.argv) > 3:
         # Without rich's font declarations, which point to a server on the web.
         picture = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="make run"), flags=re.DOTALL)

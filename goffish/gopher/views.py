@@ -193,7 +193,7 @@ class Subgraph(_View):
         return self._part.subgraph_start + self._first
 
     def out_edges(self, vertex: int) -> NDArray[np.int32]:
-        """Targets of the arcs of one vertex: local ones (≥ 0, vertices of this sub-graph) first, then remote ones (< 0)."""
+        """Targets of the arcs of one vertex: local ones (≥ 0) first, then remote ones (< 0)."""
         offsets = self.offsets
         return self.targets[offsets[vertex] : offsets[vertex + 1]]
 
