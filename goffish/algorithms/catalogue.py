@@ -51,7 +51,7 @@ class Algorithm(BaseModel):
 
     def program(self, units: str) -> SubgraphProgram:
         """The program for the engine; `units` as in `goffish.gofs.build_layout`."""
-        raise NotImplementedError  # pragma: no cover
+        raise InputError(f"{self.name} has no program for the engine")
 
     def needs_engine(self) -> bool:
         """Whether these options (or the algorithm) are answered by the engine only."""

@@ -166,7 +166,7 @@ def test_user_without_a_home(public: Place) -> None:
     temporary.mkdir()
     temporary.chmod(0o777)
     prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
-    ended = public("info", "small.txt", "--json", prefix=prefix, TMPDIR=str(temporary), HOME="/root/nowhere")
+    ended = public("info", "small.txt", "--json", prefix=prefix, TMPDIR=str(temporary), HOME="/nonexistent")
     if "Permission denied" in ended.err:
         pytest.skip("the other user may not run this interpreter")
     assert ended.json["edges"] == 5
