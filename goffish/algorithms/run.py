@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from goffish.algorithms.catalogue import Algorithm, make
+from goffish.algorithms.algorithm import Algorithm
+from goffish.algorithms.catalogue import make
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, build_layout
 from goffish.gopher import Result, SubgraphProgram, run_program

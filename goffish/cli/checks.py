@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
-    from goffish.algorithms.catalogue import Algorithm
+    from goffish.algorithms.algorithm import Algorithm
 
 
 def check_choice(option: str, value: str | None, choices: Collection[str]) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from goffish.algorithms.catalogue import ALGORITHMS, Algorithm
+from goffish.algorithms.algorithm import Algorithm
+from goffish.algorithms.catalogue import ALGORITHMS
 from goffish.cli.checks import check_result_target, check_run, check_stats_target
 from goffish.cli.flags import apply_signature, field_parameter, parameter
 from goffish.cli.inputs import as_label, is_store, load, superstep_status

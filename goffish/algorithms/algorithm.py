@@ -1,0 +1,68 @@
+"""What every algorithm states about itself: name, options, and how it is answered.
+
+Importing an option model is cheap: kernels and Arrow are loaded by the algorithm that needs them.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from goffish.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from goffish.gopher import Result, RunStats, SubgraphProgram
+    from goffish.graph import Graph
+
+
+def _as_label(value: Any) -> int | str:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, bool) and isinstance(value, Integral):
+        return int(value)
+    raise ValueError("must be a vertex label: an integer or a string")
+
+
+Label = Annotated[int | str, BeforeValidator(_as_label)]
+
+
+class Algorithm(BaseModel):
+    """Base of all algorithms: the fields are the options.
+
+    Attributes
+    ----------
+    name, title : str
+        What users type, and one line of help.
+    undirected : bool
+        The algorithm ignores directions, so a directed graph is made undirected first.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    undirected: ClassVar[bool] = False
+
+    def program(self, units: str) -> SubgraphProgram:
+        """The program for the engine; `units` as in `goffish.gofs.build_layout`."""
+        raise InputError(f"{self.name} has no program for the engine")
+
+    def needs_engine(self) -> bool:
+        """Whether these options (or the algorithm) are answered by the engine only."""
+        return False
+
+    def whole(self, graph: Graph, threads: int | None) -> Result:
+        """Answer on a whole graph in memory, without the engine."""
+        raise InputError(f"{self.name} runs on the engine only")
+
+    def labels(self) -> list[int | str]:
+        """Vertex labels among the options, to be checked before the job starts."""
+        return []
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        """Final table and summary from the engine's table and counters."""
+        return table, {}
