@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,16 @@ def usroads() -> Edges:
 def enron() -> Edges:
     """SNAP email-Enron, 36,692 vertices."""
     return _file("email-enron.txt.gz")
+
+
+def epinions() -> Edges:
+    """SNAP soc-Epinions1, 75,877 vertices."""
+    return _file("soc-epinions1.txt.gz")
+
+
+def caida() -> Edges:
+    """SNAP as-Caida of 5 November 2007, 26,475 vertices."""
+    return _file("as-caida.txt.gz")
 
 
 def cit_hepph() -> Edges:
@@ -72,20 +83,60 @@ def rmat(scale: int = 18, edge_factor: int = 16, seed: int = 11) -> Edges:
     return names[src], names[dst], n
 
 
+def rmat_20() -> Edges:
+    """R-MAT with a million vertices, to see how things grow."""
+    return rmat(20)
+
+
 def lfr(n: int = 200_000, seed: int = 5) -> Edges:
     """LFR community graph: degrees 20 to 200 (exponent 2), communities 50 to 1,000 (exponent 1), mixing 0.3."""
+    return _lfr_edges(_lfr_generator(n, seed, degrees=(20, 200), communities=(50, 1000), mixing=0.3))
+
+
+def lfr_truth(n: int = 200_000, seed: int = 5) -> NDArray[np.int64]:
+    """The planted community of every vertex of `lfr`."""
+    path = CACHE / "lfr_truth.npy"
+    if not path.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        generator = _lfr_generator(n, seed, degrees=(20, 200), communities=(50, 1000), mixing=0.3)
+        np.save(path, np.asarray(generator.getPartition().getVector(), np.int64))
+    truth: NDArray[np.int64] = np.load(path)
+    return truth
+
+
+def lfr_paper(n: int, seed: int = 5) -> Edges:
+    """LFR graph with the parameters of the paper's scripts: degrees 8 to 20, communities 20 to 50, mixing 0.1."""
+    return _lfr_edges(_lfr_generator(n, seed, degrees=(8, 20), communities=(20, 50), mixing=0.1, mean=8))
+
+
+def _lfr_generator(
+    n: int,
+    seed: int,
+    *,
+    degrees: tuple[int, int],
+    communities: tuple[int, int],
+    mixing: float,
+    mean: int | None = None,
+) -> Any:
     import networkit as nk
 
     nk.setSeed(seed, False)
     nk.setNumberOfThreads(1)  # the generator's answer depends on the number of threads
     generator = nk.generators.LFRGenerator(n)
-    generator.generatePowerlawDegreeSequence(20, 200, -2.0)
-    generator.generatePowerlawCommunitySizeSequence(50, 1000, -1.0)
-    generator.setMu(0.3)
+    if mean is None:
+        generator.generatePowerlawDegreeSequence(*degrees, -2.0)
+    else:
+        generator.generatePowerlawDegreeSequence(mean, degrees[1], -2)
+    generator.generatePowerlawCommunitySizeSequence(*communities, -1.0)
+    generator.setMu(mixing)
     generator.run()
+    return generator
+
+
+def _lfr_edges(generator: Any) -> Edges:
     graph = generator.getGraph()
     ends = np.fromiter((x for u, v in graph.iterEdges() for x in (u, v)), np.int64)
-    return ends[0::2].copy(), ends[1::2].copy(), n
+    return ends[0::2].copy(), ends[1::2].copy(), graph.numberOfNodes()
 
 
 #: name -> (edge maker, directed, generated)
@@ -96,6 +147,9 @@ _MAKERS: dict[str, tuple[Callable[[], Edges], bool, bool]] = {
     "rmat-18": (rmat, False, True),
     "lfr-200k": (lfr, False, True),
     "email-Enron": (enron, False, False),
+    "soc-Epinions1": (epinions, False, False),
+    "as-Caida": (caida, False, False),
+    "rmat-20": (rmat_20, False, True),
     "cit-HepPh": (cit_hepph, True, False),
     "rmat-18-directed": (rmat, True, True),
 }

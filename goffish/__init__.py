@@ -25,14 +25,18 @@ choose_kernel_cache()
 
 if TYPE_CHECKING:
     from goffish.algorithms.functions import (
+        agreement,
         bfs,
         blockrank,
         connected_components,
         core_numbers,
+        louvain,
+        modularity,
         pagerank,
         sssp,
         triangles,
     )
+    from goffish.algorithms.louvain.communities import Communities
     from goffish.algorithms.run import run
     from goffish.errors import FormatError, GoffishError, InputError, JobError, StoreError
     from goffish.gofs import PartitionedGraph
@@ -74,8 +78,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "goffish.algorithms.functions": (
-        "bfs", "blockrank", "connected_components", "core_numbers", "pagerank", "sssp", "triangles",
+        "agreement", "bfs", "blockrank", "connected_components", "core_numbers", "louvain", "modularity", "pagerank",
+        "sssp", "triangles",
     ),
+    "goffish.algorithms.louvain.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),
     "goffish.errors": ("FormatError", "GoffishError", "InputError", "JobError", "StoreError"),
     "goffish.gofs": ("PartitionedGraph",),
@@ -94,13 +100,13 @@ _HOME_OF = {name: (module, name) for module, names in _HOMES.items() for name in
 _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", "verify_store")}
 
 __all__ = [
-    "BatchStep", "FormatError", "GoffishError", "Graph", "InputError", "JobError", "PartitionedGraph", "Result",
-    "RunStats", "StoreError", "Subgraph", "SubgraphBatch", "SubgraphProgram", "Superstep", "__version__", "bfs",
-    "blockrank", "connected_components", "core_numbers", "from_arrow", "from_edges", "from_igraph",
-    "from_networkx", "from_pandas", "from_polars", "from_scipy", "open", "pagerank", "partition",
-    "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read", "run", "sssp", "to_arrow",
-    "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "verify", "vertices_to_arrow",
-    "write",
+    "BatchStep", "Communities", "FormatError", "GoffishError", "Graph", "InputError", "JobError", "PartitionedGraph",
+    "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch", "SubgraphProgram", "Superstep", "__version__",
+    "agreement", "bfs", "blockrank", "connected_components", "core_numbers", "from_arrow", "from_edges",
+    "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "louvain", "modularity", "open",
+    "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read", "run",
+    "sssp", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "verify",
+    "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

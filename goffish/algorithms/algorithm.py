@@ -5,6 +5,7 @@ Importing an option model is cheap: kernels and Arrow are loaded by the algorith
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -15,6 +16,7 @@ from goffish.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from goffish.gofs import PartitionedGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
@@ -26,6 +28,9 @@ def _as_label(value: Any) -> int | str:
         return int(value)
     raise ValueError("must be a vertex label: an integer or a string")
 
+
+#: Called now and then with a line of text on how far long work is.
+Note = Callable[[str], None]
 
 Label = Annotated[int | str, BeforeValidator(_as_label)]
 
@@ -39,6 +44,8 @@ class Algorithm(BaseModel):
         What users type, and one line of help.
     undirected : bool
         The algorithm ignores directions, so a directed graph is made undirected first.
+    extra_tables : mapping of str to str
+        Further tables that a result holds, and a line of help for each.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -46,6 +53,7 @@ class Algorithm(BaseModel):
     name: ClassVar[str]
     title: ClassVar[str]
     undirected: ClassVar[bool] = False
+    extra_tables: ClassVar[Mapping[str, str]] = {}
 
     def program(self, units: str) -> SubgraphProgram:
         """The program for the engine; `units` as in `goffish.gofs.build_layout`."""
@@ -55,8 +63,8 @@ class Algorithm(BaseModel):
         """Whether these options (or the algorithm) are answered by the engine only."""
         return False
 
-    def whole(self, graph: Graph, threads: int | None) -> Result:
-        """Answer on a whole graph in memory, without the engine."""
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        """Answer on a whole graph in memory, without the engine; long work tells `note` how far it is."""
         raise InputError(f"{self.name} runs on the engine only")
 
     def labels(self) -> list[int | str]:
@@ -66,3 +74,14 @@ class Algorithm(BaseModel):
     def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         """Final table and summary from the engine's table and counters."""
         return table, {}
+
+    def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats) -> Result:
+        """The result from the engine's table and counters."""
+        from goffish.gopher import Result
+
+        table, summary = self.finish(table, stats)
+        return Result(self.name, table, summary, stats)
+
+    def write_extra(self, result: Any, name: str, path: str) -> None:
+        """Write one of `extra_tables` of a result."""
+        raise InputError(f"{self.name} has no table {name!r}")

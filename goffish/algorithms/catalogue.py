@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.components.options import Components, MaxValue
 from goffish.algorithms.counts.options import Cores, Counts, Quotient, Triangles
+from goffish.algorithms.louvain.options import Louvain
 from goffish.algorithms.paths.options import BreadthFirst, HopCounts, ShortestPaths
 from goffish.algorithms.ranks.options import BlockRanks, PageRanks
 from goffish.errors import InputError
@@ -20,8 +21,8 @@ from goffish.errors import InputError
 ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
-        Components, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Triangles, Cores, MaxValue, HopCounts,
-        Counts, Quotient,
+        Components, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Triangles, Cores, MaxValue,
+        HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

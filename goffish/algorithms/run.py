@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from goffish.algorithms.algorithm import Algorithm
+from goffish.algorithms.algorithm import Algorithm, Note
 from goffish.algorithms.catalogue import make
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, build_layout
@@ -36,6 +36,7 @@ def run(
     checkpoint_every: int | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    note: Note | None = None,
     **options: Any,
 ) -> Result:
     """Run an algorithm by name, or a program of your own.
@@ -58,6 +59,8 @@ def run(
     progress : callable, optional
         Called by the engine after each superstep; a whole-graph kernel has none, and `progress` does not change which
         of the two answers.
+    note : callable, optional
+        Called with a line of text by whole-graph kernels that may take long.
     **options
         Of the algorithm.
 
@@ -86,7 +89,7 @@ def run(
     if job is not None and isinstance(graph, Graph) and engine == "auto":
         asked = (parts, method, units, max_supersteps, checkpoint_dir)
         if not job.needs_engine() and all(option is None for option in asked):
-            return replace(job.whole(graph, threads), algorithm=job.name)
+            return replace(job.whole(graph, threads, note), algorithm=job.name)
     partitioned, seconds = _partitioned(graph, job, parts, method, units, threads)
     for label in [] if job is None else job.labels():
         partitioned.find(label)
@@ -102,8 +105,8 @@ def run(
     if job is None:
         return replace(result, stats=stats)
     assert stats is not None
-    table, summary = job.finish(result.table, stats)
-    return Result(job.name, table, {**summary, **result.summary}, stats)
+    answer = job.conclude(partitioned, result.table, stats)
+    return replace(answer, algorithm=job.name, summary={**answer.summary, **result.summary})
 
 
 def _check_engine_options(

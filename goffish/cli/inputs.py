@@ -49,17 +49,20 @@ def working(title: str) -> Iterator[None]:
 
 
 @contextmanager
-def superstep_status(title: str) -> Iterator[Callable[[int, int, int], None]]:
-    """A line on standard error that follows the supersteps; yields a progress callback for the engine."""
+def run_status(title: str) -> Iterator[tuple[Callable[[int, int, int], None], Callable[[str], None]]]:
+    """A line on standard error that follows a run; yields callbacks for the engine and for whole-graph kernels."""
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda number, active, messages: None
+        yield (lambda number, active, messages: None), (lambda text: None)
         return
     with console.status(title) as status:
-        yield lambda number, active, messages: status.update(
-            f"{title}: superstep {number}, {active:,} sub-graphs, {messages:,} messages"
+        yield (
+            lambda number, active, messages: status.update(
+                f"{title}: superstep {number}, {active:,} sub-graphs, {messages:,} messages"
+            ),
+            lambda text: status.update(f"{title}: {text}"),
         )
 
 

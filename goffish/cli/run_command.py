@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from goffish.algorithms.algorithm import Algorithm
-from goffish.algorithms.catalogue import ALGORITHMS
+from goffish.algorithms.catalogue import ALGORITHMS, make
 from goffish.cli.checks import check_result_target, check_run, check_stats_target
 from goffish.cli.flags import apply_signature, field_parameter, parameter
-from goffish.cli.inputs import as_label, is_store, load, superstep_status
+from goffish.cli.inputs import as_label, is_store, load, run_status
 from goffish.cli.options import input_argument, json_option, reading_options, reading_parameters
 from goffish.cli.output import as_json, print_json, print_result, print_stats, say
 from goffish.errors import InputError
@@ -82,16 +82,22 @@ def _command(algorithm: type[Algorithm]) -> Callable[..., None]:
 
     def command(**given: Any) -> None:
         options = {name: given.pop(name) for name in own}
+        extra = {name: path for name in algorithm.extra_tables if (path := given.pop(name)) is not None}
         reading = reading_options(given)
-        _run(algorithm, given.pop("input"), given.pop("output"), reading, options, **given)
+        _run(algorithm, given.pop("input"), given.pop("output"), extra, reading, options, **given)
 
     output = typer.Option(None, "-o", "--output", help="Table file: .parquet, .csv, .json or .arrow.")
+    extra = [
+        parameter(name, str | None, typer.Option(None, metavar="FILE", help=text))
+        for name, text in algorithm.extra_tables.items()
+    ]
     apply_signature(
         command,
         [
             input_argument(),
             *own.values(),
             parameter("output", str | None, output),
+            *extra,
             parameter("stats", bool, typer.Option(False, "--stats", help="Show the engine's counters.")),
             parameter("stats_file", str | None, typer.Option(None, help="Write the engine's counters: FILE.json.")),
             json_option(),
@@ -106,6 +112,7 @@ def _run(
     algorithm: type[Algorithm],
     path: str,
     output: str | None,
+    extra: dict[str, str],
     reading: dict[str, Any],
     options: dict[str, Any],
     *,
@@ -114,8 +121,8 @@ def _run(
     json: bool,
     **running: Any,
 ) -> None:
-    if output is not None:
-        check_result_target(output, path)
+    for target in (*([] if output is None else [output]), *extra.values()):
+        check_result_target(target, path)
     if stats_file is not None:
         check_stats_target(stats_file)
     check_run(algorithm, running, options, store=is_store(path))
@@ -129,19 +136,23 @@ def _run(
 
     if "source" in options:
         options["source"] = as_label(options["source"], graph)
-    with superstep_status(algorithm.name) as progress:
-        result = run(algorithm.name, graph, progress=progress, **running, **options)
+    with run_status(algorithm.name) as (progress, note):
+        result = run(algorithm.name, graph, progress=progress, note=note, **running, **options)
     saved = None if output is None else str(result.write(output))
+    for name, target in extra.items():
+        make(algorithm.name, options).write_extra(result, name, target)
     if stats_file is not None:
         _write_stats(result, path, stats_file)
     seconds = time.perf_counter() - begun
     if json:
-        body = {**_body(result, path), "seconds": seconds, "output": saved}
+        body = {**_body(result, path), "seconds": seconds, "output": saved, **extra}
         if saved is None:
             body["rows"] = result.table.to_pylist()
         print_json(body)
         return
     print_result(result, f"{algorithm.name} of {path}: {seconds:.2f} s", saved)
+    for name, target in extra.items():
+        say(f"{name} written to {target}")
     if stats and result.stats is not None:
         print_stats(result.stats)
     if stats_file is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from goffish.algorithms.algorithm import Algorithm
+from goffish.algorithms.algorithm import Algorithm, Note
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ class Components(Algorithm):
 
         return PartitionCentricComponents() if units == "single" else ConnectedComponents()
 
-    def whole(self, graph: Graph, threads: int | None) -> Result:
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.components.whole import connected_components
 
         return connected_components(graph)

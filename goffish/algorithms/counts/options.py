@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from goffish.algorithms.algorithm import Algorithm
+from goffish.algorithms.algorithm import Algorithm, Note
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +25,7 @@ class Triangles(Algorithm):
 
         return TriangleCount()
 
-    def whole(self, graph: Graph, threads: int | None) -> Result:
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.counts.whole import triangles
 
         return triangles(graph, threads=threads)
@@ -46,7 +46,7 @@ class Cores(Algorithm):
 
         return CoreNumbers()
 
-    def whole(self, graph: Graph, threads: int | None) -> Result:
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.counts.whole import core_numbers
 
         return core_numbers(graph)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from goffish.algorithms.algorithm import Algorithm, Label
+from goffish.algorithms.algorithm import Algorithm, Label, Note
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +38,7 @@ class BreadthFirst(_FromSource):
     def needs_engine(self) -> bool:
         return self.max_hops is not None
 
-    def whole(self, graph: Graph, threads: int | None) -> Result:
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.paths.whole import bfs
 
         return bfs(graph, self.source)
@@ -85,7 +85,7 @@ class ShortestPaths(_FromSource):
 
         return SingleSourceShortestPath(self.source, self.weighted)
 
-    def whole(self, graph: Graph, threads: int | None) -> Result:
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.paths.whole import sssp
 
         return sssp(graph if self.weighted else graph.unweighted(), self.source)

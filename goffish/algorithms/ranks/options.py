@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from goffish.algorithms.algorithm import Algorithm, Label
+from goffish.algorithms.algorithm import Algorithm, Label, Note
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,7 @@ class PageRanks(_Ranks):
     def labels(self) -> list[int | str]:
         return list(self.personalization or ())
 
-    def whole(self, graph: Graph, threads: int | None) -> Result:
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         from goffish.algorithms.ranks.whole import pagerank
 
         options = {n: getattr(self, n) for n in type(self).model_fields if n != "supersteps"}

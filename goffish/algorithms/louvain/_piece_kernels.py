@@ -1,0 +1,236 @@
+"""Numba kernels of the partitioned Louvain: one partition's rows, its boundary, and moves between global labels.
+
+Vertices of a piece are *positions* 0 … n-1 (its vertices by their number in the graph as read); ghosts follow as
+n … n+g-1. The arcs of a row lead to positions first (``starts … middle``), then to ghosts (``middle … ends``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def count_local(subgraph_offsets, offsets, targets, position, count):
+    """Add the arcs inside sub-graphs, loops excepted, to ``count[position + 1]``."""
+    for s in range(subgraph_offsets.size - 1):
+        base = subgraph_offsets[s]
+        for v in range(base, subgraph_offsets[s + 1]):
+            for e in range(offsets[v], offsets[v + 1]):
+                if targets[e] >= 0 and base + targets[e] != v:
+                    count[position[v] + 1] += 1
+
+
+@njit(cache=True, nogil=True)
+def fill_local(
+    subgraph_offsets, offsets, targets, weights, factor, position, cursor, out_targets, out_weights, loops,
+):  # fmt: skip
+    """Append the arcs inside sub-graphs at the rows' cursors; a loop adds `factor` times its weight to `loops`."""
+    for s in range(subgraph_offsets.size - 1):
+        base = subgraph_offsets[s]
+        for v in range(base, subgraph_offsets[s + 1]):
+            row = position[v]
+            at = cursor[row]
+            for e in range(offsets[v], offsets[v + 1]):
+                if targets[e] < 0:
+                    continue
+                weight = weights[e] if weights.size else 1.0
+                far = base + targets[e]
+                if far == v:
+                    loops[row] += factor * weight
+                    continue
+                out_targets[at] = position[far]
+                if out_weights.size:
+                    out_weights[at] = weight
+                at += 1
+            cursor[row] = at
+
+
+@njit(cache=True, nogil=True)
+def fill_far(rows, far, weights, cursor, out_targets, out_weights):
+    """Append single arcs at the rows' cursors, in their order."""
+    for i in range(rows.size):
+        at = cursor[rows[i]]
+        out_targets[at] = far[i]
+        if out_weights.size:
+            out_weights[at] = weights[i]
+        cursor[rows[i]] = at + 1
+
+
+@njit(cache=True, nogil=True)
+def boundary_pairs(middle, ends, targets, ghost_partition, partitions):
+    """Distinct (position, neighbouring partition) pairs by position: two arrays."""
+    n = middle.size
+    size = 0
+    for v in range(n):
+        size += ends[v] - middle[v]
+    position, partition = np.empty(size, np.int64), np.empty(size, np.int64)
+    seen = np.full(partitions, -1, np.int64)
+    count = 0
+    for v in range(n):
+        for e in range(middle[v], ends[v]):
+            p = ghost_partition[targets[e] - n]
+            if seen[p] != v:
+                seen[p] = v
+                position[count] = v
+                partition[count] = p
+                count += 1
+    return position[:count].copy(), partition[:count].copy()
+
+
+@njit(cache=True, nogil=True)
+def inside_weights(rows, starts, ends, targets, weights, loops, label, inside):
+    """Weight of each listed row that stays in its label, the loop included."""
+    for at in range(rows.size):
+        v = rows[at]
+        total = loops[v]
+        for e in range(starts[v], ends[v]):
+            if label[targets[e]] == label[v]:
+                total += weights[e] if weights.size else 1.0
+        inside[v] = total
+
+
+@njit(cache=True, nogil=True)
+def touch_neighbours(middle, ends, targets, changed, fresh, dirty):
+    """Mark the rows that have an arc to a changed ghost."""
+    n = middle.size
+    for v in range(n):
+        for e in range(middle[v], ends[v]):
+            if changed[targets[e] - n]:
+                fresh[v] = True
+                dirty[v] = True
+                break
+
+
+@njit(cache=True, nogil=True)
+def labels_around(rows, starts, ends, targets, label, wanted):
+    """Mark the labels of the listed rows and of their neighbours."""
+    for at in range(rows.size):
+        v = rows[at]
+        wanted[label[v]] = True
+        for e in range(starts[v], ends[v]):
+            wanted[label[targets[e]]] = True
+
+
+@njit(cache=True, nogil=True)
+def move_between_labels(
+    active, starts, middle, ends, targets, weights, degree, two_m, resolution, upward, sweeps, outer, label, tot,
+    fresh, dirty,
+):  # fmt: skip
+    """Move vertices between global labels: live labels of positions, stale ones of ghosts; returns the moves.
+
+    A vertex with ghosts only moves to a smaller label, or with `upward` only to a larger one, so that two
+    partitions never swap labels. Unless `outer` is empty, vertices only join neighbours of the same outer label.
+    ``tot`` is NaN for labels that nobody asked about; they attract and release nobody. Rows that a move touches
+    are visited again in the next sweep, and marked `fresh` and `dirty`.
+    """
+    n = starts.size
+    weight_to = np.zeros(tot.size)
+    keys = np.empty(tot.size, np.int64)
+    queued = np.zeros(n, np.bool_)
+    rows = active
+    moves = 0
+    for _ in range(sweeps):
+        for at in range(rows.size):
+            v = rows[at]
+            queued[v] = False
+            k, own = degree[v], label[v]
+            found = 0
+            for e in range(starts[v], ends[v]):
+                weight = weights[e] if weights.size else 1.0
+                if weight == 0.0 or (outer.size and outer[targets[e]] != outer[v]):
+                    continue
+                c = label[targets[e]]
+                if weight_to[c] == 0.0:
+                    keys[found] = c
+                    found += 1
+                weight_to[c] += weight
+            share = resolution * k / two_m
+            stay = weight_to[own] - (tot[own] - k) * share
+            best, chosen = stay + 1e-12 * k, own
+            bound = ends[v] > middle[v]
+            for j in range(found):
+                c = keys[j]
+                if c != own and (not bound or (c > own) == upward):
+                    g = weight_to[c] - tot[c] * share
+                    if g > best or (g == best and chosen != own and c < chosen):
+                        best, chosen = g, c
+                weight_to[c] = 0.0
+            weight_to[own] = 0.0
+            if chosen == own:
+                continue
+            tot[own] -= k
+            tot[chosen] += k
+            label[v] = chosen
+            moves += 1
+            fresh[v] = True
+            dirty[v] = True
+            for e in range(starts[v], middle[v]):
+                u = targets[e]
+                fresh[u] = True
+                dirty[u] = True
+                if label[u] != chosen:
+                    queued[u] = True
+        rows = np.flatnonzero(queued)
+        if rows.size == 0:
+            break
+    return moves
+
+
+@njit(cache=True, nogil=True)
+def label_changes(rows, before, label, degree, size):
+    """Change of the total degree of every label that the listed rows left or joined: (labels, changes)."""
+    change = np.zeros(size)
+    touched = np.zeros(size, np.bool_)
+    for at in range(rows.size):
+        v = rows[at]
+        change[before[v]] -= degree[v]
+        change[label[v]] += degree[v]
+        touched[before[v]] = True
+        touched[label[v]] = True
+    labels = np.flatnonzero(touched)
+    return labels, change[labels]
+
+
+@njit(cache=True, nogil=True)
+def label_rows(starts, ends, targets, weights, loops, label, present, number):
+    """The partition's part of the matrix between labels, by row of `present`, neighbours in the order they are met.
+
+    ``number[label]`` is the label's index in `present`. Returns (row labels, column labels, weights); every present
+    label has first of all an entry with itself.
+    """
+    n, count = starts.size, present.size
+    first = np.zeros(count + 1, np.int64)
+    arcs = 0
+    for v in range(n):
+        first[number[label[v]] + 1] += 1
+        arcs += ends[v] - starts[v]
+    for c in range(count):
+        first[c + 1] += first[c]
+    cursor = first[:-1].copy()
+    members = np.empty(n, np.int64)
+    for v in range(n):
+        c = number[label[v]]
+        members[cursor[c]] = v
+        cursor[c] += 1
+    row, column, weight = np.empty(arcs + count, np.int64), np.empty(arcs + count, np.int64), np.zeros(arcs + count)
+    slot = np.full(number.size, -1, np.int64)
+    size = 0
+    for c in range(count):
+        begin = size
+        row[size] = column[size] = present[c]
+        slot[present[c]] = size
+        size += 1
+        for m in range(first[c], first[c + 1]):
+            v = members[m]
+            weight[begin] += loops[v]
+            for e in range(starts[v], ends[v]):
+                d = label[targets[e]]
+                if slot[d] < begin:
+                    slot[d] = size
+                    row[size] = present[c]
+                    column[size] = d
+                    weight[size] = 0.0
+                    size += 1
+                weight[slot[d]] += weights[e] if weights.size else 1.0
+    return row[:size].copy(), column[:size].copy(), weight[:size].copy()

@@ -1,0 +1,41 @@
+"""The messages of the partitioned Louvain: one payload, several kinds."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MESSAGE = {"kind": np.int8, "a": np.int64, "b": np.int64, "weight": np.float64}
+
+
+class Kind(IntEnum):
+    """What a message says (columns a, b, weight)."""
+
+    COUNT = 0  # partition, its number of labels, its total degree
+    START = 1  # partition, its first label
+    GHOST = 2  # vertex, its new label
+    DELTA = 3  # label, -, change of its total degree
+    ASK = 4  # label, sub-graph that asks for its total degree
+    TOLD = 5  # label, -, its total degree
+    HEAD = 6  # partition, its vertices, gain of its first level
+    ROW = 7  # label, label, weight between them
+    OUTER = 8  # label, the community that it lies in
+    KNOWN = 9  # ghost, label or community: what a partition tells itself
+    PLACE = 16  # label, its community; PLACE + l: its community on level l
+
+
+def of_kind(messages: np.ndarray[Any, Any], kind: int) -> np.ndarray[Any, Any]:
+    """The rows of one kind, in their order."""
+    found: np.ndarray[Any, Any] = messages[messages["kind"] == kind]
+    return found
+
+
+def ranges(messages: np.ndarray[Any, Any], partitions: int) -> NDArray[np.int64]:
+    """First label of every partition from the `COUNT` of each one that has vertices, shape (partitions + 1,)."""
+    counts = of_kind(messages, Kind.COUNT)
+    starts = np.zeros(partitions + 1, np.int64)
+    starts[counts["a"] + 1] = counts["b"]
+    return np.cumsum(starts)

@@ -1,0 +1,169 @@
+"""Local moving on one level: how vertices are shared out, and the threads that carry it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.algorithms.louvain import _move_kernels as kernels
+from goffish.algorithms.louvain.levels import Labels, Level, totals
+from goffish.graph._barrier_kernels import make_barrier
+from goffish.graph.parallel import balanced_rows
+
+#: Called while a level is under way: passes so far and modularity gained by the last one.
+PassProgress = Callable[[int, float], None]
+
+_CHUNK = 64
+_SEQUENTIAL = 1 << 17  # arcs below which a second block costs more than it brings
+_FIRST_SLICES, _LATER_SLICES = 32, 8
+_ALONE = 1 << 20  # arcs that one thread scans in a moment: no thread of its own
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long local moving goes on, and on how many threads.
+
+    Attributes
+    ----------
+    tolerance : float
+        Modularity that a pass has to gain for another one to follow.
+    max_passes : int
+    blocks : int or None
+        Blocks of vertices that are scanned side by side; ``None``: by the size of the graph.
+    threads : int
+        Has no influence on the answer.
+    """
+
+    tolerance: float
+    max_passes: int
+    blocks: int | None
+    threads: int
+
+
+def block_count(arcs: int) -> int:
+    """Blocks for a graph of so many arcs: two, and twice as many whenever the graph is four times as big."""
+    if arcs < _SEQUENTIAL:
+        return 1
+    blocks, limit = 2, 1 << 26
+    while arcs >= limit:
+        blocks, limit = 2 * blocks, 4 * limit
+    return blocks
+
+
+def move(
+    level: Level,
+    labels: Labels,
+    resolution: float,
+    effort: Effort,
+    random: np.random.Generator,
+    fixed: NDArray[np.uint8] | None = None,
+    progress: PassProgress | None = None,
+) -> tuple[int, float]:
+    """Move vertices between communities until a pass gains too little; `labels` change in place.
+
+    Gives the number of passes and the modularity gained (with several blocks, about).
+    """
+    n, arcs = level.num_vertices, level.num_arcs
+    if not arcs or level.total == 0.0:
+        return 0, 0.0
+    wanted = block_count(arcs) if effort.blocks is None or arcs < _SEQUENTIAL else effort.blocks
+    count = min(wanted, n)
+    bounds = balanced_rows(level.offsets.view(np.int64), count)
+    chunk = max(1, min(_CHUNK, n >> 10))
+    order, slices = _plan(level.offsets, bounds, chunk, _FIRST_SLICES if count > 1 else 1, random)
+    kind = level.degree.dtype
+    nothing = np.zeros(0, kind)
+    replicas = np.empty((count, n), labels.dtype)
+    replicas[:] = labels
+    state = np.zeros((count, 2 * n), kind)
+    state[:, 1::2] = totals(level.degree, labels, n)
+    in_totals = np.zeros((count, n if level.in_degree.size else 0), kind)
+    if in_totals.size:
+        in_totals[:] = totals(level.in_degree, labels, n)
+    widest = int(np.diff(level.offsets.view(np.int64)).max())
+    keys = np.empty((count, widest + 1), labels.dtype)
+    logged = _most_in_a_slice(slices, chunk) if count > 1 else 0
+    control, figures = np.zeros(3, np.int64), np.zeros(3)
+    rows = (
+        level.offsets, level.targets, level.weights, level.degree, level.in_degree if in_totals.size else nothing,
+        np.zeros(0, np.uint8) if fixed is None else fixed,
+    )  # fmt: skip
+    blocks = (
+        replicas, state, in_totals, keys, np.ones(n, np.uint8), np.zeros((2, n if count > 1 else 0), np.uint8),
+        bounds.astype(np.uint64), order, slices,
+    )  # fmt: skip
+    exchange = (
+        np.empty((2, count, logged), labels.dtype), np.empty((2, count, logged), labels.dtype),
+        np.zeros((2, count * kernels.PAD), np.int64), np.zeros((2, count * kernels.PAD)), control, figures,
+    )  # fmt: skip
+    least = effort.tolerance * level.total / 2.0
+    settings = (np.uint64(chunk), level.scale(resolution), least, effort.max_passes, _LATER_SLICES)
+    parties = min(effort.threads, count)
+    shares = [share * count // parties for share in range(parties + 1)]
+    given = (rows, blocks, exchange, settings, make_barrier(), parties)
+    calls = [(*given, first, last) for first, last in pairwise(shares)]
+    if parties == 1 and arcs < _ALONE:
+        kernels.move_blocks(*calls[0])
+    else:
+        _run_side_by_side(calls, control, figures, 2.0 / level.total, progress)
+    labels[:] = replicas[0]
+    return int(figures[0]), float(figures[2]) * 2.0 / level.total
+
+
+def _run_side_by_side(
+    calls: Sequence[tuple[object, ...]],
+    control: NDArray[np.int64],
+    figures: NDArray[np.float64],
+    unit: float,
+    progress: PassProgress | None,
+) -> None:
+    """Run the calls on a thread each, and stop them at the next slice when this one is interrupted."""
+    with ThreadPoolExecutor(len(calls), thread_name_prefix="goffish-louvain") as pool:
+        futures = [pool.submit(kernels.move_blocks, *call) for call in calls]
+        try:
+            told = 0.0
+            while wait(futures, timeout=None if progress is None else 0.1).not_done:
+                if progress is not None and figures[0] > told:
+                    told = float(figures[0])
+                    progress(int(told), float(figures[1]) * unit)
+        except BaseException:
+            control[0] = 1
+            raise
+        for future in futures:
+            future.result()
+
+
+def _plan(
+    offsets: NDArray[np.uint64], bounds: NDArray[np.int64], chunk: int, pieces: int, random: np.random.Generator
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Shuffled chunks of each block, and where its slices of about equal work begin."""
+    count = bounds.size - 1
+    orders, slices, before = [], np.zeros((count, pieces + 1), np.int64), 0
+    edges = offsets.view(np.int64)
+    for b in range(count):
+        low, high = int(bounds[b]), int(bounds[b + 1])
+        chunks = np.arange(low // chunk, -(-high // chunk))
+        random.shuffle(chunks)
+        work = edges[np.clip((chunks + 1) * chunk, low, high)] - edges[np.clip(chunks * chunk, low, high)] + chunk
+        done = np.concatenate(([0], np.cumsum(work)))
+        cuts = np.searchsorted(done, done[-1] * np.arange(pieces + 1) / pieces)
+        cuts[-1] = chunks.size
+        slices[b] = before + cuts
+        orders.append(chunks)
+        before += chunks.size
+    return np.concatenate(orders).astype(np.uint64), slices
+
+
+def _most_in_a_slice(slices: NDArray[np.int64], chunk: int) -> int:
+    """Vertices in the largest step of a scan; a later step spans several slices."""
+    finest = slices.shape[1] - 1
+    most = 0
+    for steps in (finest, min(_LATER_SLICES, finest)):
+        cuts = np.arange(steps + 1) * finest // steps
+        most = max(most, int(np.diff(slices[:, cuts], axis=1).max()))
+    return most * chunk

@@ -1,0 +1,180 @@
+"""Divisions as users bring them: tables, mappings and columns with names of groups, laid against a graph's vertices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.graph import Graph
+from goffish.graph.columns import as_table
+from goffish.graph.guards import expect, from_library
+from goffish.graph.labels import as_id_column
+
+Ids = NDArray[np.int64]
+
+_ADVICE = (
+    "give a table with the columns vertex and community, a mapping from vertex to community, "
+    "or one community per vertex in vertex order"
+)
+
+
+def named_division(graph: Graph, given: Any, name: str) -> Ids:
+    """Group of every vertex, numbered from 0 in order of appearance in `given`.
+
+    Parameters
+    ----------
+    graph : Graph
+    given
+        A table (Arrow, pandas, polars) with the columns ``vertex`` and ``community``, a mapping from vertex label to
+        group, or a column of groups in vertex order. Groups are numbers, texts or anything hashable; a null is no
+        group. Vertices that the graph does not have are passed over.
+    name : str
+        What to call it in an error.
+
+    Returns
+    -------
+    int64, shape (n,)
+        -1 for a vertex without a group.
+
+    Raises
+    ------
+    InputError
+        A missing column, several rows for one vertex, labels of another type, or a column of another length.
+    """
+    keys, codes = _rows(graph, given, name)
+    if keys is None:
+        return codes
+    vertices = _numbers(graph, keys, name)
+    return _placed(graph, vertices, codes, name)
+
+
+def full_division(graph: Graph, given: Any, name: str) -> Ids:
+    """As `named_division`, where every vertex must have a group and no other vertex may be named."""
+    keys, codes = _rows(graph, given, name)
+    if keys is not None:
+        vertices = _numbers(graph, keys, name)
+        unknown = np.flatnonzero(vertices < 0)
+        if unknown.size:
+            label = pa.array(keys)[int(unknown[0])].as_py()
+            raise InputError(f"{name} has a vertex {label!r} that the graph does not have")
+        codes = _placed(graph, vertices, codes, name)
+    missing = np.flatnonzero(codes < 0)
+    if missing.size:
+        label = graph.label_column()[int(missing[0])].as_py()
+        more = f" (nor for {missing.size - 1:,} others)" if missing.size > 1 else ""
+        raise InputError(f"{name} has no community for vertex {label!r}{more}")
+    return codes
+
+
+def group_codes(values: Any, name: str) -> Ids:
+    """Numbers from 0 for the distinct values of a column in order of appearance, -1 for nulls.
+
+    Raises
+    ------
+    InputError
+        Not one column, or values that cannot be hashed.
+    """
+    plain = isinstance(values, Sequence) and not isinstance(values, str | bytes)
+    if not (plain or hasattr(values, "to_numpy") or isinstance(values, np.ndarray)):
+        expect(values, np.ndarray, name, "give a column of groups (list, array, series)")
+    shape = getattr(values, "shape", (0,))
+    if len(shape) != 1:
+        raise InputError(f"{name}: expected one column, got an array of shape {shape}")
+    try:
+        column = _arrow(values).dictionary_encode().indices
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return _by_hash(values, name)
+    return np.asarray(column.cast(pa.int64()).fill_null(-1).to_numpy())
+
+
+def group_names(given: Any, name: str) -> Ids | None:
+    """The groups of a division by their number in `named_division`, where they are whole numbers of at least 0."""
+    if isinstance(given, Mapping):
+        groups: Any = list(given.values())
+    else:
+        groups = as_table(given, name).column("community") if hasattr(given, "columns") else given
+    try:
+        names = _arrow(groups).dictionary_encode().dictionary
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+    if not pa.types.is_integer(names.type):
+        return None
+    numbers = np.asarray(names.cast(pa.int64()).to_numpy())
+    return numbers if numbers.min(initial=0) >= 0 else None
+
+
+def _arrow(values: Any) -> pa.Array:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        column = values
+    else:
+        column = values.to_arrow() if hasattr(values, "to_arrow") else pa.array(values, from_pandas=True)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _by_hash(values: Any, name: str) -> Ids:
+    """For what Arrow has no type: mixed types, tuples, frozen sets."""
+    rows = values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+    codes: dict[Any, int] = {}
+    try:
+        return np.array([-1 if row is None else codes.setdefault(row, len(codes)) for row in rows], np.int64)
+    except TypeError as error:
+        raise InputError(f"{name}: groups must be numbers, texts or other hashable values ({error})") from None
+
+
+def _rows(graph: Graph, given: Any, name: str) -> tuple[Any, Ids]:
+    """Labels (None: all vertices in their order) and group codes."""
+    if isinstance(given, Mapping):
+        return as_id_column(list(given), f"{name}, vertex"), group_codes(list(given.values()), name)
+    if isinstance(given, pa.Table | pa.RecordBatch) or any(
+        from_library(given, library, "DataFrame") for library in ("pandas", "polars")
+    ):
+        table = as_table(given, name)
+        for column in ("vertex", "community"):
+            if column not in table.column_names:
+                names = ", ".join(map(str, table.column_names)) or "none"
+                raise InputError(f"{name} has no column {column!r}; there are: {names}")
+        return as_id_column(table.column("vertex"), f"{name}, column vertex"), group_codes(
+            table.column("community"), f"{name}, column community"
+        )
+    if not (hasattr(given, "__len__") and hasattr(given, "__getitem__")) or isinstance(given, str | bytes):
+        expect(given, pa.Table, name, _ADVICE)
+    codes = group_codes(given, name)
+    if codes.size != graph.num_vertices:
+        raise InputError(f"{name} has {codes.size:,} rows, the graph {graph.num_vertices:,} vertices: {_ADVICE}")
+    return None, codes
+
+
+def _numbers(graph: Graph, keys: Any, name: str) -> Ids:
+    """Vertex numbers of labels, -1 for those that the graph does not have."""
+    labels = graph.label_column()
+    column = pa.array(keys)
+    try:
+        column = column.cast(labels.type)
+    except pa.ArrowException:
+        raise InputError(
+            f"{name}: the vertices are of type {column.type}, the graph's of type {labels.type}: not the same graph"
+        ) from None
+    if graph.labels is None:
+        numbers = column.to_numpy()
+        return np.where((numbers >= 0) & (numbers < graph.num_vertices), numbers, -1)
+    return np.asarray(pc.index_in(column, value_set=labels).fill_null(-1).to_numpy().astype(np.int64))
+
+
+def _placed(graph: Graph, vertices: Ids, codes: Ids, name: str) -> Ids:
+    known = vertices >= 0
+    vertices = vertices[known]
+    rows = np.bincount(vertices, minlength=graph.num_vertices)
+    if rows.max(initial=0) > 1:
+        label = graph.label_column()[int(rows.argmax())].as_py()
+        raise InputError(f"{name} has several rows for the vertex {label!r}")
+    out = np.full(graph.num_vertices, -1, np.int64)
+    out[vertices] = codes[known]
+    return out

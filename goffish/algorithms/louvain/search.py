@@ -1,0 +1,245 @@
+"""Louvain and Leiden on a whole graph in memory: moving, collapsing, and moving on the way down again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.algorithms.louvain import _level_kernels, _merge_kernels, _refine_kernels
+from goffish.algorithms.louvain.levels import Labels, Level, collapse, cut_rows, from_graph, list_members, totals
+from goffish.algorithms.louvain.moving import Effort, move
+from goffish.graph import Graph
+from goffish.graph.parallel import run_tasks, thread_count
+
+Refine = Literal["vertices", "leiden", "none"]
+#: Called now and then: level of local moving (from 1), passes on it so far, modularity gained by the last one.
+LouvainProgress = Callable[[int, int, float], None]
+
+# Looser than a single search would bear: what the first moves leave, the refinement finds at less cost.
+_FIRST_TOLERANCE, _TOLERANCE_DROP = 3e-2, 10.0
+_REFINE_TOLERANCE = 1e-2
+_MOST_LEVELS = 100
+_LEIDEN_TOLERANCE, _ITERATIONS, _WORTHWHILE = 1e-3, 2, 1e-4
+
+
+@dataclass(frozen=True)
+class Search:
+    """Options of a search for communities; see `goffish.louvain`."""
+
+    resolution: float = 1.0
+    seed: int | None = 0
+    refine: Refine = "vertices"
+    threshold: float = 1e-6
+    max_levels: int | None = None
+    max_passes: int = 20
+    blocks: int | None = None
+    threads: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a search found: the final community of every vertex, and the collapsing that led there.
+
+    Attributes
+    ----------
+    membership : int64, shape (n,)
+        Numbered 0 … c-1 by first appearance.
+    modularity : float
+        Of `membership`, exact.
+    steps : tuple of arrays
+        ``steps[0]`` maps vertices to the vertices of the next level, and so on; where vertices moved on after the
+        collapsing, the composition of the steps is not the membership.
+    passes : tuple of int
+        Passes of every local moving, in order.
+    """
+
+    membership: NDArray[np.int64]
+    modularity: float
+    steps: tuple[Labels, ...]
+    passes: tuple[int, ...]
+
+
+def find_communities(
+    graph: Graph,
+    search: Search,
+    start: NDArray[np.int64] | None = None,
+    fixed: NDArray[np.bool_] | None = None,
+    progress: LouvainProgress | None = None,
+) -> Found:
+    """Search for the communities of highest modularity.
+
+    Parameters
+    ----------
+    graph : Graph
+        Undirected (Newman's modularity) or directed (Leicht and Newman's), with or without weights.
+    search : Search
+    start : int64, shape (n,), optional
+        Communities to start from, numbered 0 … c-1; default: every vertex alone.
+    fixed : bool, shape (n,), optional
+        Vertices that stay in their community of `start`.
+    progress : callable, optional
+    """
+    held = None if fixed is None or not fixed.any() else fixed.astype(np.uint8)
+    level = from_graph(graph)
+    labels = _singletons(level) if start is None else start.astype(level.targets.dtype)
+    run = _Run(search, progress, held)
+    return run.leiden(level, labels) if search.refine == "leiden" else run.louvain(level, labels)
+
+
+class _Run:
+    """One search under way."""
+
+    def __init__(self, search: Search, progress: LouvainProgress | None, fixed: NDArray[np.uint8] | None) -> None:
+        self.search, self.progress, self.fixed = search, progress, fixed
+        self.threads = thread_count(search.threads)
+        self.random = np.random.default_rng(search.seed)
+        self.passes: list[int] = []
+        self.most_levels = min(_MOST_LEVELS, search.max_levels or _MOST_LEVELS)
+
+    def move(self, level: Level, labels: Labels, tolerance: float, fixed: NDArray[np.uint8] | None) -> float:
+        """Local moving; gives the modularity gained."""
+        search, at = self.search, len(self.passes) + 1
+        report = None
+        if self.progress is not None:
+            tell = self.progress
+
+            def report(number: int, gain: float) -> None:
+                tell(at, number, gain)
+
+        effort = Effort(max(tolerance, search.threshold), search.max_passes, search.blocks, self.threads)
+        passes, gain = move(level, labels, search.resolution, effort, self.random, fixed, report)
+        self.passes.append(passes)
+        return gain
+
+    def louvain(self, first: Level, labels: Labels) -> Found:
+        """Move, collapse, repeat; then move the vertices of every level once more, from the top down (`refine`)."""
+        levels: list[Level] = []
+        steps: list[Labels] = []
+        held = [self.fixed]
+        tolerance, quality, level = _FIRST_TOLERANCE, -np.inf, first
+        while len(steps) < self.most_levels:
+            if steps:
+                labels = _singletons(level)
+            self.move(level, labels, tolerance, held[-1])
+            count = _number(labels)
+            if count == level.num_vertices and steps:
+                break
+            steps.append(labels)
+            levels.append(level)
+            held.append(_any_fixed(held[-1], labels, count))
+            level = collapse(level, labels, count, self.threads)
+            before, quality = quality, level.modularity(self.search.resolution)
+            if quality - before <= self.search.threshold:
+                break
+            tolerance /= _TOLERANCE_DROP
+        labels = steps[-1]
+        levels.pop()
+        while levels:
+            below = levels.pop()
+            labels = labels[steps[len(levels)]]
+            if self.search.refine == "vertices":
+                self.move(below, labels, _REFINE_TOLERANCE, held[len(levels)])
+        return self._found(first, labels, steps)
+
+    def leiden(self, first: Level, labels: Labels) -> Found:
+        """Move, refine into connected pieces, collapse these, repeat (Traag, Waltman and van Eck 2019).
+
+        The whole is done twice, the second time from the communities of the first, unless moving single vertices shows
+        that there is nothing left to win.
+        """
+        steps: list[Labels] = []
+        for iteration in range(_ITERATIONS):
+            gain = self.move(first, labels, _LEIDEN_TOLERANCE, self.fixed)
+            if iteration and gain <= _WORTHWHILE:
+                break
+            steps = self._climb(first, labels, _LEIDEN_TOLERANCE)
+        else:
+            self.move(first, labels, _LEIDEN_TOLERANCE, self.fixed)
+        return self._found(first, self._connected(first, labels), steps or [labels.copy()])
+
+    def _climb(self, first: Level, labels: Labels, tolerance: float) -> list[Labels]:
+        """Collapse the refined pieces of `labels` and go on moving them; `labels` change in place."""
+        level, fixed, here = first, self.fixed, labels.copy()
+        steps: list[Labels] = []
+        while True:
+            pieces = self._pieces(level, here, _number(here))
+            number = _number(pieces)
+            if number == level.num_vertices or len(steps) == self.most_levels:
+                break
+            steps.append(pieces)
+            above = np.empty(number, labels.dtype)
+            above[pieces] = here
+            fixed = _any_fixed(fixed, pieces, number)
+            level, here = collapse(level, pieces, number, self.threads), above
+            tolerance /= _TOLERANCE_DROP
+            self.move(level, here, tolerance, fixed)
+        for step in reversed(steps):
+            here = here[step]
+        labels[:] = here
+        return steps
+
+    def _pieces(self, level: Level, labels: Labels, count: int) -> Labels:
+        """Connected pieces of the communities, each grown from single vertices."""
+        n = level.num_vertices
+        # In the order of the vertices, refinement would prefer the same ones on every level.
+        members = list_members(level, labels, count, self.random.permutation(n))
+        pieces = _singletons(level)
+        state = np.zeros(2 * n, level.degree.dtype)
+        state[1::2] = level.degree
+        in_totals = level.in_degree.copy()
+        widest = int(np.diff(level.offsets.view(np.int64)).max(initial=0))
+        scale = level.scale(self.search.resolution)
+        run_tasks(
+            _refine_kernels.refine_communities,
+            [
+                (
+                    level.offsets, level.targets, level.weights, level.degree, level.in_degree, labels,
+                    members.starts, members.vertices, first, last, scale, pieces, state, in_totals, widest,
+                )
+                for first, last in pairwise(cut_rows(members.room))
+                if first < last
+            ],
+            self.threads,
+        )  # fmt: skip
+        return pieces
+
+    def _connected(self, level: Level, labels: Labels) -> Labels:
+        """Give every connected piece of a community a label of its own, which never loses modularity.
+
+        Pieces with fixed vertices of one community stay together.
+        """
+        pieces = np.empty(level.num_vertices, np.int64)
+        offsets = level.offsets.view(np.int64)
+        _level_kernels.split_labels(offsets[:-1], offsets[1:], level.targets, labels, pieces)
+        if self.fixed is not None:
+            held = np.flatnonzero(self.fixed)
+            community, first = np.unique(labels[held], return_index=True)
+            leader = pieces[held[first]]
+            joined = np.arange(int(pieces.max(initial=-1)) + 1)
+            joined[pieces[held]] = leader[np.searchsorted(community, labels[held])]
+            pieces = joined[pieces]
+        return pieces.astype(labels.dtype)
+
+    def _found(self, first: Level, labels: Labels, steps: list[Labels]) -> Found:
+        _number(labels)
+        modularity = first.modularity_of(labels, self.search.resolution, self.threads)
+        return Found(labels.astype(np.int64), modularity, tuple(steps), tuple(self.passes))
+
+
+def _singletons(level: Level) -> Labels:
+    return np.arange(level.num_vertices).astype(level.targets.dtype)
+
+
+def _number(labels: Labels) -> int:
+    """Number labels by first appearance, in place; gives how many there are."""
+    return int(_merge_kernels.renumber(labels, np.empty(labels.size, labels.dtype)))
+
+
+def _any_fixed(fixed: NDArray[np.uint8] | None, labels: Labels, count: int) -> NDArray[np.uint8] | None:
+    """Which vertices of the next level hold a fixed one."""
+    return None if fixed is None else (totals(fixed.astype(np.int64), labels, count) > 0).astype(np.uint8)
