@@ -29,6 +29,9 @@ def add_plot_commands(app: typer.Typer) -> None:
     plots.command("supersteps", help="Messages and active sub-graphs of every superstep of a run.")(_supersteps)
     plots.command("gantt", help="When every partition computed, and which one the others waited for.")(_gantt)
     plots.command("graph", help="A small graph, coloured by a column of a result.")(_graph_command())
+    plots.command("communities", help="The largest communities, the edges between them, and their sizes.")(
+        _communities_command()
+    )
     app.add_typer(plots, name="plot")
 
 
@@ -102,6 +105,41 @@ def _graph(
     check_size(loaded.num_vertices)
     drawn = loaded if isinstance(loaded, Graph) else loaded.to_graph()
     _save(graph(drawn, table, column, labels=labels), output)
+
+
+def _communities_command() -> Any:
+    def command(**given: Any) -> None:
+        _communities(reading_options(given), **given)
+
+    apply_signature(
+        command,
+        [
+            input_argument(),
+            parameter(
+                "result", str,
+                typer.Argument(..., metavar="RESULT", help="Table with the columns vertex and community."),
+            ),
+            parameter("output", str, typer.Option(..., "-o", "--output", help=_OUTPUT_HELP)),
+            parameter(
+                "largest", int, typer.Option(40, min=1, help="Communities that get a node of their own; up to 500.")
+            ),
+            *reading_parameters(),
+        ],
+    )  # fmt: skip
+    return command
+
+
+def _communities(reading: dict[str, Any], *, input: str, result: str, output: str, largest: int) -> None:
+    from goffish.cli.inputs import load
+    from goffish.gopher.result import read_table
+    from goffish.graph import Graph
+    from goffish.plot import check_picture, communities
+
+    check_picture(output)
+    table = read_table(result)
+    loaded = load(input, reading)
+    graph = loaded if isinstance(loaded, Graph) else loaded.to_graph()
+    _save(communities(graph, table, largest=largest), output)
 
 
 def read_counters(path: str) -> RunStats:

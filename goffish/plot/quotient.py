@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from goffish.gofs import PartitionedGraph
 from goffish.graph.guards import expect, whole_number
 from goffish.plot.canvas import Canvas
-from goffish.plot.layout import fit, place, separate
+from goffish.plot.circles import FEW_LINKS, circle_radii, draw_links, place_circles
 from goffish.plot.style import (
     CATEGORIES,
     NOTHING,
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 
 #: Partitions whose remaining sub-graphs get a node of their own; of more, the caption tells.
 _MOST_RESTS = 24
-#: Of more links only the shape is drawn, without numbers.
-_FEW_LINKS = 60
-#: Largest share of the picture that nodes may cover.
-_COVERED = 0.14
-_RADIUS = 34.0
-_SMALLEST = 3.5
 _REST_RADIUS = 21.0
 _FONT = 7.5
 
@@ -95,10 +89,10 @@ def quotient_graph(graph: PartitionedGraph, *, largest: int = 60) -> Figure:
     figure = new_figure(10.5, 7.0)
     canvas = Canvas(figure, (0.015, 0.075, 0.735, 0.85))
     radii = _radii(nodes, canvas.width * canvas.height)
-    places, floor = _places(nodes, radii, canvas.width, canvas.height)
+    places, floor = place_circles(nodes.ends, radii, canvas.width, canvas.height)
     if 0 < floor < canvas.height:
         canvas.axes.text(4, floor + 6, "sub-graphs without cut edges:", fontsize=8.0, color=QUIET)
-    _draw_links(canvas, nodes, places, radii)
+    draw_links(canvas, nodes.ends, nodes.links, places, radii)
     _draw_nodes(canvas, nodes, places, radii, graph.num_partitions)
     _label_links(canvas, nodes, places)
     figure.text(
@@ -155,64 +149,8 @@ def _choose(graph: PartitionedGraph, largest: int) -> _Nodes:
 
 
 def _radii(nodes: _Nodes, area: float) -> NDArray[np.float64]:
-    share = nodes.vertices / max(int(nodes.vertices[: nodes.single].max(initial=1)), 1)
-    # All of them together leave room for the lines.
-    largest = min(_RADIUS, float(np.sqrt(_COVERED * area / (np.pi * max(share[: nodes.single].sum(), 1.0)))))
-    radii = np.maximum(_SMALLEST, largest * np.sqrt(share))
-    radii[nodes.single :] = _REST_RADIUS
-    return radii
-
-
-def _places(
-    nodes: _Nodes, radii: NDArray[np.float64], width: float, height: float
-) -> tuple[NDArray[np.float64], float]:
-    """The linked nodes by their distances, the others in rows below them; and how high those rows reach."""
-    places = np.zeros((radii.size, 2))
-    linked = np.zeros(radii.size, bool)
-    linked[nodes.ends.ravel()] = True
-    at, floor = [], 0.0
-    alone = np.flatnonzero(~linked)
-    alone = alone[np.argsort(-radii[alone], kind="stable")]
-    x, high = 0.0, 0.0
-    for v in alone:
-        if x > 0 and x + 2 * radii[v] > width - 8:
-            x, floor, high = 0.0, floor + high + 5, 0.0
-        high = max(high, 2 * float(radii[v]))
-        at.append((x + radii[v] + 4, floor, v))
-        x += 2 * float(radii[v]) + 6
-    floor += high
-    for x, y, v in at:
-        places[v] = x, floor - y - radii[v]
-    both = np.flatnonzero(linked)
-    if both.size:
-        number = np.zeros(radii.size, np.int64)
-        number[both] = np.arange(both.size)
-        src, dst = number[nodes.ends]
-        length = radii[nodes.ends].sum(axis=0) + 45.0
-        margin = float(radii[both].max()) + 4
-        bottom = floor + 26 if alone.size else 0.0
-        room = height - bottom
-        inner = (max(width - 2 * margin, 1.0), max(room - 2 * margin, 1.0))
-        laid = fit(place(both.size, src, dst, length, aspect=width / room), *inner, largest_scale=1.8) + margin
-        places[both] = separate(laid, radii[both], width, room, 7.0) + np.array([0.0, bottom])
-    return places, floor
-
-
-def _draw_links(canvas: Canvas, nodes: _Nodes, places: NDArray[np.float64], radii: NDArray[np.float64]) -> None:
-    from matplotlib.collections import LineCollection
-
-    if not nodes.links.size:
-        return
-    order = np.argsort(-nodes.links, kind="stable")
-    widest = 7.0 * min(1.0, max(0.2, _FEW_LINKS / order.size))
-    widths = 0.2 + 0.07 * widest + widest * np.sqrt(nodes.links[order] / nodes.links.max())
-    lines = LineCollection(
-        list(places[nodes.ends[:, order].T]), linewidths=widths, colors="#b9b9b9", zorder=1, gid="links",
-        capstyle="butt",
-    )  # fmt: skip
-    canvas.axes.add_collection(lines, autolim=False)
-    for v in range(radii.size):
-        canvas.occupy_circle(places[v], float(radii[v]))
+    rests = np.full(nodes.vertices.size - nodes.single, _REST_RADIUS)
+    return np.concatenate([circle_radii(nodes.vertices[: nodes.single], area), rests])
 
 
 def _draw_nodes(
@@ -232,7 +170,7 @@ def _draw_nodes(
 
 def _label_links(canvas: Canvas, nodes: _Nodes, places: NDArray[np.float64]) -> None:
     """Numbers on the lines where there are few, the heaviest first, as far as there is room."""
-    if nodes.links.size > _FEW_LINKS:
+    if nodes.links.size > FEW_LINKS:
         return
     for link in np.argsort(-nodes.links, kind="stable"):
         a, b = places[nodes.ends[0, link]], places[nodes.ends[1, link]]
@@ -248,7 +186,7 @@ def _look(partition: int, partitions: int) -> tuple[Any, str]:
 
 
 def _caption(nodes: _Nodes, graph: PartitionedGraph) -> str:
-    numbers = " and number" if nodes.links.size <= _FEW_LINKS else ""
+    numbers = " and number" if nodes.links.size <= FEW_LINKS else ""
     told = [f"Area and number of a node: vertices. Width{numbers} of a line: edges cut."]
     if nodes.single < nodes.subgraphs.size:
         small = int(nodes.subgraphs[nodes.single :].sum())
