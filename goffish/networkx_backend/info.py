@@ -1,0 +1,46 @@
+"""What networkx shows about this backend; it is called whenever networkx is imported and must stay light."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Each answered function, with what differs from networkx or is left to it.
+FUNCTIONS = {
+    "all_pairs_dijkstra_path_length": "Weights must be non-negative numbers; ``weight`` must not be a function.",
+    "all_pairs_shortest_path_length": "",
+    "average_clustering": "Undirected simple graphs without ``weight``.",
+    "clustering": "Undirected simple graphs without ``weight``.",
+    "connected_components": "",
+    "core_number": "Undirected graphs.",
+    "descendants_at_distance": "",
+    "has_path": "",
+    "is_connected": "",
+    "is_weakly_connected": "",
+    "leiden_communities": "networkx has no implementation of its own.",
+    "leiden_partitions": "networkx has no implementation of its own.",
+    "louvain_communities": "A seed leads to another partition than in networkx, as good on average.",
+    "louvain_partitions": "A seed leads to another partition than in networkx, as good on average.",
+    "modularity": "``weight`` must name real numbers.",
+    "node_connected_component": "",
+    "number_connected_components": "",
+    "number_weakly_connected_components": "",
+    "pagerank": "No ``nstart``, ``dangling``. The L1 error is at most ``min(n * tol, 1e-6)`` if `max_iter` is enough.",
+    "shortest_path_length": "Weights must be non-negative numbers; method ``dijkstra``.",
+    "single_source_dijkstra_path_length": "Weights must be non-negative numbers; ``weight`` must not be a function.",
+    "single_source_shortest_path_length": "",
+    "transitivity": "Undirected simple graphs.",
+    "triangles": "Simple graphs.",
+    "weakly_connected_components": "",
+}
+
+
+def get_info() -> dict[str, Any]:
+    """The metadata of the entry point ``networkx.backend_info``."""
+    return {
+        "backend_name": "goffish",
+        "project": "goffish",
+        "package": "goffish.networkx_backend",
+        "url": "https://github.com/goffish/goffish",
+        "short_summary": "Compiled kernels over columnar graphs, on all cores of one machine.",
+        "functions": {name: {"additional_docs": told} for name, told in FUNCTIONS.items()},
+    }

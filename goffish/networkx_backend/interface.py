@@ -1,0 +1,138 @@
+"""The module that networkx loads as the backend `goffish` and looks its functions up in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from goffish.networkx_backend import communities, counts, paths, ranks
+from goffish.networkx_backend.communities import (
+    leiden_communities,
+    leiden_partitions,
+    louvain_communities,
+    louvain_partitions,
+    modularity,
+)
+from goffish.networkx_backend.components import (
+    connected_components,
+    is_connected,
+    is_weakly_connected,
+    node_connected_component,
+    number_connected_components,
+    number_weakly_connected_components,
+    weakly_connected_components,
+)
+from goffish.networkx_backend.counts import average_clustering, clustering, core_number, transitivity, triangles
+from goffish.networkx_backend.graph import BackendGraph, convert, convert_from_nx, convert_to_nx
+from goffish.networkx_backend.paths import (
+    all_pairs_dijkstra_path_length,
+    all_pairs_shortest_path_length,
+    descendants_at_distance,
+    has_path,
+    shortest_path_length,
+    single_source_dijkstra_path_length,
+    single_source_shortest_path_length,
+)
+from goffish.networkx_backend.ranks import pagerank
+
+__all__ = [
+    "BackendGraph", "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length", "average_clustering",
+    "can_run", "clustering", "connected_components", "convert", "convert_from_nx", "convert_to_nx", "core_number",
+    "descendants_at_distance", "has_path", "is_connected", "is_weakly_connected", "leiden_communities",
+    "leiden_partitions", "louvain_communities",
+    "louvain_partitions", "modularity", "node_connected_component", "number_connected_components",
+    "number_weakly_connected_components", "on_start_tests", "pagerank", "shortest_path_length", "should_run",
+    "single_source_dijkstra_path_length", "single_source_shortest_path_length", "transitivity", "triangles",
+    "weakly_connected_components",
+]  # fmt: skip
+
+#: Functions that are not answered for all arguments, and who says for which.
+_CHECKS: dict[str, Callable[..., bool | str]] = {
+    "all_pairs_dijkstra_path_length": paths.can_measure_all,
+    "all_pairs_shortest_path_length": paths.can_search_all,
+    "average_clustering": counts.can_average,
+    "clustering": counts.can_cluster,
+    "core_number": counts.can_peel,
+    "descendants_at_distance": paths.can_reach,
+    "leiden_communities": communities.can_divide_connected,
+    "leiden_partitions": communities.can_divide_connected_by_level,
+    "louvain_communities": communities.can_divide,
+    "louvain_partitions": communities.can_divide_by_level,
+    "modularity": communities.can_assess,
+    "pagerank": ranks.can_rank,
+    "shortest_path_length": paths.can_choose,
+    "single_source_dijkstra_path_length": paths.can_measure,
+    "single_source_shortest_path_length": paths.can_search,
+    "transitivity": counts.can_relate,
+    "triangles": counts.can_count,
+}
+#: Below this many nodes networkx has answered before a conversion pays (measured: see docs/networkx.md).
+_SMALL = 200
+#: Arguments behind the graph that decide whether a call is short.
+_ARGUMENTS = {
+    "average_clustering": ("nodes",),
+    "clustering": ("nodes",),
+    "shortest_path_length": ("source", "target", "weight"),
+    "single_source_dijkstra_path_length": ("source", "cutoff"),
+    "triangles": ("nodes",),
+}
+#: One walk over the graph, which takes networkx no longer than the walk that a conversion is.
+_ONE_WALK = {
+    "connected_components", "descendants_at_distance", "has_path", "is_connected", "is_weakly_connected",
+    "node_connected_component", "number_connected_components", "number_weakly_connected_components",
+    "single_source_shortest_path_length", "weakly_connected_components",
+}  # fmt: skip
+
+
+def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
+    """Whether a call is answered here, or else why not; the graphs are not yet converted."""
+    check = _CHECKS.get(name)
+    return True if check is None else check(*args, **kwargs)
+
+
+def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
+    """Whether a call that could be answered is worth a conversion, or else why not.
+
+    networkx asks this only where the caller did not name a backend.
+    """
+    graph = args[0] if args else kwargs["G"]
+    if _converted(graph):
+        return True
+    if len(graph) < _SMALL:
+        return f"fewer than {_SMALL} nodes"
+    options = dict(zip(_ARGUMENTS.get(name, ()), args[1:], strict=False)) | kwargs
+    if name in _ONE_WALK or _is_short(name, graph, options):
+        return "networkx is done before a conversion would be"
+    return True
+
+
+def _converted(graph: Any) -> bool:
+    cache = getattr(graph, "__networkx_cache__", None) or {}
+    return bool(cache.get("backends", {}).get("goffish"))
+
+
+def _is_short(name: str, graph: Any, options: dict[str, Any]) -> bool:
+    """Whether the options leave networkx little to look at."""
+    if name in ("triangles", "clustering", "average_clustering"):
+        return counts.asks_for_few(graph, options.get("nodes"))
+    if name == "single_source_dijkstra_path_length":
+        return options.get("cutoff") is not None
+    if name == "shortest_path_length":
+        source, target, weight = (options.get(end) for end in ("source", "target", "weight"))
+        one, both = source is not None or target is not None, source is not None and target is not None
+        return both or (one and weight is None)
+    return False
+
+
+def on_start_tests(items: list[Any]) -> None:
+    """Mark the tests of networkx that cannot hold here, when its test suite runs with this backend."""
+    import pytest
+
+    bound_to_seed = "asserts the very partition that networkx's own shuffle of the nodes leads to for one seed"
+    reasons = dict.fromkeys(
+        ("test_karate_club_partition", "test_undirected_selfloops", "test_none_weight_param"), bound_to_seed
+    )
+    reasons["test_directed_partition"] = "asserts the order in which networkx happens to list the communities"
+    for item in items:
+        if item.path.name == "test_louvain.py" and item.name in reasons:
+            item.add_marker(pytest.mark.xfail(reason=reasons[item.name], raises=AssertionError, strict=False))

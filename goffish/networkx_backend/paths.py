@@ -1,0 +1,172 @@
+"""Distances as networkx asks for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.graph import Graph
+from goffish.networkx_backend.graph import EXACT, BackendGraph, is_real
+
+Verdict = bool | str
+Lengths = dict[Any, Any]
+
+
+def single_source_shortest_path_length(G: BackendGraph, source: Any, cutoff: float | None = None) -> Lengths:
+    """As `networkx.single_source_shortest_path_length`: ascending lengths, ties in the order of the nodes."""
+    return _lengths(G, G.plain, _known(G, source), cutoff, None)
+
+
+def all_pairs_shortest_path_length(G: BackendGraph, cutoff: float | None = None) -> Iterator[tuple[Any, Lengths]]:
+    """As `networkx.all_pairs_shortest_path_length`."""
+    graph = G.plain
+    return ((v, _lengths(G, graph, i, cutoff, None)) for i, v in enumerate(G.nodes))
+
+
+def single_source_dijkstra_path_length(
+    G: BackendGraph, source: Any, cutoff: float | None = None, weight: Hashable = "weight"
+) -> Lengths:
+    """As `networkx.single_source_dijkstra_path_length`: ascending lengths, ties in the order of the nodes."""
+    return _lengths(G, _measured(G, weight), _known(G, source), cutoff, weight)
+
+
+def all_pairs_dijkstra_path_length(
+    G: BackendGraph, cutoff: float | None = None, weight: Hashable = "weight"
+) -> Iterator[tuple[Any, Lengths]]:
+    """As `networkx.all_pairs_dijkstra_path_length`."""
+    graph = _measured(G, weight)
+    return ((v, _lengths(G, graph, i, cutoff, weight)) for i, v in enumerate(G.nodes))
+
+
+def shortest_path_length(
+    G: BackendGraph, source: Any = None, target: Any = None, weight: Hashable = None, method: str = "dijkstra"
+) -> Any:
+    """As `networkx.shortest_path_length`, with either, both or neither of the ends given."""
+    graph = _measured(G, weight)
+    if source is None and target is None:
+        return ((v, _lengths(G, graph, i, None, weight)) for i, v in enumerate(G.nodes))
+    if source is None:
+        return _lengths(G, graph.reverse, _known(G, target), None, weight)
+    if target is None:
+        return _lengths(G, graph, _known(G, source), None, weight)
+    start = _known(G, source)
+    # With weights networkx notices only in the end that there is no such target.
+    end = _known(G, target) if weight is None else G.position.get(target, -1)
+    if start == end:
+        return 0
+    distance, reached = _search(graph, start)
+    if end < 0 or not reached[end]:
+        import networkx as nx
+
+        raise nx.NetworkXNoPath(f"no path leads from {source} to {target}")
+    return int(distance[end]) if _whole(G, weight) else float(distance[end])
+
+
+def has_path(G: BackendGraph, source: Any, target: Any) -> bool:
+    """As `networkx.has_path`."""
+    start, end = _known(G, source), _known(G, target)
+    if not G.is_directed():
+        return bool(G.component[start] == G.component[end])
+    return bool(_search(G.plain, start)[1][end])
+
+
+def descendants_at_distance(G: BackendGraph, source: Any, distance: int) -> set[Any]:
+    """As `networkx.descendants_at_distance`."""
+    if source not in G:
+        import networkx as nx
+
+        raise nx.NetworkXError(f"node {source} is not in the graph")
+    depth, reached = _search(G.plain, G.position[source])
+    members = np.flatnonzero(reached & (depth == distance))
+    return set(map(G.nodes.__getitem__, members.tolist()))
+
+
+def can_search(G: Any, source: Any = None, cutoff: Any = None) -> Verdict:
+    """Whether lengths counted in edges are answered."""
+    return True if cutoff is None or is_real(cutoff) else "a cutoff that is not a real number"
+
+
+def can_search_all(G: Any, cutoff: Any = None) -> Verdict:
+    """Whether all lengths counted in edges are answered."""
+    return can_search(G, None, cutoff)
+
+
+def can_measure(G: Any, source: Any = None, cutoff: Any = None, weight: Any = "weight") -> Verdict:
+    """Whether weighted lengths are answered."""
+    return "weights given by a function" if callable(weight) else can_search(G, source, cutoff)
+
+
+def can_measure_all(G: Any, cutoff: Any = None, weight: Any = "weight") -> Verdict:
+    """Whether all weighted lengths are answered."""
+    return can_measure(G, None, cutoff, weight)
+
+
+def can_choose(G: Any, source: Any = None, target: Any = None, weight: Any = None, method: Any = "dijkstra") -> Verdict:
+    """Whether these lengths are answered."""
+    if method != "dijkstra":
+        return "methods other than dijkstra"
+    return can_measure(G, source, None, weight)
+
+
+def can_reach(G: Any, source: Any, distance: Any) -> Verdict:
+    """Whether the nodes at this distance are answered."""
+    return True if is_real(distance) else "a distance that is not a real number"
+
+
+def _known(G: BackendGraph, node: Any) -> int:
+    if node not in G:
+        import networkx as nx
+
+        raise nx.NodeNotFound(f"node {node} is not in the graph")
+    return G.position[node]
+
+
+def _whole(G: BackendGraph, weight: Hashable) -> bool:
+    return weight is None or G.weights(weight).whole
+
+
+def _measured(G: BackendGraph, weight: Hashable) -> Graph:
+    """The graph to measure lengths in; sums of its weights are exact where networkx's are."""
+    graph = G.weighted(weight, "min")
+    if graph.weights is not None:
+        with np.errstate(over="ignore"):
+            total = float(graph.weights.sum())
+        if not math.isfinite(total) or (total > EXACT and _whole(G, weight)):
+            raise NotImplementedError(f"the weights in the edge attribute {weight!r} add up beyond exact numbers")
+    return graph
+
+
+def _search(graph: Graph, start: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Distance of every vertex, shape (n,), and whether it can be reached."""
+    from goffish.algorithms.paths.whole import distances_from, levels_from
+
+    if graph.weights is None:
+        depth, _ = levels_from(graph, start)
+        return depth, depth >= 0
+    distance, _ = distances_from(graph, start)
+    return distance, np.isfinite(distance)
+
+
+def _lengths(G: BackendGraph, graph: Graph, start: int, cutoff: float | None, weight: Hashable) -> Lengths:
+    distance, reached = _search(graph, start)
+    if cutoff is not None:
+        # Counting edges, networkx takes one step more while it is below the cutoff.
+        near = distance - 1 < cutoff if weight is None else ~(distance > cutoff)
+        reached &= near
+        reached[start] = True
+    found = np.flatnonzero(reached)
+    found = found[np.argsort(distance[found], kind="stable")]
+    values = distance[found]
+    lengths = dict(
+        zip(
+            map(G.nodes.__getitem__, found.tolist()),
+            (values.astype(np.int64) if _whole(G, weight) else values).tolist(),
+            strict=True,
+        )
+    )
+    lengths[G.nodes[start]] = 0  # the integer also among floats, as in networkx
+    return lengths
