@@ -89,7 +89,7 @@ def rmat_20() -> Edges:
 
 
 def lfr(n: int = 200_000, seed: int = 5) -> Edges:
-    """LFR community graph: degrees 20 to 200 (exponent 2), communities 50 to 1,000 (exponent 1), mixing 0.3."""
+    """LFR community graph: degree 20, at most 200 (exponent 2), communities 50 to 1,000 (exponent 1), mixing 0.3."""
     return _lfr_edges(_lfr_generator(n, seed, degrees=(20, 200), communities=(50, 1000), mixing=0.3))
 
 
@@ -105,28 +105,18 @@ def lfr_truth(n: int = 200_000, seed: int = 5) -> NDArray[np.int64]:
 
 
 def lfr_paper(n: int, seed: int = 5) -> Edges:
-    """LFR graph with the parameters of the paper's scripts: degrees 8 to 20, communities 20 to 50, mixing 0.1."""
-    return _lfr_edges(_lfr_generator(n, seed, degrees=(8, 20), communities=(20, 50), mixing=0.1, mean=8))
+    """LFR graph with the parameters of the paper's scripts: degree 8, at most 20, communities 20 to 50, mixing 0.1."""
+    return _lfr_edges(_lfr_generator(n, seed, degrees=(8, 20), communities=(20, 50), mixing=0.1))
 
 
-def _lfr_generator(
-    n: int,
-    seed: int,
-    *,
-    degrees: tuple[int, int],
-    communities: tuple[int, int],
-    mixing: float,
-    mean: int | None = None,
-) -> Any:
+def _lfr_generator(n: int, seed: int, *, degrees: tuple[int, int], communities: tuple[int, int], mixing: float) -> Any:
+    """Degrees by average and maximum, communities by smallest and largest size."""
     import networkit as nk
 
     nk.setSeed(seed, False)
     nk.setNumberOfThreads(1)  # the generator's answer depends on the number of threads
     generator = nk.generators.LFRGenerator(n)
-    if mean is None:
-        generator.generatePowerlawDegreeSequence(*degrees, -2.0)
-    else:
-        generator.generatePowerlawDegreeSequence(mean, degrees[1], -2)
+    generator.generatePowerlawDegreeSequence(*degrees, -2.0)
     generator.generatePowerlawCommunitySizeSequence(*communities, -1.0)
     generator.setMu(mixing)
     generator.run()
@@ -162,7 +152,7 @@ QUICK = ("road-usroads", "perforated-700x700", "email-Enron")
 def load(name: str, weighted: bool = False) -> Graph:
     """Build the graph; with `weighted`, edges get integer weights from 1 to 255 (as GAPBS draws them)."""
     maker, directed, generated = _MAKERS[name]
-    src, dst, n = _cached(maker) if generated else maker()
+    src, dst, n = cached(maker.__name__, maker) if generated else maker()
     weight = np.random.default_rng(3).integers(1, 256, src.size).astype(np.float64) if weighted else None
     return from_edges(src, dst, weight, labels=np.arange(n), directed=directed)
 
@@ -185,8 +175,9 @@ def _file(name: str, directed: bool = False) -> Edges:
     return src.astype(np.int64), dst.astype(np.int64), graph.num_vertices
 
 
-def _cached(maker: Callable[[], Edges]) -> Edges:
-    path = CACHE / f"{maker.__name__}.npz"
+def cached(name: str, maker: Callable[[], Edges]) -> Edges:
+    """The edges of `maker`, kept under `name`."""
+    path = CACHE / f"{name}.npz"
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         src, dst, n = maker()

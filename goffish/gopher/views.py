@@ -153,6 +153,11 @@ class _View:
         return self._part.out_arcs.remote_subgraph[self._remotes]
 
     @property
+    def subgraph_starts(self) -> NDArray[np.int64]:
+        """First sub-graph of each partition, and last their number, shape (partitions + 1,)."""
+        return self._starts
+
+    @property
     def remote_partition(self) -> NDArray[np.int64]:
         """Partition of each remote vertex."""
         return np.searchsorted(self._starts, self.remote_subgraph, side="right") - 1

@@ -73,6 +73,22 @@ def _yield_processor(typing_context: Any) -> Any:
     return types.void(), generate
 
 
+@intrinsic
+def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line of ``array[index]``, which will be read soon; any index is harmless."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = _element(context, builder, signature.args[0], args[0], args[1])
+        byte, number = ir.IntType(8), ir.IntType(32)
+        address = builder.bitcast(pointer, byte.as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [address, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
 @njit(cache=True, nogil=True)
 def wait(barrier: Any, parties: int) -> None:
     """Return once all `parties` threads have called; what each wrote before is seen by all after."""

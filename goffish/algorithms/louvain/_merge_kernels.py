@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from goffish.graph._barrier_kernels import prefetch
+
 
 @njit(cache=True, nogil=True)
 def renumber(labels, number):
@@ -54,16 +56,25 @@ def room_for_rows(offsets, starts, members, room):
 
 @njit(cache=True, nogil=True)
 def merge_rows(offsets, targets, weights, labels, starts, members, room, first, last, out, out_weights, sizes, loops):
-    """Rows `first` to `last` of the collapsed graph; the weight inside a community goes to `loops`."""
+    """Rows `first` to `last` of the collapsed graph, one after the other from ``out[room[first]]`` on.
+
+    The weight inside a community goes to `loops`.
+    """
     weighted = weights.size > 0
     count = starts.size - 1
     sums = np.zeros(count, out_weights.dtype)
     none = sums.sum()
     keys = np.empty(count + 1, out.dtype)
+    end = starts[last]
+    kept = room[first]
     for c in range(first, last):
         met = 0
         for i in range(starts[c], starts[c + 1]):
             v = members[i]
+            # Rows lie anywhere: have the next ones on their way.
+            if i + 16 < end:
+                prefetch(offsets, members[i + 16])
+                prefetch(targets, offsets[members[i + 8]])
             if weighted:
                 for e in range(offsets[v], offsets[v + 1]):
                     d = labels[targets[e]]
@@ -78,7 +89,7 @@ def merge_rows(offsets, targets, weights, labels, starts, members, room, first, 
                     keys[met] = d
                     met += before == none
                     sums[d] = before + 1
-        kept = room[c]
+        begin = kept
         for i in range(met):
             d = keys[i]
             if d == c:
@@ -88,22 +99,14 @@ def merge_rows(offsets, targets, weights, labels, starts, members, room, first, 
                 out_weights[kept] = sums[d]
                 kept += 1
             sums[d] = none
-        sizes[c] = kept - room[c]
+        sizes[c] = kept - begin
 
 
 @njit(cache=True, nogil=True)
-def close_gaps(room, sizes, targets, weights, offsets):
-    """Shift the rows together, in place; gives the number of arcs."""
-    at = 0
-    for c in range(sizes.size):
-        offsets[c] = at
-        begin = room[c]
-        for i in range(sizes[c]):
-            targets[at] = targets[begin + i]
-            weights[at] = weights[begin + i]
-            at += 1
-    offsets[sizes.size] = at
-    return at
+def look_up(values, places, out):
+    """``out = values[places]`` without a copy of the places."""
+    for i in range(places.size):
+        out[i] = values[places[i]]
 
 
 @njit(cache=True, nogil=True)
@@ -120,6 +123,26 @@ def row_sums(offsets, weights, sums):
         for e in range(offsets[v], offsets[v + 1]):
             total += weights[e]
         sums[v] += total
+
+
+@njit(cache=True, nogil=True)
+def widest_row(offsets):
+    widest = offsets[0]
+    for v in range(offsets.size - 1):
+        widest = max(widest, offsets[v + 1] - offsets[v])
+    return widest
+
+
+@njit(cache=True, nogil=True)
+def has_foreign_neighbour(offsets, targets, labels, flags):
+    """Which vertices have a neighbour of another label."""
+    for v in range(labels.size):
+        flags[v] = 0
+        own = labels[v]
+        for e in range(offsets[v], offsets[v + 1]):
+            if labels[targets[e]] != own:
+                flags[v] = 1
+                break
 
 
 @njit(cache=True, nogil=True)

@@ -7,24 +7,42 @@ blocks and slices, not on which thread works on which block.
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
-from goffish.graph._barrier_kernels import wait
+from goffish.graph._barrier_kernels import prefetch, wait
 
 #: A move has to win more than this share of the vertex's degree, or rounding could move it for ever.
 LEAST_GAIN = 1e-10
 PAD = 8  # float64 slots in a cache line
+LINE = 64  # bytes in one
+AHEAD = np.uint64(12)  # arcs: far enough for the cache line of a community to arrive
 
 
 @njit(cache=True, nogil=True)
-def move_blocks(rows, blocks, exchange, settings, barrier, parties, first, last):
+def move_blocks(rows, start_state, blocks, exchange, settings, barrier, parties, first, last):
     """Scan blocks `first` to `last` until a pass gains too little; called once by each of `parties` threads."""
     offsets, targets, weights, degree, in_degree, fixed = rows
-    labels, state, in_totals, keys, active, woken, bounds, order, slices = blocks
+    start, active, totals, in_sums = start_state
+    labels, state, in_totals, keys, marks, bounds, order, slices = blocks
     moved, moved_to, moved_count, gains, control, progress = exchange
     chunk, scale, min_gain, max_passes, later_slices = settings
     count = bounds.size - 1
+    n = offsets.size - 1
     finest = slices.shape[1] - 1
+    for b in range(first, last):
+        labels[b] = start
+        for v in range(n):
+            state[b, 2 * v] = 0
+            state[b, 2 * v + 1] = totals[v]
+        if in_degree.size:
+            in_totals[b] = in_sums
+        for v in range(bounds[b], bounds[b + 1]):
+            marks[v] = active[v] if active.size else 1
+            if count > 1:
+                marks[n + v] = 0
+                marks[2 * n + v] = 0
+    wait(barrier, parties)
     turn = 0
     for number in range(max_passes):
         steps = finest if number == 0 else min(later_slices, finest)
@@ -32,13 +50,14 @@ def move_blocks(rows, blocks, exchange, settings, barrier, parties, first, last)
         for b in range(first, last):
             gains[parity, b * PAD] = 0.0
             if number and count > 1:
-                _take_marks(active, woken[1 - parity], bounds[b], bounds[b + 1])
+                _take_marks(marks, n * (2 - parity), bounds[b], bounds[b + 1])
         for step in range(steps):
             begin, end = step * finest // steps, (step + 1) * finest // steps
             for b in range(first, last):
                 moves, gain = _scan(
                     offsets, targets, weights, degree, in_degree, fixed, labels[b], state[b], in_totals[b], keys[b],
-                    active, woken[parity], bounds[b], bounds[b + 1], count == 1,
+                    marks, np.uint64(n * (1 + parity)), np.uint64(3 * n + b * LINE), bounds[b], bounds[b + 1],
+                    count == 1,
                     order[slices[b, begin] : slices[b, end]], chunk, scale, moved[turn, b], moved_to[turn, b],
                 )  # fmt: skip
                 moved_count[turn, b * PAD] = moves
@@ -69,10 +88,11 @@ def move_blocks(rows, blocks, exchange, settings, barrier, parties, first, last)
 
 
 @njit(cache=True, nogil=True)
-def _take_marks(active, woken, low, high):
+def _take_marks(marks, woken, low, high):
+    """Vertices that other blocks woke in the pass before become active."""
     for v in range(low, high):
-        active[v] |= woken[v]
-        woken[v] = 0
+        marks[v] |= marks[woken + v]
+        marks[woken + v] = 0
 
 
 @njit(cache=True, nogil=True)
@@ -90,28 +110,33 @@ def _apply(vertices, to, count, labels, state, in_totals, degree, in_degree):
 
 @njit(cache=True, nogil=True)
 def _scan(
-    offsets, targets, weights, degree, in_degree, fixed, labels, state, in_totals, keys, active, woken, low, high,
-    alone, chunks, chunk, scale, moved, moved_to,
+    offsets, targets, weights, degree, in_degree, fixed, labels, state, in_totals, keys, marks, woken, nowhere, low,
+    high, alone, chunks, chunk, scale, moved, moved_to,
 ):  # fmt: skip
     """Move the active vertices of some chunks; gives the number of moves and their gain.
 
     ``state[2c]`` collects the weight from the vertex to community c and is zero between vertices; ``state[2c + 1]`` is
-    the community's total degree.
+    the community's total degree. ``marks[v]`` says whether vertex v is active; a vertex u of another block is woken at
+    ``marks[woken + u]``, where its block finds it in the next pass. Nobody ever clears a mark that another block may be
+    setting: what needs no mark is written to ``marks[nowhere]``.
     """
     weighted, directed, some_fixed = weights.size > 0, in_degree.size > 0, fixed.size > 0
     none = state[0] - state[0]
+    arcs = np.uint64(targets.size)
     moves, total_gain = 0, 0.0
     for at in chunks:
         for v in range(max(low, at * chunk), min(high, (at + 1) * chunk)):
-            if not active[v]:
+            if not marks[v]:
                 continue
-            active[v] = 0
+            marks[v] = 0
             begin, end = offsets[v], offsets[v + 1]
             if begin == end or (some_fixed and fixed[v]):
                 continue
             met = 0
             if weighted:
                 for e in range(begin, end):
+                    if e + AHEAD < arcs:
+                        prefetch(state, 2 * labels[targets[e + AHEAD]])
                     c = labels[targets[e]]
                     before = state[2 * c]
                     keys[met] = c
@@ -119,6 +144,8 @@ def _scan(
                     state[2 * c] = before + weights[e]
             else:
                 for e in range(begin, end):
+                    if e + AHEAD < arcs:
+                        prefetch(state, 2 * labels[targets[e + AHEAD]])
                     c = labels[targets[e]]
                     before = state[2 * c]
                     keys[met] = c
@@ -161,15 +188,12 @@ def _scan(
             if alone:
                 for e in range(begin, end):
                     u = targets[e]
-                    active[u] |= labels[u] != new
+                    marks[u] |= labels[u] != new
             else:
                 moved[moves], moved_to[moves] = v, new
                 for e in range(begin, end):
                     u = targets[e]
-                    if labels[u] != new:
-                        if low <= u < high:
-                            active[u] = 1
-                        else:
-                            woken[u] = 1
+                    at_mark = u + woken * np.uint64(np.uint64(u) - low >= high - low)
+                    marks[at_mark if labels[u] != new else nowhere] = 1
             moves += 1
     return moves, total_gain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -59,6 +60,11 @@ class Level:
     def num_arcs(self) -> int:
         return self.targets.size
 
+    @cached_property
+    def widest(self) -> int:
+        """Most arcs in one row."""
+        return int(kernels.widest_row(self.offsets))
+
     def scale(self, resolution: float) -> float:
         """Factor of the null model in the gain of a move."""
         return 0.0 if self.total == 0.0 else resolution / (self.total / 2.0 if self.in_degree.size else self.total)
@@ -88,9 +94,9 @@ class Level:
             return 0.0
         if in_total.size:
             half = self.total / 2.0
-            return inside / self.total - resolution * float(np.dot(out_total / half, in_total / half))
+            return inside / self.total - resolution * float(np.sum((out_total / half) * (in_total / half)))
         share = out_total / self.total
-        return inside / self.total - resolution * float(np.dot(share, share))
+        return inside / self.total - resolution * float(np.sum(share * share))
 
 
 def from_graph(graph: Graph) -> Level:
@@ -210,20 +216,24 @@ def collapse(level: Level, labels: Labels, count: int, threads: int) -> Level:
     if in_degree.size:
         kernels.add_up(labels, level.in_degree, in_degree)
     given = (level.offsets, level.targets, level.weights, labels, starts, members, room)
-    run_tasks(
-        kernels.merge_rows,
-        [
-            (*given, first, last, targets, weights, sizes, loops)
-            for first, last in pairwise(cut_rows(room))
-            if first < last
-        ],
-        threads,
-    )
-    offsets = np.empty(count + 1, np.uint64)
-    kept = int(kernels.close_gaps(room, sizes, targets, weights, offsets))
-    targets.resize(kept, refcheck=False)
-    weights.resize(kept, refcheck=False)
-    return Level(offsets, targets, weights, loops, degree, in_degree, level.total)
+    cuts = [(first, last) for first, last in pairwise(cut_rows(room)) if first < last]
+    run_tasks(kernels.merge_rows, [(*given, *cut, targets, weights, sizes, loops) for cut in cuts], threads)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    for first, last in cuts:
+        here, there = slice(offsets[first], offsets[last]), int(room[first])
+        for column in (targets, weights):
+            column[here] = column[there : there + here.stop - here.start]
+    targets.resize(int(offsets[-1]), refcheck=False)
+    weights.resize(int(offsets[-1]), refcheck=False)
+    return Level(offsets.view(np.uint64), targets, weights, loops, degree, in_degree, level.total)
+
+
+def look_up(values: NDArray[Any], places: Labels) -> NDArray[Any]:
+    """``values[places]``; indexing by unsigned numbers would copy them first."""
+    out = np.empty(places.size, values.dtype)
+    kernels.look_up(values, places, out)
+    return out
 
 
 def totals(values: Weights, labels: Labels, n: int) -> Weights:

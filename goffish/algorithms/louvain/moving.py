@@ -18,9 +18,9 @@ from goffish.graph.parallel import balanced_rows
 #: Called while a level is under way: passes so far and modularity gained by the last one.
 PassProgress = Callable[[int, float], None]
 
-_CHUNK = 64
+_CHUNK = 512
 _SEQUENTIAL = 1 << 17  # arcs below which a second block costs more than it brings
-_FIRST_SLICES, _LATER_SLICES = 32, 8
+_FIRST_SLICES, _LATER_SLICES = 16, 4
 _ALONE = 1 << 20  # arcs that one thread scans in a moment: no thread of its own
 
 
@@ -62,10 +62,12 @@ def move(
     effort: Effort,
     random: np.random.Generator,
     fixed: NDArray[np.uint8] | None = None,
+    active: NDArray[np.uint8] | None = None,
     progress: PassProgress | None = None,
 ) -> tuple[int, float]:
     """Move vertices between communities until a pass gains too little; `labels` change in place.
 
+    Vertices for which `fixed` is set never move, those for which `active` is not set only after a neighbour did.
     Gives the number of passes and the modularity gained (with several blocks, about).
     """
     n, arcs = level.num_vertices, level.num_arcs
@@ -77,25 +79,23 @@ def move(
     chunk = max(1, min(_CHUNK, n >> 10))
     order, slices = _plan(level.offsets, bounds, chunk, _FIRST_SLICES if count > 1 else 1, random)
     kind = level.degree.dtype
-    nothing = np.zeros(0, kind)
     replicas = np.empty((count, n), labels.dtype)
-    replicas[:] = labels
-    state = np.zeros((count, 2 * n), kind)
-    state[:, 1::2] = totals(level.degree, labels, n)
-    in_totals = np.zeros((count, n if level.in_degree.size else 0), kind)
-    if in_totals.size:
-        in_totals[:] = totals(level.in_degree, labels, n)
-    widest = int(np.diff(level.offsets.view(np.int64)).max())
-    keys = np.empty((count, widest + 1), labels.dtype)
+    state = np.empty((count, 2 * n), kind)
+    in_totals = np.empty((count, n if level.in_degree.size else 0), kind)
+    keys = np.empty((count, level.widest + 1 + kernels.LINE), labels.dtype)  # no cache line for two blocks
+    marks = np.empty((3 if count > 1 else 1) * n + count * kernels.LINE, np.uint8)
     logged = _most_in_a_slice(slices, chunk) if count > 1 else 0
     control, figures = np.zeros(3, np.int64), np.zeros(3)
     rows = (
-        level.offsets, level.targets, level.weights, level.degree, level.in_degree if in_totals.size else nothing,
+        level.offsets, level.targets, level.weights, level.degree, level.in_degree,
         np.zeros(0, np.uint8) if fixed is None else fixed,
     )  # fmt: skip
+    start_state = (
+        labels, np.zeros(0, np.uint8) if active is None else active, totals(level.degree, labels, n),
+        totals(level.in_degree, labels, n) if level.in_degree.size else level.in_degree,
+    )  # fmt: skip
     blocks = (
-        replicas, state, in_totals, keys, np.ones(n, np.uint8), np.zeros((2, n if count > 1 else 0), np.uint8),
-        bounds.astype(np.uint64), order, slices,
+        replicas, state, in_totals, keys, marks, bounds.astype(np.uint64), order, slices,
     )  # fmt: skip
     exchange = (
         np.empty((2, count, logged), labels.dtype), np.empty((2, count, logged), labels.dtype),
@@ -105,7 +105,7 @@ def move(
     settings = (np.uint64(chunk), level.scale(resolution), least, effort.max_passes, _LATER_SLICES)
     parties = min(effort.threads, count)
     shares = [share * count // parties for share in range(parties + 1)]
-    given = (rows, blocks, exchange, settings, make_barrier(), parties)
+    given = (rows, start_state, blocks, exchange, settings, make_barrier(), parties)
     calls = [(*given, first, last) for first, last in pairwise(shares)]
     if parties == 1 and arcs < _ALONE:
         kernels.move_blocks(*calls[0])

@@ -98,7 +98,7 @@ class Louvain(Algorithm):
         return self.variant == "partitioned"
 
     def program(self, units: str) -> SubgraphProgram:
-        from goffish.algorithms.louvain.program import PartitionedLouvain
+        from goffish.algorithms.louvain.partitioned.program import PartitionedLouvain
 
         for name in ("initial", "fixed", "blocks"):
             if getattr(self, name) is not None:

@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.louvain import _level_kernels, _merge_kernels, _refine_kernels
-from goffish.algorithms.louvain.levels import Labels, Level, collapse, cut_rows, from_graph, list_members, totals
+from goffish.algorithms.louvain.levels import (
+    Labels,
+    Level,
+    collapse,
+    cut_rows,
+    from_graph,
+    list_members,
+    look_up,
+    totals,
+)
 from goffish.algorithms.louvain.moving import Effort, move
 from goffish.graph import Graph
 from goffish.graph.parallel import run_tasks, thread_count
@@ -101,7 +110,14 @@ class _Run:
         self.passes: list[int] = []
         self.most_levels = min(_MOST_LEVELS, search.max_levels or _MOST_LEVELS)
 
-    def move(self, level: Level, labels: Labels, tolerance: float, fixed: NDArray[np.uint8] | None) -> float:
+    def move(
+        self,
+        level: Level,
+        labels: Labels,
+        tolerance: float,
+        fixed: NDArray[np.uint8] | None,
+        active: NDArray[np.uint8] | None = None,
+    ) -> float:
         """Local moving; gives the modularity gained."""
         search, at = self.search, len(self.passes) + 1
         report = None
@@ -112,7 +128,7 @@ class _Run:
                 tell(at, number, gain)
 
         effort = Effort(max(tolerance, search.threshold), search.max_passes, search.blocks, self.threads)
-        passes, gain = move(level, labels, search.resolution, effort, self.random, fixed, report)
+        passes, gain = move(level, labels, search.resolution, effort, self.random, fixed, active, report)
         self.passes.append(passes)
         return gain
 
@@ -139,11 +155,15 @@ class _Run:
             tolerance /= _TOLERANCE_DROP
         labels = steps[-1]
         levels.pop()
+        border = None
         while levels:
             below = levels.pop()
-            labels = labels[steps[len(levels)]]
+            step = steps[len(levels)]
+            labels = look_up(labels, step)
             if self.search.refine == "vertices":
-                self.move(below, labels, _REFINE_TOLERANCE, held[len(levels)])
+                border = None if border is None else look_up(border, step)
+                self.move(below, labels, _REFINE_TOLERANCE, held[len(levels)], border)
+                border = _border(below, labels) if levels else None
         return self._found(first, labels, steps)
 
     def leiden(self, first: Level, labels: Labels) -> Found:
@@ -179,7 +199,7 @@ class _Run:
             tolerance /= _TOLERANCE_DROP
             self.move(level, here, tolerance, fixed)
         for step in reversed(steps):
-            here = here[step]
+            here = look_up(here, step)
         labels[:] = here
         return steps
 
@@ -238,6 +258,13 @@ def _singletons(level: Level) -> Labels:
 def _number(labels: Labels) -> int:
     """Number labels by first appearance, in place; gives how many there are."""
     return int(_merge_kernels.renumber(labels, np.empty(labels.size, labels.dtype)))
+
+
+def _border(level: Level, labels: Labels) -> NDArray[np.uint8]:
+    """Vertices with a neighbour in another community: no other can win by moving, nor what was collapsed into it."""
+    flags = np.empty(level.num_vertices, np.uint8)
+    _merge_kernels.has_foreign_neighbour(level.offsets, level.targets, labels, flags)
+    return flags
 
 
 def _any_fixed(fixed: NDArray[np.uint8] | None, labels: Labels, count: int) -> NDArray[np.uint8] | None:

@@ -13,7 +13,7 @@ import pytest
 
 import goffish as gf
 from goffish.algorithms.louvain.orders import ORDERS
-from goffish.algorithms.louvain.program import PartitionedLouvain
+from goffish.algorithms.louvain.partitioned.program import PartitionedLouvain
 from goffish.algorithms.louvain.sequential import sequential_louvain
 from goffish.gofs import PartitionedGraph
 from goffish.gopher import run_program

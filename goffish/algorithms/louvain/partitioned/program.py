@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from goffish.algorithms.louvain import _level_kernels as level_kernels
-from goffish.algorithms.louvain import _piece_kernels as kernels
-from goffish.algorithms.louvain.exchange import (
+from goffish.algorithms.louvain.orders import Order
+from goffish.algorithms.louvain.partitioned import _piece_kernels as kernels
+from goffish.algorithms.louvain.partitioned.exchange import (
     announce,
     first_subgraphs,
     ghost_labels,
@@ -20,12 +21,11 @@ from goffish.algorithms.louvain.exchange import (
     kept_ranges,
     tell_ghosts,
 )
-from goffish.algorithms.louvain.master import MOST_LEVELS, finish
-from goffish.algorithms.louvain.messages import MESSAGE, Kind, of_kind, ranges
-from goffish.algorithms.louvain.orders import Order
-from goffish.algorithms.louvain.phases import Phase, Stage
-from goffish.algorithms.louvain.pieces import Piece, cut_piece
-from goffish.algorithms.louvain.rounds import answer, begin_rounds, gather, move, prepare
+from goffish.algorithms.louvain.partitioned.master import MOST_LEVELS, finish
+from goffish.algorithms.louvain.partitioned.messages import MESSAGE, Kind, of_kind, ranges
+from goffish.algorithms.louvain.partitioned.phases import Phase, Stage
+from goffish.algorithms.louvain.partitioned.pieces import Piece, cut_piece
+from goffish.algorithms.louvain.partitioned.rounds import answer, begin_rounds, gather, move, prepare
 from goffish.algorithms.louvain.sequential import Rules, run_level, total_weight
 from goffish.gopher import BatchStep, SubgraphBatch, SubgraphProgram, per_remote, per_subgraph, per_vertex
 from goffish.graph.guards import whole_number
@@ -264,6 +264,10 @@ class PartitionedLouvain(SubgraphProgram):
                 break
             batch[f"level_{number}"] = places["b"][np.searchsorted(places["a"], batch["label"])]
             batch["levels"] = number
+        if batch.first_id == 0:  # again, for runs that went on from a checkpoint after the master's superstep
+            step.aggregate("modularity", batch["best"][0])
+            step.aggregate("levels", batch["levels"][0])
+            step.aggregate("refinements", batch["cycle"][0])
         step.vote_to_halt()
 
     def _refine(self, batch: SubgraphBatch, step: BatchStep, piece: Piece, starts: NDArray[np.int64]) -> None:

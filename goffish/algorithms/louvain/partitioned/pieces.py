@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.louvain import _piece_kernels as kernels
+from goffish.algorithms.louvain.partitioned import _piece_kernels as kernels
 from goffish.algorithms.louvain.sequential import UNIT, HalfEdges
 from goffish.gopher import SubgraphBatch
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.louvain.messages import Kind, of_kind
-from goffish.algorithms.louvain.pieces import Piece
+from goffish.algorithms.louvain.partitioned.messages import Kind, of_kind
+from goffish.algorithms.louvain.partitioned.pieces import Piece
 from goffish.gopher import BatchStep, SubgraphBatch
 
 
 def first_subgraphs(batch: SubgraphBatch) -> NDArray[np.int64]:
     """First sub-graph of every partition, shape (partitions + 1,): where messages to a partition go."""
-    return batch._starts
+    return batch.subgraph_starts
 
 
 def announce(batch: SubgraphBatch, step: BatchStep, labels: int, weight: float) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.louvain import _level_kernels as kernels
-from goffish.algorithms.louvain.exchange import first_subgraphs
-from goffish.algorithms.louvain.messages import Kind, of_kind
+from goffish.algorithms.louvain.partitioned.exchange import first_subgraphs
+from goffish.algorithms.louvain.partitioned.messages import Kind, of_kind
 from goffish.algorithms.louvain.sequential import (
     HalfEdges,
     Level,
@@ -24,15 +24,16 @@ from goffish.algorithms.louvain.sequential import (
 from goffish.gopher import BatchStep, SubgraphBatch
 
 if TYPE_CHECKING:
-    from goffish.algorithms.louvain.program import PartitionedLouvain
+    from goffish.algorithms.louvain.partitioned.program import PartitionedLouvain
 
 #: Levels that results report; of a deeper hierarchy the first ones and the last.
 MOST_LEVELS = 12
 #: A refinement that gains less modularity is the last one.
 _CYCLE_GAIN = 1e-4
-#: Runs of the remaining levels before a refinement, and the arcs of a merged graph that is too large for more than one.
-_POLISHES = 5
-_TRIES, _MOST_TRIED_ARCS = 4, 2_000_000
+#: Tries of the remaining levels where communities are refined, and the arcs above which a merged graph gets only one.
+_TRIES, _MOST_TRIED_ARCS = 4, 400_000
+#: Most times that the outcome of a try is improved by moves of the merged graph's vertices, and the least gain of one.
+_POLISHES, _POLISH_GAIN = 5, 1e-5
 
 
 def merge_rows(
@@ -161,7 +162,7 @@ def _polish(graph: HalfEdges, rules: Rules, levels: list[Level], key: tuple[int,
     for number in range(_POLISHES if levels else 0):
         label = compose(tuple(level.label for level in levels))
         better = _levels_from(graph, rules, label, (*key, number))
-        if better[-1].modularity <= levels[-1].modularity + 1e-5:
+        if better[-1].modularity <= levels[-1].modularity + _POLISH_GAIN:
             break
         levels = better
     return levels

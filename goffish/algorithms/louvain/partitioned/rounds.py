@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.louvain import _piece_kernels as kernels
-from goffish.algorithms.louvain.exchange import (
+from goffish.algorithms.louvain.partitioned import _piece_kernels as kernels
+from goffish.algorithms.louvain.partitioned.exchange import (
     ghost_labels,
     ghost_outer,
     keep_ghosts,
@@ -23,13 +23,13 @@ from goffish.algorithms.louvain.exchange import (
     owners,
     tell_ghosts,
 )
-from goffish.algorithms.louvain.messages import Kind, of_kind
-from goffish.algorithms.louvain.phases import Phase, Stage
-from goffish.algorithms.louvain.pieces import Piece
+from goffish.algorithms.louvain.partitioned.messages import Kind, of_kind
+from goffish.algorithms.louvain.partitioned.phases import Phase, Stage
+from goffish.algorithms.louvain.partitioned.pieces import Piece
 from goffish.gopher import BatchStep, SubgraphBatch
 
 if TYPE_CHECKING:
-    from goffish.algorithms.louvain.program import PartitionedLouvain
+    from goffish.algorithms.louvain.partitioned.program import PartitionedLouvain
 
 #: Sweeps over the vertices that a partition's own moves have touched, before it hears of the others.
 _SWEEPS = 4
@@ -37,7 +37,6 @@ _SWEEPS = 4
 _OUTER_ROUNDS, _INNER_ROUNDS = 10, 3
 #: A round of a refinement that gains less is its last one.
 _ROUND_GAIN = 1e-4
-HALF = ()
 _ANY = np.empty(0, np.int64)
 
 
@@ -145,10 +144,6 @@ def move(program: PartitionedLouvain, batch: SubgraphBatch, step: BatchStep, pie
     active = np.random.default_rng((program.seed, batch.partition, 0, step.number)).permutation(
         np.flatnonzero(batch["active"])
     )
-    if int(batch["stage"][0]) in HALF and step.graph.num_partitions > 1:
-        rest = active[active.size // 2 + 1 :]
-        active = active[: active.size // 2 + 1]
-        batch["fresh"][rest] = True
     moves = kernels.move_between_labels(
         active, piece.starts, piece.middle, piece.ends, piece.targets, piece.weights, piece.degree,
         float(batch["two_m"][0]), program.resolution, half % 2 == 1, _SWEEPS, outer, label, tot,
