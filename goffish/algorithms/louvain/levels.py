@@ -194,12 +194,15 @@ def list_members(level: Level, labels: Labels, count: int, order: NDArray[np.int
     return Members(starts, vertices, room)
 
 
-def cut_rows(room: NDArray[np.int64]) -> list[int]:
-    """Bounds of ranges of communities with about equally many arcs; one range for a small graph."""
-    arcs, tasks = int(room[-1]), _TASKS if room[-1] >= _ONE_TASK else 1
-    cuts = np.searchsorted(room, np.arange(tasks + 1) * (arcs / tasks))
+def cut_rows(room: NDArray[np.int64], threads: int) -> list[tuple[int, int]]:
+    """A range of communities for each thread, with about equally many arcs; one range for a small graph.
+
+    Only for work that treats every community by itself: the cuts depend on the number of threads.
+    """
+    arcs, parts = int(room[-1]), threads if room[-1] >= _ONE_TASK else 1
+    cuts = np.searchsorted(room, np.arange(parts + 1) * (arcs / parts)).tolist()
     cuts[0], cuts[-1] = 0, room.size - 1
-    return [int(cut) for cut in cuts]
+    return [(first, last) for first, last in pairwise(cuts) if first < last]
 
 
 def collapse(level: Level, labels: Labels, count: int, threads: int) -> Level:
@@ -216,7 +219,7 @@ def collapse(level: Level, labels: Labels, count: int, threads: int) -> Level:
     if in_degree.size:
         kernels.add_up(labels, level.in_degree, in_degree)
     given = (level.offsets, level.targets, level.weights, labels, starts, members, room)
-    cuts = [(first, last) for first, last in pairwise(cut_rows(room)) if first < last]
+    cuts = cut_rows(room, threads)
     run_tasks(kernels.merge_rows, [(*given, *cut, targets, weights, sizes, loops) for cut in cuts], threads)
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])

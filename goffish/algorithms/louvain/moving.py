@@ -126,11 +126,14 @@ def _run_side_by_side(
     with ThreadPoolExecutor(len(calls), thread_name_prefix="goffish-louvain") as pool:
         futures = [pool.submit(kernels.move_blocks, *call) for call in calls]
         try:
-            told = 0.0
-            while wait(futures, timeout=None if progress is None else 0.1).not_done:
-                if progress is not None and figures[0] > told:
-                    told = float(figures[0])
-                    progress(int(told), float(figures[1]) * unit)
+            if progress is not None:
+                told = 0.0
+                while wait(futures, timeout=0.1).not_done:
+                    if figures[0] > told:
+                        told = float(figures[0])
+                        progress(int(told), float(figures[1]) * unit)
+                progress(int(figures[0]), float(figures[1]) * unit)
+            wait(futures)
         except BaseException:
             control[0] = 1
             raise

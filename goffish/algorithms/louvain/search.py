@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -31,7 +30,7 @@ LouvainProgress = Callable[[int, int, float], None]
 
 # Looser than a single search would bear: what the first moves leave, the refinement finds at less cost.
 _FIRST_TOLERANCE, _TOLERANCE_DROP = 3e-2, 10.0
-_REFINE_TOLERANCE = 1e-2
+_REFINE_TOLERANCE = 3e-3
 _MOST_LEVELS = 100
 _LEIDEN_TOLERANCE, _ITERATIONS, _WORTHWHILE = 1e-3, 2, 1e-4
 
@@ -154,54 +153,65 @@ class _Run:
                 break
             tolerance /= _TOLERANCE_DROP
         labels = steps[-1]
-        levels.pop()
-        border = None
-        while levels:
-            below = levels.pop()
-            step = steps[len(levels)]
-            labels = look_up(labels, step)
-            if self.search.refine == "vertices":
-                border = None if border is None else look_up(border, step)
-                self.move(below, labels, _REFINE_TOLERANCE, held[len(levels)], border)
-                border = _border(below, labels) if levels else None
+        if self.search.refine == "vertices":
+            labels = self._descend(levels[:-1], steps, labels, held, _REFINE_TOLERANCE)
+        else:
+            for step in reversed(steps[:-1]):
+                labels = look_up(labels, step)
         return self._found(first, labels, steps)
 
     def leiden(self, first: Level, labels: Labels) -> Found:
         """Move, refine into connected pieces, collapse these, repeat (Traag, Waltman and van Eck 2019).
 
-        The whole is done twice, the second time from the communities of the first, unless moving single vertices shows
-        that there is nothing left to win.
+        On the way down the vertices of every level move once more. The whole is done `_ITERATIONS` times, each from the
+        communities of the one before, unless moving single vertices shows that there is nothing left to win.
         """
         steps: list[Labels] = []
         for iteration in range(_ITERATIONS):
             gain = self.move(first, labels, _LEIDEN_TOLERANCE, self.fixed)
             if iteration and gain <= _WORTHWHILE:
                 break
-            steps = self._climb(first, labels, _LEIDEN_TOLERANCE)
-        else:
-            self.move(first, labels, _LEIDEN_TOLERANCE, self.fixed)
+            steps = self._climb(first, labels)
         return self._found(first, self._connected(first, labels), steps or [labels.copy()])
 
-    def _climb(self, first: Level, labels: Labels, tolerance: float) -> list[Labels]:
-        """Collapse the refined pieces of `labels` and go on moving them; `labels` change in place."""
-        level, fixed, here = first, self.fixed, labels.copy()
+    def _climb(self, first: Level, labels: Labels) -> list[Labels]:
+        """Collapse the refined pieces of `labels` and go on moving them, up and down; `labels` change in place."""
+        levels, held = [first], [self.fixed]
         steps: list[Labels] = []
-        while True:
-            pieces = self._pieces(level, here, _number(here))
+        tolerance, here = _LEIDEN_TOLERANCE, labels.copy()
+        while len(steps) < self.most_levels:
+            pieces = self._pieces(levels[-1], here, _number(here))
             number = _number(pieces)
-            if number == level.num_vertices or len(steps) == self.most_levels:
+            if number == levels[-1].num_vertices:
                 break
-            steps.append(pieces)
             above = np.empty(number, labels.dtype)
             above[pieces] = here
-            fixed = _any_fixed(fixed, pieces, number)
-            level, here = collapse(level, pieces, number, self.threads), above
+            here = above
+            steps.append(pieces)
+            held.append(_any_fixed(held[-1], pieces, number))
+            levels.append(collapse(levels[-1], pieces, number, self.threads))
             tolerance /= _TOLERANCE_DROP
-            self.move(level, here, tolerance, fixed)
-        for step in reversed(steps):
-            here = look_up(here, step)
-        labels[:] = here
+            self.move(levels[-1], here, tolerance, held[-1])
+        labels[:] = self._descend(levels[:-1], steps, here, held, _LEIDEN_TOLERANCE)
         return steps
+
+    def _descend(
+        self,
+        levels: list[Level],
+        steps: list[Labels],
+        labels: Labels,
+        held: list[NDArray[np.uint8] | None],
+        tolerance: float,
+    ) -> Labels:
+        """Carry labels from above the last of `levels` down to the first; on each, those at borders move once more."""
+        border = None
+        while levels:
+            below, step = levels.pop(), steps[len(levels)]
+            labels = look_up(labels, step)
+            border = None if border is None else look_up(border, step)
+            self.move(below, labels, tolerance, held[len(levels)], border)
+            border = _border(below, labels) if levels else None
+        return labels
 
     def _pieces(self, level: Level, labels: Labels, count: int) -> Labels:
         """Connected pieces of the communities, each grown from single vertices."""
@@ -221,8 +231,7 @@ class _Run:
                     level.offsets, level.targets, level.weights, level.degree, level.in_degree, labels,
                     members.starts, members.vertices, first, last, scale, pieces, state, in_totals, widest,
                 )
-                for first, last in pairwise(cut_rows(members.room))
-                if first < last
+                for first, last in cut_rows(members.room, 4 * self.threads)
             ],
             self.threads,
         )  # fmt: skip
