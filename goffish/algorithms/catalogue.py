@@ -55,5 +55,5 @@ def describe_problems(error: ValidationError, options: Mapping[str, Any], known:
             told.append(f"option {option!r} is needed")
         else:
             problem = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
-            told.append(f"{option}={options.get(option)!r} {problem}")
+            told.append(f"{option}={options.get(option)!r} {problem}" if option else problem)
     return "; ".join(dict.fromkeys(told))

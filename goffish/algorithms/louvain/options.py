@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from goffish.algorithms.algorithm import Algorithm, Note
 from goffish.errors import InputError
@@ -96,6 +96,12 @@ class Louvain(Algorithm):
 
     def needs_engine(self) -> bool:
         return self.variant == "partitioned"
+
+    @model_validator(mode="after")
+    def _agree(self) -> Louvain:
+        if self.fixed is not None and self.min_size > 1:
+            raise ValueError("fixed and min_size contradict each other: a small community of fixed vertices must stay")
+        return self
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.louvain.partitioned.program import PartitionedLouvain

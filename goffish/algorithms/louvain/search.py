@@ -153,8 +153,9 @@ class _Run:
                 break
             tolerance /= _TOLERANCE_DROP
         labels = steps[-1]
+        levels.pop()
         if self.search.refine == "vertices":
-            labels = self._descend(levels[:-1], steps, labels, held, _REFINE_TOLERANCE)
+            labels = self._descend(levels, steps, labels, held, _REFINE_TOLERANCE)
         else:
             for step in reversed(steps[:-1]):
                 labels = look_up(labels, step)
@@ -192,7 +193,8 @@ class _Run:
             levels.append(collapse(levels[-1], pieces, number, self.threads))
             tolerance /= _TOLERANCE_DROP
             self.move(levels[-1], here, tolerance, held[-1])
-        labels[:] = self._descend(levels[:-1], steps, here, held, _LEIDEN_TOLERANCE)
+        levels.pop()
+        labels[:] = self._descend(levels, steps, here, held, _LEIDEN_TOLERANCE)
         return steps
 
     def _descend(
@@ -203,7 +205,10 @@ class _Run:
         held: list[NDArray[np.uint8] | None],
         tolerance: float,
     ) -> Labels:
-        """Carry labels from above the last of `levels` down to the first; on each, those at borders move once more."""
+        """Carry labels from above the last of `levels` down to the first; on each, those at borders move once more.
+
+        `levels` is emptied on the way, so that the memory of a level serves the next.
+        """
         border = None
         while levels:
             below, step = levels.pop(), steps[len(levels)]
