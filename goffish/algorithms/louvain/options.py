@@ -90,6 +90,9 @@ class Louvain(Algorithm):
         default="random", description="In which order the engine and the sequential variant visit vertices."
     )
     repair_rounds: int = Field(default=3, ge=0, description="On the engine: most rounds over the boundary.")
+    null_model: Literal["local", "global"] = Field(
+        default="local", description="On the engine: whether level 1 counts cut edges in degrees (global) or not."
+    )
     blocks: int | None = Field(
         default=None, ge=1, description="Blocks of vertices scanned side by side. Default: by the size of the graph."
     )
@@ -121,6 +124,7 @@ class Louvain(Algorithm):
             repair_rounds=0 if published else self.repair_rounds,
             refinements=0 if published or self.refine == "none" else 4,
             connected=self.refine == "leiden",
+            null_model=self.null_model,
         )
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:

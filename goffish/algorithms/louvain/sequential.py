@@ -203,7 +203,11 @@ def collapse(graph: HalfEdges, label: NDArray[np.integer[Any]]) -> tuple[NDArray
 
 
 def run_level(
-    graph: HalfEdges, rules: Rules, key: tuple[int, ...], start: NDArray[np.integer[Any]] | None = None
+    graph: HalfEdges,
+    rules: Rules,
+    key: tuple[int, ...],
+    start: NDArray[np.integer[Any]] | None = None,
+    null_model: tuple[NDArray[np.float64], float] | None = None,
 ) -> Level:
     """LEVEL and COLLAPSE of section 3.1.
 
@@ -215,10 +219,12 @@ def run_level(
         Seed of the random order.
     start : int, shape (n,), optional
         Partition to begin with, labels below n; default singletons.
+    null_model : (degrees, 2m), optional
+        Of a larger graph that this one is a part of; default: of this one.
     """
     begun = time.perf_counter()
-    degree = graph.degrees()
-    two_m = total_weight(degree)
+    degree = graph.degrees() if null_model is None else null_model[0]
+    two_m = total_weight(degree) if null_model is None else null_model[1]
     kind = np.int32 if graph.size < 2**31 else np.int64
     label: NDArray[np.integer[Any]] = np.arange(graph.size) if start is None else start
     label = label.astype(kind)

@@ -347,3 +347,38 @@ def test_max_levels_and_resolution() -> None:
     few, many = (figure(run(graph, owner, 4, resolution=r), "communities") for r in (0.05, 4.0))
     assert few < many
     check(run(graph, owner, 4, resolution=4.0), to_nx(graph), 4.0)
+
+
+@pytest.mark.parametrize("options", [PAPER, {"repair_rounds": 3, "refinements": 0}])
+def test_the_global_null_model(options: dict[str, Any]) -> None:
+    """Specification §3.6: level 1 with all degrees and the weight of the whole graph; measured there without effect."""
+    graph = lfr(3000, 5)
+    for k in (1, 4):
+        owner = np.arange(3000) * k // 3000
+        local, wide = (run(graph, owner, k, null_model=model, **options) for model in ("local", "global"))
+        check(wide, to_nx(graph))
+        assert wide.stats is not None
+        assert local.stats is not None
+        assert wide.stats.supersteps >= local.stats.supersteps + (0 if options["repair_rounds"] else 1)
+        if k == 1:
+            assert np.array_equal(labels(wide), labels(local))
+        else:
+            assert not np.array_equal(labels(wide), labels(local))
+            assert figure(wide, "modularity") >= 0.97 * figure(local, "modularity")
+
+
+def test_messages_may_come_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check 7: batches handed to the engine in a shuffled order give the same answer."""
+    from goffish.gopher import worker
+
+    graph, owner = lfr(2000, 3), np.random.default_rng(1).integers(0, 5, 2000)
+    options: dict[str, Any] = {"repair_rounds": 2, "refinements": 1}
+    expected = labels(run(graph, owner, 5, **options))
+    deliver, rng = worker.Worker.deliver, np.random.default_rng(7)
+
+    def shuffled(self: Any, batches: Any, *rest: Any, **named: Any) -> Any:
+        given = list(batches)
+        return deliver(self, [given[i] for i in rng.permutation(len(given))], *rest, **named)
+
+    monkeypatch.setattr(worker.Worker, "deliver", shuffled)
+    assert np.array_equal(labels(run(graph, owner, 5, **options)), expected)

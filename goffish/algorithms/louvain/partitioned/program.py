@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,6 +28,7 @@ from goffish.algorithms.louvain.partitioned.phases import Phase, Stage
 from goffish.algorithms.louvain.partitioned.pieces import Piece, cut_piece
 from goffish.algorithms.louvain.partitioned.rounds import answer, begin_rounds, gather, move, prepare
 from goffish.algorithms.louvain.sequential import Rules, run_level, total_weight
+from goffish.errors import InputError
 from goffish.gopher import BatchStep, SubgraphBatch, SubgraphProgram, per_remote, per_subgraph, per_vertex
 from goffish.graph.guards import whole_number
 
@@ -55,6 +57,9 @@ class PartitionedLouvain(SubgraphProgram):
         Most rounds over the boundary after level 1; they end before where a round gains at most `eps`.
     refinements : int
         Most refinements of the final communities; the last one is that which gains less than 1e-4.
+    null_model : {"local", "global"}
+        Level 1 counts degrees and the total weight without cut edges, as published, or with them, which takes one more
+        superstep (section 3.6).
     connected : bool
         Every community is connected: split what is not before every merge and collapse.
 
@@ -109,9 +114,12 @@ class PartitionedLouvain(SubgraphProgram):
         repair_rounds: int = 3,
         refinements: int = 4,
         connected: bool = False,
+        null_model: Literal["local", "global"] = "local",
     ) -> None:
         self.order, self.seed, self.eps, self.resolution = order, seed, eps, resolution
-        self.max_levels, self.connected = max_levels, connected
+        self.max_levels, self.connected, self.null_model = max_levels, connected, null_model
+        if null_model not in ("local", "global"):
+            raise InputError(f"null_model={null_model!r}: choose one of local, global")
         self.repair_rounds = whole_number(repair_rounds, "repair_rounds", 0)
         self.refinements = whole_number(refinements, "refinements", 0)
         self.rules().check()
@@ -163,8 +171,14 @@ class PartitionedLouvain(SubgraphProgram):
 
     def _first_level(self, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
         """S1 to S3, and the count of S4."""
+        null_model = None
+        if self.null_model == "global":
+            if step.number == 1:
+                announce(batch, step, 0, float(piece.degree.sum()))
+                return
+            null_model = piece.degree, total_weight(of_kind(step.messages, Kind.COUNT)["weight"])
         begun = time.perf_counter()
-        level = run_level(piece.local, self.rules(), (self.seed, batch.partition, 1))
+        level = run_level(piece.local, self.rules(), (self.seed, batch.partition, 1), null_model=null_model)
         batch["label"], batch["gain"] = level.label, level.gain
         count = level.graph.size
         batch["tot"][:count] = np.bincount(level.label, piece.degree, count)
