@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 import networkx as nx
+import pyarrow.parquet as pq
 import pytest
 
 from goffish.algorithms.catalogue import ALGORITHMS
@@ -24,12 +25,27 @@ def oracle() -> nx.Graph:
     return nx.parse_edgelist(SMALL.splitlines(), nodetype=int)
 
 
+def best_division(graph: nx.Graph) -> dict[int, int]:
+    """The communities of highest modularity of all divisions, numbered by their first vertices."""
+    vertices = sorted(graph)
+    divisions = [[[vertices[0]]]]
+    for v in vertices[1:]:
+        grown = []
+        for division in divisions:
+            grown += [[*division[:i], [*group, v], *division[i + 1 :]] for i, group in enumerate(division)]
+            grown.append([*division, [v]])
+        divisions = grown
+    best = max(divisions, key=lambda division: nx.community.modularity(graph, division))
+    return {v: number for number, group in enumerate(best) for v in group}
+
+
 EXPECTED: dict[str, Any] = {
     "components": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
     "bfs": lambda g: {v: nx.single_source_shortest_path_length(g, 1).get(v) for v in g},
     "sssp": lambda g: {v: nx.single_source_shortest_path_length(g, 1).get(v) for v in g},
     "pagerank": lambda g: {v: pytest.approx(r, abs=1e-5) for v, r in nx.pagerank(g, tol=1e-10).items()},
     "blockrank": lambda g: {v: pytest.approx(r, abs=1e-5) for v, r in nx.pagerank(g, tol=1e-10).items()},
+    "louvain": best_division,
     "triangles": nx.triangles,
     "cores": nx.core_number,
     "max-value": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
@@ -209,3 +225,36 @@ def test_broken_pipe(shared: Place, args: tuple[str, ...]) -> None:
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait(timeout=60) == 0
+
+
+def test_communities_and_what_belongs_to_them(place: Place) -> None:
+    """All levels, the table of communities, a warm start, fixed vertices and a truth, from files to files."""
+    first = place(
+        "run", "louvain", "small.txt", "-o", "found.csv", "--hierarchy", "levels.parquet", "--communities", "table.csv"
+    )
+    assert first.code == 0
+    levels = pq.read_table(place / "levels.parquet")
+    assert levels.column_names == ["level", "vertex", "community"]
+    assert set(levels["vertex"].to_pylist()) == {1, 2, 3, 4, 7, 8}
+    header, *rows = (place / "table.csv").read_text().splitlines()
+    assert header.startswith('"community","size","internal_weight","cut_weight"')
+    assert sum(int(row.split(",")[1]) for row in rows) == 6
+    (place / "fixed.csv").write_text("vertex,community\n1,5\n2,6\n")
+    body = place("run", "louvain", "small.txt", "--initial", "found.csv", "--truth", "found.csv", "--json").json
+    assert (body["summary"]["nmi"], body["summary"]["compared"]) == (1.0, 6)
+    held = {
+        row["vertex"]: row["community"]
+        for row in place("run", "louvain", "small.txt", "--fixed", "fixed.csv", "--json").json["rows"]
+    }
+    assert held[1] != held[2]
+    for options, told in (
+        (("--initial", "nowhere.csv"), "existing table file"),
+        (("--fixed", "fixed.csv", "--min-size", "3"), "contradict"),
+        (("--hierarchy", "levels.txt"), "suffix"),
+        (("--seed", "x"), "random"),
+        (("--level", "9"), "the levels are"),
+    ):
+        ended = place("run", "louvain", "small.txt", *options)
+        assert ended.code == 2
+        assert told in ended.err
+        assert len(ended.err.splitlines()) == 1
