@@ -114,6 +114,24 @@ def test_collapsing_keeps_modularity_and_weight(graph: gf.Graph, seed: int) -> N
     assert above.modularity(1.0) == pytest.approx(level.modularity_of(labels, 1.0, 1), abs=1e-12)
 
 
+@given(graphs(), st.integers(0, 5))
+def test_border(graph: gf.Graph, seed: int) -> None:
+    """The vertices that a refinement starts from are those with a neighbour in another community, and no others."""
+    level = from_graph(graph)
+    labels = np.random.default_rng(seed).integers(0, 3, graph.num_vertices).astype(level.targets.dtype)
+    rows = np.repeat(np.arange(level.num_vertices), np.diff(level.offsets.view(np.int64)))
+    foreign = {int(v) for v, u in zip(rows, level.targets, strict=True) if labels[v] != labels[u]}
+    assert set(np.flatnonzero(search._border(level, labels)).tolist()) == foreign
+
+
+def test_refinement_gains_on_grids() -> None:
+    graph = grid(60, 60)
+    plain, refined = (
+        np.mean([gf.louvain(graph, refine=r, seed=s).modularity for s in range(5)]) for r in ("none", "vertices")
+    )
+    assert refined > plain + 0.002
+
+
 @pytest.fixture
 def side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and threads also for the small graphs of tests."""
@@ -147,6 +165,8 @@ def test_blocks_lose_no_quality(blocks: int) -> None:
     for graph in (planted(600, groups=12, seed=1), grid(20, 30)):
         alone = [find_communities(graph, Search(seed=s, blocks=1)).modularity for s in range(5)]
         side = [find_communities(graph, Search(seed=s, blocks=blocks)).modularity for s in range(5)]
+        plain = [find_communities(graph, Search(seed=s, blocks=blocks, refine="none")).modularity for s in range(5)]
+        assert np.mean(plain) >= np.mean(alone) - 0.03
         assert np.mean(side) >= np.mean(alone) - 0.004
 
 
