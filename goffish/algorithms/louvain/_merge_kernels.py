@@ -7,6 +7,9 @@ from numba import njit
 
 from goffish.graph._barrier_kernels import prefetch
 
+AHEAD = np.uint64(12)  # arcs: far enough for the label of a neighbour to arrive
+LINE = np.uint64(16)  # numbers of four bytes in a cache line
+
 
 @njit(cache=True, nogil=True)
 def renumber(labels, number):
@@ -15,23 +18,32 @@ def renumber(labels, number):
     `number` is scratch space with one element per possible label.
     """
     number[:] = 0
-    count = 0
+    count = number[:1].sum()
     for v in range(labels.size):
         c = labels[v]
-        if number[c] == 0:
-            count += 1
-            number[c] = count
-        labels[v] = number[c] - 1
+        met = number[c]
+        # Whether a label is new is anybody's guess: without a branch.
+        new = met == 0
+        count += new
+        met += count * new
+        number[c] = met
+        labels[v] = met - 1
     return count
 
 
 @njit(cache=True, nogil=True)
-def list_members(labels, order, starts, members):
-    """Put the vertices of community c into ``members[starts[c]:starts[c + 1]]``, in `order` (empty: ascending)."""
+def list_members(offsets, labels, order, starts, members, room):
+    """Put the vertices of community c into ``members[starts[c]:starts[c + 1]]``, in `order` (empty: ascending).
+
+    ``room[c]`` becomes the number of arcs of the communities before c.
+    """
     for v in range(labels.size):
-        starts[labels[v] + 1] += 1
+        c = labels[v]
+        starts[c + 1] += 1
+        room[c + 1] += offsets[v + 1] - offsets[v]
     for c in range(1, starts.size):
         starts[c] += starts[c - 1]
+        room[c] += room[c - 1]
     for i in range(labels.size):
         v = order[i] if order.size else i
         c = labels[v]
@@ -43,20 +55,10 @@ def list_members(labels, order, starts, members):
 
 
 @njit(cache=True, nogil=True)
-def room_for_rows(offsets, starts, members, room):
-    """Where each community's row may begin so that no row can run into the next one."""
-    room[0] = 0
-    for c in range(starts.size - 1):
-        arcs = 0
-        for i in range(starts[c], starts[c + 1]):
-            v = members[i]
-            arcs += offsets[v + 1] - offsets[v]
-        room[c + 1] = room[c] + arcs
-
-
-@njit(cache=True, nogil=True)
-def merge_rows(offsets, targets, weights, labels, starts, members, room, first, last, out, out_weights, sizes, loops):
-    """Rows `first` to `last` of the collapsed graph, one after the other from ``out[room[first]]`` on.
+def merge_rows(
+    offsets, targets, weights, labels, starts, members, widest, first, last, begin, out, out_weights, sizes, loops
+):
+    """Rows `first` to `last` of the collapsed graph, none with more than `widest` arcs, from ``out[begin]`` on.
 
     The weight inside a community goes to `loops`.
     """
@@ -64,19 +66,23 @@ def merge_rows(offsets, targets, weights, labels, starts, members, room, first, 
     count = starts.size - 1
     sums = np.zeros(count, out_weights.dtype)
     none = sums.sum()
-    keys = np.empty(count + 1, out.dtype)
-    end = starts[last]
-    kept = room[first]
+    keys = np.empty(min(widest, count) + 1, out.dtype)
+    end, arcs = starts[last], np.uint64(targets.size)
+    kept = begin
     for c in range(first, last):
         met = 0
         for i in range(starts[c], starts[c + 1]):
             v = members[i]
-            # Rows lie anywhere: have the next ones on their way.
+            # Rows lie anywhere: have the next ones on their way, two cache lines of each.
             if i + 16 < end:
                 prefetch(offsets, members[i + 16])
-                prefetch(targets, offsets[members[i + 8]])
+                ahead = offsets[members[i + 8]]
+                prefetch(targets, ahead)
+                prefetch(targets, ahead + LINE)
             if weighted:
                 for e in range(offsets[v], offsets[v + 1]):
+                    if e + AHEAD < arcs:
+                        prefetch(labels, targets[e + AHEAD])
                     d = labels[targets[e]]
                     before = sums[d]
                     keys[met] = d
@@ -84,12 +90,14 @@ def merge_rows(offsets, targets, weights, labels, starts, members, room, first, 
                     sums[d] = before + weights[e]
             else:
                 for e in range(offsets[v], offsets[v + 1]):
+                    if e + AHEAD < arcs:
+                        prefetch(labels, targets[e + AHEAD])
                     d = labels[targets[e]]
                     before = sums[d]
                     keys[met] = d
                     met += before == none
                     sums[d] = before + 1
-        begin = kept
+        row = kept
         for i in range(met):
             d = keys[i]
             if d == c:
@@ -99,7 +107,7 @@ def merge_rows(offsets, targets, weights, labels, starts, members, room, first, 
                 out_weights[kept] = sums[d]
                 kept += 1
             sums[d] = none
-        sizes[c] = kept - begin
+        sizes[c] = kept - row
 
 
 @njit(cache=True, nogil=True)
@@ -134,9 +142,9 @@ def widest_row(offsets):
 
 
 @njit(cache=True, nogil=True)
-def has_foreign_neighbour(offsets, targets, labels, flags):
-    """Which vertices have a neighbour of another label."""
-    for v in range(labels.size):
+def has_foreign_neighbour(offsets, targets, labels, first, last, flags):
+    """Which of the vertices `first` to `last` have a neighbour of another label."""
+    for v in range(first, last):
         flags[v] = 0
         own = labels[v]
         for e in range(offsets[v], offsets[v + 1]):

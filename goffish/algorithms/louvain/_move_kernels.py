@@ -12,8 +12,9 @@ from numba import njit
 
 from goffish.graph._barrier_kernels import prefetch, wait
 
-#: A move has to win more than this share of the vertex's degree, or rounding could move it for ever.
-LEAST_GAIN = 1e-10
+#: A move has to win more than this share of the vertex's degree. Less is chance: on the last levels it joins
+#: communities that have nothing to do with each other (the resolution limit); rounding could move a vertex for ever.
+LEAST_GAIN = 3e-4
 PAD = 8  # float64 slots in a cache line
 LINE = 64  # bytes in one
 AHEAD = np.uint64(12)  # arcs: far enough for the cache line of a community to arrive
@@ -21,22 +22,28 @@ AHEAD = np.uint64(12)  # arcs: far enough for the cache line of a community to a
 
 @njit(cache=True, nogil=True)
 def move_blocks(rows, start_state, blocks, exchange, settings, barrier, parties, first, last):
-    """Scan blocks `first` to `last` until a pass gains too little; called once by each of `parties` threads."""
+    """Scan blocks `first` to `last` until a pass gains too little; called once by each of `parties` threads.
+
+    The first block works on the labels themselves, the others on replicas.
+    """
     offsets, targets, weights, degree, in_degree, fixed = rows
-    start, active, totals, in_sums = start_state
-    labels, state, in_totals, keys, marks, bounds, order, slices = blocks
+    labels, active = start_state
+    replicas, state, in_totals, keys, marks, bounds, order, slices = blocks
     moved, moved_to, moved_count, gains, control, progress = exchange
-    chunk, scale, min_gain, max_passes, later_slices = settings
+    chunk, scale, min_gain, hopeless, max_passes, later_slices = settings
     count = bounds.size - 1
     n = offsets.size - 1
     finest = slices.shape[1] - 1
     for b in range(first, last):
-        labels[b] = start
+        if b:
+            replicas[b - 1] = labels
+        state[b] = 0
+        in_totals[b] = 0
         for v in range(n):
-            state[b, 2 * v] = 0
-            state[b, 2 * v + 1] = totals[v]
+            state[b, 2 * labels[v] + 1] += degree[v]
         if in_degree.size:
-            in_totals[b] = in_sums
+            for v in range(n):
+                in_totals[b, labels[v]] += in_degree[v]
         for v in range(bounds[b], bounds[b + 1]):
             marks[v] = active[v] if active.size else 1
             if count > 1:
@@ -48,20 +55,20 @@ def move_blocks(rows, start_state, blocks, exchange, settings, barrier, parties,
         steps = finest if number == 0 else min(later_slices, finest)
         parity = number & 1
         for b in range(first, last):
-            gains[parity, b * PAD] = 0.0
             if number and count > 1:
                 _take_marks(marks, n * (2 - parity), bounds[b], bounds[b + 1])
+        gain = 0.0
         for step in range(steps):
             begin, end = step * finest // steps, (step + 1) * finest // steps
             for b in range(first, last):
-                moves, gain = _scan(
-                    offsets, targets, weights, degree, in_degree, fixed, labels[b], state[b], in_totals[b], keys[b],
-                    marks, np.uint64(n * (1 + parity)), np.uint64(3 * n + b * LINE), bounds[b], bounds[b + 1],
-                    count == 1,
+                moves, won = _scan(
+                    offsets, targets, weights, degree, in_degree, fixed, replicas[b - 1] if b else labels, state[b],
+                    in_totals[b], keys[b], marks, np.uint64(n * (1 + parity)), np.uint64(3 * n + b * LINE), bounds[b],
+                    bounds[b + 1], count == 1,
                     order[slices[b, begin] : slices[b, end]], chunk, scale, moved[turn, b], moved_to[turn, b],
                 )  # fmt: skip
                 moved_count[turn, b * PAD] = moves
-                gains[parity, b * PAD] += gain
+                gains[turn, b * PAD] = won + (gains[1 - turn, b * PAD] if step else 0.0)
             if first == 0:
                 control[turn + 1] = control[0]
             wait(barrier, parties)
@@ -71,14 +78,17 @@ def move_blocks(rows, start_state, blocks, exchange, settings, barrier, parties,
                         if other != b:
                             _apply(
                                 moved[turn, other], moved_to[turn, other], moved_count[turn, other * PAD],
-                                labels[b], state[b], in_totals[b], degree, in_degree,
+                                replicas[b - 1] if b else labels, state[b], in_totals[b], degree, in_degree,
                             )  # fmt: skip
             if control[turn + 1]:
                 return
+            gain = 0.0
+            for b in range(count):
+                gain += gains[turn, b * PAD]
             turn = 1 - turn
-        gain = 0.0
-        for b in range(count):
-            gain += gains[parity, b * PAD]
+            # Chunks come in random order: what the first slices gained tells what the pass will.
+            if gain * steps <= hopeless * (step + 1):
+                break
         if first == 0:
             progress[0] += 1.0
             progress[1] = gain

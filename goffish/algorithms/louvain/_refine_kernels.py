@@ -1,11 +1,14 @@
-"""Leiden's refinement: connected pieces inside every community, and the meet of two divisions."""
+"""Leiden's refinement: pieces inside every community, connected or well connected; the meet of two divisions."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from goffish.algorithms.louvain._move_kernels import LEAST_GAIN
+from goffish.algorithms.components._kernels import flatten, link
+
+#: A gain of less than this share of the degree may be rounding.
+ROUNDING = 1e-10
 
 
 @njit(cache=True, nogil=True)
@@ -50,7 +53,7 @@ def refine_communities(
                 state[2 * p] = none
                 if gain > best:
                     best, new = gain, p
-            if new == own or best <= LEAST_GAIN * size:
+            if new == own or best <= ROUNDING * size:
                 continue
             pieces[v] = new
             state[2 * new + 1] += k
@@ -58,6 +61,43 @@ def refine_communities(
             if directed:
                 in_totals[new] += in_degree[v]
                 in_totals[own] = none
+
+
+@njit(cache=True, nogil=True)
+def connected_pieces(offsets, targets, labels, pieces, sizes, largest):
+    """Give every vertex the largest vertex of its community that it is connected to inside the community.
+
+    Afforest (Sutton, Ben-Nun and Barak, IPDPS 2018) inside communities: after two neighbours of every vertex, only
+    vertices outside the largest tree of their community need the others; an edge that leaves such a tree is met from
+    its other end. Labels are below n; `sizes` and `largest` are scratch space of n elements.
+    """
+    n = labels.size
+    for v in range(n):
+        pieces[v] = v
+        sizes[v] = 0
+    for v in range(n):
+        met = 0
+        for e in range(offsets[v], offsets[v + 1]):
+            u = targets[e]
+            if labels[u] == labels[v]:
+                link(pieces, pieces[v], u)
+                met += 1
+                if met == 2:
+                    break
+    flatten(pieces)
+    for v in range(n):
+        sizes[pieces[v]] += 1
+        largest[labels[v]] = pieces[v]
+    for v in range(n):
+        if sizes[v] > sizes[largest[labels[v]]]:
+            largest[labels[v]] = v
+    for v in range(n):
+        if pieces[v] != largest[labels[v]]:
+            for e in range(offsets[v], offsets[v + 1]):
+                u = targets[e]
+                if labels[u] == labels[v]:
+                    link(pieces, pieces[v], u)
+    flatten(pieces)
 
 
 @njit(cache=True, nogil=True)

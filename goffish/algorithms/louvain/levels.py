@@ -65,6 +65,12 @@ class Level:
         """Most arcs in one row."""
         return int(kernels.widest_row(self.offsets))
 
+    def row_ranges(self) -> list[tuple[int, int]]:
+        """Ranges of rows of about equal work for threads to share; they depend on the graph only."""
+        return list(
+            pairwise(balanced_rows(self.offsets.view(np.int64), 1 if self.num_arcs < _ONE_TASK else _TASKS).tolist())
+        )
+
     def scale(self, resolution: float) -> float:
         """Factor of the null model in the gain of a move."""
         return 0.0 if self.total == 0.0 else resolution / (self.total / 2.0 if self.in_degree.size else self.total)
@@ -75,15 +81,11 @@ class Level:
 
     def modularity_of(self, labels: Labels, resolution: float, threads: int) -> float:
         """Modularity of the communities `labels`, numbered from 0."""
-        tasks = 1 if self.num_arcs < _ONE_TASK else _TASKS
-        bounds = balanced_rows(self.offsets.view(np.int64), tasks)
-        room = np.zeros((tasks, 8), self.degree.dtype)  # a cache line for each
+        ranges = self.row_ranges()
+        room = np.zeros((len(ranges), 8), self.degree.dtype)  # a cache line for each
         given = (self.offsets, self.targets, self.weights, labels)
-        run_tasks(
-            kernels.inside_weight,
-            [(*given, int(bounds[i]), int(bounds[i + 1]), room[i]) for i in range(tasks)],
-            threads,
-        )
+        tasks = [(*given, *rows, place) for rows, place in zip(ranges, room, strict=True)]
+        run_tasks(kernels.inside_weight, tasks, threads)
         inside = float(room[:, 0].sum(dtype=np.float64)) + float(self.loops.sum(dtype=np.float64))
         count = int(labels.max()) + 1 if labels.size else 0
         into = totals(self.in_degree, labels, count) if self.in_degree.size else self.in_degree
@@ -187,10 +189,9 @@ class Members(NamedTuple):
 
 def list_members(level: Level, labels: Labels, count: int, order: NDArray[np.int64] = _ASCENDING) -> Members:
     """Group the vertices by their label, 0 … count-1, each group in the order of `order`."""
-    starts, room = np.zeros(count + 1, np.int64), np.empty(count + 1, np.int64)
+    starts, room = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     vertices = np.empty(level.num_vertices, labels.dtype)
-    kernels.list_members(labels, order, starts, vertices)
-    kernels.room_for_rows(level.offsets, starts, vertices, room)
+    kernels.list_members(level.offsets, labels, order, starts, vertices, room)
     return Members(starts, vertices, room)
 
 
@@ -208,23 +209,25 @@ def cut_rows(room: NDArray[np.int64], threads: int) -> list[tuple[int, int]]:
 def collapse(level: Level, labels: Labels, count: int, threads: int) -> Level:
     """Make every community one vertex; `labels` are numbered 0 … count-1 without gaps."""
     starts, members, room = list_members(level, labels, count)
-    arcs = int(room[-1])
+    cuts = cut_rows(room, threads)
+    begins, widest, arcs = room[[first for first, _ in cuts]].tolist(), int(np.diff(room).max(initial=0)), int(room[-1])
+    del room
     kind = level.degree.dtype
     targets, weights = np.empty(arcs, labels.dtype), np.empty(arcs, kind)
-    sizes, loops, degree = np.zeros(count, np.int64), np.zeros(count, kind), np.zeros(count, kind)
+    offsets, loops, degree = np.zeros(count + 1, np.int64), np.zeros(count, kind), np.zeros(count, kind)
     in_degree = np.zeros(count if level.in_degree.size else 0, kind)
     if level.loops.size:
         kernels.add_up(labels, level.loops, loops)
     kernels.add_up(labels, level.degree, degree)
     if in_degree.size:
         kernels.add_up(labels, level.in_degree, in_degree)
-    given = (level.offsets, level.targets, level.weights, labels, starts, members, room)
-    cuts = cut_rows(room, threads)
-    run_tasks(kernels.merge_rows, [(*given, *cut, targets, weights, sizes, loops) for cut in cuts], threads)
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    for first, last in cuts:
-        here, there = slice(offsets[first], offsets[last]), int(room[first])
+    given = (level.offsets, level.targets, level.weights, labels, starts, members, widest)
+    into = (targets, weights, offsets[1:], loops)
+    tasks = [(*given, *cut, begin, *into) for cut, begin in zip(cuts, begins, strict=True)]
+    run_tasks(kernels.merge_rows, tasks, threads)
+    np.cumsum(offsets, out=offsets)
+    for (first, last), there in zip(cuts, begins, strict=True):
+        here = slice(offsets[first], offsets[last])
         for column in (targets, weights):
             column[here] = column[there : there + here.stop - here.start]
     targets.resize(int(offsets[-1]), refcheck=False)

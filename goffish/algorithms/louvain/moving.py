@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.louvain import _move_kernels as kernels
-from goffish.algorithms.louvain.levels import Labels, Level, totals
+from goffish.algorithms.louvain.levels import Labels, Level
 from goffish.graph._barrier_kernels import make_barrier
 from goffish.graph.parallel import balanced_rows
 
@@ -21,7 +22,9 @@ PassProgress = Callable[[int, float], None]
 _CHUNK = 512
 _SEQUENTIAL = 1 << 17  # arcs below which a second block costs more than it brings
 _FIRST_SLICES, _LATER_SLICES = 16, 4
-_ALONE = 1 << 20  # arcs that one thread scans in a moment: no thread of its own
+_HOPELESS = 0.2  # of the tolerance: a pass that will hardly gain so much, by its first slices, ends there
+_TELLING = 1 << 13  # vertices of which a slice is a fair sample
+_ALONE = 1 << 20  # arcs that are scanned in a moment: the calling thread takes part
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,15 @@ class Effort:
         Blocks of vertices that are scanned side by side; ``None``: by the size of the graph.
     threads : int
         Has no influence on the answer.
+    patient : bool
+        Finish a pass whatever its first slices gained; for graphs in which only a few vertices have to move.
     """
 
     tolerance: float
     max_passes: int
     blocks: int | None
     threads: int
+    patient: bool = False
 
 
 def block_count(arcs: int) -> int:
@@ -61,6 +67,7 @@ def move(
     resolution: float,
     effort: Effort,
     random: np.random.Generator,
+    pool: Executor,
     fixed: NDArray[np.uint8] | None = None,
     active: NDArray[np.uint8] | None = None,
     progress: PassProgress | None = None,
@@ -79,7 +86,7 @@ def move(
     chunk = max(1, min(_CHUNK, n >> 10))
     order, slices = _plan(level.offsets, bounds, chunk, _FIRST_SLICES if count > 1 else 1, random)
     kind = level.degree.dtype
-    replicas = np.empty((count, n), labels.dtype)
+    replicas = np.empty((count - 1, n), labels.dtype)
     state = np.empty((count, 2 * n), kind)
     in_totals = np.empty((count, n if level.in_degree.size else 0), kind)
     keys = np.empty((count, level.widest + 1 + kernels.LINE), labels.dtype)  # no cache line for two blocks
@@ -90,10 +97,7 @@ def move(
         level.offsets, level.targets, level.weights, level.degree, level.in_degree,
         np.zeros(0, np.uint8) if fixed is None else fixed,
     )  # fmt: skip
-    start_state = (
-        labels, np.zeros(0, np.uint8) if active is None else active, totals(level.degree, labels, n),
-        totals(level.in_degree, labels, n) if level.in_degree.size else level.in_degree,
-    )  # fmt: skip
+    start_state = labels, np.zeros(0, np.uint8) if active is None else active
     blocks = (
         replicas, state, in_totals, keys, marks, bounds.astype(np.uint64), order, slices,
     )  # fmt: skip
@@ -102,43 +106,44 @@ def move(
         np.zeros((2, count * kernels.PAD), np.int64), np.zeros((2, count * kernels.PAD)), control, figures,
     )  # fmt: skip
     least = effort.tolerance * level.total / 2.0
-    settings = (np.uint64(chunk), level.scale(resolution), least, effort.max_passes, _LATER_SLICES)
+    hopeless = -np.inf if effort.patient or n < _TELLING else _HOPELESS * least
+    settings = (np.uint64(chunk), level.scale(resolution), least, hopeless, effort.max_passes, _LATER_SLICES)
     parties = min(effort.threads, count)
     shares = [share * count // parties for share in range(parties + 1)]
     given = (rows, start_state, blocks, exchange, settings, make_barrier(), parties)
-    calls = [(*given, first, last) for first, last in pairwise(shares)]
-    if parties == 1 and arcs < _ALONE:
-        kernels.move_blocks(*calls[0])
-    else:
-        _run_side_by_side(calls, control, figures, 2.0 / level.total, progress)
-    labels[:] = replicas[0]
+    calls: list[tuple[Any, ...]] = [(*given, first, last) for first, last in pairwise(shares)]
+    # A long scan leaves this thread free for signals.
+    here = 1 if arcs < _ALONE else 0
+    futures = [pool.submit(kernels.move_blocks, *call) for call in calls[here:]]
+    for call in calls[:here]:
+        kernels.move_blocks(*call)
+    if futures:
+        _watch(futures, control, figures, 2.0 / level.total, progress)
     return int(figures[0]), float(figures[2]) * 2.0 / level.total
 
 
-def _run_side_by_side(
-    calls: Sequence[tuple[object, ...]],
+def _watch(
+    futures: Sequence[Future[None]],
     control: NDArray[np.int64],
     figures: NDArray[np.float64],
     unit: float,
     progress: PassProgress | None,
 ) -> None:
-    """Run the calls on a thread each, and stop them at the next slice when this one is interrupted."""
-    with ThreadPoolExecutor(len(calls), thread_name_prefix="goffish-louvain") as pool:
-        futures = [pool.submit(kernels.move_blocks, *call) for call in calls]
-        try:
-            if progress is not None:
-                told = 0.0
-                while wait(futures, timeout=0.1).not_done:
-                    if figures[0] > told:
-                        told = float(figures[0])
-                        progress(int(told), float(figures[1]) * unit)
-                progress(int(figures[0]), float(figures[1]) * unit)
-            wait(futures)
-        except BaseException:
-            control[0] = 1
-            raise
-        for future in futures:
-            future.result()
+    """Wait for the threads and tell of their progress; stop them at the next slice when this one is interrupted."""
+    try:
+        if progress is not None:
+            told = 0.0
+            while wait(futures, timeout=0.1).not_done:
+                if figures[0] > told:
+                    told = float(figures[0])
+                    progress(int(told), float(figures[1]) * unit)
+            progress(int(figures[0]), float(figures[1]) * unit)
+        wait(futures)
+    except BaseException:
+        control[0] = 1
+        raise
+    for future in futures:
+        future.result()
 
 
 def _plan(

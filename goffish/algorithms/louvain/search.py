@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.louvain import _level_kernels, _merge_kernels, _refine_kernels
+from goffish.algorithms.louvain import _merge_kernels, _refine_kernels
 from goffish.algorithms.louvain.levels import (
     Labels,
     Level,
@@ -20,7 +21,7 @@ from goffish.algorithms.louvain.levels import (
     look_up,
     totals,
 )
-from goffish.algorithms.louvain.moving import Effort, move
+from goffish.algorithms.louvain.moving import Effort, block_count, move
 from goffish.graph import Graph
 from goffish.graph.parallel import run_tasks, thread_count
 
@@ -29,10 +30,11 @@ Refine = Literal["vertices", "leiden", "none"]
 LouvainProgress = Callable[[int, int, float], None]
 
 # Looser than a single search would bear: what the first moves leave, the refinement finds at less cost.
-_FIRST_TOLERANCE, _TOLERANCE_DROP = 3e-2, 10.0
-_REFINE_TOLERANCE = 3e-3
+_FIRST_TOLERANCE, _TOLERANCE_DROP = 5e-2, 4.0
+_REFINE_TOLERANCE = 5e-3
 _MOST_LEVELS = 100
-_LEIDEN_TOLERANCE, _ITERATIONS, _WORTHWHILE = 1e-3, 2, 1e-4
+_LEIDEN_TOLERANCE, _LEIDEN_DROP, _ITERATIONS = 1e-3, 10.0, 2
+_MUCH, _ANYTHING = 2e-3, 1e-4  # modularity that single vertices gain
 
 
 @dataclass(frozen=True)
@@ -95,16 +97,26 @@ def find_communities(
     held = None if fixed is None or not fixed.any() else fixed.astype(np.uint8)
     level = from_graph(graph)
     labels = _singletons(level) if start is None else start.astype(level.targets.dtype)
-    run = _Run(search, progress, held)
-    return run.leiden(level, labels) if search.refine == "leiden" else run.louvain(level, labels)
+    run = _Run(search, progress, held, patient=start is not None)
+    with run.pool:
+        return run.leiden(level, labels) if search.refine == "leiden" else run.louvain(level, labels)
 
 
 class _Run:
     """One search under way."""
 
-    def __init__(self, search: Search, progress: LouvainProgress | None, fixed: NDArray[np.uint8] | None) -> None:
-        self.search, self.progress, self.fixed = search, progress, fixed
+    def __init__(
+        self,
+        search: Search,
+        progress: LouvainProgress | None,
+        fixed: NDArray[np.uint8] | None,
+        *,
+        patient: bool = False,
+    ) -> None:
+        self.search, self.progress, self.fixed, self.patient = search, progress, fixed, patient
         self.threads = thread_count(search.threads)
+        # Its own: threads that wait for each other must all be running.
+        self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="goffish-louvain")
         self.random = np.random.default_rng(search.seed)
         self.passes: list[int] = []
         self.most_levels = min(_MOST_LEVELS, search.max_levels or _MOST_LEVELS)
@@ -126,8 +138,8 @@ class _Run:
             def report(number: int, gain: float) -> None:
                 tell(at, number, gain)
 
-        effort = Effort(max(tolerance, search.threshold), search.max_passes, search.blocks, self.threads)
-        passes, gain = move(level, labels, search.resolution, effort, self.random, fixed, active, report)
+        effort = Effort(max(tolerance, search.threshold), search.max_passes, search.blocks, self.threads, self.patient)
+        passes, gain = move(level, labels, search.resolution, effort, self.random, self.pool, fixed, active, report)
         self.passes.append(passes)
         return gain
 
@@ -155,7 +167,7 @@ class _Run:
         labels = steps[-1]
         levels.pop()
         if self.search.refine == "vertices":
-            labels = self._descend(levels, steps, labels, held, _REFINE_TOLERANCE)
+            labels, _ = self._descend(levels, steps, labels, held, _REFINE_TOLERANCE)
         else:
             for step in reversed(steps[:-1]):
                 labels = look_up(labels, step)
@@ -164,19 +176,28 @@ class _Run:
     def leiden(self, first: Level, labels: Labels) -> Found:
         """Move, refine into connected pieces, collapse these, repeat (Traag, Waltman and van Eck 2019).
 
-        On the way down the vertices of every level move once more. The whole is done `_ITERATIONS` times, each from the
-        communities of the one before, unless moving single vertices shows that there is nothing left to win.
+        On the way down the vertices of every level move once more. The whole is done again from there if single
+        vertices have won much by that or, where a scan is one block and soon done, still win anything by another.
         """
         steps: list[Labels] = []
+        self.move(first, labels, _LEIDEN_TOLERANCE, self.fixed)
         for iteration in range(_ITERATIONS):
-            gain = self.move(first, labels, _LEIDEN_TOLERANCE, self.fixed)
-            if iteration and gain <= _WORTHWHILE:
+            steps, gain = self._climb(first, labels)
+            if iteration + 1 == _ITERATIONS:
                 break
-            steps = self._climb(first, labels)
+            if block_count(first.num_arcs) > 1:
+                again = gain > _MUCH
+            else:
+                again = self.move(first, labels, _LEIDEN_TOLERANCE, self.fixed) > _ANYTHING
+            if not again:
+                break
         return self._found(first, self._connected(first, labels), steps or [labels.copy()])
 
-    def _climb(self, first: Level, labels: Labels) -> list[Labels]:
-        """Collapse the refined pieces of `labels` and go on moving them, up and down; `labels` change in place."""
+    def _climb(self, first: Level, labels: Labels) -> tuple[list[Labels], float]:
+        """Collapse the refined pieces of `labels` and go on moving them, up and down; `labels` change in place.
+
+        Gives the steps and what single vertices gained at the end.
+        """
         levels, held = [first], [self.fixed]
         steps: list[Labels] = []
         tolerance, here = _LEIDEN_TOLERANCE, labels.copy()
@@ -191,11 +212,11 @@ class _Run:
             steps.append(pieces)
             held.append(_any_fixed(held[-1], pieces, number))
             levels.append(collapse(levels[-1], pieces, number, self.threads))
-            tolerance /= _TOLERANCE_DROP
+            tolerance /= _LEIDEN_DROP
             self.move(levels[-1], here, tolerance, held[-1])
         levels.pop()
-        labels[:] = self._descend(levels, steps, here, held, _LEIDEN_TOLERANCE)
-        return steps
+        labels[:], gain = self._descend(levels, steps, here, held, _LEIDEN_TOLERANCE)
+        return steps, gain
 
     def _descend(
         self,
@@ -204,19 +225,20 @@ class _Run:
         labels: Labels,
         held: list[NDArray[np.uint8] | None],
         tolerance: float,
-    ) -> Labels:
+    ) -> tuple[Labels, float]:
         """Carry labels from above the last of `levels` down to the first; on each, those at borders move once more.
 
-        `levels` is emptied on the way, so that the memory of a level serves the next.
+        Gives the labels and the gain on the first level. `levels` is emptied on the way, so that the memory of a level
+        serves the next.
         """
-        border = None
+        border, gain = None, 0.0
         while levels:
             below, step = levels.pop(), steps[len(levels)]
             labels = look_up(labels, step)
             border = None if border is None else look_up(border, step)
-            self.move(below, labels, tolerance, held[len(levels)], border)
-            border = _border(below, labels) if levels else None
-        return labels
+            gain = self.move(below, labels, tolerance, held[len(levels)], border)
+            border = _border(below, labels, self.threads) if levels else None
+        return labels, gain
 
     def _pieces(self, level: Level, labels: Labels, count: int) -> Labels:
         """Connected pieces of the communities, each grown from single vertices."""
@@ -247,17 +269,16 @@ class _Run:
 
         Pieces with fixed vertices of one community stay together.
         """
-        pieces = np.empty(level.num_vertices, np.int64)
-        offsets = level.offsets.view(np.int64)
-        _level_kernels.split_labels(offsets[:-1], offsets[1:], level.targets, labels, pieces)
+        pieces, sizes, largest = np.empty((3, labels.size), labels.dtype)
+        _refine_kernels.connected_pieces(level.offsets, level.targets, labels, pieces, sizes, largest)
         if self.fixed is not None:
             held = np.flatnonzero(self.fixed)
             community, first = np.unique(labels[held], return_index=True)
             leader = pieces[held[first]]
-            joined = np.arange(int(pieces.max(initial=-1)) + 1)
+            joined = np.arange(labels.size).astype(labels.dtype)
             joined[pieces[held]] = leader[np.searchsorted(community, labels[held])]
             pieces = joined[pieces]
-        return pieces.astype(labels.dtype)
+        return pieces
 
     def _found(self, first: Level, labels: Labels, steps: list[Labels]) -> Found:
         _number(labels)
@@ -274,10 +295,11 @@ def _number(labels: Labels) -> int:
     return int(_merge_kernels.renumber(labels, np.empty(labels.size, labels.dtype)))
 
 
-def _border(level: Level, labels: Labels) -> NDArray[np.uint8]:
+def _border(level: Level, labels: Labels, threads: int) -> NDArray[np.uint8]:
     """Vertices with a neighbour in another community: no other can win by moving, nor what was collapsed into it."""
     flags = np.empty(level.num_vertices, np.uint8)
-    _merge_kernels.has_foreign_neighbour(level.offsets, level.targets, labels, flags)
+    tasks = [(level.offsets, level.targets, labels, *rows, flags) for rows in level.row_ranges()]
+    run_tasks(_merge_kernels.has_foreign_neighbour, tasks, threads)
     return flags
 
 

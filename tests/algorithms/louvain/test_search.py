@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 
 import goffish as gf
-from goffish.algorithms.louvain import moving, search
+from goffish.algorithms.louvain import _refine_kernels, moving, search
 from goffish.algorithms.louvain.levels import collapse, from_graph
 from goffish.algorithms.louvain.search import Search, find_communities
 from goffish.errors import InputError
@@ -121,7 +121,23 @@ def test_border(graph: gf.Graph, seed: int) -> None:
     labels = np.random.default_rng(seed).integers(0, 3, graph.num_vertices).astype(level.targets.dtype)
     rows = np.repeat(np.arange(level.num_vertices), np.diff(level.offsets.view(np.int64)))
     foreign = {int(v) for v, u in zip(rows, level.targets, strict=True) if labels[v] != labels[u]}
-    assert set(np.flatnonzero(search._border(level, labels)).tolist()) == foreign
+    assert set(np.flatnonzero(search._border(level, labels, 2)).tolist()) == foreign
+
+
+@given(graphs(), st.integers(1, 4), st.integers(0, 5))
+def test_connected_pieces(graph: gf.Graph, groups: int, seed: int) -> None:
+    """Two vertices share a piece when a path inside their community joins them (networkx)."""
+    level = from_graph(graph)
+    n = graph.num_vertices
+    labels = np.random.default_rng(seed).integers(0, max(1, min(groups, n)), n).astype(level.targets.dtype)
+    pieces, sizes, largest = np.empty((3, labels.size), labels.dtype)
+    _refine_kernels.connected_pieces(level.offsets, level.targets, labels, pieces, sizes, largest)
+    inside = nx.Graph()
+    inside.add_nodes_from(range(labels.size))
+    rows = np.repeat(np.arange(labels.size), np.diff(level.offsets.view(np.int64)))
+    inside.add_edges_from((v, int(u)) for v, u in zip(rows, level.targets, strict=True) if labels[v] == labels[u])
+    for piece in nx.connected_components(inside):
+        assert {int(pieces[v]) for v in piece} == {max(piece)}
 
 
 def test_refinement_gains_on_grids() -> None:
@@ -272,6 +288,15 @@ def test_warm_start_keeps_ids() -> None:
     again = gf.louvain(graph, initial=before)
     assert again.to_dict() == before.to_dict()
     assert again.describe()["community"].to_pylist() == sorted(set(before.to_dict().values()))
+
+
+def test_warm_start_finds_the_few_vertices_that_have_to_move() -> None:
+    """A search from nothing gives a pass up when its first vertices gain nothing; here nearly none of them does."""
+    graph = planted(12_000, groups=100, seed=7)
+    before = gf.louvain(graph).to_dict()
+    misplaced = {v: before[(v + 6000) % 12_000] for v in (17, 5_003, 11_888)}
+    found = gf.louvain(graph, initial=before | misplaced).to_dict()
+    assert {v: found[v] for v in misplaced} == {v: before[v] for v in misplaced}
 
 
 @given(graphs(), st.data())
