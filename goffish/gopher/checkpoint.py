@@ -26,10 +26,11 @@ _MANIFEST = "checkpoint.json"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was read back: the superstep that was complete, the aggregates it left and the counters so far."""
+    """What was read back: the superstep that was complete, the aggregates it left, all of the run, its counters."""
 
     superstep: int
     aggregates: Mapping[str, Any]
+    reported: dict[str, Any]
     rows: list[dict[str, Any]]
 
 
@@ -59,9 +60,14 @@ class CheckpointFolder:
         workers: list[Worker],
         pending: list[list[Batch]],
         aggregates: Mapping[str, Any],
+        reported: Mapping[str, Any],
         rows: list[dict[str, Any]],
     ) -> None:
-        """Write a checkpoint and publish it by renaming its manifest; the one before is removed afterwards."""
+        """Write a checkpoint and publish it by renaming its manifest; the one before is removed afterwards.
+
+        `aggregates` are those of this superstep, which the next one reads; `reported` hold the latest value of every
+        aggregator, which end up in the run's counters.
+        """
         folder = self.path / f"step-{superstep:08d}"
         try:
             shutil.rmtree(folder, ignore_errors=True)
@@ -73,10 +79,9 @@ class CheckpointFolder:
                 file = folder / f"part-{worker.part.partition:05d}.npz"
                 np.savez(file, halted=worker.halted, **arrays)
                 checksums[file.name] = checksum(file.read_bytes())
-            values = {name: _plain(value) for name, value in aggregates.items()}
             body = {
-                "identity": dict(self.identity), "superstep": superstep, "aggregates": values, "rows": rows,
-                "folder": folder.name, "checksums": checksums,
+                "identity": dict(self.identity), "superstep": superstep, "aggregates": _plain(aggregates),
+                "reported": _plain(reported), "rows": rows, "folder": folder.name, "checksums": checksums,
             }  # fmt: skip
             with partial_file(self.path / _MANIFEST) as temporary:
                 temporary.write_text(json.dumps(body))
@@ -126,7 +131,7 @@ class CheckpointFolder:
                     pending.append([arrays[n] for n in names])
             except (OSError, ValueError, KeyError) as error:
                 raise StoreError(f"{file}: damaged checkpoint ({error})") from error
-        return Checkpoint(body["superstep"], body["aggregates"], body["rows"]), pending
+        return Checkpoint(body["superstep"], body["aggregates"], body["reported"], body["rows"]), pending
 
 
 def stable(name: str, value: Any) -> str:
@@ -157,8 +162,8 @@ def stable(name: str, value: Any) -> str:
     )
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
 
 
 def step_table(rows: list[dict[str, Any]]) -> pa.Table:

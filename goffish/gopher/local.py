@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.stats import RunStats
 from goffish.gopher.superstep import Totals, reduce_values
 from goffish.gopher.worker import StepOutput, Worker
+from goffish.graph.parallel import wait_for
 
 #: Called after each superstep with (superstep, sub-graphs that ran, messages sent).
 Progress = Callable[[int, int, int], None]
@@ -92,6 +93,7 @@ class _Run:
             if found is not None:
                 restored, pending = found
                 number, aggregates, self.rows = restored.superstep, restored.aggregates, restored.rows
+                self.last = restored.reported
             else:
                 with self._phase("init"):
                     list(pool.map(Worker.init, workers))
@@ -127,7 +129,7 @@ class _Run:
         self._count(number, workers, active, outputs)
         if self.checkpoints is not None and self.checkpoints.due(number):
             with self._phase("checkpoint"):
-                self.checkpoints.save(number, workers, pending, aggregates, self.rows)
+                self.checkpoints.save(number, workers, pending, aggregates, self.last, self.rows)
         if self.progress is not None:
             self.progress(number, sum(active), sum(out.sent for out in outputs))
         return pending, aggregates
@@ -183,7 +185,7 @@ def _fold(program: SubgraphProgram, outputs: list[StepOutput]) -> dict[str, Any]
 
 def _run_all(pool: ThreadPoolExecutor, work: Iterable[Callable[[], None]]) -> None:
     futures = [pool.submit(task) for task in work]
-    done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
+    done, waiting = wait_for(futures)
     for future in waiting:
         future.cancel()
     for future in done:

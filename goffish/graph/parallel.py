@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any
 
@@ -73,6 +73,22 @@ def run_tasks(call: Callable[..., Any], tasks: Iterable[Sequence[Any]], threads:
         if error is not None:
             raise error
     return answers
+
+
+def wait_for(
+    futures: Sequence[Future[None]], beat: Callable[[], None] | None = None
+) -> tuple[set[Future[None]], set[Future[None]]]:
+    """Wait for all futures or the first that fails; calls `beat` ten times a second, gives those done and the others.
+
+    In short steps because Ctrl-C would not wake a waiting thread where a library (polars) has put a signal handler of
+    its own in between.
+    """
+    while True:
+        done, waiting = wait(futures, timeout=0.1, return_when=FIRST_EXCEPTION)
+        if not waiting or any(future.exception() is not None for future in done):
+            return done, waiting
+        if beat is not None:
+            beat()
 
 
 @cache

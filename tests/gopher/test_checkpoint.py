@@ -46,6 +46,28 @@ def test_resumed_equals_uninterrupted(tmp_path: Path, name: str, units: str) -> 
     assert [p.name for p in tmp_path.glob("step-*")] == [f"step-{whole.stats.supersteps:08d}"]
 
 
+class Reports(ConnectedComponents):
+    """Reports a figure in superstep 2 only."""
+
+    aggregators = {"early": "sum"}
+
+    def compute_batch(self, batch: Any, step: Any) -> None:
+        if step.number == 2:
+            step.aggregate("early", step.graph.num_partitions)
+        assert step.aggregated("early") == (144 if step.number == 3 else None)
+        super().compute_batch(batch, step)
+
+
+def test_figures_reported_before_the_checkpoint_are_kept(tmp_path: Path) -> None:
+    """In the run's counters; the program itself still sees those of the superstep before only."""
+    for stop in (2, 4):
+        with pytest.raises(JobError, match="not finished"):
+            run_program(Reports(), LAYOUT, max_supersteps=stop, checkpoint_dir=tmp_path, checkpoint_every=1)
+        resumed = run_program(Reports(), LAYOUT, checkpoint_dir=tmp_path, resume=True)
+        assert resumed.stats is not None
+        assert resumed.stats.aggregates == {"early": 144}
+
+
 def test_resume_without_a_checkpoint_starts_anew(tmp_path: Path) -> None:
     result = run_program(make("components", {}).program(""), LAYOUT, checkpoint_dir=tmp_path / "new", resume=True)
     assert result.stats is not None

@@ -140,6 +140,9 @@ def test_max_supersteps_fails_an_endless_program() -> None:
 
 
 def test_interrupt_reaches_the_caller_while_tasks_are_still_running() -> None:
+    """Also with polars, whose signal handler does not wake a waiting thread."""
+    import polars  # noqa: F401
+
     def compute(self: Any, sg: Any, step: Any) -> None:
         time.sleep(3.0)
 

@@ -335,7 +335,7 @@ def from_levels(source: PartitionedGraph, table: pa.Table, stats: RunStats, reso
         up[fine] = coarse
         steps.append(up)
     figures = dict(stats.aggregates)
-    shown = ("level_1_communities", "merged_vertices", "refinements")
+    shown = ("level_1_communities", "merged_vertices")
     extra: dict[str, Any] = {name: int(figures[name]) for name in shown if name in figures}
     if figures.get("total_weight"):
         extra["cut_fraction"] = float(figures["cut_weight"]) / float(figures["total_weight"])

@@ -59,7 +59,7 @@ def nested_maps(steps: Sequence[NDArray[np.integer[Any]]], membership: Ids) -> t
         below.append(step if not below else step[below[-1]])
     divisions = [membership]
     for labels in reversed(below):
-        divisions.append(_meet(labels.astype(np.int64, copy=False), divisions[-1]))
+        divisions.append(meet(labels.astype(np.int64, copy=False), divisions[-1]))
     divisions.reverse()
     maps = [divisions[0]]
     for fine, coarse in pairwise(divisions):
@@ -69,7 +69,7 @@ def nested_maps(steps: Sequence[NDArray[np.integer[Any]]], membership: Ids) -> t
     return tuple(maps)
 
 
-def _meet(labels: Ids, upper: Ids) -> Ids:
+def meet(labels: Ids, upper: Ids) -> Ids:
     """The division whose communities are the common parts of those of two, numbered in order of their first vertex."""
     n = labels.size
     head = np.full(int(labels.max(initial=-1)) + 1, -1, np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from goffish.algorithms.louvain import _move_kernels as kernels
 from goffish.algorithms.louvain.levels import Labels, Level
 from goffish.graph._barrier_kernels import make_barrier
-from goffish.graph.parallel import balanced_rows
+from goffish.graph.parallel import balanced_rows, wait_for
 
 #: Called while a level is under way: passes so far and modularity gained by the last one.
 PassProgress = Callable[[int, float], None]
@@ -130,15 +130,17 @@ def _watch(
     progress: PassProgress | None,
 ) -> None:
     """Wait for the threads and tell of their progress; stop them at the next slice when this one is interrupted."""
+    told = 0.0
+
+    def tell() -> None:
+        nonlocal told
+        if progress is not None and figures[0] > told:
+            told = float(figures[0])
+            progress(int(told), float(figures[1]) * unit)
+
     try:
-        if progress is not None:
-            told = 0.0
-            while wait(futures, timeout=0.1).not_done:
-                if figures[0] > told:
-                    told = float(figures[0])
-                    progress(int(told), float(figures[1]) * unit)
-            progress(int(figures[0]), float(figures[1]) * unit)
-        wait(futures)
+        wait_for(futures, tell)
+        tell()
     except BaseException:
         control[0] = 1
         raise

@@ -87,9 +87,13 @@ class Louvain(Algorithm):
     )
     truth: Division = Field(default=None, description="Table of the true communities to compare with: NMI, ARI, AMI.")
     order: Literal["random", "ascending", "descending", "neighbour", "natural"] = Field(
-        default="random", description="In which order the engine and the sequential variant visit vertices."
+        default="random", description="In which order the variants partitioned and sequential visit vertices."
     )
-    repair_rounds: int = Field(default=3, ge=0, description="On the engine: most rounds over the boundary.")
+    repair_rounds: int = Field(
+        default=3,
+        ge=0,
+        description="On the engine: most rounds over the boundary, without refinement or with more than 2^25 rows.",
+    )
     null_model: Literal["local", "global"] = Field(
         default="local", description="On the engine: whether level 1 counts cut edges in degrees (global) or not."
     )
@@ -122,7 +126,7 @@ class Louvain(Algorithm):
             resolution=self.resolution,
             max_levels=self.max_levels,
             repair_rounds=0 if published else self.repair_rounds,
-            refinements=0 if published or self.refine == "none" else 4,
+            refine=not published and self.refine != "none",
             connected=self.refine == "leiden",
             null_model=self.null_model,
         )

@@ -96,13 +96,13 @@ def find_communities(
     """
     held = None if fixed is None or not fixed.any() else fixed.astype(np.uint8)
     level = from_graph(graph)
-    labels = _singletons(level) if start is None else start.astype(level.targets.dtype)
-    run = _Run(search, progress, held, patient=start is not None)
+    labels = singletons(level) if start is None else start.astype(level.targets.dtype)
+    run = Run(search, progress, held, patient=start is not None)
     with run.pool:
         return run.leiden(level, labels) if search.refine == "leiden" else run.louvain(level, labels)
 
 
-class _Run:
+class Run:
     """One search under way."""
 
     def __init__(
@@ -151,9 +151,9 @@ class _Run:
         tolerance, quality, level = _FIRST_TOLERANCE, -np.inf, first
         while len(steps) < self.most_levels:
             if steps:
-                labels = _singletons(level)
+                labels = singletons(level)
             self.move(level, labels, tolerance, held[-1])
-            count = _number(labels)
+            count = number_labels(labels)
             if count == level.num_vertices and steps:
                 break
             steps.append(labels)
@@ -202,8 +202,8 @@ class _Run:
         steps: list[Labels] = []
         tolerance, here = _LEIDEN_TOLERANCE, labels.copy()
         while len(steps) < self.most_levels:
-            pieces = self._pieces(levels[-1], here, _number(here))
-            number = _number(pieces)
+            pieces = self.grow_pieces(levels[-1], here, number_labels(here))
+            number = number_labels(pieces)
             if number == levels[-1].num_vertices:
                 break
             above = np.empty(number, labels.dtype)
@@ -240,12 +240,12 @@ class _Run:
             border = _border(below, labels, self.threads) if levels else None
         return labels, gain
 
-    def _pieces(self, level: Level, labels: Labels, count: int) -> Labels:
+    def grow_pieces(self, level: Level, labels: Labels, count: int) -> Labels:
         """Connected pieces of the communities, each grown from single vertices."""
         n = level.num_vertices
         # In the order of the vertices, refinement would prefer the same ones on every level.
         members = list_members(level, labels, count, self.random.permutation(n))
-        pieces = _singletons(level)
+        pieces = singletons(level)
         state = np.zeros(2 * n, level.degree.dtype)
         state[1::2] = level.degree
         in_totals = level.in_degree.copy()
@@ -281,16 +281,16 @@ class _Run:
         return pieces
 
     def _found(self, first: Level, labels: Labels, steps: list[Labels]) -> Found:
-        _number(labels)
+        number_labels(labels)
         modularity = first.modularity_of(labels, self.search.resolution, self.threads)
         return Found(labels.astype(np.int64), modularity, tuple(steps), tuple(self.passes))
 
 
-def _singletons(level: Level) -> Labels:
+def singletons(level: Level) -> Labels:
     return np.arange(level.num_vertices).astype(level.targets.dtype)
 
 
-def _number(labels: Labels) -> int:
+def number_labels(labels: Labels) -> int:
     """Number labels by first appearance, in place; gives how many there are."""
     return int(_merge_kernels.renumber(labels, np.empty(labels.size, labels.dtype)))
 

@@ -33,12 +33,13 @@ from tests.algorithms.louvain.louvain_cases import (
 )
 
 SEEDS = st.integers(0, 10_000)
-PAPER: dict[str, Any] = {"repair_rounds": 0, "refinements": 0}
+PAPER: dict[str, Any] = {"repair_rounds": 0, "refine": False}
 VARIANTS: tuple[dict[str, Any], ...] = (
     PAPER,
-    {"repair_rounds": 3, "refinements": 0},
-    {"repair_rounds": 2, "refinements": 2},
-    {"repair_rounds": 2, "refinements": 2, "connected": True},
+    {"repair_rounds": 3, "refine": False},
+    {"repair_rounds": 2, "refine": True},
+    {"repair_rounds": 2, "refine": True, "connected": True},
+    {"repair_rounds": 2, "refine": False, "connected": True},
     {**PAPER, "connected": True},
 )
 
@@ -223,7 +224,7 @@ def test_repair_reaches_the_cliques_in_the_first_half_round(monkeypatch: pytest.
         return original(program, batch, step, piece)
 
     monkeypatch.setattr("goffish.algorithms.louvain.partitioned.program.answer", answer)
-    result = run(cliques(), np.arange(48) % 2, 2, repair_rounds=3, refinements=0)
+    result = run(cliques(), np.arange(48) % 2, 2, repair_rounds=3, refine=False)
     assert qualities[:2] == pytest.approx([0.3125, 0.8125], abs=1e-12)
     assert all(b >= a - 1e-12 for a, b in itertools.pairwise(qualities))
     assert figure(result, "merged_vertices") == 8
@@ -243,14 +244,12 @@ def test_two_triangles_that_the_partition_splits() -> None:
 @given(st.integers(10, 60), st.integers(10, 200), st.integers(2, 6), SEEDS)
 @settings(max_examples=10)
 def test_rounds_never_lose_modularity(n: int, edges: int, k: int, seed: int) -> None:
-    """Check 5 for rounds: what the master merges is at least what level 1 left, and every refinement gains."""
+    """Check 5 for rounds: what the master merges is at least what level 1 left."""
     graph = random_graph(n, edges, seed)
     found, owner = to_graph(graph), np.random.default_rng(seed).integers(0, k, n)
     values = [
-        figure(run(found, owner, k, seed=seed, refinements=0, repair_rounds=r), "merged_modularity") for r in range(4)
+        figure(run(found, owner, k, seed=seed, refine=False, repair_rounds=r), "merged_modularity") for r in range(4)
     ]
-    assert all(b >= a - 1e-12 for a, b in itertools.pairwise(values))
-    values = [figure(run(found, owner, k, seed=seed, refinements=r), "modularity") for r in range(1, 4)]
     assert all(b >= a - 1e-12 for a, b in itertools.pairwise(values))
 
 
@@ -282,14 +281,14 @@ def test_degenerate_inputs(
 
 
 @pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("options", [VARIANTS[2], VARIANTS[3]])
+@pytest.mark.parametrize("options", VARIANTS[1:5])
 def test_a_run_goes_on_from_every_checkpoint(tmp_path: Path, options: dict[str, Any], directed: bool) -> None:
     graph = to_graph(random_graph(60, 240, 5, directed=directed))
     layout = build_layout(graph, (np.arange(60) % 3).astype(np.int32), 3)
     wanted = run_program(PartitionedLouvain(**options), layout)
     assert wanted.stats is not None
     last = wanted.stats.supersteps
-    for stop in (*range(1, 6), *range(6, last, 15), last - 1):
+    for stop in {*range(1, min(6, last)), *range(6, last, 15), last - 1}:
         folder = tmp_path / str(stop)
         with pytest.raises(Exception, match="not finished"):
             run_program(
@@ -297,7 +296,10 @@ def test_a_run_goes_on_from_every_checkpoint(tmp_path: Path, options: dict[str, 
             )
         again = run_program(PartitionedLouvain(**options), layout, checkpoint_dir=folder, resume=True)
         assert again.table.equals(wanted.table)
-        assert figure(again, "modularity") == figure(wanted, "modularity")
+        assert again.stats is not None
+        for name, value in wanted.stats.aggregates.items():
+            assert name in again.stats.aggregates
+            assert name.endswith("_seconds") or again.stats.aggregates[name] == value
 
 
 def test_arcs_that_only_come_in_from_outside() -> None:
@@ -314,21 +316,17 @@ def test_arcs_that_only_come_in_from_outside() -> None:
 
 
 @pytest.mark.parametrize("method", ["metis", "hash"])
-@pytest.mark.parametrize("k", [1, 2, 8, 32])
+@pytest.mark.parametrize("k", [1, 4, 16, 64])
 def test_refined_is_at_least_as_good_as_sequential(method: str, k: int) -> None:
     """The default reaches the sequential modularity to 0.001 whatever the partitioner."""
     for graph in (planted(5000, 0.4, (20, 100), (9, 50), 2), gf.read("data/email-enron.txt.gz")):
-        if graph.num_vertices > 30_000 and k not in (1, 8):
-            continue
         result = run_program(PartitionedLouvain(), gf.partition(graph, k, method))
         assert figure(result, "modularity") >= sequential_louvain(graph).modularity[-1] - 1e-3
         if graph.num_vertices < 30_000:
             check(result, to_nx(graph))
 
 
-@pytest.mark.parametrize(
-    ("option", "value"), [("repair_rounds", -1), ("refinements", 1.5), ("order", ""), ("resolution", -1.0)]
-)
+@pytest.mark.parametrize(("option", "value"), [("repair_rounds", -1), ("order", ""), ("resolution", -1.0)])
 def test_options_out_of_range_are_named(option: str, value: Any) -> None:
     with pytest.raises(InputError, match=option):
         PartitionedLouvain(**{option: value})
@@ -349,7 +347,7 @@ def test_max_levels_and_resolution() -> None:
     check(run(graph, owner, 4, resolution=4.0), to_nx(graph), 4.0)
 
 
-@pytest.mark.parametrize("options", [PAPER, {"repair_rounds": 3, "refinements": 0}])
+@pytest.mark.parametrize("options", [PAPER, {"repair_rounds": 3, "refine": False}])
 def test_the_global_null_model(options: dict[str, Any]) -> None:
     """Specification §3.6: level 1 with all degrees and the weight of the whole graph; measured there without effect."""
     graph = lfr(3000, 5)
@@ -372,8 +370,7 @@ def test_messages_may_come_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None
     from goffish.gopher import worker
 
     graph, owner = lfr(2000, 3), np.random.default_rng(1).integers(0, 5, 2000)
-    options: dict[str, Any] = {"repair_rounds": 2, "refinements": 1}
-    expected = labels(run(graph, owner, 5, **options))
+    expected = [labels(run(graph, owner, 5, **options)) for options in VARIANTS]
     deliver, rng = worker.Worker.deliver, np.random.default_rng(7)
 
     def shuffled(self: Any, batches: Any, *rest: Any, **named: Any) -> Any:
@@ -381,4 +378,5 @@ def test_messages_may_come_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None
         return deliver(self, [given[i] for i in rng.permutation(len(given))], *rest, **named)
 
     monkeypatch.setattr(worker.Worker, "deliver", shuffled)
-    assert np.array_equal(labels(run(graph, owner, 5, **options)), expected)
+    for options, wanted in zip(VARIANTS, expected, strict=True):
+        assert np.array_equal(labels(run(graph, owner, 5, **options)), wanted)

@@ -47,7 +47,7 @@ def sequential(graph: Graph) -> float:
 def loss(graph: Graph, k: int, method: str = "metis", repair_rounds: int = 0) -> float:
     found = []
     for seed in SEEDS:
-        program = PartitionedLouvain(seed=seed, repair_rounds=repair_rounds, refinements=0)
+        program = PartitionedLouvain(seed=seed, repair_rounds=repair_rounds, refine=False)
         stats = run_program(program, cut(graph, k, method)).stats
         assert stats is not None
         found.append(stats.aggregates["modularity"])

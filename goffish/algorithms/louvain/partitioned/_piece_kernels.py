@@ -47,6 +47,23 @@ def fill_local(
 
 
 @njit(cache=True, nogil=True)
+def far_arcs(subgraph_offsets, offsets, targets, remote_offsets):
+    """The arcs that leave sub-graphs, in their order: (vertex, row of the remote table, arc)."""
+    count = 0
+    for e in range(offsets[0], offsets[-1]):
+        count += targets[e] < 0
+    source, remote, arc = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+    at = 0
+    for s in range(subgraph_offsets.size - 1):
+        for v in range(subgraph_offsets[s], subgraph_offsets[s + 1]):
+            for e in range(offsets[v], offsets[v + 1]):
+                if targets[e] < 0:
+                    source[at], remote[at], arc[at] = v, remote_offsets[s] + ~targets[e], e
+                    at += 1
+    return source, remote, arc
+
+
+@njit(cache=True, nogil=True)
 def fill_far(rows, far, weights, cursor, out_targets, out_weights):
     """Append single arcs at the rows' cursors, in their order."""
     for i in range(rows.size):
@@ -76,6 +93,81 @@ def boundary_pairs(middle, ends, targets, ghost_partition, partitions):
                 partition[count] = p
                 count += 1
     return position[:count].copy(), partition[:count].copy()
+
+
+@njit(cache=True, nogil=True)
+def local_rows(starts, middle, targets, weights, out_offsets, out_targets, out_weights):
+    """The arcs inside the partition, row after row without gaps; arcs of weight 0 are left out."""
+    size = 0
+    for v in range(starts.size):
+        for e in range(starts[v], middle[v]):
+            if weights.size:
+                if weights[e] == 0.0:
+                    continue
+                out_weights[size] = weights[e]
+            out_targets[size] = targets[e]
+            size += 1
+        out_offsets[v + 1] = size
+    return size
+
+
+@njit(cache=True, nogil=True)
+def contested(starts, ends, targets, weights, label):
+    """Whether more of each row's weight goes to other labels than to its own (loops apart)."""
+    found = np.empty(starts.size, np.bool_)
+    for v in range(starts.size):
+        own = other = 0.0
+        for e in range(starts[v], ends[v]):
+            weight = weights[e] if weights.size else 1.0
+            if label[targets[e]] == label[v]:
+                own += weight
+            else:
+                other += weight
+        found[v] = other > own
+    return found
+
+
+@njit(cache=True, nogil=True)
+def arcs_between(starts, middle, ends, targets, label):
+    """Arcs that do not stay inside a label, cut ones included: at most so many rows go to the master."""
+    count = 0
+    for v in range(starts.size):
+        count += ends[v] - middle[v]
+        for e in range(starts[v], middle[v]):
+            if label[targets[e]] != label[v]:
+                count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def mirror_rows(row, column, weight, number, offsets):
+    """The symmetric matrix of which every pair of labels was told once; loops apart.
+
+    ``number[label]`` is the vertex of each label. Returns (targets, weights, loops) and fills `offsets`.
+    """
+    n = offsets.size - 1
+    loops = np.zeros(n)
+    for i in range(row.size):
+        a, b = number[row[i]], number[column[i]]
+        if a == b:
+            loops[a] += weight[i]
+        elif weight[i] != 0.0:
+            offsets[a + 1] += 1
+            offsets[b + 1] += 1
+    for a in range(n):
+        offsets[a + 1] += offsets[a]
+    cursor = offsets[:-1].copy()
+    targets, weights = np.empty(offsets[n], np.uint32), np.empty(offsets[n])
+    for i in range(row.size):
+        a, b = number[row[i]], number[column[i]]
+        if a != b and weight[i] != 0.0:
+            targets[cursor[a]] = b
+            weights[cursor[a]] = weight[i]
+            cursor[a] += 1
+            targets[cursor[b]] = a
+            weights[cursor[b]] = weight[i]
+            cursor[b] += 1
+    return targets, weights, loops
 
 
 @njit(cache=True, nogil=True)
@@ -114,15 +206,14 @@ def labels_around(rows, starts, ends, targets, label, wanted):
 
 @njit(cache=True, nogil=True)
 def move_between_labels(
-    active, starts, middle, ends, targets, weights, degree, two_m, resolution, upward, sweeps, outer, label, tot,
+    active, starts, middle, ends, targets, weights, degree, two_m, resolution, upward, sweeps, label, tot,
     fresh, dirty,
 ):  # fmt: skip
     """Move vertices between global labels: live labels of positions, stale ones of ghosts; returns the moves.
 
     A vertex with ghosts only moves to a smaller label, or with `upward` only to a larger one, so that two
-    partitions never swap labels. Unless `outer` is empty, vertices only join neighbours of the same outer label.
-    ``tot`` is NaN for labels that nobody asked about; they attract and release nobody. Rows that a move touches
-    are visited again in the next sweep, and marked `fresh` and `dirty`.
+    partitions never swap labels. ``tot`` is NaN for labels that nobody asked about; they attract and release nobody.
+    Rows that a move touches are visited again in the next sweep, and marked `fresh` and `dirty`.
     """
     n = starts.size
     weight_to = np.zeros(tot.size)
@@ -138,7 +229,7 @@ def move_between_labels(
             found = 0
             for e in range(starts[v], ends[v]):
                 weight = weights[e] if weights.size else 1.0
-                if weight == 0.0 or (outer.size and outer[targets[e]] != outer[v]):
+                if weight == 0.0:
                     continue
                 c = label[targets[e]]
                 if weight_to[c] == 0.0:
@@ -193,11 +284,11 @@ def label_changes(rows, before, label, degree, size):
 
 
 @njit(cache=True, nogil=True)
-def label_rows(starts, ends, targets, weights, loops, label, present, number):
+def label_rows(starts, ends, targets, weights, loops, label, present, number, upper):
     """The partition's part of the matrix between labels, by row of `present`, neighbours in the order they are met.
 
     ``number[label]`` is the label's index in `present`. Returns (row labels, column labels, weights); every present
-    label has first of all an entry with itself.
+    label has first of all an entry with itself. With `upper`, only entries with larger labels follow.
     """
     n, count = starts.size, present.size
     first = np.zeros(count + 1, np.int64)
@@ -226,6 +317,8 @@ def label_rows(starts, ends, targets, weights, loops, label, present, number):
             weight[begin] += loops[v]
             for e in range(starts[v], ends[v]):
                 d = label[targets[e]]
+                if upper and d < present[c]:
+                    continue
                 if slot[d] < begin:
                     slot[d] = size
                     row[size] = present[c]

@@ -15,11 +15,11 @@ def first_subgraphs(batch: SubgraphBatch) -> NDArray[np.int64]:
     return batch.subgraph_starts
 
 
-def announce(batch: SubgraphBatch, step: BatchStep, labels: int, weight: float) -> None:
-    """Tell every partition with vertices how many labels this one has: the all-gather of the counts."""
+def announce(batch: SubgraphBatch, step: BatchStep, count: int, weight: float, kind: Kind = Kind.COUNT) -> None:
+    """Tell every partition with vertices how many labels (or rows) this one has: the all-gather of the counts."""
     starts = first_subgraphs(batch)
     step.send_to_subgraph(
-        starts[:-1][np.diff(starts) > 0], kind=Kind.COUNT, a=batch.partition, b=labels, weight=weight
+        starts[:-1][np.diff(starts) > 0], kind=kind, a=batch.partition, b=count, weight=weight
     )  # fmt: skip
 
 
@@ -29,7 +29,7 @@ def keep_ranges(batch: SubgraphBatch, step: BatchStep, starts: NDArray[np.int64]
 
 
 def kept_ranges(step: BatchStep) -> NDArray[np.int64]:
-    """First label of every partition, as remembered (or as the master told)."""
+    """First label of every partition, as remembered."""
     return np.ascontiguousarray(of_kind(step.messages, Kind.START)["b"])
 
 
@@ -52,41 +52,28 @@ def tell_ghosts(batch: SubgraphBatch, step: BatchStep, piece: Piece, changed: ND
 
 def ghost_labels(batch: SubgraphBatch, step: BatchStep, piece: Piece) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Labels of the ghosts after the news of the inbox, and which of them are new."""
-    ghost = _known(batch, step, piece, "ghost")
+    ghost = _known(batch, step, piece)
     old = ghost.copy()
     news = of_kind(step.messages, Kind.GHOST)
     ghost[np.searchsorted(piece.ghosts, news["a"])] = news["b"]
     return ghost, ghost != old
 
 
-def ghost_outer(batch: SubgraphBatch, step: BatchStep, piece: Piece) -> NDArray[np.int64]:
-    """Communities that the ghosts have to stay in."""
-    return _known(batch, step, piece, "ghost_outer")
+def keep_ghosts(batch: SubgraphBatch, step: BatchStep, piece: Piece, ghost: NDArray[np.int64]) -> None:
+    """Remember the labels of the ghosts until the next superstep.
 
-
-def keep_ghosts(
-    batch: SubgraphBatch, step: BatchStep, piece: Piece, ghost: NDArray[np.int64], outer: NDArray[np.int64] | None
-) -> None:
-    """Remember labels and outer communities of the ghosts until the next superstep.
-
-    They fit into the columns of the remote table, which lists every far end of an arc. Only in a directed graph can
+    They fit into a column of the remote table, which lists every far end of an arc. Only in a directed graph can
     there be more ghosts than that, where arcs come in from outside; those are remembered in messages to oneself.
     """
-    for column, values in (("ghost", ghost), ("ghost_outer", outer)):
-        if values is None:
-            continue
-        if batch[column].size >= values.size:
-            batch[column][: values.size] = values
-        else:
-            step.send_to_subgraph(
-                batch.first_id, kind=Kind.KNOWN, a=piece.ghosts, b=values, weight=float(column == "ghost_outer")
-            )
+    if batch["ghost"].size >= ghost.size:
+        batch["ghost"][: ghost.size] = ghost
+    else:
+        step.send_to_subgraph(batch.first_id, kind=Kind.KNOWN, a=piece.ghosts, b=ghost, weight=0.0)
 
 
-def _known(batch: SubgraphBatch, step: BatchStep, piece: Piece, column: str) -> NDArray[np.int64]:
+def _known(batch: SubgraphBatch, step: BatchStep, piece: Piece) -> NDArray[np.int64]:
     size = piece.ghosts.size
-    if batch[column].size >= size:
-        return batch[column][:size].copy()
+    if batch["ghost"].size >= size:
+        return batch["ghost"][:size].copy()
     told = of_kind(step.messages, Kind.KNOWN)
-    told = told[told["weight"] == float(column == "ghost_outer")]
     return np.ascontiguousarray(told["b"]) if told.size else np.full(size, -1, np.int64)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.louvain import _level_kernels as kernels
+from goffish.algorithms.louvain import levels
+from goffish.algorithms.louvain.merged import hierarchy_of, search_ensemble
+from goffish.algorithms.louvain.partitioned import _piece_kernels as piece_kernels
 from goffish.algorithms.louvain.partitioned.exchange import first_subgraphs
 from goffish.algorithms.louvain.partitioned.messages import Kind, of_kind
 from goffish.algorithms.louvain.sequential import (
+    UNIT,
     HalfEdges,
     Level,
     Rules,
     collapse,
-    compose,
     modularity_of,
     run_level,
     run_levels,
@@ -28,12 +32,29 @@ if TYPE_CHECKING:
 
 #: Levels that results report; of a deeper hierarchy the first ones and the last.
 MOST_LEVELS = 12
-#: A refinement that gains less modularity is the last one.
-_CYCLE_GAIN = 1e-4
-#: Tries of the remaining levels where communities are refined, and the arcs above which a merged graph gets only one.
-_TRIES, _MOST_TRIED_ARCS = 4, 400_000
-#: Most times that the outcome of a try is improved by moves of the merged graph's vertices, and the least gain of one.
-_POLISHES, _POLISH_GAIN = 5, 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What the master made of the rows.
+
+    Attributes
+    ----------
+    labels : int64, shape (N,)
+        Label of each vertex of the merged graph, ascending.
+    divisions : list of int64 arrays, each of shape (N,)
+        The merged graph's vertices themselves, then their communities on every level.
+    before, modularity : float
+        Of the first and of the last division.
+    merge_seconds, finish_seconds : float
+    """
+
+    labels: NDArray[np.int64]
+    divisions: list[NDArray[np.int64]]
+    before: float
+    modularity: float
+    merge_seconds: float
+    finish_seconds: float
 
 
 def merge_rows(
@@ -61,108 +82,128 @@ def merge_rows(
     return labels, collapse(apart, np.arange(labels.size))[1]
 
 
-def finish(program: PartitionedLouvain, batch: SubgraphBatch, step: BatchStep) -> None:
-    """S6 and S7: merge, run the remaining levels, send every partition the communities of its labels.
+def merge_pairs(
+    row: NDArray[np.int64], column: NDArray[np.int64], weight: NDArray[np.float64], *, shared: bool
+) -> tuple[NDArray[np.int64], levels.Level]:
+    """As `merge_rows`, from entries of which each pair has only that with the smaller label first.
 
-    While refinements gain, partitions get the final communities as labels for another cycle of rounds.
+    Parameters
+    ----------
+    shared : bool
+        Several partitions may have entries for one pair.
     """
-    begun = time.perf_counter()
-    messages, rules, cycle = step.messages, program.rules(), int(batch["cycle"][0])
-    heads = np.flatnonzero(messages["kind"] == Kind.HEAD)
-    rows = of_kind(messages, Kind.ROW)
-    labels, graph = merge_rows(*(np.ascontiguousarray(rows[name]) for name in ("a", "b", "weight")))
-    merged = time.perf_counter()
-    told = of_kind(messages, Kind.OUTER)
-    start = told["b"][np.unique(told["a"], return_index=True)[1]] if told.size else None
-    lone = heads.size == 1 and not cycle
-    done = lone and messages["weight"][heads[0]] <= rules.eps
-    tries = _TRIES if program.refinements and graph.targets.size <= _MOST_TRIED_ARCS else 1
-    levels = remaining_levels(graph, rules, cycle, start, done=done, tries=tries)
-    at = modularity_of(graph, rules.resolution)
-    quality = levels[-1].modularity if levels else at
-    last = levels[-1].graph if levels else graph
-    chain = [np.arange(labels.size)]
-    for level in levels:
-        chain.append(level.label[chain[-1]])
+    used = np.zeros(int(max(row.max(initial=-1), column.max(initial=-1))) + 1, np.int64)
+    used[row] = 1
+    labels = np.flatnonzero(used)
+    number = np.cumsum(used) - 1
+    offsets = np.zeros(labels.size + 1, np.int64)
+    targets, weights, loops = piece_kernels.mirror_rows(row, column, weight, number, offsets)
+    degree = np.empty(labels.size)
+    kernels.row_sums(offsets[:-1], offsets[1:], weights, loops, degree)
+    level = levels.Level(offsets.view(np.uint64), targets, weights, loops, degree, UNIT, float(degree.sum()))
+    if shared:
+        level = levels.collapse(level, np.arange(labels.size, dtype=np.uint32), labels.size, 1)
+    return labels, level
+
+
+def finish(program: PartitionedLouvain, batch: SubgraphBatch, step: BatchStep) -> None:
+    """S6 and S7: merge, run the remaining levels, send every partition the communities of its labels."""
+    messages = _in_order(step.messages)
+    made = _search(program, batch, messages) if program.refined else _remaining(program, messages)
+    chain = made.divisions
     final = chain[-1]
-    if rules.connected and len(chain) > 1:
-        del chain[0]  # pieces of communities are no level of their own
+    if program.connected and len(chain) > 1 and not program.refined:
+        chain = chain[1:]  # pieces of communities are no level of their own
     if len(chain) > MOST_LEVELS:
         chain = [*chain[: MOST_LEVELS - 1], final]
-    finished = time.perf_counter()
-
-    gained = quality - batch["best"][0] > _CYCLE_GAIN
-    more = cycle < program.refinements and gained and float(batch["two_m"][0]) > 0 and rules.max_levels != 1
-    batch["best"] = quality
-    bounds = np.append(heads, messages.size)
-    parts = step.graph.num_partitions
-    sizes = np.zeros(parts + 1, np.int64)
-    sizes[messages["a"][heads] + 1] = messages["b"][heads]
-    vertices = np.cumsum(sizes)
-    starts = vertices * last.size // max(1, int(vertices[-1]))  # no partition owns more labels than it has vertices
-    tot = last.degrees()
-    for i, partition in enumerate(messages["a"][heads].tolist()):
-        target = int(first_subgraphs(batch)[partition])
-        mine = messages[bounds[i] : bounds[i + 1]]
-        mine = mine[mine["kind"] == Kind.ROW]
-        if not more:
-            named = np.unique(mine["a"])
-            place = np.searchsorted(labels, named)
-            for depth, column in enumerate(chain, 1):
-                step.send_to_subgraph(target, kind=Kind.PLACE + depth, a=named, b=column[place], weight=0.0)
-            continue
-        named = np.unique(np.concatenate((mine["a"], mine["b"])))
-        place = np.searchsorted(labels, named)
-        own = np.arange(starts[partition], starts[partition + 1])
-        step.send_to_subgraph(target, kind=Kind.START, a=np.arange(parts + 1), b=starts, weight=0.0)
-        step.send_to_subgraph(target, kind=Kind.PLACE, a=named, b=final[place], weight=0.0)
-        step.send_to_subgraph(target, kind=Kind.DELTA, a=own, b=0, weight=tot[own])
+    _hand_out(batch, step, messages, made.labels, chain)
     figures = {
-        "merged_vertices": labels.size, "merged_modularity": at, "modularity": quality, "communities": last.size,
-        "levels": len(chain), "refinements": cycle, "merge_seconds": merged - begun,
-        "finish_seconds": finished - merged,
+        "merged_vertices": made.labels.size, "merged_modularity": made.before, "modularity": made.modularity,
+        "communities": int(final.max(initial=-1)) + 1, "levels": len(chain), "merge_seconds": made.merge_seconds,
+        "finish_seconds": made.finish_seconds,
     }  # fmt: skip
     for name, value in figures.items():
         step.aggregate(name, value)
 
 
-def remaining_levels(
-    graph: HalfEdges, rules: Rules, cycle: int, start: NDArray[np.int64] | None, *, done: bool, tries: int = 1
-) -> list[Level]:
-    """Levels 2, 3, … on the merged graph; of several tries the first with the largest modularity.
+def _in_order(messages: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """What the partitions sent, in the order of the partitions, however it arrived."""
+    heads = np.flatnonzero(messages["kind"] == Kind.HEAD)
+    order = np.argsort(messages["a"][heads])
+    if np.array_equal(order, np.arange(order.size)):
+        return messages
+    sent = np.split(messages, heads[1:])
+    return np.concatenate([sent[i] for i in order.tolist()])
+
+
+def _hand_out(
+    batch: SubgraphBatch,
+    step: BatchStep,
+    messages: np.ndarray[Any, Any],
+    labels: NDArray[np.int64],
+    chain: list[NDArray[np.int64]],
+) -> None:
+    """Tell every partition the finest community of each of its labels, and where those lie on the next levels."""
+    kind, row = messages["kind"], messages["a"]
+    heads = np.flatnonzero(kind == Kind.HEAD)
+    entries = np.flatnonzero((row == messages["b"]) & (kind == Kind.ROW))  # every label has one with itself
+    bounds = np.append(np.searchsorted(entries, heads), entries.size)
+    for i, partition in enumerate(row[heads].tolist()):
+        target = int(first_subgraphs(batch)[partition])
+        below = row[entries[bounds[i] : bounds[i + 1]]]
+        place = np.searchsorted(labels, below)
+        for depth, column in enumerate(chain, 1):
+            step.send_to_subgraph(target, kind=Kind.PLACE + depth, a=below, b=column[place], weight=0.0)
+            below, first = np.unique(column[place], return_index=True)
+            place = place[first]
+
+
+def _columns(messages: np.ndarray[Any, Any]) -> list[NDArray[Any]]:
+    rows = np.flatnonzero(messages["kind"] == Kind.ROW)
+    return [messages[name][rows] for name in ("a", "b", "weight")]
+
+
+def _search(program: PartitionedLouvain, batch: SubgraphBatch, messages: np.ndarray[Any, Any]) -> Outcome:
+    begun = time.perf_counter()
+    labels, level = merge_pairs(*_columns(messages), shared=bool(batch["half"][0]))
+    merged = time.perf_counter()
+    most = None if program.max_levels is None else program.max_levels - 1
+    found = search_ensemble(level, replace(program.search(), max_levels=most))
+    divisions = [np.arange(labels.size), *hierarchy_of(found)]
+    before = level.modularity(program.resolution)
+    finished = time.perf_counter()
+    return Outcome(labels, divisions, before, found.modularity, merged - begun, finished - merged)
+
+
+def _remaining(program: PartitionedLouvain, messages: np.ndarray[Any, Any]) -> Outcome:
+    begun = time.perf_counter()
+    rules = program.rules()
+    labels, graph = merge_rows(*_columns(messages))
+    merged = time.perf_counter()
+    told = of_kind(messages, Kind.OUTER)
+    start = told["b"][np.unique(told["a"], return_index=True)[1]] if told.size else None
+    heads = of_kind(messages, Kind.HEAD)
+    done = heads.size == 1 and heads["weight"][0] <= rules.eps
+    before = modularity_of(graph, rules.resolution)
+    divisions, quality = [np.arange(labels.size)], before
+    for level in remaining_levels(graph, rules, start, done=bool(done)):
+        divisions.append(level.label[divisions[-1]])
+        quality = level.modularity
+    finished = time.perf_counter()
+    return Outcome(labels, divisions, before, quality, merged - begun, finished - merged)
+
+
+def remaining_levels(graph: HalfEdges, rules: Rules, start: NDArray[np.int64] | None, *, done: bool) -> list[Level]:
+    """Levels 2, 3, … on the merged graph.
 
     Parameters
     ----------
     start : int64, shape (N,), optional
-        Communities that the first try begins with; further ones begin with single vertices.
+        Communities that the first level begins with; default: single vertices.
     done : bool
         The first level of the only partition ended the sequential method.
     """
-    key = (0, cycle) if cycle else (0,)
-    best: list[Level] = []
-    if start is not None:
-        best = _levels_from(graph, rules, np.unique(start, return_inverse=True)[1], key)
-    elif not done:
-        best = run_levels(graph, rules, 2, key)
-    for number in range(tries if tries > 1 else 0):
-        other = best if not number else run_levels(graph, rules, 2, (*key, number))
-        other = _polish(graph, rules, other, (*key, number))
-        if other and (not best or other[-1].modularity > best[-1].modularity + 1e-12):
-            best = other
-    return best
-
-
-def _levels_from(graph: HalfEdges, rules: Rules, start: NDArray[np.int64], key: tuple[int, ...]) -> list[Level]:
-    first = run_level(graph, rules, (rules.seed, *key, 2), start)
-    return [first, *run_levels(first.graph, rules, 3, key)]
-
-
-def _polish(graph: HalfEdges, rules: Rules, levels: list[Level], key: tuple[int, ...]) -> list[Level]:
-    """Move the merged graph's vertices between the final communities, and go on from there, while that gains."""
-    for number in range(_POLISHES if levels else 0):
-        label = compose(tuple(level.label for level in levels))
-        better = _levels_from(graph, rules, label, (*key, number))
-        if better[-1].modularity <= levels[-1].modularity + _POLISH_GAIN:
-            break
-        levels = better
-    return levels
+    if start is None:
+        return [] if done else run_levels(graph, rules, 2)
+    first = run_level(graph, rules, (rules.seed, 0, 2), np.unique(start, return_inverse=True)[1])
+    return [first, *run_levels(first.graph, rules, 3)]

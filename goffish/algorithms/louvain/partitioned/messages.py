@@ -23,8 +23,9 @@ class Kind(IntEnum):
     HEAD = 6  # partition, its vertices, gain of its first level
     ROW = 7  # label, label, weight between them
     OUTER = 8  # label, the community that it lies in
-    KNOWN = 9  # ghost, label or community: what a partition tells itself
-    PLACE = 16  # label, its community; PLACE + l: its community on level l
+    KNOWN = 9  # ghost, label: what a partition tells itself
+    ARCS = 10  # partition, most rows that it would send to the master now
+    PLACE = 16  # PLACE + l: label (l = 1) or community of the level below, its community on level l
 
 
 def of_kind(messages: np.ndarray[Any, Any], kind: int) -> np.ndarray[Any, Any]:

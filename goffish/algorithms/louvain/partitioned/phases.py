@@ -13,17 +13,9 @@ class Phase(IntEnum):
     GATHER = 2
     ANSWER = 3
     MOVE = 4
-    NUMBER_INNER = 5
+    SETTLE = 5
     SPLIT = 6
     NUMBER_PIECES = 7
     MERGE = 8
     WAIT = 9
     COMPOSE = 10
-
-
-class Stage(IntEnum):
-    """What rounds work on: the first level's communities, final ones, or vertices inside final ones."""
-
-    FIRST = 0
-    OUTER = 1
-    INNER = 2

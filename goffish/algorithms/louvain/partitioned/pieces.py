@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.algorithms.louvain.levels import Level
 from goffish.algorithms.louvain.partitioned import _piece_kernels as kernels
 from goffish.algorithms.louvain.sequential import UNIT, HalfEdges
 from goffish.gopher import SubgraphBatch
 
 _UNIT = np.empty(0, np.float64)
+_Arcs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]  # rows, targets, weights
 _UNIT.setflags(write=False)  # as the weights of a slice are: one type for the kernels
 
 
@@ -66,6 +68,25 @@ class Piece:
         """The rows without their cut edges."""
         return HalfEdges(self.starts, self.middle, self.targets, self.weights, self.loops)
 
+    def level(self, null_model: tuple[NDArray[np.float64], float] | None = None) -> Level:
+        """The rows without their cut edges as a level graph; `null_model`: degrees and 2m of the whole graph."""
+        weighted = self.weights.size > 0
+        offsets = np.zeros(self.size + 1, np.int64)
+        arcs = int((self.middle - self.starts).sum())
+        targets, weights = np.empty(arcs, np.uint32), np.empty(arcs if weighted else 0)
+        kept = kernels.local_rows(self.starts, self.middle, self.targets, self.weights, offsets, targets, weights)
+        degree = self.local.degrees() if null_model is None else null_model[0]
+        total = float(degree.sum()) if null_model is None else null_model[1]
+        loops = self.loops if self.loops.any() else UNIT
+        return Level(offsets.view(np.uint64), targets[:kept], weights[:kept], loops, degree, UNIT, total)
+
+    def contested(self, label: NDArray[np.int64], ghost: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Vertices with less than half their weight (loops apart) in their label, shape (n,)."""
+        found: NDArray[np.bool_] = kernels.contested(
+            self.starts, self.ends, self.targets, self.weights, np.concatenate((label, ghost))
+        )
+        return found
+
     @property
     def cut_weight(self) -> float:
         """Weight of the arcs that leave the partition."""
@@ -87,46 +108,72 @@ def cut_piece(batch: SubgraphBatch, partition_of: NDArray[np.int64], partitions:
     position = np.empty(n, np.int64)
     position[vertex] = np.arange(n)
     bounds = batch.subgraph_offsets
-    sides = [(batch.offsets, batch.targets, batch.weights, batch.out_remotes())]
+    sides = [(batch.offsets, batch.targets, batch.weights)]
+    # Far ends, and for every arc that leaves its sub-graph: its vertex, which far end it has, its number.
+    far = [batch.remote_vertex.astype(np.int64)]
+    owner = [batch.remote_subgraph]
+    leaving = [kernels.far_arcs(bounds, batch.offsets, batch.targets, batch.remote_offsets)]
     if batch.directed:
-        sides.append((batch.in_offsets, batch.in_targets, batch.in_weights, batch.in_remotes()))
-    weighted = batch.weights is not None
+        sides.append((batch.in_offsets, batch.in_targets, batch.in_weights))
+        remotes = batch.in_remotes()
+        far.append(remotes.vertex)
+        owner.append(remotes.subgraph)
+        leaving.append((remotes.source, np.arange(remotes.vertex.size), np.flatnonzero(batch.in_targets < 0)))
+    ghost_of, ghosts, ghost_partition = _number_ghosts(far, owner, first, n, partition_of)
 
-    far, near = [], []  # (row, far end, weight) of the arcs to other partitions, and to other units of this one
+    near: list[_Arcs] = []  # to other units of this partition
+    cut: list[_Arcs] = []  # to ghosts
     inner = np.zeros(n + 1, np.int64)
-    for offsets, targets, weights, remotes in sides:
+    for (offsets, targets, weights), ends, numbers, (source, item, arc) in zip(
+        sides, far, ghost_of, leaving, strict=True
+    ):
         kernels.count_local(bounds, offsets, targets, position, inner)
-        weight = UNIT if weights is None else weights[np.flatnonzero(targets < 0)]
-        own = (remotes.vertex >= first) & (remotes.vertex < first + n)
-        row, other = position[remotes.source], remotes.vertex
-        near.append((row[own], position[other[own] - first], weight[own] if weighted else UNIT))
-        far.append((row[~own], other[~own], remotes.subgraph[~own], weight[~own] if weighted else UNIT))
+        inside, outside = (np.flatnonzero(rows) for rows in (numbers[item] < 0, numbers[item] >= 0))
+        for found, chosen, to in (
+            (near, inside, position[ends[item[inside]] - first]),
+            (cut, outside, n + numbers[item[outside]]),
+        ):
+            found.append((position[source[chosen]], to, UNIT if weights is None else weights[arc[chosen]]))
         inner[1:] += np.bincount(near[-1][0], minlength=n)
-    cut_row, cut_far, cut_subgraph, cut_weight = (
-        np.concatenate([side[i] for side in far]) for i in range(4)
-    )  # fmt: skip
-    ghosts, where, ghost = np.unique(cut_far, return_index=True, return_inverse=True)
+    weighted = batch.weights is not None
     inner_count = inner[1:]
-    counts = inner_count + np.bincount(cut_row, minlength=n)
-    ends = np.cumsum(counts)
-    starts = ends - counts
+    counts = inner_count + np.bincount(np.concatenate([row for row, _, _ in cut]), minlength=n)
+    row_ends = np.cumsum(counts)
+    starts = row_ends - counts
     middle = starts + inner_count
 
     targets_out = np.empty(int(counts.sum()), np.int32)
     weights_out = np.empty(targets_out.size) if weighted else UNIT
     loops = np.zeros(n)
     cursor = starts.copy()
-    for factor, (offsets, targets, weights, _), inside in zip((2.0, 0.0), sides, near, strict=False):
+    for factor, (offsets, targets, weights), own in zip((2.0, 0.0), sides, near, strict=False):
         kernels.fill_local(
             bounds, offsets, targets, _UNIT if weights is None else weights, factor, position, cursor,
             targets_out, weights_out, loops,
         )  # fmt: skip
-        kernels.fill_far(*inside, cursor, targets_out, weights_out)
-    kernels.fill_far(cut_row, n + ghost, cut_weight, cursor, targets_out, weights_out)
-    ghost_partition = np.searchsorted(partition_of, cut_subgraph[where], side="right") - 1
-    pair_position, pair_partition = kernels.boundary_pairs(middle, ends, targets_out, ghost_partition, partitions)
-    whole = HalfEdges(starts, ends, targets_out, weights_out, loops)
+        kernels.fill_far(*own, cursor, targets_out, weights_out)
+    for arcs in cut:
+        kernels.fill_far(*arcs, cursor, targets_out, weights_out)
+    pair_position, pair_partition = kernels.boundary_pairs(middle, row_ends, targets_out, ghost_partition, partitions)
+    whole = HalfEdges(starts, row_ends, targets_out, weights_out, loops)
     return Piece(
-        vertex, position, starts, middle, ends, targets_out, weights_out, loops, whole.degrees(),
-        ghosts.astype(np.int64), pair_position, pair_partition, batch.targets,
+        vertex, position, starts, middle, row_ends, targets_out, weights_out, loops, whole.degrees(),
+        ghosts, pair_position, pair_partition, batch.targets,
     )  # fmt: skip
+
+
+def _number_ghosts(
+    far: list[NDArray[np.int64]],
+    owner: list[NDArray[np.int64]],
+    first: int,
+    n: int,
+    partition_of: NDArray[np.int64],
+) -> tuple[list[NDArray[np.int64]], NDArray[np.int64], NDArray[np.int64]]:
+    """Ghost number of every far end (-1: in this partition), and vertex and partition of every ghost."""
+    vertex = np.concatenate(far)
+    outside = np.flatnonzero((vertex < first) | (vertex >= first + n))
+    ghosts, where, number = np.unique(vertex[outside], return_index=True, return_inverse=True)
+    ghost_of = np.full(vertex.size, -1, np.int64)
+    ghost_of[outside] = number
+    partition = np.searchsorted(partition_of, np.concatenate(owner)[outside[where]], side="right") - 1
+    return np.split(ghost_of, [far[0].size]) if len(far) > 1 else [ghost_of], ghosts, partition

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from goffish.algorithms.louvain.partitioned import _piece_kernels as kernels
 from goffish.algorithms.louvain.partitioned.exchange import (
     ghost_labels,
-    ghost_outer,
     keep_ghosts,
     keep_ranges,
     kept_ranges,
@@ -24,7 +23,7 @@ from goffish.algorithms.louvain.partitioned.exchange import (
     tell_ghosts,
 )
 from goffish.algorithms.louvain.partitioned.messages import Kind, of_kind
-from goffish.algorithms.louvain.partitioned.phases import Phase, Stage
+from goffish.algorithms.louvain.partitioned.phases import Phase
 from goffish.algorithms.louvain.partitioned.pieces import Piece
 from goffish.gopher import BatchStep, SubgraphBatch
 
@@ -33,16 +32,10 @@ if TYPE_CHECKING:
 
 #: Sweeps over the vertices that a partition's own moves have touched, before it hears of the others.
 _SWEEPS = 4
-#: Most rounds of a refinement, from whole communities and inside them.
-_OUTER_ROUNDS, _INNER_ROUNDS = 10, 3
-#: A round of a refinement that gains less is its last one.
-_ROUND_GAIN = 1e-4
-_ANY = np.empty(0, np.int64)
 
 
-def begin_rounds(batch: SubgraphBatch, active: NDArray[np.int64] | slice) -> None:
+def begin_rounds(batch: SubgraphBatch, active: NDArray[np.int64]) -> None:
     """Set the state for a first half-round with the given vertices active."""
-    batch["active"] = batch["fresh"] = False
     batch["active"][active] = True
     batch["dirty"] = True
     batch["half"] = 0
@@ -50,22 +43,11 @@ def begin_rounds(batch: SubgraphBatch, active: NDArray[np.int64] | slice) -> Non
     batch["phase"] = Phase.GATHER
 
 
-def gather(program: PartitionedLouvain, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
-    """Take in the news, and go on as `prepare` does."""
+def gather(batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
+    """Take in the news, bring the owned total degrees up to date, add up the modularity, ask about labels."""
     ghost, changed = ghost_labels(batch, step, piece)
     kernels.touch_neighbours(piece.middle, piece.ends, piece.targets, changed, batch["fresh"], batch["dirty"])
-    prepare(program, batch, step, piece, ghost, kept_ranges(step))
-
-
-def prepare(
-    program: PartitionedLouvain,
-    batch: SubgraphBatch,
-    step: BatchStep,
-    piece: Piece,
-    ghost: NDArray[np.int64],
-    starts: NDArray[np.int64],
-) -> None:
-    """Bring the owned total degrees up to date, add up the modularity, ask about labels."""
+    starts = kept_ranges(step)
     label = np.concatenate((batch["label"], ghost))
     low, high = int(starts[batch.partition]), int(starts[batch.partition + 1])
     changes = of_kind(step.messages, Kind.DELTA)
@@ -90,7 +72,7 @@ def prepare(
     kernels.labels_around(active, piece.starts, piece.ends, piece.targets, label, wanted)
     asked = np.flatnonzero(wanted)
     step.send_to_subgraph(owners(batch, starts, asked), kind=Kind.ASK, a=asked, b=batch.first_id, weight=0.0)
-    keep_ghosts(batch, step, piece, ghost, _outer(batch, step, piece))
+    keep_ghosts(batch, step, piece, ghost)
     keep_ranges(batch, step, starts)
     batch["phase"] = Phase.ANSWER
 
@@ -102,18 +84,16 @@ def answer(program: PartitionedLouvain, batch: SubgraphBatch, step: BatchStep, p
     """
     inside, squares = step.aggregated("inside"), step.aggregated("squares")
     quality = inside - program.resolution * squares
-    half, stage = int(batch["half"][0]), Stage(int(batch["stage"][0]))
+    half = int(batch["half"][0])
     if half and quality < batch["quality"][0] - 1e-12:
         batch["label"] = batch["before"]
         tell_ghosts(batch, step, piece)
         batch["undone"] = True
         return True
     batch["quality"] = quality
-    most = {Stage.FIRST: program.repair_rounds, Stage.OUTER: _OUTER_ROUNDS, Stage.INNER: _INNER_ROUNDS}[stage]
-    ended = half >= 2 * most or not step.aggregated("active")
+    ended = half >= 2 * program.repair_rounds or not step.aggregated("active")
     if half % 2 == 0:
-        least = program.eps if stage is Stage.FIRST else _ROUND_GAIN
-        ended = ended or quality - batch["round_quality"][0] <= least
+        ended = ended or quality - batch["round_quality"][0] <= program.eps
         batch["round_quality"] = quality
     if ended:
         return True
@@ -122,7 +102,7 @@ def answer(program: PartitionedLouvain, batch: SubgraphBatch, step: BatchStep, p
     step.send_to_subgraph(
         asked["b"], kind=Kind.TOLD, a=asked["a"], b=0, weight=batch["tot"][asked["a"] - starts[batch.partition]]
     )
-    keep_ghosts(batch, step, piece, ghost_labels(batch, step, piece)[0], _outer(batch, step, piece))
+    keep_ghosts(batch, step, piece, ghost_labels(batch, step, piece)[0])
     keep_ranges(batch, step, starts)
     batch["phase"] = Phase.MOVE
     return False
@@ -136,8 +116,6 @@ def move(program: PartitionedLouvain, batch: SubgraphBatch, step: BatchStep, pie
     tot = np.full(int(starts[-1]), np.nan)
     tot[told["a"]] = told["weight"]
     label = np.concatenate((batch["label"], ghost))
-    bounds = _outer(batch, step, piece)
-    outer = _ANY if bounds is None else np.concatenate((batch["outer"], bounds))
     batch["before"] = batch["label"]
     half = int(batch["half"][0])
     # Numbers often follow degrees, and scans from hubs downwards end in poor optima.
@@ -146,7 +124,7 @@ def move(program: PartitionedLouvain, batch: SubgraphBatch, step: BatchStep, pie
     )
     moves = kernels.move_between_labels(
         active, piece.starts, piece.middle, piece.ends, piece.targets, piece.weights, piece.degree,
-        float(batch["two_m"][0]), program.resolution, half % 2 == 1, _SWEEPS, outer, label, tot,
+        float(batch["two_m"][0]), program.resolution, half % 2 == 1, _SWEEPS, label, tot,
         batch["fresh"], batch["dirty"],
     )  # fmt: skip
     step.aggregate("moves", moves)
@@ -157,11 +135,7 @@ def move(program: PartitionedLouvain, batch: SubgraphBatch, step: BatchStep, pie
     )
     step.send_to_subgraph(owners(batch, starts, labels), kind=Kind.DELTA, a=labels, b=0, weight=change)
     tell_ghosts(batch, step, piece, changed)
-    keep_ghosts(batch, step, piece, ghost, bounds)
+    keep_ghosts(batch, step, piece, ghost)
     keep_ranges(batch, step, starts)
     batch["half"] = half + 1
     batch["phase"] = Phase.GATHER
-
-
-def _outer(batch: SubgraphBatch, step: BatchStep, piece: Piece) -> NDArray[np.int64] | None:
-    return ghost_outer(batch, step, piece) if batch["stage"][0] == Stage.INNER else None
