@@ -26,10 +26,12 @@ choose_kernel_cache()
 if TYPE_CHECKING:
     from goffish.algorithms.functions import (
         agreement,
+        betweenness,
         bfs,
         blockrank,
         connected_components,
         core_numbers,
+        edge_betweenness,
         louvain,
         modularity,
         pagerank,
@@ -78,8 +80,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "goffish.algorithms.functions": (
-        "agreement", "bfs", "blockrank", "connected_components", "core_numbers", "louvain", "modularity", "pagerank",
-        "sssp", "triangles",
+        "agreement", "betweenness", "bfs", "blockrank", "connected_components", "core_numbers", "edge_betweenness",
+        "louvain", "modularity", "pagerank", "sssp", "triangles",
     ),
     "goffish.algorithms.louvain.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),
@@ -100,13 +102,13 @@ _HOME_OF = {name: (module, name) for module, names in _HOMES.items() for name in
 _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", "verify_store")}
 
 __all__ = [
-    "BatchStep", "Communities", "FormatError", "GoffishError", "Graph", "InputError", "JobError", "PartitionedGraph",
-    "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch", "SubgraphProgram", "Superstep", "__version__",
-    "agreement", "bfs", "blockrank", "connected_components", "core_numbers", "from_arrow", "from_edges",
-    "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "louvain", "modularity", "open",
-    "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read", "run",
-    "sssp", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "verify",
-    "vertices_to_arrow", "write",
+    "BatchStep", "Communities", "FormatError", "GoffishError", "Graph", "InputError", "JobError",
+    "PartitionedGraph", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch", "SubgraphProgram",
+    "Superstep", "__version__", "agreement", "betweenness", "bfs", "blockrank", "connected_components",
+    "core_numbers", "edge_betweenness", "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas",
+    "from_polars", "from_scipy", "louvain", "modularity", "open", "pagerank", "partition", "per_neighbor",
+    "per_remote", "per_subgraph", "per_vertex", "quality", "read", "run", "sssp", "to_arrow", "to_igraph",
+    "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

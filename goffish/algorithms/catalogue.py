@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from goffish.algorithms.algorithm import Algorithm
+from goffish.algorithms.betweenness.options import Betweenness
 from goffish.algorithms.components.options import Components, MaxValue
 from goffish.algorithms.counts.options import Cores, Counts, Quotient, Triangles
 from goffish.algorithms.louvain.options import Louvain
@@ -21,8 +22,8 @@ from goffish.errors import InputError
 ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
-        Components, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Triangles, Cores, MaxValue,
-        HopCounts, Counts, Quotient,
+        Components, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness, Triangles, Cores,
+        MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

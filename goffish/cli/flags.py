@@ -43,7 +43,7 @@ def field_parameter(
     flag = "--" + name.replace("_", "-")
     choices = _choices(field.annotation)
     text = (field.description or "") + (f" One of {', '.join(choices)}." if choices else "")
-    names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
+    names = [f"{flag}/--no-{flag[2:]}"] if kind in (bool, bool | None) else [flag]
     if optional:
         if not field.is_required():
             text += f" Default: {('no', 'yes')[field.default] if kind is bool else field.default}."

@@ -46,6 +46,7 @@ EXPECTED: dict[str, Any] = {
     "pagerank": lambda g: {v: pytest.approx(r, abs=1e-5) for v, r in nx.pagerank(g, tol=1e-10).items()},
     "blockrank": lambda g: {v: pytest.approx(r, abs=1e-5) for v, r in nx.pagerank(g, tol=1e-10).items()},
     "louvain": best_division,
+    "betweenness": lambda g: {v: pytest.approx(b) for v, b in nx.betweenness_centrality(g, normalized=False).items()},
     "triangles": nx.triangles,
     "cores": nx.core_number,
     "max-value": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},

@@ -1,0 +1,1 @@
+"""Betweenness of vertices and edges: exact, on reduced graphs, many sources at a time."""

@@ -1,0 +1,90 @@
+"""Results of betweenness as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from goffish.algorithms.betweenness.sampling import estimate_betweenness
+from goffish.algorithms.betweenness.whole import Betweenness as Found
+from goffish.algorithms.betweenness.whole import betweenness, edge_betweenness
+from goffish.gopher.result import Result
+from goffish.graph import Graph
+
+if TYPE_CHECKING:
+    from goffish.algorithms.algorithm import Note
+    from goffish.algorithms.betweenness.options import Betweenness
+
+
+def exact(graph: Graph, options: Betweenness, threads: int | None, note: Note | None = None) -> Result:
+    """The exact values; columns ``vertex`` and ``betweenness``."""
+
+    def tell(done: float, todo: float) -> None:
+        if note is not None:
+            note(f"{100.0 * done / todo if todo else 100.0:.1f} % of the arc visits")
+
+    found = betweenness(
+        graph, weighted=options.weighted, normalized=options.normalized, endpoints=options.endpoints,
+        sources=options.sources, targets=options.targets,
+        reductions=options.reductions, threads=threads, progress=tell,
+    )  # fmt: skip
+    table = pa.table({"vertex": graph.label_column(), "betweenness": pa.array(found.scores)})
+    return Result("betweenness", only_top(table, options.how_many(graph.num_vertices)), _saved(found))
+
+
+def exact_edges(graph: Graph, *, reductions: Any, **options: Any) -> Result:
+    """The exact values of all edges; columns ``source``, ``target`` and ``betweenness``."""
+    found = edge_betweenness(graph, reductions=() if reductions == "none" else reductions, **options)
+    source, target, _, _ = graph.edge_columns()
+    table = pa.table({"source": source, "target": target, "betweenness": pa.array(found.scores)})
+    return Result("edge_betweenness", table, _saved(found))
+
+
+def _saved(found: Found) -> dict[str, Any]:
+    """What each reduction saved, as a share of the work, and the share that was left to search."""
+    shares = {f"removed_by_{entry.reduction}": round(entry.share, 4) for entry in found.removed}
+    return shares | {"searched": round(found.share_left, 4)}
+
+
+def sampled(graph: Graph, options: Betweenness, threads: int | None, note: Note | None = None) -> Result:
+    """Estimates with proved bounds; columns ``vertex``, ``betweenness``, ``least`` and ``most``."""
+
+    def tell(done: int, most: int) -> None:
+        if note is not None:
+            note(f"{done:,} of at most {most:,} samples")
+
+    n, top = graph.num_vertices, options.how_many(graph.num_vertices)
+    assert options.epsilon is not None
+    found = estimate_betweenness(
+        graph, options.epsilon, options.delta, top=top, seed=options.seed, threads=threads, progress=tell
+    )
+    pairs = n * (n - 1) / (1.0 if graph.directed else 2.0)
+    if options.normalized:
+        pairs = n / (n - 2) if n > 2 else 1.0
+    table = pa.table({
+        "vertex": graph.label_column(),
+        "betweenness": pa.array(found.score * pairs),
+        "least": pa.array(np.maximum(found.score - found.below, 0.0) * pairs),
+        "most": pa.array((found.score + found.above) * pairs),
+    })  # fmt: skip
+    summary = {
+        "samples": found.samples,
+        "most_samples": found.most,
+        "epsilon": options.epsilon,
+        "delta": options.delta,
+        "certain": found.certain,
+    }
+    return Result("betweenness", only_top(table, top), summary)
+
+
+def only_top(table: pa.Table, top: int | None) -> pa.Table:
+    """The `top` rows of largest betweenness in falling order, ties as in the table; ``None``: all rows as they are."""
+    if top is None:
+        return table
+    row = pa.array(np.arange(table.num_rows))
+    keys = pa.table({"value": table["betweenness"], "row": row})
+    order = pc.sort_indices(keys, [("value", "descending"), ("row", "ascending")])
+    return table.take(order[:top])

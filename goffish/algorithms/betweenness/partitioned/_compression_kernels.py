@@ -1,0 +1,137 @@
+"""Numba kernels of leaf compression on one partition (specification, sections 3.6 and 3.7)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def remove_leaves(
+    start, target, row, size, offsets, targets, ids, ghost_ids,
+    alive, degree, omega, square, parent, child_of, sequence, removed, leaf, leaf_row,
+):  # fmt: skip
+    """One superstep of the protocol: take in removed leaves of other units, then remove all that is a leaf here.
+
+    `target`, `row` and `size` are the messages: the parent, the leaf's row among the ghosts, its tree. In the
+    first superstep (`start`) every vertex may be a leaf, later only one that a message touched. `parent` is a vertex,
+    or n + ghost. What was removed and hangs at a ghost is written to `leaf` and `leaf_row`; their number is returned.
+    """
+    n = degree.size
+    queue = np.empty(n, np.int64)
+    tail = 0
+    if start:
+        for v in range(n):
+            if degree[v] == 1:
+                queue[tail] = v
+                tail += 1
+    for i in range(target.size):
+        u, g = target[i], row[i]
+        if alive[u]:
+            degree[u] -= 1
+            if degree[u] == 1:
+                queue[tail] = u
+                tail += 1
+        elif ids[u] < ghost_ids[g]:
+            # Two leaves of each other removed themselves at once: the one with the smaller number stays.
+            alive[u] = True
+            parent[u] = -1
+            sequence[u] = -1
+            degree[u] = 0
+        else:
+            continue
+        child_of[g] = u
+        omega[u] += size[i]
+        square[u] += np.float64(size[i]) * np.float64(size[i])
+    count = 0
+    head = 0
+    while head < tail:
+        v = queue[head]
+        head += 1
+        if degree[v] != 1:
+            continue
+        alive[v] = False
+        degree[v] = 0
+        sequence[v] = removed
+        removed += 1
+        for i in range(offsets[v], offsets[v + 1]):
+            t = targets[i]
+            if t < n:
+                if not alive[t]:
+                    continue
+                parent[v] = t
+                omega[t] += omega[v]
+                square[t] += np.float64(omega[v]) * np.float64(omega[v])
+                degree[t] -= 1
+                if degree[t] == 1:
+                    queue[tail] = t
+                    tail += 1
+                break
+            if child_of[t - n] < 0:
+                parent[v] = t
+                leaf[count], leaf_row[count] = v, t - n
+                count += 1
+                break
+    return count
+
+
+@njit(cache=True, nogil=True)
+def flood(order, entry, entry_label, offsets, targets, label, ghost_label, news):
+    """Spread smaller labels inside the partition and offer them to the ghosts; returns how many ghosts got one.
+
+    `order` lists the entries by ascending label, so that a vertex is passed once.
+    """
+    n = label.size
+    stack = np.empty(n, np.int64)
+    told = np.zeros(ghost_label.size, np.bool_)
+    count = 0
+    for i in order:
+        low = entry_label[i]
+        if low >= label[entry[i]]:
+            continue
+        label[entry[i]] = low
+        stack[0] = entry[i]
+        size = 1
+        while size:
+            size -= 1
+            v = stack[size]
+            for a in range(offsets[v], offsets[v + 1]):
+                t = targets[a]
+                if t < n:
+                    if low < label[t]:
+                        label[t] = low
+                        stack[size] = t
+                        size += 1
+                elif low < ghost_label[t - n]:
+                    ghost_label[t - n] = low
+                    if not told[t - n]:
+                        told[t - n] = True
+                        news[count] = t - n
+                        count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def hand_down(order, parent, component, root, root_unit):
+    """Give removed vertices what is known of their parents; `order` has every parent before its children."""
+    n = component.size
+    for v in order:
+        p = parent[v]
+        if component[v] == 0.0 and 0 <= p < n and component[p] > 0.0:
+            component[v] = component[p]
+            root[v] = root[p]
+            root_unit[v] = root_unit[p]
+
+
+@njit(cache=True, nogil=True)
+def find_rows(unit, vertex, starts, vertices, rows):
+    """Row of each `vertex` in its unit's part of a table that is ascending there."""
+    for i in range(unit.size):
+        low, high = starts[unit[i]], starts[unit[i] + 1]
+        while low < high:
+            middle = (low + high) >> 1
+            if vertices[middle] < vertex[i]:
+                low = middle + 1
+            else:
+                high = middle
+        rows[i] = low

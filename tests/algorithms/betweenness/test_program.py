@@ -1,0 +1,214 @@
+"""The partitioned betweenness as a program of the engine: units, directions, checkpoints, options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from goffish.algorithms.betweenness.partitioned.program import PartitionedBetweenness
+from goffish.errors import InputError, JobError
+from goffish.gofs import build_layout
+from goffish.gopher import run_program
+from goffish.graph import from_edges
+from tests.algorithms.betweenness.engine_cases import (
+    Case,
+    brandes,
+    cases,
+    cut,
+    figure,
+    make_graph,
+    run,
+    to_graph,
+    values,
+)
+
+
+@given(cases(largest=40, directed=True), st.sampled_from((9, 40)))
+@settings(max_examples=40)
+def test_directed_graphs(case: Case, concurrent: int) -> None:
+    """Ordered pairs are not halved, and leaves stay, whatever is said about compression."""
+    wanted = brandes(case.graph())
+    for compression in ("none", "exact"):
+        found = run(case.layout(), max_concurrent=concurrent, compression=compression)
+        np.testing.assert_allclose(values(found), wanted, rtol=1e-9, atol=1e-8)
+        assert figure(found, "removed_edges") == 0
+
+
+@given(cases(largest=24), st.booleans())
+@settings(max_examples=20)
+def test_units_threads_and_concurrency_do_not_change_the_answer(case: Case, directed: bool) -> None:
+    graph = make_graph(case.family, case.n, case.seed, weighted=case.weighted, directed=directed)
+    first = run(cut(graph, case.parts, case.k, case.seed), threads=1, max_concurrent=7).table
+    for finder, threads, concurrent in (("components", 3, 5), ("single", 2, 24), ("vertex", 2, 10)):
+        layout = cut(graph, case.parts, case.k, case.seed, finder)
+        assert run(layout, threads=threads, max_concurrent=concurrent).table.equals(first)
+
+
+def test_every_vertex_a_unit_takes_a_superstep_per_hop() -> None:
+    """Check 20's baseline: on a path of 12 in two halves, one crossing against eleven."""
+    graph = nx.path_graph(12)
+    for finder, hops in (("components", 1), ("vertex", 11)):
+        found = run(cut(graph, "contiguous", 2, 0, finder), sources=[0], compression="none")
+        assert figure(found, "hops_max") == hops
+        assert figure(found, "path_supersteps") == figure(found, "dependency_supersteps") == hops + 1
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compression": "none", "max_concurrent": 7},
+        {"compression": "exact"},
+        {"compression": "exact", "top": 5, "batch": 5, "stable": 2, "max_concurrent": 5},
+        {"compression": "drop", "pivots_from": "core", "pivots": 6},
+    ],
+)
+def test_a_run_goes_on_from_every_checkpoint(tmp_path: Path, options: dict[str, Any], directed: bool) -> None:
+    if directed and options["compression"] == "drop":
+        options = {**options, "compression": "none", "pivots_from": "all"}
+    layout = cut(make_graph("tails", 16, 5, weighted=True, directed=directed), "scattered", 3, 1)
+    wanted = run_program(PartitionedBetweenness(**options), layout)
+    assert wanted.stats is not None
+    last = wanted.stats.supersteps
+    for stop in sorted({*range(1, 22, 3), *range(22, last, max(1, last // 6)), last - 1}):
+        folder = tmp_path / str(stop)
+        with pytest.raises(JobError, match="not finished"):
+            run_program(
+                PartitionedBetweenness(**options), layout, max_supersteps=stop, checkpoint_dir=folder,
+                checkpoint_every=stop,
+            )  # fmt: skip
+        again = run_program(PartitionedBetweenness(**options), layout, checkpoint_dir=folder, resume=True)
+        assert again.table.equals(wanted.table)
+        assert again.stats is not None
+        assert again.stats.aggregates == wanted.stats.aggregates
+
+
+def test_a_program_may_run_again_on_another_graph() -> None:
+    program = PartitionedBetweenness()
+    for seed in (1, 2, 1):
+        graph = make_graph("tails", 30, seed)
+        found = run(cut(graph, "scattered", 3, seed), program)
+        np.testing.assert_allclose(values(found), brandes(graph), rtol=1e-9, atol=1e-9)
+
+
+@given(cases(largest=40), st.integers(1, 50), st.integers(0, 50))
+@settings(max_examples=40)
+def test_estimates_are_scaled_sums_over_the_pivots(case: Case, pivots: int, seed: int) -> None:
+    """Equation (7), with dependencies from networkx for the pivots that the seed draws."""
+    graph = case.graph()
+    n = graph.number_of_nodes()
+    rank = np.random.default_rng(seed).permutation(n)
+    drawn = np.flatnonzero(rank < pivots).tolist()
+    found = run(case.layout(), pivots=pivots, seed=seed, compression="none", max_concurrent=60)
+    assert figure(found, "pivots") == figure(found, "searches") == len(drawn)
+    weight = "weight" if case.weighted and graph.number_of_edges() else None
+    # Halved for unordered pairs there as here.
+    sums = nx.betweenness_centrality_subset(graph, drawn, list(graph), weight=weight)
+    wanted = np.array([sums[v] for v in range(n)]) * n / len(drawn)
+    np.testing.assert_allclose(values(found), wanted, rtol=1e-9, atol=1e-8)
+    listed = sorted(drawn, key=lambda v: rank[v])
+    assert run(case.layout(), sources=listed, compression="none", max_concurrent=60).table.equals(found.table)
+
+
+@given(cases(families=("tails", "forest", "random", "preferential")))
+@settings(max_examples=30)
+def test_dropped_leaves_are_dropped(case: Case) -> None:
+    """As published: the answer is that of the 2-core, everything else is 0."""
+    graph = case.graph()
+    n = graph.number_of_nodes()
+    core = nx.k_core(graph, 2)
+    weight = "weight" if case.weighted and core.number_of_edges() else None
+    inside = nx.betweenness_centrality(core, normalized=False, weight=weight)
+    wanted = np.array([inside.get(v, 0.0) for v in range(n)])
+    for pivots_from, population in (("all", n), ("core", None)):
+        found = run(case.layout(), compression="drop", pivots_from=pivots_from, max_concurrent=60)
+        np.testing.assert_allclose(values(found), wanted, rtol=1e-9, atol=1e-8)
+        wanted_searches = population or n - int(figure(found, "removed_vertices"))
+        assert figure(found, "pivots") == figure(found, "searches") == wanted_searches
+
+
+def test_removed_vertices_are_searched_from_once_for_all() -> None:
+    graph = make_graph("tails", 200, 1)
+    core = len(nx.k_core(graph, 2))
+    assert core < 150
+    found = run(cut(graph, "scattered", 3, 0))
+    assert figure(found, "pivots") == 200
+    assert figure(found, "searches") == core
+
+
+def test_figures_of_a_run() -> None:
+    graph = make_graph("grid", 60, 0)
+    layout = cut(graph, "metis", 3, 0)
+    found = run(layout, compression="none")
+    owner = layout.owner()
+    ends = np.array([(owner[u], owner[v]) for u, v in graph.edges])
+    assert figure(found, "arcs") == 2 * len(ends)
+    assert figure(found, "cut_arcs") == 2 * (ends[:, 0] != ends[:, 1]).sum()
+    assert figure(found, "most_arcs") == np.bincount(ends.ravel()).max()
+    assert figure(found, "rounds") == -(-graph.number_of_nodes() // 3)
+    alone = run(layout, compression="none", max_concurrent=1)
+    assert figure(alone, "rounds") == graph.number_of_nodes()
+    for name in ("succ", "paths", "dep", "hops_mean", "hops_max", "cut_mean", "cut_max"):
+        assert figure(alone, name) == pytest.approx(figure(found, name))
+    assert found.stats is not None
+    assert found.stats.busy_per_partition().size == 3
+
+
+def test_labels_as_sources_and_graphs_without_edges() -> None:
+    graph = from_edges(np.array(["a", "b"]), np.array(["b", "c"]))
+    layout = build_layout(graph, np.array([0, 1, 0], np.int32), 3)
+    assert run(layout, sources=["a", "b", "c"]).table.to_pydict()["betweenness"] == [0, 1, 0]
+    for wrong in (["a", "x"], [1]):
+        with pytest.raises(JobError, match=r"sources: 1 of \d are not vertices"):
+            run(layout, sources=wrong)
+    for n in (0, 1, 4):
+        for options in ({}, {"top": 2}, {"compression": "none"}, {"compression": "drop"}, {"pivots": 1}):
+            empty = build_layout(to_graph(nx.empty_graph(n)), np.zeros(n, np.int32), 2)
+            assert values(run(empty, **options)).tolist() == [0.0] * n if n else True
+
+
+def test_too_many_shortest_paths_to_count() -> None:
+    """Two parallel ways 1100 times in a row: 2^1100 shortest paths."""
+    joint = np.arange(1100) * 3
+    src = np.concatenate((joint, joint, joint + 1, joint + 2))
+    dst = np.concatenate((joint + 1, joint + 2, joint + 3, joint + 3))
+    graph = from_edges(src, dst)
+    layout = build_layout(graph, np.zeros(graph.num_vertices, np.int32), 1)
+    with pytest.raises(JobError, match="more shortest paths"):
+        run(layout, sources=[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"compression": "both"}, "compression='both': choose one of exact, drop, none"),
+        ({"pivots_from": "leaves"}, "pivots_from='leaves': choose one of all, core"),
+        ({"pivots_from": "core"}, "needs compression='drop'"),
+        ({"pivots_from": "core", "compression": "drop", "sources": [1]}, "needs compression='drop', and no sources"),
+        ({"pivots": 0}, "pivots=0"),
+        ({"pivots": 3, "sources": [1]}, "pivots or sources, not both"),
+        ({"sources": []}, "at least one vertex label"),
+        ({"sources": [1, 1]}, "each of them once"),
+        ({"top": 0}, "top=0"),
+        ({"batch": 0}, "batch=0"),
+        ({"stable": 0}, "stable=0"),
+        ({"max_change": -1}, "max_change=-1"),
+        ({"max_concurrent": 0}, "max_concurrent=0"),
+        ({"seed": -1}, "seed=-1"),
+    ],
+)
+def test_options_that_mean_nothing(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        PartitionedBetweenness(**options)
+
+
+def test_dropping_leaves_of_a_directed_graph() -> None:
+    layout = cut(make_graph("tails", 20, 1, directed=True), "scattered", 2, 1)
+    with pytest.raises(InputError, match="compression='drop' is for undirected graphs"):
+        run(layout, compression="drop")
