@@ -30,7 +30,7 @@ from tests.algorithms.betweenness.engine_cases import (
 
 
 @given(cases(largest=40, directed=True), st.sampled_from((9, 40)))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_directed_graphs(case: Case, concurrent: int) -> None:
     """Ordered pairs are not halved, and leaves stay, whatever is said about compression."""
     wanted = brandes(case.graph())
@@ -76,7 +76,7 @@ def test_a_run_goes_on_from_every_checkpoint(tmp_path: Path, options: dict[str, 
     wanted = run_program(PartitionedBetweenness(**options), layout)
     assert wanted.stats is not None
     last = wanted.stats.supersteps
-    for stop in sorted({*range(1, 22, 3), *range(22, last, max(1, last // 6)), last - 1}):
+    for stop in sorted({*range(1, 20, 3), *range(20, last, max(1, last // 4)), last - 1}):
         folder = tmp_path / str(stop)
         with pytest.raises(JobError, match="not finished"):
             run_program(
@@ -98,7 +98,7 @@ def test_a_program_may_run_again_on_another_graph() -> None:
 
 
 @given(cases(largest=40), st.integers(1, 50), st.integers(0, 50))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_estimates_are_scaled_sums_over_the_pivots(case: Case, pivots: int, seed: int) -> None:
     """Equation (7), with dependencies from networkx for the pivots that the seed draws."""
     graph = case.graph()
@@ -117,7 +117,7 @@ def test_estimates_are_scaled_sums_over_the_pivots(case: Case, pivots: int, seed
 
 
 @given(cases(families=("tails", "forest", "random", "preferential")))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_dropped_leaves_are_dropped(case: Case) -> None:
     """As published: the answer is that of the 2-core, everything else is 0."""
     graph = case.graph()

@@ -77,7 +77,7 @@ def test_check_2_compression_is_exact(case: Case, finder: str) -> None:
 
 
 @given(cases(families=("tree", "forest", "random", "tails")))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_checks_3_and_9_the_core_and_the_supersteps_to_it(case: Case) -> None:
     graph, layout = case.graph(), case.layout()
     program = Columns(max_concurrent=60)
@@ -145,7 +145,7 @@ def test_check_5_a_predecessor_found_later_is_not_lost() -> None:
 
 
 @given(cases(largest=30), st.integers(0, 29), st.sampled_from(("components", "vertex")))
-@settings(max_examples=80)
+@settings(max_examples=60)
 def test_checks_6_to_9_one_source(case: Case, chosen: int, finder: str) -> None:
     graph, layout = case.graph(), case.layout(finder)
     n = graph.number_of_nodes()
@@ -190,7 +190,7 @@ def test_check_7_the_sum_of_all(case: Case) -> None:
 
 
 @given(cases(largest=14))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_check_10_the_estimator_is_unbiased(case: Case) -> None:
     graph, layout = case.graph(), case.layout()
     n = graph.number_of_nodes()
@@ -217,7 +217,7 @@ def test_check_10_with_all_pivots_the_set_is_the_true_one(case: Case, top: int, 
 
 
 @pytest.mark.parametrize("compression", ["none", "exact", "drop"])
-@pytest.mark.parametrize("family", ["preferential", "tails", "grid"])
+@pytest.mark.parametrize("family", ["preferential", "tails"])
 def test_check_11_partitions_do_not_matter(family: str, compression: str) -> None:
     graph = make_graph(family, 100, 3, weighted=family == "tails")
     options: dict[str, Any] = {"top": 8, "batch": 8, "stable": 1, "seed": 5, "compression": compression}
@@ -270,7 +270,7 @@ def test_check_13_messages_may_come_in_any_order(directed: bool, monkeypatch: py
         cut(make_graph(family, 50, seed, weighted=bool(seed % 2), directed=directed), "scattered", 4, seed)
         for seed, family in enumerate(("tails", "preferential", "random", "forest"))
     ]
-    options: list[dict[str, Any]] = [{"max_concurrent": 50}, {"top": 5, "batch": 10}]
+    options: list[dict[str, Any]] = [{"max_concurrent": 50}, {"top": 5, "batch": 25}]
     wanted = [run(layout, **chosen).table for layout in layouts for chosen in options]
     deliver, rng = worker.Worker.deliver, np.random.default_rng(7)
 
@@ -285,16 +285,12 @@ def test_check_13_messages_may_come_in_any_order(directed: bool, monkeypatch: py
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, np.nan, np.inf])
 def test_check_14_weights_that_mean_nothing(weight: float) -> None:
-    graph = to_graph(nx.path_graph(4))
-    arcs = np.ones(graph.targets.size)
-    layout = build_layout(
-        graph.with_weights(arcs) if hasattr(graph, "with_weights") else graph, np.zeros(4, np.int32), 1
-    )
+    """Of these only 0 is let in by readers; a store may hold the others."""
+    graph = from_edges(np.arange(3), np.arange(1, 4), np.ones(3))
+    layout = build_layout(graph, np.array([0, 0, 1, 1], np.int32), 2)
     part = layout.slice(0)
-    bad = np.array([1.0, 1.0, weight, weight, 1.0, 1.0])
-    column = part.column
-    object.__setattr__(part, "weighted", True)
-    object.__setattr__(part, "column", lambda name: bad if name in ("weight", "in_weight") else column(name))
+    sound, bad = part.column, np.append(np.ones(part.num_arcs - 1), weight)
+    object.__setattr__(part, "column", lambda name: bad if name in ("weight", "in_weight") else sound(name))
     with pytest.raises(InputError, match=r"weight .*: betweenness needs finite weights greater than 0"):
         run_program(PartitionedBetweenness(), layout)
     assert values(run(layout, weighted=False)).tolist() == [0, 2, 2, 0]
