@@ -296,7 +296,8 @@ def test_state_levels_and_attributes(case: Case) -> None:
 def jobs(case: Case) -> list[Any]:
     """Every algorithm of the catalogue that suits the graph, with options where some are needed."""
     options: dict[str, dict[str, Any]] = {name: {"source": 0} for name in ("bfs", "sssp", "hops")} | {
-        "pagerank": {"supersteps": 12, "weighted": True, "personalization": {0: 2.0}}
+        "pagerank": {"supersteps": 12, "weighted": True, "personalization": {0: 2.0}},
+        "betweenness": {"weighted": False, "pivots": 4},  # the weights may be 0
     }
     return [
         make(name, options.get(name, {}))
