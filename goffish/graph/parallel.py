@@ -61,8 +61,13 @@ def run_tasks(call: Callable[..., Any], tasks: Iterable[Sequence[Any]], threads:
     ticket = iter(range(len(todo)))  # next() on a range iterator is atomic under the GIL
 
     def work() -> None:
-        for i in ticket:
-            answers[i] = call(*todo[i])
+        try:
+            for i in ticket:
+                answers[i] = call(*todo[i])
+        except BaseException:
+            for _ in ticket:  # nobody begins another task
+                pass
+            raise
 
     futures: list[Future[None]] = [_pool(helpers).submit(work) for _ in range(helpers)]
     try:

@@ -18,7 +18,7 @@ Indices = NDArray[np.int64]
 _NO_WEIGHTS = np.empty(0, np.float64)
 
 
-def grouped(groups: Indices, values: Floats, count: int) -> Floats:
+def grouped(groups: Indices, values: NDArray[Any], count: int) -> Floats:
     """Sum of `values` in each of `count` groups."""
     sums: Floats = np.bincount(groups, values, count).astype(np.float64, copy=False)
     return sums

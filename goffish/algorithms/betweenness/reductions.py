@@ -157,11 +157,12 @@ def side_vertices(problem: Problem) -> NDArray[np.bool_]:
     return side
 
 
-def drop_sides(problem: Problem, side: NDArray[np.bool_], score: Floats) -> Step:
-    """Leave out side vertices; `score` holds what their own searches gave (see `side_targets`)."""
-    order = np.flatnonzero(~side)
+def drop_vertices(problem: Problem, dropped: NDArray[np.bool_]) -> Step:
+    """Leave out vertices that lie inside no path between the others."""
+    order = np.flatnonzero(~dropped)
     smaller, _ = problem.keep(order)
-    return Step(smaller, score, order, slice(None), 1.0, _NO_ARCS, _NO_ARC_SCORES)
+    none = np.zeros(problem.num_vertices)
+    return Step(smaller, none, order, slice(None), 1.0, _NO_ARCS, _NO_ARC_SCORES)
 
 
 def side_targets(problem: Problem, side: NDArray[np.bool_]) -> Floats:

@@ -1,4 +1,4 @@
-"""Searches from many sources, shared out over threads in tasks that depend on the problem only."""
+"""Searches from many sources of one problem, cut into blocks that any thread can do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,37 +15,13 @@ from goffish.algorithms.betweenness import _batch_kernels as batched
 from goffish.algorithms.betweenness import _search_kernels as alone
 from goffish.algorithms.betweenness._lane_kernels import LANES, STRIDE
 from goffish.algorithms.betweenness.problem import Floats, Indices, Problem
-from goffish.graph.parallel import run_tasks, thread_count
 
-#: Called with the arcs visited so far and the arcs to visit in all.
-Progress = Callable[[float, float], None]
-
-#: Arc visits of one kernel call: at most some tenths of a second, so that Ctrl-C and progress never wait long.
-_CHUNK = 1 << 22
-#: A kernel call prepares some figures per vertex: never less work than this for each.
-_PER_VERTEX = 64
-#: Sums of their own; more would take too much memory on large graphs.
-_GROUPS, _FEW_GROUPS, _LARGE = 64, 16, 1 << 18
+#: Arc visits of a block: at most some tenths of a second, so that Ctrl-C and progress never wait long, but enough that
+#: what is done once for a block and vertex does not matter.
+_BLOCK, _SMALL_BLOCK, _PER_VERTEX = 1 << 22, 1 << 17, 16
+#: Blocks that even a short run is cut into, so that no thread waits long for the last one.
+_BLOCKS = 24
 _LINE = 64
-
-
-class Watch:
-    """Counts the work of all threads, tells the caller's thread of it, and stops them all when one fails."""
-
-    def __init__(self, total: float, progress: Progress | None) -> None:
-        self._total, self._progress, self._done = total, progress, 0.0
-        self._lock, self._home = threading.Lock(), threading.get_ident()
-        self.stopped = False
-
-    def add(self, work: float) -> None:
-        with self._lock:
-            self._done += work
-        if self._progress is not None and threading.get_ident() == self._home:
-            self._progress(min(self._done, self._total), self._total)
-
-    def finish(self) -> None:
-        if self._progress is not None:
-            self._progress(self._total, self._total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,19 +32,66 @@ class Scores:
     arcs: Floats
 
 
-def search(
-    problem: Problem,
-    sources: NDArray[np.bool_],
-    watch: Watch,
-    *,
-    ends: bool = False,
-    arcs: bool = False,
-    threads: int | None = None,
-) -> Scores:
-    """Search from the marked `sources` and sum up the dependencies.
+class Searches(Protocol):
+    """What `goffish.algorithms.betweenness.blocks.run_blocks` runs.
+
+    Attributes
+    ----------
+    cuts : int64, shape (blocks + 1,)
+        Block i searches from the sources ``cuts[i] … cuts[i + 1]``.
+    work : float64, shape (blocks,)
+        Arc visits of each block.
+    mass : float64, shape (blocks,)
+        Weight of the sources of each block.
+    """
+
+    cuts: Indices
+    work: Floats
+    mass: Floats
+
+    def nothing(self) -> Scores:
+        """Scores of no search at all."""
+
+    def block(self, first: int, last: int, scratch: Scratch) -> Scores:
+        """Scores from the sources ``first … last``, in an order of their own."""
+
+    def arranged(self, found: Scores) -> Scores:
+        """`found` in the order of the problem."""
+
+
+class Scratch(threading.local):
+    """Arrays that the kernels of one thread leave as they found them, shared by all problems of a run."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Any] = {}
+
+    def take(self, name: str, size: int, make: Callable[[int], Any]) -> Any:
+        """The first `size` elements of the array `name`, made by `make` where there is none so large yet."""
+        kept = self._arrays.get(name)
+        if kept is None or kept.size < size:
+            kept = self._arrays[name] = make(size)
+        return kept[:size]
+
+
+def cut_blocks(cost: Floats, num_vertices: int, whole: int = 1) -> Indices:
+    """Bounds of blocks of about equal `cost` (arc visits of each source), of `whole` sources at a time."""
+    done = np.concatenate(([0.0], np.cumsum(cost)))
+    size = max(min(_BLOCK, done[-1] / _BLOCKS), _SMALL_BLOCK, _PER_VERTEX * num_vertices)
+    count = max(1, int(np.ceil(done[-1] / size)))
+    cuts = np.searchsorted(done, done[-1] * np.arange(1, count) / count) // whole * whole
+    return np.unique(np.concatenate(([0], cuts, [cost.size])))
+
+
+def sums_between(cuts: Indices, values: Floats) -> Floats:
+    """Sum of the values from each cut to the next."""
+    return np.diff(np.concatenate(([0.0], np.cumsum(values)))[cuts])
+
+
+class SourceSearches:
+    """Searches from the marked `sources` of a problem.
 
     Components become ranges of vertices, each in breadth-first order, so that the sources of a batch are near one
-    another. The sums do not depend on the number of threads.
+    another.
 
     Parameters
     ----------
@@ -78,119 +101,88 @@ def search(
     arcs : bool
         Whether the scores of arcs are wanted too.
     """
-    order, number, bounds = problem.pieces
-    arranged, arc_of = problem.keep(order)
-    if not problem.directed:
-        arranged, turned = arranged.sorted_rows()
-        arc_of = arc_of[turned]
-    chosen = np.flatnonzero((sources & (np.diff(problem.offsets) > 0))[order])
-    piece = number[order]
-    call = _Call(arranged, chosen, piece, bounds, ends, arcs)
-    found = call.run(watch, thread_count(threads))
-    vertices = np.empty_like(found.vertices)
-    vertices[order] = found.vertices
-    if not arcs:
-        return Scores(vertices, found.arcs)
-    by_arc = np.empty_like(found.arcs)
-    by_arc[arc_of] = found.arcs
-    return Scores(vertices, by_arc)
 
+    def __init__(self, problem: Problem, sources: NDArray[np.bool_], *, ends: bool = False, arcs: bool = False) -> None:
+        self._order, number, self._bounds = problem.pieces
+        self._problem, self._arc_of = problem.keep(self._order)
+        if not problem.directed:
+            self._problem, turned = self._problem.sorted_rows()
+            self._arc_of = self._arc_of[turned]
+        self._piece, self._ends, self._arcs = number[self._order], ends, arcs
+        chosen = sources & (problem.out > 0) & (np.diff(problem.offsets) > 0)
+        self._sources = np.flatnonzero(chosen[self._order])
+        size = self._problem.offsets[self._bounds[1:]] - self._problem.offsets[self._bounds[:-1]]
+        cost = size[self._piece[self._sources]].astype(np.float64)
+        in_batches = not (problem.weighted or arcs)
+        self._kernel = self._in_batches if in_batches else self._by_distance if problem.weighted else self._one_by_one
+        self.cuts = cut_blocks(cost, problem.num_vertices, LANES if in_batches else 1)
+        self.work = sums_between(self.cuts, cost)
+        self.mass = sums_between(self.cuts, self._problem.out[self._sources])
 
-class _Call:
-    """One set of searches: which kernel, cut into which chunks."""
+    def nothing(self) -> Scores:
+        return Scores(np.zeros(self._problem.num_vertices), np.zeros(self._problem.num_arcs if self._arcs else 0))
 
-    def __init__(
-        self, problem: Problem, sources: Indices, piece: Indices, bounds: Indices, ends: bool, arcs: bool
-    ) -> None:
-        self.problem, self.sources, self.piece, self.bounds = problem, sources, piece, bounds
-        self.ends, self.arcs = ends, arcs
-        size = problem.offsets[bounds[1:]] - problem.offsets[bounds[:-1]]
-        cost = size[piece[sources]].astype(np.float64)
-        self.done = np.concatenate(([0.0], np.cumsum(cost)))
-        chunks = max(1, int(np.ceil(self.done[-1] / max(_CHUNK, _PER_VERTEX * problem.num_vertices))))
-        cuts = np.searchsorted(self.done, self.done[-1] * np.arange(1, chunks) / chunks)
-        self.chunks = np.unique(np.concatenate(([0], cuts, [sources.size])))
-        count = self.chunks.size - 1
-        groups = min(count, _GROUPS if problem.num_vertices < _LARGE else _FEW_GROUPS)
-        self.groups = [(g * count // groups, (g + 1) * count // groups) for g in range(groups)]
+    def block(self, first: int, last: int, scratch: Scratch) -> Scores:
+        found = self.nothing()
+        self._kernel(first, last, scratch, found)
+        if not np.isfinite(found.vertices).all():
+            found = self.nothing()
+            self._by_distance(first, last, scratch, found)
+        return found
 
-    def run(self, watch: Watch, threads: int) -> Scores:
-        p = self.problem
-        total = Scores(np.zeros(p.num_vertices), np.zeros(p.num_arcs if self.arcs else 0))
-        for part in run_tasks(lambda first, last: self._group(first, last, watch), self.groups, threads):
-            total.vertices[:] += part.vertices
-            total.arcs[:] += part.arcs
-        return total
-
-    def _group(self, first: int, last: int, watch: Watch) -> Scores:
-        p = self.problem
-        total = Scores(np.zeros(p.num_vertices), np.zeros(p.num_arcs if self.arcs else 0))
-        try:
-            kernel = self._kernel()
-            for begin, end in zip(self.chunks[first:last], self.chunks[first + 1 : last + 1], strict=True):
-                if watch.stopped:
-                    break
-                part = Scores(np.zeros_like(total.vertices), np.zeros_like(total.arcs))
-                kernel(int(begin), int(end), part)
-                if not np.isfinite(part.vertices).all():
-                    part = Scores(np.zeros_like(total.vertices), np.zeros_like(total.arcs))
-                    self._by_distance()(int(begin), int(end), part)
-                total.vertices[:] += part.vertices
-                total.arcs[:] += part.arcs
-                watch.add(float(self.done[end] - self.done[begin]))
-        except BaseException:
-            watch.stopped = True
-            raise
-        return total
-
-    def _kernel(self) -> Callable[[int, int, Scores], None]:
-        if self.problem.weighted:
-            return self._by_distance()
-        return self._one_by_one() if self.arcs else self._in_batches()
-
-    def _rows(self) -> tuple[Any, ...]:
-        return self.problem.offsets.view(np.uint64), self.problem.targets
+    def arranged(self, found: Scores) -> Scores:
+        vertices = np.empty_like(found.vertices)
+        vertices[self._order] = found.vertices
+        by_arc = np.empty_like(found.arcs)
+        if self._arcs:
+            by_arc[self._arc_of] = found.arcs
+        return Scores(vertices, by_arc)
 
     @cached_property
     def _padded(self) -> tuple[Any, ...]:
-        out = _pad(self.problem)
-        return *out, *(_pad(self.problem.reverse) if self.problem.directed else out)
+        out = _pad(self._problem)
+        return *out, *(_pad(self._problem.reverse) if self._problem.directed else out)
 
-    def _in_batches(self) -> Callable[[int, int, Scores], None]:
-        p, n = self.problem, self.problem.num_vertices
-        scratch = (
-            *(_aligned((n + 1) * LANES) for _ in range(3)), np.empty(n + 1, np.uint8), np.empty(n * LANES, np.uint32),
-            np.empty(n * LANES, np.uint8), np.empty(n + 2, np.int64), np.empty(n + 2, np.uint32),
+    def _in_batches(self, first: int, last: int, scratch: Scratch, found: Scores) -> None:
+        p, n = self._problem, self._problem.num_vertices
+        batched.search_batches(
+            *self._padded, p.out, p.into, p.times, self._sources, self._piece, self._bounds, first, last, self._ends,
+            *(scratch.take(name, (n + 1) * LANES, _aligned) for name in ("rows", "more rows", "counts")),
+            scratch.take("seen", n + 1, lambda size: np.empty(size, np.uint8)),
+            scratch.take("lists", n * LANES, lambda size: np.empty(size, np.uint32)),
+            scratch.take("masks", n * LANES, lambda size: np.empty(size, np.uint8)),
+            scratch.take("starts", n + 2, lambda size: np.empty(size, np.int64)),
+            scratch.take("candidates", n + 2, lambda size: np.empty(size, np.uint32)), found.vertices,
         )  # fmt: skip
-        given = (*self._padded, p.out, p.into, p.times, self.sources, self.piece, self.bounds)
 
-        def call(first: int, last: int, part: Scores) -> None:
-            batched.search_batches(*given, first, last, self.ends, *scratch, part.vertices)
-
-        return call
-
-    def _one_by_one(self) -> Callable[[int, int, Scores], None]:
-        p, n = self.problem, self.problem.num_vertices
-        scratch = np.full(n, -1, np.int32), np.zeros(n), np.empty(n), np.empty(n + 1, np.uint32)
-        given = (*self._rows(), p.out, p.into, p.times, self.sources)
-
-        def call(first: int, last: int, part: Scores) -> None:
-            alone.search_levels(*given, first, last, self.ends, *scratch, part.vertices, part.arcs)
-
-        return call
-
-    def _by_distance(self) -> Callable[[int, int, Scores], None]:
-        p, n = self.problem, self.problem.num_vertices
-        scratch = (
-            np.full(n, np.inf), np.zeros(n), np.empty(n, np.int64), np.zeros(n),
-            *(np.empty(n, np.int64) for _ in range(3)),
+    def _one_by_one(self, first: int, last: int, scratch: Scratch, found: Scores) -> None:
+        p, n = self._problem, self._problem.num_vertices
+        alone.search_levels(
+            p.offsets.view(np.uint64), p.targets, p.out, p.into, p.times, self._sources, first, last, self._ends,
+            scratch.take("levels", n, lambda size: np.full(size, -1, np.int32)),
+            *(scratch.take(name, n, np.zeros) for name in ("paths", "share")),
+            scratch.take("queue", n + 1, lambda size: np.empty(size, np.uint32)), found.vertices, found.arcs,
         )  # fmt: skip
-        given = (p.offsets, p.targets, p.weights, p.out, p.into, p.times, self.sources)
 
-        def call(first: int, last: int, part: Scores) -> None:
-            alone.search_distances(*given, first, last, self.ends, *scratch, part.vertices, part.arcs)
+    def _by_distance(self, first: int, last: int, scratch: Scratch, found: Scores) -> None:
+        search_by_distance(self._problem, self._sources, first, last, self._ends, scratch, found)
 
-        return call
+
+def search_by_distance(
+    problem: Problem, sources: Indices, first: int, last: int, ends: bool, scratch: Scratch, found: Scores
+) -> None:
+    """Add the scores from ``sources[first:last]``, one Dijkstra search each; any number of paths."""
+    p, n = problem, problem.num_vertices
+    alone.search_distances(
+        p.offsets, p.targets, p.weights, p.out, p.into, p.times, sources, first, last, ends,
+        scratch.take("distance", n, lambda size: np.full(size, np.inf)), scratch.take("dijkstra paths", n, np.zeros),
+        scratch.take("exponent", n, _integers), scratch.take("dijkstra share", n, np.zeros),
+        *(scratch.take(name, n, _integers) for name in ("place", "heap", "order")), found.vertices, found.arcs,
+    )  # fmt: skip
+
+
+def _integers(size: int) -> Indices:
+    return np.empty(size, np.int64)
 
 
 def _pad(problem: Problem) -> tuple[Any, ...]:

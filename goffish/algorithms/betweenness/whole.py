@@ -3,47 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.betweenness.problem import Floats, Problem, Step, problem_of
-from goffish.algorithms.betweenness.reductions import (
-    drop_sides,
-    fold_leaves,
-    join_twins,
-    side_targets,
-    side_vertices,
-    split_blocks,
-)
-from goffish.algorithms.betweenness.searches import Progress, Scores, Watch, search
+from goffish import __version__
+from goffish.algorithms.betweenness.blocks import Progress, run_blocks
+from goffish.algorithms.betweenness.kept import Kept, fingerprint
+from goffish.algorithms.betweenness.plan import FOR_EDGES, FOR_WEIGHTS, REDUCTIONS, Plan, Removed
+from goffish.algorithms.betweenness.problem import Floats, Problem, problem_of
 from goffish.errors import InputError
 from goffish.graph import Graph
-
-#: Every reduction, in the order in which a round applies them.
-REDUCTIONS = ("leaves", "blocks", "twins", "sides")
-_FOR_EDGES = ("leaves", "blocks")
-#: A round that removes less than this share of the work left is the last; so is one that leaves nothing.
-_WORTHWHILE = 0.03
-_ROUNDS = 8
-
-
-@dataclass(frozen=True)
-class Removed:
-    """What one reduction removed.
-
-    Attributes
-    ----------
-    reduction : str
-    share : float
-        Arc visits that it saved, as a share of those of the graph without reductions (searches from every source times
-        the arcs of its component: the n · m of Brandes' algorithm).
-    """
-
-    reduction: str
-    share: float
+from goffish.graph.guards import path_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +33,15 @@ class Betweenness:
         One per reduction that was applied.
     work : float
         Arc visits without reductions.
+    done : float
+        Share of the arc visits left that were made. Less than 1 only with a time limit: the scores are estimates then,
+        from a random sample of the sources.
     """
 
     scores: Floats
     removed: tuple[Removed, ...]
     work: float
+    done: float = 1.0
 
     @property
     def share_left(self) -> float:
@@ -80,6 +59,9 @@ def betweenness(
     targets: Any = None,
     reductions: Literal["all"] | Iterable[str] = "all",
     threads: int | None = None,
+    time_limit: float | None = None,
+    checkpoint_dir: str | Path | None = None,
+    resume: bool = False,
     progress: Progress | None = None,
 ) -> Betweenness:
     """Betweenness of every vertex: the share of shortest paths that pass it, summed over pairs of other vertices.
@@ -103,12 +85,20 @@ def betweenness(
     sources, targets : array-like of labels, optional
         Only paths from and to these vertices (all by default). Pairs are ordered ones then; for an undirected graph,
         half their sum is given, as networkx does.
-    reductions : "all" or some of "leaves", "blocks", "twins", "sides"
-        Fold hanging trees, cut at cut vertices, join vertices with the same neighbours, search only once from vertices
-        whose neighbours are all adjacent. All exact. Twins and sides need an undirected graph without weights, sides
-        also all sources and targets, leaves and blocks an undirected graph; otherwise they are passed over.
+    reductions : "all" or some of "leaves", "blocks", "chains", "twins", "sides"
+        Fold hanging trees, cut at cut vertices, make one edge of every chain of vertices with two neighbours (where
+        there are many), join vertices with the same neighbours, search only once from vertices whose neighbours are all
+        adjacent. All exact. All need an undirected graph; chains, twins and sides one without weights, sides also all
+        sources and targets; otherwise they are passed over.
     threads : int, optional
         Default: all processors.
+    time_limit : float, optional
+        Seconds after which no more searches are begun: the scores are then estimates (see `Betweenness.done`), unbiased
+        for random sources.
+    checkpoint_dir : path, optional
+        Folder in which the sums are kept while they grow, and at Ctrl-C.
+    resume : bool
+        Go on from what `checkpoint_dir` holds, if anything.
     progress : callable, optional
         Called in the caller's thread with the arc visits done and those to do.
 
@@ -119,27 +109,33 @@ def betweenness(
     Raises
     ------
     InputError
-        A weight that is not positive and finite, an unknown label or reduction, ``weighted=True`` without weights.
+        A weight that is not positive and finite, an unknown label or reduction, ``weighted=True`` without weights, a
+        checkpoint of another job.
+    StoreError
+        A checkpoint that is damaged or cannot be written.
     """
-    chosen = _chosen(reductions, REDUCTIONS)
+    chosen = _chosen(reductions)
     n = graph.num_vertices
     problem, _ = _problem(graph, weighted, sources, targets)
-    closed_ends = endpoints and not graph.directed
+    ends = endpoints and graph.directed
     if graph.directed:
         chosen = ()
     elif problem.weighted:
-        chosen = tuple(name for name in chosen if name in _FOR_EDGES)
-    plan = _Plan(problem, chosen, sides=sources is None and targets is None)
-    watch = Watch(plan.work_left, progress)
-    score = plan.vertex_scores(watch, endpoints and not closed_ends, threads)
-    if closed_ends:
+        chosen = tuple(name for name in chosen if name in FOR_WEIGHTS)
+    if sources is not None or targets is not None:
+        chosen = tuple(name for name in chosen if name != "sides")
+    plan = Plan(problem, chosen, ends=ends)
+    kept = _kept(checkpoint_dir, resume, problem, "betweenness", chosen, ends=ends)
+    sums = run_blocks(plan.searches, threads, progress=progress, time_limit=_seconds(time_limit), kept=kept)
+    score = plan.vertex_scores(sums)
+    if endpoints and not graph.directed:
         all_out, all_into = problem.totals()
         score += problem.out * (all_into - problem.into) + (all_out - problem.out) * problem.into
     scale = 1.0 if graph.directed else 0.5
     if normalized:
         pairs = n * (n - 1) if endpoints else (n - 1) * (n - 2)
         scale = 1.0 / pairs if pairs > 0 else 1.0
-    return Betweenness(scale * score, plan.removed, plan.work)
+    return Betweenness(scale * score, plan.removed, plan.work, sums.share)
 
 
 def edge_betweenness(
@@ -151,13 +147,16 @@ def edge_betweenness(
     targets: Any = None,
     reductions: Literal["all"] | Iterable[str] = "all",
     threads: int | None = None,
+    time_limit: float | None = None,
+    checkpoint_dir: str | Path | None = None,
+    resume: bool = False,
     progress: Progress | None = None,
 ) -> Betweenness:
     """Betweenness of every edge: the share of shortest paths that use it, summed over pairs of vertices.
 
     Parameters
     ----------
-    graph, weighted, sources, targets, reductions, threads, progress
+    graph, weighted, sources, targets, reductions, threads, time_limit, checkpoint_dir, resume, progress
         As in `betweenness`; leaves and blocks are the reductions that apply to edges.
     normalized : bool
         Divide by the number of pairs of vertices, n (n - 1), halved for undirected graphs.
@@ -173,21 +172,23 @@ def edge_betweenness(
     InputError
         As `betweenness`.
     """
-    chosen = _chosen(reductions, REDUCTIONS)
+    chosen = () if graph.directed else tuple(name for name in _chosen(reductions) if name in FOR_EDGES)
     n = graph.num_vertices
     problem, arc_of = _problem(graph, weighted, sources, targets)
-    plan = _Plan(problem, () if graph.directed else tuple(name for name in chosen if name in _FOR_EDGES), sides=False)
-    by_arc = plan.arc_scores(Watch(plan.work_left, progress), threads)
-    kept = arc_of >= 0
-    parallel = np.bincount(arc_of[kept], minlength=problem.num_arcs)
+    plan = Plan(problem, chosen, arcs=True)
+    kept = _kept(checkpoint_dir, resume, problem, "edge_betweenness", chosen)
+    sums = run_blocks(plan.searches, threads, progress=progress, time_limit=_seconds(time_limit), kept=kept)
+    by_arc = plan.arc_scores(sums)
+    used = arc_of >= 0
+    parallel = np.bincount(arc_of[used], minlength=problem.num_arcs)
     score = np.zeros(graph.num_arcs)
-    score[kept] = (by_arc / np.maximum(parallel, 1))[arc_of[kept]]
+    score[used] = (by_arc / np.maximum(parallel, 1))[arc_of[used]]
     if not graph.directed:
         score = _undirected(graph, score)
     scale = 1.0 if graph.directed else 0.5
     if normalized and n > 1:
         scale = 1.0 / (n * (n - 1))
-    return Betweenness(scale * score, plan.removed, plan.work)
+    return Betweenness(scale * score, plan.removed, plan.work, sums.share)
 
 
 def _undirected(graph: Graph, score: Floats) -> Floats:
@@ -231,76 +232,31 @@ def _mass(graph: Graph, labels: Any, name: str) -> Floats:
     return mass
 
 
-def _chosen(reductions: Literal["all"] | Iterable[str], known: tuple[str, ...]) -> tuple[str, ...]:
-    wanted = known if reductions == "all" else (reductions,) if isinstance(reductions, str) else tuple(reductions)
+def _chosen(reductions: Literal["all"] | Iterable[str]) -> tuple[str, ...]:
+    wanted = REDUCTIONS if reductions == "all" else (reductions,) if isinstance(reductions, str) else tuple(reductions)
     for name in wanted:
-        if name not in known:
-            raise InputError(f"reductions: {name!r} is none; choose 'all' or some of {', '.join(known)}")
-    return tuple(name for name in known if name in wanted)
+        if name not in REDUCTIONS:
+            raise InputError(f"reductions: {name!r} is none; choose 'all' or some of {', '.join(REDUCTIONS)}")
+    return tuple(name for name in REDUCTIONS if name in wanted)
 
 
-class _Plan:
-    """The reductions of one call, worked out, and the searches that are left."""
-
-    def __init__(self, problem: Problem, chosen: tuple[str, ...], *, sides: bool) -> None:
-        self.first = self.last = problem
-        self.work = problem.work()
-        self.steps: list[Step | tuple[Problem, NDArray[np.bool_]]] = []
-        self.side_work = 0.0
-        saved = dict.fromkeys(chosen, 0.0)
-        for _ in range(_ROUNDS if chosen else 0):
-            before = self.last.work()
-            for name in chosen:
-                if name != "sides" or sides:
-                    saved[name] += self._reduce(name)
-            if self.last.work() > (1.0 - _WORTHWHILE) * before:
-                break
-        unit = self.work if self.work > 0 else 1.0
-        self.removed = tuple(Removed(name, value / unit) for name, value in saved.items())
-
-    @property
-    def work_left(self) -> float:
-        return self.last.work() + self.side_work
-
-    def _reduce(self, name: str) -> float:
-        """Apply one reduction; gives the work it saves."""
-        before, problem = self.work_left, self.last
-        if name == "sides":
-            side = side_vertices(problem)
-            if not side.any():
-                return 0.0
-            self.steps.append((problem, side))
-            self.side_work += problem.work(side & (problem.out > 0))
-            self.last = drop_sides(problem, side, np.empty(0)).smaller
-        else:
-            step = _STEPS[name](problem)
-            if step.smaller.num_arcs == problem.num_arcs and step.smaller.work() == problem.work():
-                return 0.0
-            self.steps.append(step)
-            self.last = step.smaller
-        return before - self.work_left
-
-    def vertex_scores(self, watch: Watch, ends: bool, threads: int | None) -> Floats:
-        score = search(self.last, self.last.out > 0, watch, ends=ends, threads=threads).vertices
-        for step in reversed(self.steps):
-            if isinstance(step, Step):
-                score = step.expand(score)
-            else:
-                problem, side = step
-                wider = replace(problem, into=side_targets(problem, side))
-                own = search(wider, side & (problem.out > 0), watch, threads=threads).vertices
-                score = drop_sides(problem, side, own).expand(score)
-        watch.finish()
-        return score
-
-    def arc_scores(self, watch: Watch, threads: int | None) -> Floats:
-        found: Scores = search(self.last, self.last.out > 0, watch, arcs=True, threads=threads)
-        score = found.arcs
-        for step in reversed(self.steps):
-            assert isinstance(step, Step)
-            score = step.expand_arcs(score)
-        watch.finish()
-        return score
+def _seconds(time_limit: Any) -> float | None:
+    if time_limit is None:
+        return None
+    if isinstance(time_limit, bool) or not isinstance(time_limit, Real) or not float(time_limit) >= 0.0:
+        raise InputError(f"time_limit={time_limit!r}: give a number of seconds, 0 or more")
+    return float(time_limit)
 
 
-_STEPS = {"leaves": fold_leaves, "blocks": split_blocks, "twins": join_twins}
+def _kept(
+    folder: str | Path | None, resume: bool, problem: Problem, algorithm: str, chosen: tuple[str, ...], **options: bool
+) -> Kept | None:
+    if folder is None:
+        if resume:
+            raise InputError("resume needs checkpoint_dir")
+        return None
+    identity = {
+        "graph": fingerprint(problem), "algorithm": algorithm, "reductions": list(chosen), **options,
+        "goffish": __version__,
+    }  # fmt: skip
+    return Kept(Path(path_name(folder, "checkpoint_dir")), resume, identity)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import networkx as nx
 import numpy as np
+import pytest
 
+from goffish.algorithms.betweenness import searches
 from goffish.graph import Graph, from_edges
 
 FAMILIES = (
@@ -74,3 +76,9 @@ def to_graph(G: nx.Graph) -> Graph:
         np.array(src, np.int64), np.array(dst, np.int64), np.array(weight, float),
         directed=G.is_directed(), labels=np.arange(G.number_of_nodes()),
     )  # fmt: skip
+
+
+def cut_small(monkeypatch: pytest.MonkeyPatch, work: int) -> None:
+    """Cut even small runs into blocks of about `work` arc visits."""
+    for name, value in (("_BLOCK", work), ("_SMALL_BLOCK", 1), ("_PER_VERTEX", 0), ("_BLOCKS", 1)):
+        monkeypatch.setattr(searches, name, value)

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goffish.algorithms.betweenness import searches
 from goffish.algorithms.betweenness.whole import betweenness, edge_betweenness
 from goffish.errors import InputError
 from goffish.graph import Graph, from_edges
-from tests.algorithms.betweenness.graphs import FAMILIES, make, to_graph
+from tests.algorithms.betweenness.graphs import FAMILIES, cut_small, make, to_graph
 
 CASES = st.tuples(st.sampled_from(FAMILIES), st.integers(1, 30), st.integers(0, 100_000))
 KINDS = st.tuples(CASES, st.booleans(), st.booleans())
@@ -131,8 +130,7 @@ def test_larger_graphs_agree_with_igraph_and_threads_do_not_matter(family, direc
     weight = rng.integers(1, 11, src.size).astype(float)
     graph = from_edges(src, dst, weight, labels=np.arange(n), directed=directed)
     theirs = igraph.Graph(n, np.stack([src, dst], 1), directed=directed)
-    monkeypatch.setattr(searches, "_CHUNK", 1 << 15)  # many chunks and groups
-    monkeypatch.setattr(searches, "_PER_VERTEX", 1)
+    cut_small(monkeypatch, 1 << 15)
     for weighted, given_weights in ((False, None), (True, weight)):
         alone = betweenness(graph, weighted=weighted, threads=1).scores
         np.testing.assert_array_equal(betweenness(graph, weighted=weighted, threads=3).scores, alone)
@@ -241,8 +239,7 @@ def test_bad_options_are_refused():
 
 
 def test_progress_ends_at_the_work_to_do(monkeypatch):
-    monkeypatch.setattr(searches, "_CHUNK", 1 << 14)
-    monkeypatch.setattr(searches, "_PER_VERTEX", 1)
+    cut_small(monkeypatch, 1 << 14)
     graph = to_graph(make("preferential", 300, 3))
     told: list[tuple[float, float]] = []
     betweenness(graph, weighted=False, threads=2, progress=lambda done, total: told.append((done, total)))
@@ -252,8 +249,7 @@ def test_progress_ends_at_the_work_to_do(monkeypatch):
 
 
 def test_an_interrupt_stops_all_threads(monkeypatch):
-    monkeypatch.setattr(searches, "_CHUNK", 1 << 12)
-    monkeypatch.setattr(searches, "_PER_VERTEX", 1)
+    cut_small(monkeypatch, 1 << 12)
     graph = to_graph(make("preferential", 2000, 3))
     calls = 0
 
