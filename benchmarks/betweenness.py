@@ -20,7 +20,8 @@ import numpy as np  # isort: skip
 import _graphs
 from _peers import igraph_graph, networkit_graph
 
-from goffish.algorithms.betweenness.whole import REDUCTIONS, betweenness
+from goffish.algorithms.betweenness.plan import LAYOUTS, REDUCTIONS
+from goffish.algorithms.betweenness.whole import betweenness
 from goffish.graph import Graph, from_edges, to_networkx
 from goffish.graph.io import read
 
@@ -130,9 +131,9 @@ def run(graph: Graph, repeats: int, budget: float) -> dict[str, Entry]:
 
 
 def contributions(graph: Graph, repeats: int = 3) -> list[list[str]]:
-    """Time and work with the reductions added one after another (one thread)."""
+    """Time and work with every step added one after another (one thread)."""
     rows, chosen = [], list[str]()
-    for name in ("none", *REDUCTIONS):
+    for name in ("none", *LAYOUTS, *REDUCTIONS):
         if name != "none":
             chosen.append(name)
         cpus = []
@@ -159,7 +160,7 @@ def report(name: str, graph: Graph, made: dict[str, Entry]) -> dict[str, float]:
         ],
     )  # fmt: skip
     print()
-    print_table(["reductions", "work left", "CPU s, one thread"], contributions(graph))
+    print_table(["steps", "work left", "CPU s, one thread"], contributions(graph))
     best = {label: min(entry.walls) for label, entry in made.items()}
     ours = best["goffish 2T"]
     return {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from numbers import Integral
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
@@ -66,6 +67,16 @@ class Algorithm(BaseModel):
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         """Answer on a whole graph in memory, without the engine; long work tells `note` how far it is."""
         raise InputError(f"{self.name} runs on the engine only")
+
+    def resumes_whole(self) -> bool:
+        """Whether `whole` with these options can keep what it has in a folder and go on from there."""
+        return False
+
+    def whole_resumable(
+        self, graph: Graph, threads: int | None, note: Note | None, checkpoint_dir: Path, resume: bool
+    ) -> Result:
+        """As `whole`, keeping what it has in a folder."""
+        raise InputError(f"{self.name} keeps checkpoints on the engine only")
 
     def labels(self) -> list[int | str]:
         """Vertex labels among the options, to be checked before the job starts."""

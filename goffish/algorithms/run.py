@@ -55,7 +55,8 @@ def run(
     units : {"components", "single", "vertex"}, optional
         Unit of computation: sub-graphs, whole partitions, or vertices. Default: as the graph was partitioned.
     threads, max_supersteps, checkpoint_dir, checkpoint_every, resume
-        See `goffish.gopher.run_program`; any but `threads` asks for the engine. Default for `checkpoint_every`: 10.
+        See `goffish.gopher.run_program`; any but `threads` asks for the engine, except that `checkpoint_dir` and `resume`
+        serve those whole-graph kernels too that may run for hours. Default for `checkpoint_every`: 10.
     progress : callable, optional
         Called by the engine after each superstep; a whole-graph kernel has none, and `progress` does not change which
         of the two answers.
@@ -87,9 +88,13 @@ def run(
     thread_count(threads)
     _check_engine_options(max_supersteps, checkpoint_dir, checkpoint_every, resume, progress)
     if job is not None and isinstance(graph, Graph) and engine == "auto":
-        asked = (parts, method, units, max_supersteps, checkpoint_dir)
+        asked = (parts, method, units, max_supersteps, checkpoint_every)
         if not job.needs_engine() and all(option is None for option in asked):
-            return replace(job.whole(graph, threads, note), algorithm=job.name)
+            if checkpoint_dir is None:
+                return replace(job.whole(graph, threads, note), algorithm=job.name)
+            if job.resumes_whole():
+                found = job.whole_resumable(graph, threads, note, Path(checkpoint_dir), resume)
+                return replace(found, algorithm=job.name)
     partitioned, seconds = _partitioned(graph, job, parts, method, units, threads)
     for label in [] if job is None else job.labels():
         partitioned.find(label)

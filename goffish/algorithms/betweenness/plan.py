@@ -24,8 +24,11 @@ from goffish.algorithms.betweenness.searches import Searches, SourceSearches
 
 #: Every reduction, in the order in which a round applies them.
 REDUCTIONS = ("leaves", "blocks", "chains", "twins", "sides")
-#: Those that the scores of edges allow, and those for graphs with weights.
-FOR_EDGES = FOR_WEIGHTS = ("leaves", "blocks")
+#: What makes the searches that are left faster.
+LAYOUTS = ("order", "batches")
+#: What the scores of edges allow, and what directed graphs and weights do.
+FOR_EDGES = FOR_WEIGHTS = ("leaves", "blocks", *LAYOUTS)
+FOR_DIRECTED = LAYOUTS
 #: A round that removes less than this share of the work left is the last; so is one that leaves nothing.
 _WORTHWHILE = 0.03
 _ROUNDS = 8
@@ -54,7 +57,7 @@ class Plan:
     ----------
     problem : Problem
     chosen : tuple of str
-        Some of `REDUCTIONS` that the problem allows.
+        Some of `REDUCTIONS` and `LAYOUTS` that the problem allows.
     ends, arcs : bool
         As in `SourceSearches`.
 
@@ -74,10 +77,11 @@ class Plan:
         self._steps: list[tuple[Step, int | None]] = []
         self.searches: list[Searches] = []
         self.work, self._aside = problem.work(), 0.0
-        saved = dict.fromkeys(chosen, 0.0)
-        for _ in range(_ROUNDS if chosen else 0):
+        self._layout = {"ordered": "order" in chosen, "in_batches": "batches" in chosen}
+        saved = {name: 0.0 for name in chosen if name in REDUCTIONS}
+        for _ in range(_ROUNDS if saved else 0):
             before = self._last.work()
-            for name in chosen:
+            for name in saved:
                 left = self.work_left
                 _REDUCE[name](self)
                 saved[name] += left - self.work_left
@@ -85,7 +89,7 @@ class Plan:
                 break
         unit = self.work if self.work > 0 else 1.0
         self.removed = tuple(Removed(name, value / unit) for name, value in saved.items())
-        self.searches.append(SourceSearches(self._last, self._last.out > 0, ends=ends, arcs=arcs))
+        self.searches.append(SourceSearches(self._last, self._last.out > 0, ends=ends, arcs=arcs, **self._layout))
 
     @property
     def work_left(self) -> float:
@@ -139,7 +143,7 @@ class Plan:
         side = side_vertices(self._last)
         if side.any():
             wider = replace(self._last, into=side_targets(self._last, side))
-            self._set_aside(side, SourceSearches(wider, side))
+            self._set_aside(side, SourceSearches(wider, side, **self._layout))
 
 
 _REDUCE: dict[str, Callable[[Plan], Any]] = {name: getattr(Plan, name) for name in REDUCTIONS}

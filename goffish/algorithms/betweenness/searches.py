@@ -90,20 +90,35 @@ def sums_between(cuts: Indices, values: Floats) -> Floats:
 class SourceSearches:
     """Searches from the marked `sources` of a problem.
 
-    Components become ranges of vertices, each in breadth-first order, so that the sources of a batch are near one
-    another.
+    Components become ranges of vertices.
 
     Parameters
     ----------
     sources : bool, shape (n,)
+    ordered : bool
+        Whether the vertices of each component are brought into breadth-first order: neighbours lie near one another in
+        memory, and so do the sources of a batch in the graph.
+    in_batches : bool
+        Whether one pass over the arcs serves several sources, where the kernels can (no weights, no scores of arcs).
     ends : bool
         Whether a pair counts for its two ends as well.
     arcs : bool
         Whether the scores of arcs are wanted too.
     """
 
-    def __init__(self, problem: Problem, sources: NDArray[np.bool_], *, ends: bool = False, arcs: bool = False) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        sources: NDArray[np.bool_],
+        *,
+        ordered: bool = True,
+        in_batches: bool = True,
+        ends: bool = False,
+        arcs: bool = False,
+    ) -> None:
         self._order, number, self._bounds = problem.pieces
+        if not ordered:
+            self._order = np.argsort(number, kind="stable")
         self._problem, self._arc_of = problem.keep(self._order)
         if not problem.directed:
             self._problem, turned = self._problem.sorted_rows()
@@ -113,7 +128,7 @@ class SourceSearches:
         self._sources = np.flatnonzero(chosen[self._order])
         size = self._problem.offsets[self._bounds[1:]] - self._problem.offsets[self._bounds[:-1]]
         cost = size[self._piece[self._sources]].astype(np.float64)
-        in_batches = not (problem.weighted or arcs)
+        in_batches = in_batches and not (problem.weighted or arcs)
         self._kernel = self._in_batches if in_batches else self._by_distance if problem.weighted else self._one_by_one
         self.cuts = cut_blocks(cost, problem.num_vertices, LANES if in_batches else 1)
         self.work = sums_between(self.cuts, cost)

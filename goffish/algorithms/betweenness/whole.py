@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from goffish import __version__
 from goffish.algorithms.betweenness.blocks import Progress, run_blocks
 from goffish.algorithms.betweenness.kept import Kept, fingerprint
-from goffish.algorithms.betweenness.plan import FOR_EDGES, FOR_WEIGHTS, REDUCTIONS, Plan, Removed
+from goffish.algorithms.betweenness.plan import FOR_DIRECTED, FOR_EDGES, FOR_WEIGHTS, LAYOUTS, REDUCTIONS, Plan, Removed
 from goffish.algorithms.betweenness.problem import Floats, Problem, problem_of
 from goffish.errors import InputError
 from goffish.graph import Graph
@@ -85,11 +85,12 @@ def betweenness(
     sources, targets : array-like of labels, optional
         Only paths from and to these vertices (all by default). Pairs are ordered ones then; for an undirected graph,
         half their sum is given, as networkx does.
-    reductions : "all" or some of "leaves", "blocks", "chains", "twins", "sides"
+    reductions : "all" or some of "leaves", "blocks", "chains", "twins", "sides", "order", "batches"
         Fold hanging trees, cut at cut vertices, make one edge of every chain of vertices with two neighbours (where
         there are many), join vertices with the same neighbours, search only once from vertices whose neighbours are all
-        adjacent. All exact. All need an undirected graph; chains, twins and sides one without weights, sides also all
-        sources and targets; otherwise they are passed over.
+        adjacent; bring the vertices into breadth-first order, search from several sources at a time. All exact. Chains,
+        twins and sides need an undirected graph without weights, sides also all sources and targets, leaves and blocks
+        an undirected graph, batches no weights; otherwise they are passed over.
     threads : int, optional
         Default: all processors.
     time_limit : float, optional
@@ -118,12 +119,13 @@ def betweenness(
     n = graph.num_vertices
     problem, _ = _problem(graph, weighted, sources, targets)
     ends = endpoints and graph.directed
-    if graph.directed:
-        chosen = ()
-    elif problem.weighted:
-        chosen = tuple(name for name in chosen if name in FOR_WEIGHTS)
-    if sources is not None or targets is not None:
-        chosen = tuple(name for name in chosen if name != "sides")
+    chosen = tuple(
+        name
+        for name in chosen
+        if (not graph.directed or name in FOR_DIRECTED)
+        and (not problem.weighted or name in FOR_WEIGHTS)
+        and (name != "sides" or (sources is None and targets is None))
+    )
     plan = Plan(problem, chosen, ends=ends)
     kept = _kept(checkpoint_dir, resume, problem, "betweenness", chosen, ends=ends)
     sums = run_blocks(plan.searches, threads, progress=progress, time_limit=_seconds(time_limit), kept=kept)
@@ -157,7 +159,7 @@ def edge_betweenness(
     Parameters
     ----------
     graph, weighted, sources, targets, reductions, threads, time_limit, checkpoint_dir, resume, progress
-        As in `betweenness`; leaves and blocks are the reductions that apply to edges.
+        As in `betweenness`; leaves, blocks and order are those that apply to edges.
     normalized : bool
         Divide by the number of pairs of vertices, n (n - 1), halved for undirected graphs.
 
@@ -172,7 +174,8 @@ def edge_betweenness(
     InputError
         As `betweenness`.
     """
-    chosen = () if graph.directed else tuple(name for name in _chosen(reductions) if name in FOR_EDGES)
+    allowed = FOR_DIRECTED if graph.directed else FOR_EDGES
+    chosen = tuple(name for name in _chosen(reductions) if name in allowed)
     n = graph.num_vertices
     problem, arc_of = _problem(graph, weighted, sources, targets)
     plan = Plan(problem, chosen, arcs=True)
@@ -233,11 +236,12 @@ def _mass(graph: Graph, labels: Any, name: str) -> Floats:
 
 
 def _chosen(reductions: Literal["all"] | Iterable[str]) -> tuple[str, ...]:
-    wanted = REDUCTIONS if reductions == "all" else (reductions,) if isinstance(reductions, str) else tuple(reductions)
+    known = (*REDUCTIONS, *LAYOUTS)
+    wanted = known if reductions == "all" else (reductions,) if isinstance(reductions, str) else tuple(reductions)
     for name in wanted:
-        if name not in REDUCTIONS:
-            raise InputError(f"reductions: {name!r} is none; choose 'all' or some of {', '.join(REDUCTIONS)}")
-    return tuple(name for name in REDUCTIONS if name in wanted)
+        if name not in known:
+            raise InputError(f"reductions: {name!r} is none; choose 'all' or some of {', '.join(known)}")
+    return tuple(name for name in known if name in wanted)
 
 
 def _seconds(time_limit: Any) -> float | None:

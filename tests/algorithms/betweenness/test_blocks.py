@@ -65,7 +65,7 @@ def test_a_folder_without_resume_is_written_over(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"weighted": False}, "another graph"), ({"reductions": ["leaves"]}, r"reductions was \['leaves', 'blocks'\]")],
+    [({"weighted": False}, "another graph"), ({"reductions": ["leaves"]}, r"reductions was \['leaves', 'blocks', 'order'\]")],
 )
 def test_a_checkpoint_of_another_job_is_refused(options, message, tmp_path):
     betweenness(GRAPH, checkpoint_dir=tmp_path)

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goffish.algorithms.betweenness.plan import LAYOUTS, REDUCTIONS
 from goffish.algorithms.betweenness.problem import problem_of
 from goffish.algorithms.betweenness.reductions import fold_leaves, join_twins, side_vertices, split_blocks
-from goffish.algorithms.betweenness.whole import REDUCTIONS, betweenness
+from goffish.algorithms.betweenness.whole import betweenness
 from goffish.graph import Graph, from_edges
 from tests.algorithms.betweenness.graphs import FAMILIES, make, to_graph
 
 CASES = st.tuples(st.sampled_from(FAMILIES), st.integers(1, 40), st.integers(0, 100_000))
-SUBSETS = ((), *((name,) for name in REDUCTIONS), REDUCTIONS)
+STEPS = (*REDUCTIONS, *LAYOUTS)
+SUBSETS = ((), *((name,) for name in STEPS), STEPS)
 
 
 def whole(G: nx.Graph, weight: str | None) -> np.ndarray:
@@ -55,7 +57,7 @@ def test_any_subset_of_reductions_is_exact_for_subsets_of_sources_and_targets(ca
     rng = np.random.default_rng(case[2])
     n = G.number_of_nodes()
     sources, targets = (rng.permutation(n)[: int(rng.integers(0, n + 1))].tolist() for _ in range(2))
-    chosen = [name for name in REDUCTIONS if rng.random() < 0.5]
+    chosen = [name for name in STEPS if rng.random() < 0.5]
     for weight in (None, "weight") if G.number_of_edges() else (None,):
         found = nx.betweenness_centrality_subset(G, sources, targets, weight=weight)
         expected = np.array([found[v] for v in range(n)])
