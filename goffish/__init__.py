@@ -24,20 +24,20 @@ __version__ = "0.1.0"
 choose_kernel_cache()
 
 if TYPE_CHECKING:
+    from goffish.algorithms.centralities import betweenness, closeness, edge_betweenness, harmonic, landscape
     from goffish.algorithms.functions import (
         agreement,
-        betweenness,
         bfs,
         blockrank,
         connected_components,
         core_numbers,
-        edge_betweenness,
         louvain,
         modularity,
         pagerank,
         sssp,
         triangles,
     )
+    from goffish.algorithms.landscape.levels import CommunityLandscape
     from goffish.algorithms.louvain.communities import Communities
     from goffish.algorithms.run import run
     from goffish.errors import FormatError, GoffishError, InputError, JobError, StoreError
@@ -79,10 +79,12 @@ if TYPE_CHECKING:
     from goffish.partition.figures import quality
 
 _HOMES = {
+    "goffish.algorithms.centralities": ("betweenness", "closeness", "edge_betweenness", "harmonic", "landscape"),
     "goffish.algorithms.functions": (
-        "agreement", "betweenness", "bfs", "blockrank", "connected_components", "core_numbers", "edge_betweenness",
-        "louvain", "modularity", "pagerank", "sssp", "triangles",
+        "agreement", "bfs", "blockrank", "connected_components", "core_numbers", "louvain", "modularity", "pagerank",
+        "sssp", "triangles",
     ),
+    "goffish.algorithms.landscape.levels": ("CommunityLandscape",),
     "goffish.algorithms.louvain.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),
     "goffish.errors": ("FormatError", "GoffishError", "InputError", "JobError", "StoreError"),
@@ -102,13 +104,14 @@ _HOME_OF = {name: (module, name) for module, names in _HOMES.items() for name in
 _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", "verify_store")}
 
 __all__ = [
-    "BatchStep", "Communities", "FormatError", "GoffishError", "Graph", "InputError", "JobError",
+    "BatchStep", "Communities", "CommunityLandscape", "FormatError", "GoffishError", "Graph", "InputError", "JobError",
     "PartitionedGraph", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch", "SubgraphProgram",
-    "Superstep", "__version__", "agreement", "betweenness", "bfs", "blockrank", "connected_components",
-    "core_numbers", "edge_betweenness", "from_arrow", "from_edges", "from_igraph", "from_networkx", "from_pandas",
-    "from_polars", "from_scipy", "louvain", "modularity", "open", "pagerank", "partition", "per_neighbor",
-    "per_remote", "per_subgraph", "per_vertex", "quality", "read", "run", "sssp", "to_arrow", "to_igraph",
-    "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "verify", "vertices_to_arrow", "write",
+    "Superstep", "__version__", "agreement", "betweenness", "bfs", "blockrank", "closeness",
+    "connected_components", "core_numbers", "edge_betweenness", "from_arrow", "from_edges", "from_igraph",
+    "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic", "landscape", "louvain", "modularity",
+    "open", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read",
+    "run", "sssp", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "verify",
+    "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

@@ -45,6 +45,8 @@ class Algorithm(BaseModel):
         What users type, and one line of help.
     undirected : bool
         The algorithm ignores directions, so a directed graph is made undirected first.
+    in_memory : bool
+        No engine answers the algorithm: a partitioned graph is put together in memory for it.
     extra_tables : mapping of str to str
         Further tables that a result holds, and a line of help for each.
     """
@@ -54,6 +56,7 @@ class Algorithm(BaseModel):
     name: ClassVar[str]
     title: ClassVar[str]
     undirected: ClassVar[bool] = False
+    in_memory: ClassVar[bool] = False
     extra_tables: ClassVar[Mapping[str, str]] = {}
 
     def program(self, units: str) -> SubgraphProgram:

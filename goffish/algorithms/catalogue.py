@@ -12,8 +12,10 @@ from pydantic import ValidationError
 
 from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.betweenness.options import Betweenness
+from goffish.algorithms.closeness.options import Closeness, Harmonic
 from goffish.algorithms.components.options import Components, MaxValue
 from goffish.algorithms.counts.options import Cores, Counts, Quotient, Triangles
+from goffish.algorithms.landscape.options import Landscape
 from goffish.algorithms.louvain.options import Louvain
 from goffish.algorithms.paths.options import BreadthFirst, HopCounts, ShortestPaths
 from goffish.algorithms.ranks.options import BlockRanks, PageRanks
@@ -22,8 +24,8 @@ from goffish.errors import InputError
 ALGORITHMS: dict[str, type[Algorithm]] = {
     a.name: a
     for a in (
-        Components, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness, Triangles, Cores,
-        MaxValue, HopCounts, Counts, Quotient,
+        Components, BreadthFirst, ShortestPaths, PageRanks, BlockRanks, Louvain, Betweenness, Closeness,
+        Harmonic, Landscape, Triangles, Cores, MaxValue, HopCounts, Counts, Quotient,
     )
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ Each takes a graph in memory or a partitioned one and is `goffish.run` with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from goffish.algorithms.run import run
@@ -95,91 +95,6 @@ def blockrank(
     return run(
         "blockrank", graph, threads=threads, parts=parts, damping=damping, tolerance=tolerance,
         max_iterations=max_iterations, dangling=dangling,
-    )  # fmt: skip
-
-
-def betweenness(
-    graph: AnyGraph,
-    *,
-    top: int | str | None = None,
-    epsilon: float | None = None,
-    delta: float = 0.1,
-    weighted: bool | None = None,
-    normalized: bool = False,
-    endpoints: bool = False,
-    sources: Sequence[int | str] | None = None,
-    targets: Sequence[int | str] | None = None,
-    reductions: Literal["all", "none"] | Sequence[str] = "all",
-    seed: int = 0,
-    threads: int | None = None,
-) -> Result:
-    """Betweenness: shortest paths through each vertex, summed over pairs of other vertices; column ``betweenness``.
-
-    Undirected pairs count once, as in networkx and igraph. Exact by default; with `epsilon` sampled, and the columns
-    ``least`` and ``most`` hold the true values, all of them with probability 1 - `delta`.
-
-    Parameters
-    ----------
-    graph : Graph or PartitionedGraph
-    top : int or str, optional
-        Only the most central vertices, in falling order: how many, or a share such as ``"1%"``.
-    epsilon : float, optional
-        Largest error of a sampled value, as a share of all pairs of vertices.
-    delta : float
-        Largest probability that an error is larger.
-    weighted : bool, optional
-        Measure paths by weights; default: if the graph has any.
-    normalized : bool
-        Divide by the number of pairs of other vertices.
-    endpoints : bool
-        Count a pair for its own two ends as well.
-    sources, targets : sequences of labels, optional
-        Only paths from and to these vertices.
-    reductions : "all", "none" or some of "leaves", "blocks", "twins", "sides"
-        What is taken off the graph before the searches. The values are exact in any case.
-    seed : int
-        Of the samples.
-    threads : int, optional
-        Default: all processors. The values do not depend on it.
-
-    Examples
-    --------
-    >>> import goffish as gf
-    >>> gf.betweenness(gf.from_edges([1, 2, 3], [2, 3, 4])).to_dict()
-    {1: 0.0, 2: 2.0, 3: 2.0, 4: 0.0}
-    """
-    return run(
-        "betweenness", graph, threads=threads, top=top, epsilon=epsilon, delta=delta, weighted=weighted,
-        normalized=normalized, endpoints=endpoints, sources=sources, targets=targets, reductions=reductions, seed=seed,
-    )  # fmt: skip
-
-
-def edge_betweenness(
-    graph: Graph,
-    *,
-    weighted: bool | None = None,
-    normalized: bool = False,
-    sources: Sequence[int | str] | None = None,
-    targets: Sequence[int | str] | None = None,
-    reductions: Literal["all", "none"] | Sequence[str] = "all",
-    threads: int | None = None,
-) -> Result:
-    """Shortest paths through each edge, summed over pairs of vertices; columns ``source``, ``target``, ``betweenness``.
-
-    Options as for `betweenness`; normalized values are divided by the number of pairs of vertices. One row per edge, in
-    the order of `Graph.edge_columns`; of parallel edges the lightest share the value of their place.
-
-    Examples
-    --------
-    >>> import goffish as gf
-    >>> gf.edge_betweenness(gf.from_edges([1, 2, 3], [2, 3, 4])).table["betweenness"].to_pylist()
-    [3.0, 4.0, 3.0]
-    """
-    from goffish.algorithms.betweenness.answers import exact_edges
-
-    return exact_edges(
-        graph, weighted=weighted, normalized=normalized, sources=sources, targets=targets, reductions=reductions,
-        threads=threads,
     )  # fmt: skip
 
 

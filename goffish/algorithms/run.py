@@ -55,8 +55,8 @@ def run(
     units : {"components", "single", "vertex"}, optional
         Unit of computation: sub-graphs, whole partitions, or vertices. Default: as the graph was partitioned.
     threads, max_supersteps, checkpoint_dir, checkpoint_every, resume
-        See `goffish.gopher.run_program`; any but `threads` asks for the engine, except that `checkpoint_dir` and `resume`
-        serve those whole-graph kernels too that may run for hours. Default for `checkpoint_every`: 10.
+        See `goffish.gopher.run_program`; any but `threads` asks for the engine, but `checkpoint_dir` and `resume` serve
+        whole-graph kernels that may run for hours as well. Default for `checkpoint_every`: 10.
     progress : callable, optional
         Called by the engine after each superstep; a whole-graph kernel has none, and `progress` does not change which
         of the two answers.
@@ -87,6 +87,12 @@ def run(
         raise InputError(f"options {', '.join(options)}: give them to the program when you make it")
     thread_count(threads)
     _check_engine_options(max_supersteps, checkpoint_dir, checkpoint_every, resume, progress)
+    if job is not None and job.in_memory:
+        _refuse_engine(
+            job, engine=None if engine == "auto" else engine, parts=parts, method=method, units=units,
+            max_supersteps=max_supersteps, checkpoint_dir=checkpoint_dir,
+        )  # fmt: skip
+        graph = graph.to_graph() if isinstance(graph, PartitionedGraph) else graph
     if job is not None and isinstance(graph, Graph) and engine == "auto":
         asked = (parts, method, units, max_supersteps, checkpoint_every)
         if not job.needs_engine() and all(option is None for option in asked):
@@ -128,6 +134,13 @@ def _check_engine_options(
         raise InputError(f"{'resume' if resume else 'checkpoint_every'} needs checkpoint_dir")
     if progress is not None and not callable(progress):
         raise InputError(f"progress={progress!r}: give a function of (superstep, sub-graphs that ran, messages)")
+
+
+def _refuse_engine(job: Algorithm, **asked: Any) -> None:
+    """Refuse what only the engine offers, for an algorithm that has no program."""
+    given = [name for name, value in asked.items() if value is not None]
+    if given:
+        raise InputError(f"{job.name} is computed on the whole graph in memory: leave out {', '.join(given)}")
 
 
 def _partitioned(

@@ -16,6 +16,7 @@ from goffish.cli.flags import apply_signature, field_parameter, parameter
 from goffish.cli.inputs import as_label, is_store, load, run_status
 from goffish.cli.options import input_argument, json_option, reading_options, reading_parameters
 from goffish.cli.output import as_json, print_json, print_result, print_stats, say
+from goffish.cli.pages import NO_ENGINE, PAGES, check_page_target, write_page
 from goffish.errors import InputError
 from goffish.partial import partial_file
 
@@ -82,6 +83,7 @@ def _command(algorithm: type[Algorithm]) -> Callable[..., None]:
 
     def command(**given: Any) -> None:
         options = {name: given.pop(name) for name in own}
+        given = {**NO_ENGINE, **given}
         extra = {name: path for name in algorithm.extra_tables if (path := given.pop(name)) is not None}
         reading = reading_options(given)
         _run(algorithm, given.pop("input"), given.pop("output"), extra, reading, options, **given)
@@ -91,6 +93,16 @@ def _command(algorithm: type[Algorithm]) -> Callable[..., None]:
         parameter(name, str | None, typer.Option(None, metavar="FILE", help=text))
         for name, text in algorithm.extra_tables.items()
     ]
+    if algorithm.name in PAGES:
+        html = typer.Option(None, "--html", metavar="FILE", help=PAGES[algorithm.name])
+        extra.append(parameter("html", str | None, html))
+    counters = [
+        parameter("stats", bool, typer.Option(False, "--stats", help="Show the engine's counters.")),
+        parameter("stats_file", str | None, typer.Option(None, help="Write the engine's counters: FILE.json.")),
+    ]
+    running = _running_parameters()
+    if algorithm.in_memory:
+        counters, running = [], [option for option in running if option.name not in NO_ENGINE]
     apply_signature(
         command,
         [
@@ -98,10 +110,9 @@ def _command(algorithm: type[Algorithm]) -> Callable[..., None]:
             *own.values(),
             parameter("output", str | None, output),
             *extra,
-            parameter("stats", bool, typer.Option(False, "--stats", help="Show the engine's counters.")),
-            parameter("stats_file", str | None, typer.Option(None, help="Write the engine's counters: FILE.json.")),
+            *counters,
             json_option(),
-            *_running_parameters(),
+            *running,
             *reading_parameters(),
         ],
     )
@@ -119,12 +130,15 @@ def _run(
     stats: bool,
     stats_file: str | None,
     json: bool,
+    html: str | None = None,
     **running: Any,
 ) -> None:
     for target in (*([] if output is None else [output]), *extra.values()):
         check_result_target(target, path)
     if stats_file is not None:
         check_stats_target(stats_file)
+    if html is not None:
+        check_page_target(html, path)
     check_run(algorithm, running, options, store=is_store(path))
     # Counters and a partitioning are the engine's business.
     if running["engine"] == "auto" and (stats or stats_file or running["method"]):
@@ -141,6 +155,8 @@ def _run(
     saved = None if output is None else str(result.write(output))
     for name, target in extra.items():
         make(algorithm.name, options).write_extra(result, name, target)
+    if html is not None:
+        extra["html"] = write_page(result, html, path)
     if stats_file is not None:
         _write_stats(result, path, stats_file)
     seconds = time.perf_counter() - begun

@@ -44,9 +44,10 @@ class BackendGraph:
         Positions of the ends; an undirected edge stands once, with src ≤ dst.
     columns : dict
         Converted edge attributes, one list with a value per edge each.
-    edge_dicts, edge_keys, node_dicts : list or None
-        All attributes of each edge, the keys of a multigraph's edges, the attributes of each node; `None` where they
-        were not asked for.
+    edge_dicts, node_dicts : list or None
+        All attributes of each edge and of each node; `None` where they were not asked for.
+    edge_keys : list or None
+        The keys of a multigraph's edges.
     graph : dict
         The graph's own attributes.
     """
@@ -304,10 +305,10 @@ def convert_from_nx(
 
     columns: dict[Any, list[Any]] = {}
     edge_dicts = edge_keys = None
+    if multi:
+        edge_keys = list(once(chain.from_iterable(chain.from_iterable(map(_VALUES, rows)))))
     if preserve_edge_attrs:
         edge_dicts = list(map(dict, data()))
-        if multi:
-            edge_keys = list(once(chain.from_iterable(chain.from_iterable(map(_VALUES, rows)))))
     else:
         for attribute, default in (edge_attrs or {}).items():
             columns[attribute] = list(map(methodcaller("get", attribute, default), data()))

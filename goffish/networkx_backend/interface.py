@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from goffish.networkx_backend import communities, counts, paths, ranks
+from goffish.networkx_backend import centralities, communities, counts, paths, ranks
+from goffish.networkx_backend.centralities import (
+    betweenness_centrality,
+    betweenness_centrality_subset,
+    closeness_centrality,
+    edge_betweenness_centrality,
+    edge_betweenness_centrality_subset,
+    harmonic_centrality,
+)
 from goffish.networkx_backend.communities import (
     leiden_communities,
     leiden_partitions,
@@ -37,9 +45,10 @@ from goffish.networkx_backend.ranks import pagerank
 
 __all__ = [
     "BackendGraph", "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length", "average_clustering",
-    "can_run", "clustering", "connected_components", "convert", "convert_from_nx", "convert_to_nx", "core_number",
-    "descendants_at_distance", "has_path", "is_connected", "is_weakly_connected", "leiden_communities",
-    "leiden_partitions", "louvain_communities",
+    "betweenness_centrality", "betweenness_centrality_subset", "can_run", "closeness_centrality", "clustering",
+    "connected_components", "convert", "convert_from_nx", "convert_to_nx", "core_number", "descendants_at_distance",
+    "edge_betweenness_centrality", "edge_betweenness_centrality_subset", "harmonic_centrality", "has_path",
+    "is_connected", "is_weakly_connected", "leiden_communities", "leiden_partitions", "louvain_communities",
     "louvain_partitions", "modularity", "node_connected_component", "number_connected_components",
     "number_weakly_connected_components", "on_start_tests", "pagerank", "shortest_path_length", "should_run",
     "single_source_dijkstra_path_length", "single_source_shortest_path_length", "transitivity", "triangles",
@@ -51,9 +60,15 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "all_pairs_dijkstra_path_length": paths.can_measure_all,
     "all_pairs_shortest_path_length": paths.can_search_all,
     "average_clustering": counts.can_average,
+    "betweenness_centrality": centralities.can_sample,
+    "betweenness_centrality_subset": centralities.can_relate,
+    "closeness_centrality": centralities.can_near,
     "clustering": counts.can_cluster,
     "core_number": counts.can_peel,
     "descendants_at_distance": paths.can_reach,
+    "edge_betweenness_centrality": centralities.can_sample_edges,
+    "edge_betweenness_centrality_subset": centralities.can_relate_edges,
+    "harmonic_centrality": centralities.can_near_some,
     "leiden_communities": communities.can_divide_connected,
     "leiden_partitions": communities.can_divide_connected_by_level,
     "louvain_communities": communities.can_divide,
@@ -71,7 +86,9 @@ _SMALL = 200
 #: Arguments behind the graph that decide whether a call is short.
 _ARGUMENTS = {
     "average_clustering": ("nodes",),
+    "closeness_centrality": ("u",),
     "clustering": ("nodes",),
+    "harmonic_centrality": ("nbunch", "distance", "sources"),
     "shortest_path_length": ("source", "target", "weight"),
     "single_source_dijkstra_path_length": ("source", "cutoff"),
     "triangles": ("nodes",),
@@ -115,6 +132,10 @@ def _is_short(name: str, graph: Any, options: dict[str, Any]) -> bool:
     """Whether the options leave networkx little to look at."""
     if name in ("triangles", "clustering", "average_clustering"):
         return counts.asks_for_few(graph, options.get("nodes"))
+    if name == "closeness_centrality":
+        return options.get("u") is not None
+    if name == "harmonic_centrality":
+        return any(centralities.asks_for_one(graph, options.get(end)) for end in ("nbunch", "sources"))
     if name == "single_source_dijkstra_path_length":
         return options.get("cutoff") is not None
     if name == "shortest_path_length":

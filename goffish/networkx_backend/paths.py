@@ -18,7 +18,7 @@ Lengths = dict[Any, Any]
 
 def single_source_shortest_path_length(G: BackendGraph, source: Any, cutoff: float | None = None) -> Lengths:
     """As `networkx.single_source_shortest_path_length`: ascending lengths, ties in the order of the nodes."""
-    return _lengths(G, G.plain, _known(G, source), cutoff, None)
+    return _lengths(G, G.plain, known(G, source), cutoff, None)
 
 
 def all_pairs_shortest_path_length(G: BackendGraph, cutoff: float | None = None) -> Iterator[tuple[Any, Lengths]]:
@@ -31,14 +31,14 @@ def single_source_dijkstra_path_length(
     G: BackendGraph, source: Any, cutoff: float | None = None, weight: Hashable = "weight"
 ) -> Lengths:
     """As `networkx.single_source_dijkstra_path_length`: ascending lengths, ties in the order of the nodes."""
-    return _lengths(G, _measured(G, weight), _known(G, source), cutoff, weight)
+    return _lengths(G, measured(G, weight), known(G, source), cutoff, weight)
 
 
 def all_pairs_dijkstra_path_length(
     G: BackendGraph, cutoff: float | None = None, weight: Hashable = "weight"
 ) -> Iterator[tuple[Any, Lengths]]:
     """As `networkx.all_pairs_dijkstra_path_length`."""
-    graph = _measured(G, weight)
+    graph = measured(G, weight)
     return ((v, _lengths(G, graph, i, cutoff, weight)) for i, v in enumerate(G.nodes))
 
 
@@ -46,16 +46,16 @@ def shortest_path_length(
     G: BackendGraph, source: Any = None, target: Any = None, weight: Hashable = None, method: str = "dijkstra"
 ) -> Any:
     """As `networkx.shortest_path_length`, with either, both or neither of the ends given."""
-    graph = _measured(G, weight)
+    graph = measured(G, weight)
     if source is None and target is None:
         return ((v, _lengths(G, graph, i, None, weight)) for i, v in enumerate(G.nodes))
     if source is None:
-        return _lengths(G, graph.reverse, _known(G, target), None, weight)
+        return _lengths(G, graph.reverse, known(G, target), None, weight)
     if target is None:
-        return _lengths(G, graph, _known(G, source), None, weight)
-    start = _known(G, source)
+        return _lengths(G, graph, known(G, source), None, weight)
+    start = known(G, source)
     # With weights networkx notices only in the end that there is no such target.
-    end = _known(G, target) if weight is None else G.position.get(target, -1)
+    end = known(G, target) if weight is None else G.position.get(target, -1)
     if start == end:
         return 0
     distance, reached = _search(graph, start)
@@ -68,7 +68,7 @@ def shortest_path_length(
 
 def has_path(G: BackendGraph, source: Any, target: Any) -> bool:
     """As `networkx.has_path`."""
-    start, end = _known(G, source), _known(G, target)
+    start, end = known(G, source), known(G, target)
     if not G.is_directed():
         return bool(G.component[start] == G.component[end])
     return bool(_search(G.plain, start)[1][end])
@@ -117,7 +117,8 @@ def can_reach(G: Any, source: Any, distance: Any) -> Verdict:
     return True if is_real(distance) else "a distance that is not a real number"
 
 
-def _known(G: BackendGraph, node: Any) -> int:
+def known(G: BackendGraph, node: Any) -> int:
+    """The position of a node; an unknown one raises `networkx.NodeNotFound`."""
     if node not in G:
         import networkx as nx
 
@@ -129,7 +130,7 @@ def _whole(G: BackendGraph, weight: Hashable) -> bool:
     return weight is None or G.weights(weight).whole
 
 
-def _measured(G: BackendGraph, weight: Hashable) -> Graph:
+def measured(G: BackendGraph, weight: Hashable) -> Graph:
     """The graph to measure lengths in; sums of its weights are exact where networkx's are."""
     graph = G.weighted(weight, "min")
     if graph.weights is not None:

@@ -47,6 +47,8 @@ EXPECTED: dict[str, Any] = {
     "blockrank": lambda g: {v: pytest.approx(r, abs=1e-5) for v, r in nx.pagerank(g, tol=1e-10).items()},
     "louvain": best_division,
     "betweenness": lambda g: {v: pytest.approx(b) for v, b in nx.betweenness_centrality(g, normalized=False).items()},
+    "closeness": lambda g: {v: pytest.approx(c) for v, c in nx.closeness_centrality(g).items()},
+    "harmonic": lambda g: {v: pytest.approx(h) for v, h in nx.harmonic_centrality(g).items()},
     "triangles": nx.triangles,
     "cores": nx.core_number,
     "max-value": lambda g: {v: max(c) for c in nx.connected_components(g) for v in c},
@@ -59,11 +61,17 @@ EXPECTED: dict[str, Any] = {
 def test_algorithm(shared: Place, name: str, graph: str) -> None:
     source = ("--source", "1") if name in FROM else ()
     body = shared("run", name, graph, *source, "--json").json
+    if name == "landscape":
+        told = {row["vertex"]: row["betweenness"] for row in body["rows"] if row["level"] == 1}
+        assert told == EXPECTED["betweenness"](oracle())
+        assert (body["stats"], body["output"], body["input"]) == (None, None, graph)
+        return
     assert body["algorithm"] == name
     assert body["input"] == graph
     assert body["output"] is None
     assert body["seconds"] > 0
-    assert (body["stats"] is None) == (graph == "small.txt" and not needs_engine(name))
+    in_memory = graph == "small.txt" or ALGORITHMS[name].in_memory
+    assert (body["stats"] is None) == (in_memory and not needs_engine(name))
     rows = body["rows"]
     if name == "counts":
         assert sum(row["vertices"] for row in rows) == 6
@@ -259,3 +267,32 @@ def test_communities_and_what_belongs_to_them(place: Place) -> None:
         assert ended.code == 2
         assert told in ended.err
         assert len(ended.err.splitlines()) == 1
+
+
+def test_landscape_from_file_to_page(place: Place) -> None:
+    """Table and page of one run, the same on every run, and refusals before any work."""
+    told = place("run", "landscape", "names.csv", "-o", "l.csv", "--html", "l.html", "--members", "1", "--json").json
+    assert (told["output"], told["html"]) == ("l.csv", "l.html")
+    assert told["summary"]["betweenness"] == "exact"
+    header, *rows = (place / "l.csv").read_text().splitlines()
+    assert header.startswith('"level","community","size","internal_weight","cut_weight","parent","rank","vertex"')
+    assert {row.split(",")[7] for row in rows} <= {'"a"', '"b"', '"c"', '"d"'}
+    first = (place / "l.html").read_bytes()
+    assert b"<title>Communities of names.csv</title>" in first
+    again = place("run", "landscape", "names.csv", "--html", "again.html", "--members", "1", "--threads", "1")
+    assert "html written to again.html" in again.out
+    assert (place / "again.html").read_bytes() == first
+    before = place.files()
+    for options, reason in (
+        (("--html", "l.pdf"), "l.pdf: the suffix must be one of .html, .htm"),
+        (("--html", "nowhere/l.html"), "the folder nowhere does not exist"),
+        (("--members", "0"), "members=0"),
+        (("--epsilon", "0.1", "--weighted"), "leave out weighted"),
+        (("--paths", "all"), "'graph' or 'community'"),
+        (("--parts", "2"), "No such option: --parts"),
+    ):
+        ended = place("run", "landscape", "names.csv", "-o", "x.csv", *options)
+        assert (ended.code, ended.out) == (2, "")
+        assert reason in ended.err
+        assert len(ended.err.splitlines()) == 1
+    assert place.files() == before

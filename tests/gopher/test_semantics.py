@@ -302,7 +302,7 @@ def jobs(case: Case) -> list[Any]:
     return [
         make(name, options.get(name, {}))
         for name, kind in ALGORITHMS.items()
-        if not (kind.undirected and case.nx.is_directed())
+        if not kind.in_memory and not (kind.undirected and case.nx.is_directed())
     ]
 
 

@@ -42,6 +42,14 @@ DECLINED: list[tuple[Callable[..., Any], nx.Graph, dict[str, Any]]] = [
     (nx.single_source_dijkstra_path_length, KARATE, {"source": 0, "weight": by_length}),
     (nx.shortest_path_length, KARATE, {"source": 0, "weight": "weight", "method": "bellman-ford"}),
     (nx.all_pairs_dijkstra_path_length, KARATE, {"weight": by_length}),
+    (nx.betweenness_centrality, KARATE, {"weight": by_length}),
+    (nx.edge_betweenness_centrality, KARATE, {"weight": by_length}),
+    (nx.betweenness_centrality_subset, KARATE, {"sources": [0, 0], "targets": [33]}),
+    (nx.betweenness_centrality_subset, KARATE, {"sources": range(3), "targets": {}.keys()}),
+    (nx.edge_betweenness_centrality_subset, KARATE, {"sources": [0], "targets": [33]}),
+    (nx.closeness_centrality, KARATE, {"distance": by_length}),
+    (nx.harmonic_centrality, KARATE, {"distance": by_length}),
+    (nx.harmonic_centrality, KARATE, {"nbunch": {1: 2}.keys()}),
     (LOUVAIN, KARATE, {"resolution": -1, "seed": 1}),
     (LOUVAIN, KARATE, {"threshold": float("inf"), "seed": 1}),
     (nx.community.louvain_partitions, KARATE, {"resolution": -1, "seed": 1}),
@@ -122,6 +130,9 @@ SHORT: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = [
     (nx.single_source_shortest_path_length, (0,), {}),
     (nx.single_source_dijkstra_path_length, (0, 3), {}),
     (nx.single_source_dijkstra_path_length, (0,), {"cutoff": 3}),
+    (nx.closeness_centrality, (5,), {}),
+    (nx.harmonic_centrality, (), {"nbunch": 5}),
+    (nx.harmonic_centrality, (None, None, [7]), {}),
 ]
 
 
@@ -146,6 +157,10 @@ def test_short_questions_stay_in_networkx_until_there_is_a_conversion(
     [
         (nx.core_number, ()),
         (nx.triangles, ()),
+        (nx.closeness_centrality, ()),
+        (nx.harmonic_centrality, (range(100),)),
+        (nx.betweenness_centrality, (20,)),
+        (nx.edge_betweenness_centrality, ()),
         (nx.clustering, (range(100),)),
         (nx.pagerank, ()),
         (nx.shortest_path_length, ()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -52,9 +53,8 @@ def test_unknown_name() -> None:
         _ = goffish.nothing
 
 
-def test_examples_of_the_functions() -> None:
-    from goffish.algorithms import functions
-
-    found = doctest.testmod(functions)
-    assert found.attempted >= 10
+@pytest.mark.parametrize(("module", "examples"), [("functions", 10), ("centralities", 10)])
+def test_examples_of_the_functions(module: str, examples: int) -> None:
+    found = doctest.testmod(importlib.import_module(f"goffish.algorithms.{module}"))
+    assert found.attempted >= examples
     assert found.failed == 0

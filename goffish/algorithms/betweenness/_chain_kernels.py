@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from goffish.algorithms.betweenness._lane_kernels import MOST
-from goffish.algorithms.betweenness._search_kernels import _rise, _sink
+from goffish.algorithms.betweenness._search_kernels import rise, sink
 
 
 @njit(cache=True, nogil=True)
@@ -62,7 +62,7 @@ def _search(source, offsets, targets, lengths, distance, paths, place, heap, ord
         u = heap[0]
         size -= 1
         if size > 0:
-            _sink(heap, place, distance, size, heap[size])
+            sink(heap, place, distance, size, heap[size])
         place[u] = -1
         order[settled] = u
         settled += 1
@@ -74,7 +74,7 @@ def _search(source, offsets, targets, lengths, distance, paths, place, heap, ord
                     place[v] = size
                     size += 1
                 distance[v], paths[v] = length, paths[u]
-                _rise(heap, place, distance, place[v], v)
+                rise(heap, place, distance, place[v], v)
             elif length == distance[v] and place[v] >= 0:
                 paths[v] += paths[u]
     return settled

@@ -7,10 +7,13 @@ import math
 import numpy as np
 from numba import njit
 
+from goffish.algorithms.betweenness._search_kernels import rise, sink
 from goffish.partition._kernels import splitmix64
 
 #: Path counts of a level above this are scaled down; only their ratios within a level matter.
 _LARGE = 1e100
+#: Halvings of the interval in which a bound is looked for: 2^-40 is far below any error asked for.
+_HALVINGS = 40
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -19,8 +22,18 @@ def _uniform(state):
     return float(splitmix64(state) >> np.uint64(11)) * 2.0**-53
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _pair(state, owner):
+    """Who stands for the ends of a random ordered pair."""
+    number = owner.size
+    s = int(_uniform(state) * number)
+    t = int(_uniform(state + np.uint64(1)) * (number - 1))
+    t += t >= s
+    return np.int64(owner[s]), np.int64(owner[t])
+
+
 @njit(cache=True, nogil=True)
-def sample_paths(forward, backward, seed, first, last, counts, levels, paths, queues, control):
+def sample_paths(forward, backward, owner, seed, first, last, counts, levels, paths, queues, control):
     """Draw samples `first` to `last`: count the inner vertices of a random shortest path between a random pair.
 
     A balanced bidirectional search (Borassi and Natale, ESA 2016, section 4): the side whose frontier has fewer arcs
@@ -31,6 +44,9 @@ def sample_paths(forward, backward, seed, first, last, counts, levels, paths, qu
     ----------
     forward, backward : pairs of offsets and targets
         Out- and in-arcs; the same for undirected graphs.
+    owner : shape (N,)
+        Pairs are drawn among N vertices; this is the one of the n that stands for each. Two with the same one have no
+        path.
     counts : int64, shape (n,)
     levels : int32, shape (2, n)
         Scratch space; -1 before and after.
@@ -41,7 +57,6 @@ def sample_paths(forward, backward, seed, first, last, counts, levels, paths, qu
     """
     offsets, targets = forward
     back_offsets, back_targets = backward
-    n = offsets.size - 1
     begin, end = np.zeros(2, np.int64), np.zeros(2, np.int64)
     depth, work = np.zeros(2, np.int64), np.zeros(2, np.int64)
     salt = splitmix64(np.uint64(seed))
@@ -49,10 +64,9 @@ def sample_paths(forward, backward, seed, first, last, counts, levels, paths, qu
         if control[0]:
             return
         state = splitmix64(np.uint64(number) ^ salt)
-        step = np.uint64(0)
-        s = int(_uniform(state) * n)
-        t = int(_uniform(state + np.uint64(1)) * (n - 1))
-        t += t >= s
+        s, t = _pair(state, owner)
+        if s == t:
+            continue
         for side in range(2):
             root = s if side == 0 else t
             queues[side, 0] = root
@@ -145,19 +159,121 @@ def _walk(arcs, v, levels, paths, counts, state, step):
 
 
 @njit(cache=True, nogil=True)
-def error_bounds(counts, samples, most, failure, below, above):
-    """Bounds of each vertex's error after `samples` of at most `most` samples (Borassi and Natale, theorem 9).
+def sample_weighted(
+    forward, backward, owner, seed, first, last, counts, distance, paths, place, heap, order, control
+):  # fmt: skip
+    """`sample_paths` where arcs have lengths: Dijkstra's algorithm from one end until the other one is settled.
 
-    With probability 1 - `failure` each, the true value lies within ``[estimate - below, estimate + above]``.
+    Numbers of paths are kept as logarithms, so that none is too large; equal lengths are told by exact equality.
+
+    Parameters
+    ----------
+    forward, backward : offsets, targets and weights
+    distance : float64, shape (n,)
+        Scratch space; infinite before and after.
+    paths : float64, shape (n,)
+    place : int64, shape (n,)
+    heap, order : int64, shape (n,)
     """
-    share = most / samples
-    for v in range(counts.size):
-        estimate = counts[v] / samples
-        log_failure = -math.log(failure[v])
-        low, high = share - 1.0 / 3.0, share + 1.0 / 3.0
-        inside = 2.0 * estimate * most / log_failure
-        below[v] = log_failure / samples * (math.sqrt(low * low + inside) - low)
-        above[v] = log_failure / samples * (math.sqrt(high * high + inside) + high)
+    offsets, targets, weights = forward
+    back_offsets, back_targets, back_weights = backward
+    salt = splitmix64(np.uint64(seed))
+    for number in range(first, last):
+        if control[0]:
+            return
+        state = splitmix64(np.uint64(number) ^ salt)
+        s, t = _pair(state, owner)
+        if s == t:
+            continue
+        distance[s], paths[s], heap[0] = 0.0, 0.0, s
+        size, settled = 1, 0
+        while size > 0:
+            u = heap[0]
+            if u == t:
+                break
+            size -= 1
+            if size > 0:
+                sink(heap, place, distance, size, heap[size])
+            order[settled] = u
+            settled += 1
+            place[u] = -settled
+            for a in range(offsets[u], offsets[u + 1]):
+                v = np.int64(targets[a])
+                length = distance[u] + weights[a]
+                if length < distance[v]:
+                    if distance[v] == np.inf:
+                        place[v] = size
+                        size += 1
+                    distance[v], paths[v] = length, paths[u]
+                    rise(heap, place, distance, place[v], v)
+                elif length == distance[v] and place[v] >= 0:
+                    low, high = min(paths[u], paths[v]), max(paths[u], paths[v])
+                    paths[v] = high + math.log1p(math.exp(low - high))
+        if size > 0:
+            step, v = np.uint64(2), t
+            while v != s:
+                wanted = _uniform(state + step)
+                step += np.uint64(1)
+                following = v
+                for a in range(back_offsets[v], back_offsets[v + 1]):
+                    u = np.int64(back_targets[a])
+                    # A predecessor was settled before; by rank, since a tiny length may add nothing to a distance.
+                    if (
+                        distance[u] + back_weights[a] == distance[v]
+                        and place[u] < 0
+                        and (v == t or place[u] > place[v])
+                    ):
+                        following = u
+                        wanted -= math.exp(paths[u] - paths[v])
+                        if wanted < 0.0:
+                            break
+                v = following
+                if v != s:
+                    counts[v] += 1
+        for at in range(settled):
+            distance[order[at]] = np.inf
+        for at in range(size):
+            distance[heap[at]] = np.inf
+
+
+@njit(cache=True, nogil=True)
+def error_bounds(counts, log_failure, samples, below, above):
+    """Bounds of the share of successes in the long run, from the number of them among `samples` independent trials.
+
+    Each bound is wrong with probability at most e^`log_failure`: the exact binomial tail beyond the count found
+    (Clopper and Pearson 1934), of which a geometric series takes the place of the terms after the first.
+
+    Parameters
+    ----------
+    counts : int64, shape (k,)
+    log_failure : float64, shape (k,)
+    samples : int
+    below, above : float64, shape (k,)
+        Filled: the share lies within ``[counts / samples - below, counts / samples + above]``.
+    """
+    total = math.lgamma(samples + 1.0)
+    for i in range(counts.size):
+        hits, misses = float(counts[i]), float(samples - counts[i])
+        estimate = hits / samples
+        ways = total - math.lgamma(hits + 1.0) - math.lgamma(misses + 1.0) - log_failure[i]
+        low, high = 0.0, estimate
+        for _ in range(_HALVINGS if hits > 0.0 else 0):
+            p = (low + high) / 2.0
+            ratio = misses * p / ((hits + 1.0) * (1.0 - p))
+            if ways + hits * math.log(p) + misses * math.log1p(-p) < math.log1p(-ratio):
+                low = p
+            else:
+                high = p
+        below[i] = estimate - low
+        low, high = estimate, 1.0
+        for _ in range(_HALVINGS if misses > 0.0 else 0):
+            p = (low + high) / 2.0
+            ratio = hits * (1.0 - p) / ((misses + 1.0) * p)
+            if ways + hits * math.log(p) + misses * math.log1p(-p) < math.log1p(-ratio):
+                high = p
+            else:
+                low = p
+        above[i] = high - estimate
 
 
 @njit(cache=True, nogil=True)

@@ -88,7 +88,7 @@ def search_levels(
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _rise(heap, place, distance, at, v):
+def rise(heap, place, distance, at, v):
     """Put `v` into a 4-ary heap of vertices whose free place is `at`."""
     while at > 0:
         up = (at - 1) >> 2
@@ -102,7 +102,7 @@ def _rise(heap, place, distance, at, v):
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _sink(heap, place, distance, size, v):
+def sink(heap, place, distance, size, v):
     """Put `v` into a 4-ary heap of `size` places whose root is free."""
     at = 0
     while True:
@@ -172,7 +172,7 @@ def search_distances(
             u = heap[0]
             size -= 1
             if size > 0:
-                _sink(heap, place, distance, size, heap[size])
+                sink(heap, place, distance, size, heap[size])
             place[u] = -1
             order[settled] = u
             settled += 1
@@ -187,7 +187,7 @@ def search_distances(
                     distance[v] = length
                     paths[v] = 0.0
                     _count(paths, exponent, v, through, exponent[u])
-                    _rise(heap, place, distance, place[v], v)
+                    rise(heap, place, distance, place[v], v)
                 elif length == distance[v] and place[v] >= 0:
                     _count(paths, exponent, v, through, exponent[u])
         for at in range(settled - 1, -1, -1):

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from goffish.algorithms.betweenness.accuracy import compared
+from goffish.algorithms.betweenness.blocks import Progress
 from goffish.algorithms.betweenness.sampling import estimate_betweenness
 from goffish.algorithms.betweenness.whole import Betweenness as Found
 from goffish.algorithms.betweenness.whole import betweenness, edge_betweenness
+from goffish.errors import InputError
 from goffish.gopher.result import Result
 from goffish.graph import Graph
 
@@ -19,17 +26,52 @@ if TYPE_CHECKING:
     from goffish.algorithms.betweenness.options import Betweenness
 
 
-def exact(graph: Graph, options: Betweenness, threads: int | None, note: Note | None = None) -> Result:
-    """The exact values; columns ``vertex`` and ``betweenness``."""
+def told_to(note: Note | None, what: str = "") -> Progress | None:
+    """Progress of searches as a line of text: the share that is done and the time that is left."""
+    if note is None:
+        return None
+    begun, before = time.monotonic(), math.nan
 
     def tell(done: float, todo: float) -> None:
-        if note is not None:
-            note(f"{100.0 * done / todo if todo else 100.0:.1f} % of the arc visits")
+        nonlocal before
+        if math.isnan(before):
+            before = done  # a run that is resumed has something done already
+        seconds = time.monotonic() - begun
+        left = (
+            "" if done <= before or seconds < 1.0 else f", {duration(seconds * (todo - done) / (done - before))} left"
+        )
+        note(f"{what}{100.0 * done / todo if todo else 100.0:.1f} % of the arc visits{left}")
+
+    return tell
+
+
+def duration(seconds: float) -> str:
+    """A length of time, rounded for reading."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def exact(
+    graph: Graph,
+    options: Betweenness,
+    threads: int | None,
+    note: Note | None = None,
+    *,
+    checkpoint_dir: Path | None = None,
+    resume: bool = False,
+) -> Result:
+    """The exact values, estimates after a time limit; columns ``vertex`` and ``betweenness``."""
+    if options.compare:
+        raise InputError(
+            "compare is for estimates, and these values are exact: give epsilon or pivots, or leave it out"
+        )
 
     found = betweenness(
         graph, weighted=options.weighted, normalized=options.normalized, endpoints=options.endpoints,
         sources=options.sources, targets=options.targets,
-        reductions=options.reductions, threads=threads, progress=tell,
+        reductions=options.reductions, threads=threads, time_limit=options.time_limit, checkpoint_dir=checkpoint_dir,
+        resume=resume, progress=told_to(note),
     )  # fmt: skip
     table = pa.table({"vertex": graph.label_column(), "betweenness": pa.array(found.scores)})
     return Result("betweenness", only_top(table, options.how_many(graph.num_vertices)), _saved(found))
@@ -46,7 +88,8 @@ def exact_edges(graph: Graph, *, reductions: Any, **options: Any) -> Result:
 def _saved(found: Found) -> dict[str, Any]:
     """What each reduction saved, as a share of the work, and the share that was left to search."""
     shares = {f"removed_by_{entry.reduction}": round(entry.share, 4) for entry in found.removed}
-    return shares | {"searched": round(found.share_left, 4)}
+    estimated = {} if found.done == 1.0 else {"searches_done": round(found.done, 4)}
+    return shares | {"searched": round(found.share_left, 4)} | estimated
 
 
 def sampled(graph: Graph, options: Betweenness, threads: int | None, note: Note | None = None) -> Result:
@@ -59,9 +102,11 @@ def sampled(graph: Graph, options: Betweenness, threads: int | None, note: Note 
     n, top = graph.num_vertices, options.how_many(graph.num_vertices)
     assert options.epsilon is not None
     found = estimate_betweenness(
-        graph, options.epsilon, options.delta, top=top, seed=options.seed, threads=threads, progress=tell
-    )
+        graph, options.epsilon, options.delta, top=top, weighted=options.weighted, seed=options.seed, threads=threads,
+        progress=tell,
+    )  # fmt: skip
     pairs = n * (n - 1) / (1.0 if graph.directed else 2.0)
+    agreement = against_exact(graph, options, found.score * pairs, threads, note) if options.compare else {}
     if options.normalized:
         pairs = n / (n - 2) if n > 2 else 1.0
     table = pa.table({
@@ -77,7 +122,19 @@ def sampled(graph: Graph, options: Betweenness, threads: int | None, note: Note 
         "delta": options.delta,
         "certain": found.certain,
     }
-    return Result("betweenness", only_top(table, top), summary)
+    if top is not None:
+        summary["certain_members"] = found.members
+    return Result("betweenness", only_top(table, top), summary | agreement)
+
+
+def against_exact(
+    graph: Graph, options: Betweenness, estimate: NDArray[np.float64], threads: int | None, note: Note | None = None
+) -> dict[str, Any]:
+    """Compute the exact values and tell how far the estimates, one per vertex in vertex order, are from them."""
+    tell = told_to(note, "exact values, to compare: ")
+    exact_values = betweenness(graph, weighted=options.weighted, threads=threads, progress=tell).scores
+    top = options.how_many(graph.num_vertices)
+    return compared(exact_values, estimate, top=top, directed=graph.directed)
 
 
 def only_top(table: pa.Table, top: int | None) -> pa.Table:

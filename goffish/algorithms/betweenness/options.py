@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
@@ -12,8 +13,11 @@ from goffish.algorithms.algorithm import Algorithm, Label, Note
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
+    from goffish.gofs import PartitionedGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
@@ -55,7 +59,7 @@ class Betweenness(Algorithm):
     )
     epsilon: float | None = Field(
         default=None, gt=0.0, lt=1.0,
-        description="Sample: largest error, as a share of all pairs of vertices (in memory, without weights).",
+        description="Sample: largest error, as a share of all pairs of vertices (in memory).",
     )  # fmt: skip
     delta: float = Field(default=0.1, gt=0.0, lt=1.0, description="Largest probability of a larger error.")
     variant: Literal["default", "ms", "msl-published"] = Field(
@@ -66,8 +70,13 @@ class Betweenness(Algorithm):
     normalized: bool = Field(default=False, description="Divide by the number of pairs of other vertices.")
     endpoints: bool = Field(default=False, description="Count pairs for their own two ends as well.")
     reductions: Reductions = Field(
-        default="all", description="In memory, all exact: all, none, or some of leaves,blocks,twins,sides."
+        default="all",
+        description="In memory, all exact: all, none, or some of leaves,blocks,chains,twins,sides,order,batches.",
     )
+    time_limit: float | None = Field(
+        default=None, ge=0.0,
+        description="In memory: begin no more searches after so many seconds; the values are estimates then.",
+    )  # fmt: skip
     sources: tuple[Label, ...] | None = Field(default=None, description="Only paths from these vertices.")
     targets: tuple[Label, ...] | None = Field(default=None, description="Only paths to these vertices.")
     pivots: int | None = Field(default=None, ge=1, description="On the engine: so many random sources, and estimates.")
@@ -76,14 +85,17 @@ class Betweenness(Algorithm):
     max_change: int = Field(default=1, ge=0, description="On the engine, with top: new members that count as equal.")
     max_concurrent: int | None = Field(default=None, ge=1, description="On the engine: most sources at a time.")
     seed: int = Field(default=0, ge=0, description="Seed of samples and pivots.")
+    compare: bool = Field(
+        default=False,
+        description="Compute the exact values as well, and tell recall, rank correlation and largest error.",
+    )
 
     @model_validator(mode="after")
     def _agree(self) -> Betweenness:
         if self.epsilon is not None:
-            unfit = [name for name in ("weighted", "sources", "targets", "pivots") if getattr(self, name)]
-            unfit += ["endpoints"] if self.endpoints else []
+            unfit = [name for name in ("sources", "targets", "pivots", "endpoints") if getattr(self, name)]
             if unfit:
-                raise ValueError(f"epsilon samples unweighted paths between all vertices: leave out {', '.join(unfit)}")
+                raise ValueError(f"epsilon samples paths between all vertices: leave out {', '.join(unfit)}")
         return self
 
     def how_many(self, n: int) -> int | None:
@@ -95,6 +107,16 @@ class Betweenness(Algorithm):
     def needs_engine(self) -> bool:
         return self.variant != "default" or self.pivots is not None
 
+    def resumes_whole(self) -> bool:
+        return self.epsilon is None
+
+    def whole_resumable(
+        self, graph: Graph, threads: int | None, note: Note | None, checkpoint_dir: Path, resume: bool
+    ) -> Result:
+        from goffish.algorithms.betweenness.answers import exact
+
+        return exact(graph, self, threads, note, checkpoint_dir=checkpoint_dir, resume=resume)
+
     def labels(self) -> list[int | str]:
         return [*(self.sources or ()), *(self.targets or ())]
 
@@ -104,6 +126,7 @@ class Betweenness(Algorithm):
         for name, unfit in (
             ("epsilon", self.epsilon is not None), ("targets", self.targets is not None),
             ("endpoints", self.endpoints), ("normalized", self.normalized), ("reductions", self.reductions != "all"),
+            ("time_limit", self.time_limit is not None),
         ):  # fmt: skip
             if unfit:
                 raise InputError(f"{name} is for a graph in memory: leave out parts, engine, variant and pivots for it")
@@ -126,6 +149,15 @@ class Betweenness(Algorithm):
         from goffish.algorithms.betweenness.answers import exact, sampled
 
         return (exact if self.epsilon is None else sampled)(graph, self, threads, note)
+
+    def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats) -> Result:
+        result = super().conclude(graph, table, stats)
+        if not self.compare:
+            return result
+        from goffish.algorithms.betweenness.answers import against_exact
+
+        agreement = against_exact(graph.to_graph(), self, table["betweenness"].to_numpy(), None)
+        return replace(result, summary={**result.summary, **agreement})
 
     def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         from goffish.algorithms.betweenness.answers import only_top

@@ -117,7 +117,7 @@ def betweenness(
     """
     chosen = _chosen(reductions)
     n = graph.num_vertices
-    problem, _ = _problem(graph, weighted, sources, targets)
+    problem, _ = measured_problem(graph, weighted, sources, targets)
     ends = endpoints and graph.directed
     chosen = tuple(
         name
@@ -177,7 +177,7 @@ def edge_betweenness(
     allowed = FOR_DIRECTED if graph.directed else FOR_EDGES
     chosen = tuple(name for name in _chosen(reductions) if name in allowed)
     n = graph.num_vertices
-    problem, arc_of = _problem(graph, weighted, sources, targets)
+    problem, arc_of = measured_problem(graph, weighted, sources, targets)
     plan = Plan(problem, chosen, arcs=True)
     kept = _kept(checkpoint_dir, resume, problem, "edge_betweenness", chosen)
     sums = run_blocks(plan.searches, threads, progress=progress, time_limit=_seconds(time_limit), kept=kept)
@@ -207,7 +207,9 @@ def _undirected(graph: Graph, score: Floats) -> Floats:
     return total
 
 
-def _problem(graph: Graph, weighted: bool | None, sources: Any, targets: Any) -> tuple[Problem, NDArray[np.int64]]:
+def measured_problem(
+    graph: Graph, weighted: bool | None, sources: Any, targets: Any
+) -> tuple[Problem, NDArray[np.int64]]:
     if weighted and graph.weights is None:
         raise InputError("weighted=True: the graph has no weights; give weighted=False or a graph with weights")
     measured = graph.weights is not None and weighted is not False

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from goffish.algorithms.betweenness import blocks
+from goffish.algorithms.betweenness import answers, blocks
 from goffish.algorithms.betweenness.whole import betweenness, edge_betweenness
 from goffish.errors import InputError, StoreError
 from tests.algorithms.betweenness.graphs import cut_small, make, to_graph
@@ -65,7 +67,10 @@ def test_a_folder_without_resume_is_written_over(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"weighted": False}, "another graph"), ({"reductions": ["leaves"]}, r"reductions was \['leaves', 'blocks', 'order'\]")],
+    [
+        ({"weighted": False}, "another graph"),
+        ({"reductions": ["leaves"]}, r"reductions was \['leaves', 'blocks', 'order', 'batches'\]"),
+    ],
 )
 def test_a_checkpoint_of_another_job_is_refused(options, message, tmp_path):
     betweenness(GRAPH, checkpoint_dir=tmp_path)
@@ -145,7 +150,7 @@ class FakeClock:
 SCRIPT = """
 import sys
 import numpy as np
-from goffish.algorithms.betweenness import blocks
+from goffish.algorithms.betweenness import answers, blocks
 from goffish.algorithms.betweenness.whole import betweenness
 from tests.algorithms.betweenness.graphs import make, to_graph
 blocks._BETWEEN = 0.05
@@ -172,3 +177,37 @@ def test_a_killed_process_goes_on_from_its_checkpoint(signal_number, tmp_path):
     assert float(done.stdout.splitlines()[0]) > 0.02
     expected = betweenness(to_graph(make("random", 6000, 3)), reductions=()).scores
     np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), expected)
+
+
+def test_the_command_keeps_checkpoints_and_stops_at_a_time_limit(tmp_path):
+    edges = tmp_path / "edges.txt"
+    G = make("random", 400, 1)
+    edges.write_text("".join(f"{u} {v}\n" for u, v in G.edges))
+    command = [sys.executable, "-m", "goffish", "run", "betweenness", str(edges), "--undirected", "--json"]
+    folder = ["--checkpoint-dir", str(tmp_path / "kept")]
+
+    def body(*more: str) -> dict:
+        done = subprocess.run([*command, *more], capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    part = body(*folder, "--time-limit", "0", "--reductions", "order")
+    assert 0.0 < part["summary"]["searches_done"] < 1.0
+    whole = body(*folder, "--resume", "--reductions", "order")
+    assert "searches_done" not in whole["summary"]
+    assert whole["rows"] == body("--reductions", "order")["rows"]
+    refused = subprocess.run([*command, *folder, "--resume"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "the checkpoint is of another job (reductions was ['order'], is" in refused.stderr
+
+
+def test_progress_tells_the_time_that_is_left(monkeypatch):
+    told: list[str] = []
+    clock = iter(range(0, 10_000, 3000))
+    monkeypatch.setattr(answers, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    tell = answers.told_to(told.append)
+    assert tell is not None
+    tell(20.0, 100.0)
+    tell(60.0, 100.0)
+    assert told == ["20.0 % of the arc visits", "60.0 % of the arc visits, 1 h 40 min left"]
+    assert answers.told_to(None) is None
+    assert [answers.duration(s) for s in (0.4, 59.6, 61, 7260)] == ["0 s", "1 min 00 s", "1 min 01 s", "2 h 01 min"]

@@ -1,0 +1,1 @@
+"""Communities of all levels together with their most central members."""
