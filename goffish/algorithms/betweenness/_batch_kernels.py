@@ -11,6 +11,8 @@ _ONE, _LANES = np.uint64(1), np.uint64(LANES)
 _ALL = np.uint8((1 << LANES) - 1)
 #: A level whose frontier owns less than this share of the arcs of the piece first collects its candidates.
 _FEW = 4
+#: Distances from end to end from which on a component is searched from its middle.
+_WIDE = 20
 
 
 @njit(cache=True, nogil=True)
@@ -33,6 +35,47 @@ def pad_rows(offsets, targets, new_offsets, new_targets):
             end += 1
         new_offsets[v + 1] = end
     return end
+
+
+@njit(cache=True, nogil=True)
+def order_from_middle(offsets, targets, bounds, order):
+    """Bring every wide component into breadth-first order from the middle of a long shortest path.
+
+    Vertices that follow one another there are about as far from all others, nearer to that than from any other start
+    tried (the hub, an end): on road-like graphs a batch of them meets a vertex on a tenth fewer levels. Others stay.
+
+    Parameters
+    ----------
+    bounds : int64, shape (components + 1,)
+    order : int64, shape (n,)
+        Each component breadth first from any vertex, and so again at the end.
+    """
+    level, before = np.full(order.size, -1), np.empty(order.size, np.int64)
+    for piece in range(bounds.size - 1):
+        low, high = bounds[piece], bounds[piece + 1]
+        if high - low <= LANES:
+            continue
+        start, was = order[high - 1], order[low:high].copy()
+        for last_round in (False, True):
+            for i in range(low, high):
+                level[order[i]] = -1
+            order[low], level[start] = start, 0
+            end = low + 1
+            for i in range(low, high):
+                u = order[i]
+                for a in range(offsets[u], offsets[u + 1]):
+                    v = np.int64(targets[a])
+                    if level[v] < 0:
+                        level[v], before[v] = level[u] + 1, u
+                        order[end] = v
+                        end += 1
+            if not last_round:
+                start = order[high - 1]
+                if level[start] < _WIDE:
+                    order[low:high] = was
+                    break
+                for _ in range(level[start] // 2):
+                    start = before[start]
 
 
 @njit(cache=True, nogil=True)

@@ -119,6 +119,9 @@ class SourceSearches:
         self._order, number, self._bounds = problem.pieces
         if not ordered:
             self._order = np.argsort(number, kind="stable")
+        elif not problem.directed:
+            self._order = self._order.copy()
+            batched.order_from_middle(problem.offsets, problem.targets, self._bounds, self._order)
         self._problem, self._arc_of = problem.keep(self._order)
         if not problem.directed:
             self._problem, turned = self._problem.sorted_rows()
