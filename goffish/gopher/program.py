@@ -72,6 +72,8 @@ class SubgraphProgram:
         Result columns that hold vertex numbers as the graph was read (``sg.vertex_ids``), shown as labels; -1 as null.
     needs_connected : bool
         The answer is right only if every unit is connected, so partition-centric graphs are refused.
+    may_change : frozenset of str
+        Options (attributes of the instance) that a run which goes on from a checkpoint may give anew.
     nullable : sequence of str
         Further result columns in which -1 stands for null.
     """
@@ -85,6 +87,7 @@ class SubgraphProgram:
     label_columns: ClassVar[tuple[str, ...]] = ()
     nullable: ClassVar[tuple[str, ...]] = ()
     needs_connected: ClassVar[bool] = False
+    may_change: ClassVar[frozenset[str]] = frozenset()
 
     def init(self, sg: Any) -> None:
         """Prepare the state before superstep 1.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +11,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.accuracy import compared
-from goffish.algorithms.betweenness.blocks import Progress
 from goffish.algorithms.betweenness.sampling import estimate_betweenness
 from goffish.algorithms.betweenness.whole import Betweenness as Found
 from goffish.algorithms.betweenness.whole import betweenness, edge_betweenness
+from goffish.algorithms.timing import told_to
 from goffish.errors import InputError
 from goffish.gopher.result import Result
 from goffish.graph import Graph
@@ -24,32 +22,6 @@ from goffish.graph import Graph
 if TYPE_CHECKING:
     from goffish.algorithms.algorithm import Note
     from goffish.algorithms.betweenness.options import Betweenness
-
-
-def told_to(note: Note | None, what: str = "") -> Progress | None:
-    """Progress of searches as a line of text: the share that is done and the time that is left."""
-    if note is None:
-        return None
-    begun, before = time.monotonic(), math.nan
-
-    def tell(done: float, todo: float) -> None:
-        nonlocal before
-        if math.isnan(before):
-            before = done  # a run that is resumed has something done already
-        seconds = time.monotonic() - begun
-        left = (
-            "" if done <= before or seconds < 1.0 else f", {duration(seconds * (todo - done) / (done - before))} left"
-        )
-        note(f"{what}{100.0 * done / todo if todo else 100.0:.1f} % of the arc visits{left}")
-
-    return tell
-
-
-def duration(seconds: float) -> str:
-    """A length of time, rounded for reading."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 def exact(

@@ -75,7 +75,7 @@ class Betweenness(Algorithm):
     )
     time_limit: float | None = Field(
         default=None, ge=0.0,
-        description="In memory: begin no more searches after so many seconds; the values are estimates then.",
+        description="Begin no more searches after so many seconds; the values are estimates then.",
     )  # fmt: skip
     sources: tuple[Label, ...] | None = Field(default=None, description="Only paths from these vertices.")
     targets: tuple[Label, ...] | None = Field(default=None, description="Only paths to these vertices.")
@@ -126,7 +126,6 @@ class Betweenness(Algorithm):
         for name, unfit in (
             ("epsilon", self.epsilon is not None), ("targets", self.targets is not None),
             ("endpoints", self.endpoints), ("normalized", self.normalized), ("reductions", self.reductions != "all"),
-            ("time_limit", self.time_limit is not None),
         ):  # fmt: skip
             if unfit:
                 raise InputError(f"{name} is for a graph in memory: leave out parts, engine, variant and pivots for it")
@@ -143,6 +142,7 @@ class Betweenness(Algorithm):
             compression={"default": "exact", "ms": "none", "msl-published": "drop"}[self.variant],  # type: ignore[arg-type]
             weighted=self.weighted is not False,
             max_concurrent=self.max_concurrent,
+            time_limit=self.time_limit,
         )
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:

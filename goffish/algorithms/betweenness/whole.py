@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from goffish.algorithms.betweenness.blocks import Progress, run_blocks
 from goffish.algorithms.betweenness.kept import Kept, fingerprint
 from goffish.algorithms.betweenness.plan import FOR_DIRECTED, FOR_EDGES, FOR_WEIGHTS, LAYOUTS, REDUCTIONS, Plan, Removed
 from goffish.algorithms.betweenness.problem import Floats, Problem, problem_of
+from goffish.algorithms.timing import checked_limit
 from goffish.errors import InputError
 from goffish.graph import Graph
 from goffish.graph.guards import path_name
@@ -128,7 +128,7 @@ def betweenness(
     )
     plan = Plan(problem, chosen, ends=ends)
     kept = _kept(checkpoint_dir, resume, problem, "betweenness", chosen, ends=ends)
-    sums = run_blocks(plan.searches, threads, progress=progress, time_limit=_seconds(time_limit), kept=kept)
+    sums = run_blocks(plan.searches, threads, progress=progress, time_limit=checked_limit(time_limit), kept=kept)
     score = plan.vertex_scores(sums)
     if endpoints and not graph.directed:
         all_out, all_into = problem.totals()
@@ -180,7 +180,7 @@ def edge_betweenness(
     problem, arc_of = measured_problem(graph, weighted, sources, targets)
     plan = Plan(problem, chosen, arcs=True)
     kept = _kept(checkpoint_dir, resume, problem, "edge_betweenness", chosen)
-    sums = run_blocks(plan.searches, threads, progress=progress, time_limit=_seconds(time_limit), kept=kept)
+    sums = run_blocks(plan.searches, threads, progress=progress, time_limit=checked_limit(time_limit), kept=kept)
     by_arc = plan.arc_scores(sums)
     used = arc_of >= 0
     parallel = np.bincount(arc_of[used], minlength=problem.num_arcs)
@@ -244,14 +244,6 @@ def _chosen(reductions: Literal["all"] | Iterable[str]) -> tuple[str, ...]:
         if name not in known:
             raise InputError(f"reductions: {name!r} is none; choose 'all' or some of {', '.join(known)}")
     return tuple(name for name in known if name in wanted)
-
-
-def _seconds(time_limit: Any) -> float | None:
-    if time_limit is None:
-        return None
-    if isinstance(time_limit, bool) or not isinstance(time_limit, Real) or not float(time_limit) >= 0.0:
-        raise InputError(f"time_limit={time_limit!r}: give a number of seconds, 0 or more")
-    return float(time_limit)
 
 
 def _kept(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from goffish.algorithms.closeness.searches import Progress
 from goffish.algorithms.closeness.whole import Centrality, closeness, harmonic
+from goffish.algorithms.timing import told_to
 from goffish.gopher.result import Result
 from goffish.graph import Graph
 
@@ -22,7 +21,7 @@ def closeness_table(graph: Graph, options: Closeness, threads: int | None, note:
     """Columns ``vertex`` and ``closeness``; the summary holds the mean distance into the vertices."""
     found = closeness(
         graph, weighted=options.weighted, wf_improved=options.wf_improved, vertices=options.vertices, threads=threads,
-        progress=_told(note),
+        progress=told_to(note),
     )  # fmt: skip
     pairs = int(found.reached.sum())
     summary = {"mean_distance": float(found.total.sum()) / pairs} if pairs else {}
@@ -33,7 +32,7 @@ def harmonic_table(graph: Graph, options: Harmonic, threads: int | None, note: N
     """Columns ``vertex`` and ``harmonic``."""
     found = harmonic(
         graph, weighted=options.weighted, normalized=options.normalized, vertices=options.vertices,
-        sources=options.sources, threads=threads, progress=_told(note),
+        sources=options.sources, threads=threads, progress=told_to(note),
     )  # fmt: skip
     return _table("harmonic", graph, found, options.top, {})
 
@@ -44,17 +43,3 @@ def _table(name: str, graph: Graph, found: Centrality, top: int | None, summary:
         rows = np.argsort(-found.scores, kind="stable")[:top]  # ties in the order of the vertices
     labels = graph.label_column().take(pa.array(found.vertices[rows]))
     return Result(name, pa.table({"vertex": labels, name: pa.array(found.scores[rows])}), summary)
-
-
-def _told(note: Note | None) -> Progress | None:
-    """A progress callback that tells the share of the work done and the time left, by the speed so far."""
-    if note is None:
-        return None
-    begun = time.monotonic()
-
-    def tell(done: float, todo: float) -> None:
-        share = done / todo if todo else 1.0
-        left = (time.monotonic() - begun) * (1.0 - share) / share if share else 0.0
-        note(f"{100.0 * share:.1f} % of the searches, {left:.0f} s left")
-
-    return tell

@@ -8,12 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from goffish.algorithms.betweenness import answers, blocks
+from goffish.algorithms.betweenness import blocks
 from goffish.algorithms.betweenness.whole import betweenness, edge_betweenness
 from goffish.errors import InputError, StoreError
 from tests.algorithms.betweenness.graphs import cut_small, make, to_graph
@@ -150,7 +149,7 @@ class FakeClock:
 SCRIPT = """
 import sys
 import numpy as np
-from goffish.algorithms.betweenness import answers, blocks
+from goffish.algorithms.betweenness import blocks
 from goffish.algorithms.betweenness.whole import betweenness
 from tests.algorithms.betweenness.graphs import make, to_graph
 blocks._BETWEEN = 0.05
@@ -198,16 +197,3 @@ def test_the_command_keeps_checkpoints_and_stops_at_a_time_limit(tmp_path):
     refused = subprocess.run([*command, *folder, "--resume"], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "the checkpoint is of another job (reductions was ['order'], is" in refused.stderr
-
-
-def test_progress_tells_the_time_that_is_left(monkeypatch):
-    told: list[str] = []
-    clock = iter(range(0, 10_000, 3000))
-    monkeypatch.setattr(answers, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    tell = answers.told_to(told.append)
-    assert tell is not None
-    tell(20.0, 100.0)
-    tell(60.0, 100.0)
-    assert told == ["20.0 % of the arc visits", "60.0 % of the arc visits, 1 h 40 min left"]
-    assert answers.told_to(None) is None
-    assert [answers.duration(s) for s in (0.4, 59.6, 61, 7260)] == ["0 s", "1 min 00 s", "1 min 01 s", "2 h 01 min"]

@@ -212,3 +212,30 @@ def test_dropping_leaves_of_a_directed_graph() -> None:
     layout = cut(make_graph("tails", 20, 1, directed=True), "scattered", 2, 1)
     with pytest.raises(InputError, match="compression='drop' is for undirected graphs"):
         run(layout, compression="drop")
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "none"}, {"compression": "drop"}, {"top": 5, "batch": 8}])
+def test_a_time_limit_gives_an_estimate_that_going_on_makes_whole(tmp_path: Path, options: dict[str, Any]) -> None:
+    layout = cut(make_graph("preferential", 60, 3, weighted=True, directed=False), "random", 3, 0)
+    whole = run(layout, **options)
+    part = run_program(
+        PartitionedBetweenness(**options, time_limit=0.0), layout, checkpoint_dir=tmp_path, checkpoint_every=8
+    )
+    drawn = figure(part, "pivots")
+    assert 0 < drawn < figure(whole, "pivots")
+    assert figure(part, "rounds") == 1
+    # The same as an estimate from that many pivots, where a pivot is a search.
+    if options.get("compression") == "none":
+        assert part.table.equals(run(layout, pivots=int(drawn), **options).table)
+    on = run_program(PartitionedBetweenness(**options), layout, checkpoint_dir=tmp_path, resume=True)
+    assert on.table.equals(whole.table)
+
+
+def test_an_estimate_after_a_time_limit_counts_the_pivots_of_trees() -> None:
+    # Sources come in the order in which trees are first drawn: over many orders their mean is near the exact values.
+    graph = nx.disjoint_union(nx.star_graph(12), nx.cycle_graph(20))
+    graph.add_edge(0, 14)
+    layout = cut(graph, "contiguous", 2, 0)
+    wanted = brandes(graph)
+    found = [values(run(layout, time_limit=0.0, max_concurrent=8, seed=seed)) for seed in range(60)]
+    assert np.abs(np.mean(found, axis=0) - wanted).sum() < 0.1 * wanted.sum()

@@ -63,6 +63,7 @@ def open_batch(work: Work) -> bool:
     low, most = work.number("drawn"), most_pivots(work)
     high = most if program.top is None else min(most, low + program.batch)
     batch["drawn"] = high
+    batch["done"] = low
     batch["round"] = 0
     rank = batch["rank"]
     chosen = (rank >= low) & (rank < high)

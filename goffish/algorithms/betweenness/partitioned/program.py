@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, get_args
 from weakref import WeakKeyDictionary
@@ -15,6 +16,7 @@ from goffish.algorithms.betweenness.partitioned.messages import COUNTED, MESSAGE
 from goffish.algorithms.betweenness.partitioned.phases import STAGES, Phase
 from goffish.algorithms.betweenness.partitioned.pieces import Piece, check_weights
 from goffish.algorithms.betweenness.partitioned.steps import Work
+from goffish.algorithms.timing import checked_limit
 from goffish.errors import InputError
 from goffish.gopher import BatchStep, SubgraphBatch, SubgraphProgram, per_remote, per_subgraph, per_vertex
 from goffish.gopher.program import StateColumn
@@ -32,6 +34,7 @@ _TOTALS = ("hops_sum", "hops_max", "cut_max", *STAGES.values(), "searches", "rou
 # Pieces are functions of immutable slices and of the state. They are kept beside the program and not on it: options
 # alone tell jobs apart, and a run that goes on from a checkpoint cuts them anew.
 _pieces: WeakKeyDictionary[PartitionedBetweenness, dict[int, dict[bool, Piece]]] = WeakKeyDictionary()
+_begun: WeakKeyDictionary[PartitionedBetweenness, float] = WeakKeyDictionary()
 
 
 class PartitionedBetweenness(SubgraphProgram):
@@ -69,6 +72,9 @@ class PartitionedBetweenness(SubgraphProgram):
     max_concurrent : int, optional
         Most sources at a time; state takes 28 bytes per vertex and 16 per remote vertex for each. Default: as many as
         partitions, as published, but no more than 8.
+    time_limit : float, optional
+        Seconds after which no more searches are begun; values are then estimates from the pivots so far. A run that
+        goes on from a checkpoint may have another limit.
 
     Notes
     -----
@@ -87,8 +93,9 @@ class PartitionedBetweenness(SubgraphProgram):
     """
 
     message = MESSAGE
+    may_change = frozenset({"time_limit"})
     aggregators = {
-        "sent": "sum", "sources": "sum", "stop": "or", **dict.fromkeys(_COUNTS, "sum"),
+        "sent": "sum", "sources": "sum", "stop": "or", "late": "or", **dict.fromkeys(_COUNTS, "sum"),
         **dict.fromkeys(STAGES.values(), "max"), "pivots": "max", "searches": "max", "rounds": "max",
         "hops_mean": "max", "hops_max": "max", "cut_mean": "sum", "cut_max": "max", "removed_vertices": "sum",
         "removed_edges": "sum", "arcs": "sum", "cut_arcs": "sum", "most_arcs": "max",
@@ -107,6 +114,7 @@ class PartitionedBetweenness(SubgraphProgram):
         pivots_from: PivotsFrom = "all",
         weighted: bool = True,
         max_concurrent: int | None = None,
+        time_limit: float | None = None,
     ) -> None:
         if compression not in get_args(Compression):
             raise InputError(f"compression={compression!r}: choose one of {', '.join(get_args(Compression))}")
@@ -128,6 +136,7 @@ class PartitionedBetweenness(SubgraphProgram):
         self.compression, self.pivots_from, self.weighted = compression, pivots_from, weighted
         self.max_concurrent = None if max_concurrent is None else whole_number(max_concurrent, "max_concurrent")
         self.slots = self.max_concurrent or MOST_SLOTS
+        self.time_limit = checked_limit(time_limit)
         self.state = _state(compression, self.slots)
 
     def init(self, sg: SubgraphBatch) -> None:
@@ -140,6 +149,7 @@ class PartitionedBetweenness(SubgraphProgram):
         pieces = _pieces.setdefault(self, {}).setdefault(batch.partition, {})
         work = Work(self, batch, step, pieces)
         rounds.take_notes(work)
+        _watch_clock(work)
         _DO[work.phase](work)
         counter = STAGES.get(work.phase)
         if counter:
@@ -157,7 +167,8 @@ def _state(compression: Compression, slots: int) -> dict[str, StateColumn]:
         "phase": per_subgraph(np.int8, Phase.NAME),
         "ranked": per_subgraph(np.bool_),
         **{
-            name: per_subgraph(np.int64) for name in ("stage_step", "drawn", "round", "sources", "population", "stable")
+            name: per_subgraph(np.int64)
+            for name in ("stage_step", "drawn", "done", "round", "sources", "population", "stable")
         },
         **{name: per_subgraph(np.int64) for name in (*_COUNTS, *_TOTALS)},
         "rank": per_vertex(np.int64, -1),
@@ -251,9 +262,12 @@ def _take_turns(work: Work) -> None:
 
 
 def _next_round(work: Work) -> None:
-    if work.slots > 0:
+    late = work.late and work.number("done") > 0
+    if late:
+        work.batch["drawn"] = work.number("done")
+    if work.slots > 0 and not late:
         rounds.search(work)
-    elif work.program.top is None:
+    elif work.program.top is None or late:
         _finish(work)
     else:
         extraction.offer_top(work)
@@ -265,10 +279,21 @@ def _after_round(work: Work) -> None:
 
 
 def _decide(work: Work) -> None:
-    if extraction.take_top(work) or work.number("drawn") >= pivots.most_pivots(work):
+    if extraction.take_top(work) or work.late or work.number("drawn") >= pivots.most_pivots(work):
         _finish(work)
     else:
         _next_batch(work)
+
+
+def _watch_clock(work: Work) -> None:
+    """On the master: tell all partitions, who read it in the next superstep, when the time is up."""
+    program = work.program
+    if program.time_limit is not None and work.is_master:
+        now = time.monotonic()
+        begun = _begun.setdefault(program, now)
+        if work.step.number == 1:
+            begun = _begun[program] = now
+        work.step.aggregate("late", now - begun >= program.time_limit)
 
 
 def _finish(work: Work) -> None:

@@ -309,6 +309,9 @@ def close_round(work: Work) -> None:
         if source >= 0:
             delta[source] = 0.0
         batch["sum"][vertex] += float(batch[f"times_{slot}"][0]) * delta
+    # With exact compression a source stands for all the pivots that were drawn from its tree.
+    exact = work.compression == "exact"
+    work.add("done", sum(work.number(f"times_{slot}") for slot in range(work.slots)) if exact else work.slots)
     work.add("searches", work.slots)
     work.add("rounds", 1)
     batch["round"] += 1

@@ -131,6 +131,11 @@ class Work:
         return self.batch.first_id == 0
 
     @property
+    def late(self) -> bool:
+        """Whether the time was up in the superstep before."""
+        return bool(self.step.aggregated("late"))
+
+    @property
     def ended(self) -> bool:
         """Whether nobody sent anything for this stage in the superstep before."""
         return bool(self.step.aggregated("sent") == 0)
