@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from goffish.algorithms.algorithm import Algorithm, Note
 from goffish.algorithms.catalogue import make
@@ -13,20 +13,31 @@ from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, build_layout
 from goffish.gopher import Result, SubgraphProgram, run_program
 from goffish.gopher.local import Progress
+from goffish.gopher.run import ENGINES, run_on_ranks
 from goffish.graph import Graph
 from goffish.graph.guards import GRAPH_ADVICE, expect, path_name, whole_number
 from goffish.graph.parallel import thread_count
 from goffish.partition.cut import partition_graph
 
+if TYPE_CHECKING:
+    from goffish.gopher.mpi import Team
+
 Units = Literal["components", "single", "vertex"]
 UNITS: tuple[Units, ...] = ("components", "single", "vertex")
+
+#: Algorithms whose program gives the final table, so that ranks can write its rows without bringing them together.
+_FINAL_TABLES = {
+    "components", "bfs", "sssp", "pagerank", "blockrank", "triangles", "cores", "max-value", "counts", "quotient",
+}  # fmt: skip
 
 
 def run(
     algorithm: str | SubgraphProgram,
-    graph: Graph | PartitionedGraph,
+    graph: Graph | PartitionedGraph | None,
     engine: str = "auto",
     *,
+    comm: Any = None,
+    output: str | Path | None = None,
     parts: int | None = None,
     method: str | None = None,
     units: Units | None = None,
@@ -47,11 +58,18 @@ def run(
         A name from `goffish.algorithms.catalogue.ALGORITHMS`, or an instance of your program.
     graph : Graph or PartitionedGraph
         A graph in memory is partitioned first where the engine is asked for.
-    engine : {"auto", "local"}
+    engine : {"auto", "local", "mpi"}
         ``auto`` answers a graph in memory by the algorithm's whole-graph kernel, where it has one and nothing that
-        only the engine offers is asked for; a partitioned graph always runs on the engine.
+        only the engine offers is asked for; a partitioned graph always runs on the engine. ``mpi`` is called alike by
+        all ranks that were started together; each loads its own partitions of a store, and of a graph in memory
+        rank 0's is taken (other ranks may give ``None``).
+    comm : mpi4py.MPI.Comm, optional
+        For ``mpi``; default: ``MPI.COMM_WORLD``.
+    output : path, optional
+        For ``mpi``: a folder for the table as Parquet, written by all ranks at once where the algorithm allows it; the
+        result then holds no rows.
     parts, method
-        How to partition a graph in memory, on the engine (default: one part per thread, METIS).
+        How to partition a graph in memory, on the engine (default: one part per thread of all ranks, METIS).
     units : {"components", "single", "vertex"}, optional
         Unit of computation: sub-graphs, whole partitions, or vertices. Default: as the graph was partitioned.
     threads, max_supersteps, checkpoint_dir, checkpoint_every, resume
@@ -68,6 +86,7 @@ def run(
     Returns
     -------
     Result
+        On ``mpi`` rank 0 has it; the others have a plain `Result` with the same summary, without rows and counters.
 
     Raises
     ------
@@ -76,12 +95,15 @@ def run(
     JobError
         The program failed while it ran.
     """
-    if engine not in ("auto", "local"):
-        raise InputError(f"engine={engine!r}: choose one of auto, local")
+    if engine not in ("auto", *ENGINES):
+        raise InputError(f"engine={engine!r}: choose one of {', '.join(('auto', *ENGINES))}")
+    if engine != "mpi" and (comm is not None or output is not None):
+        raise InputError(f"{'output' if comm is None else 'comm'} is for engine='mpi'")
     if units is not None and units not in UNITS:
         raise InputError(f"units={units!r}: choose one of {', '.join(UNITS)}")
     expect(algorithm, (str, SubgraphProgram), "algorithm", "give the name of one, or an instance such as MyProgram()")
-    expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
+    if graph is not None or engine != "mpi":
+        expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
     job = make(algorithm, options) if isinstance(algorithm, str) else None
     if job is None and options:
         raise InputError(f"options {', '.join(options)}: give them to the program when you make it")
@@ -101,6 +123,17 @@ def run(
             if job.resumes_whole():
                 found = job.whole_resumable(graph, threads, note, Path(checkpoint_dir), resume)
                 return replace(found, algorithm=job.name)
+    if engine == "mpi":
+        from goffish.gopher.mpi.job import open_team
+
+        running = {
+            "threads": threads, "max_supersteps": max_supersteps, "checkpoint_dir": checkpoint_dir,
+            "checkpoint_every": 10 if checkpoint_every is None else checkpoint_every, "resume": resume,
+            "progress": progress,
+        }  # fmt: skip
+        with open_team(comm) as team:
+            return _on_ranks(team, algorithm if job is None else job, graph, output, (parts, method, units), running)
+    assert graph is not None
     partitioned, seconds = _partitioned(graph, job, parts, method, units, threads)
     for label in [] if job is None else job.labels():
         partitioned.find(label)
@@ -110,14 +143,78 @@ def run(
         program, partitioned, threads=threads, max_supersteps=max_supersteps, checkpoint_dir=checkpoint_dir,
         checkpoint_every=10 if checkpoint_every is None else checkpoint_every, resume=resume, progress=progress,
     )  # fmt: skip
+    return _concluded(job, partitioned, result, seconds)
+
+
+def _concluded(job: Algorithm | None, graph: PartitionedGraph, result: Result, seconds: float) -> Result:
+    """The algorithm's answer from what its program gave; `seconds` went into partitioning."""
     stats = result.stats
     if stats is not None and seconds:
         stats = replace(stats, phases={"partition": round(seconds, 6), **stats.phases})
     if job is None:
         return replace(result, stats=stats)
     assert stats is not None
-    answer = job.conclude(partitioned, result.table, stats)
+    answer = job.conclude(graph, result.table, stats)
     return replace(answer, algorithm=job.name, summary={**answer.summary, **result.summary})
+
+
+def _on_ranks(
+    team: Team,
+    what: Algorithm | SubgraphProgram | str,
+    graph: Graph | PartitionedGraph | None,
+    output: str | Path | None,
+    cut: tuple[int | None, str | None, Units | None],
+    running: dict[str, Any],
+) -> Result:
+    """Run on the ranks of a team; all of them come here."""
+    from goffish.gopher.folder import check_folder, write_folder
+    from goffish.gopher.mpi.job import check_label, share_graph
+
+    job = what if isinstance(what, Algorithm) else None
+    seconds = 0.0
+    with team.together("output"):
+        if output is not None and team.rank == 0:
+            check_folder(output)
+    if isinstance(graph, PartitionedGraph) and graph.path is not None and cut[2] in (None, graph.info.finder):
+        with team.together("partitioning"):
+            partitioned, _ = _partitioned(graph, job, *cut, running["threads"])
+    else:
+        parts, method, units = cut
+        ready = isinstance(graph, PartitionedGraph)
+        threads = team.local_threads() if running["threads"] is None else running["threads"]
+        total = int(team.settle(None, "partitioning", threads).sum())
+
+        def make() -> PartitionedGraph:
+            nonlocal seconds
+            expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
+            assert graph is not None
+            made, seconds = _partitioned(
+                graph, job, total if parts is None and not ready else parts, method, units, None
+            )
+            return made
+
+        partitioned = share_graph(team, make)
+    for label in [] if job is None else job.labels():
+        check_label(team, partitioned, label)
+    program: Any = what
+    with team.together("options"):
+        if job is not None:
+            # Made once: options that are left out may be drawn by chance.
+            program = job.program(partitioned.info.finder)
+    if job is not None:
+        program = team.comm.bcast(program, root=0)
+    final = job is None or job.name in _FINAL_TABLES
+    result, answered = run_on_ranks(program, partitioned, team, output=output if final else None, **running)
+    with team.together("result"):
+        if team.rank == 0 and not (final and output is not None):
+            result = _concluded(job, answered, result, seconds)
+            if output is not None:
+                write_folder(result.table, output, result.algorithm)
+                told = {"rows": result.table.num_rows, "parts": 1}
+                result = Result(result.algorithm, result.table.slice(0, 0), {**result.summary, **told}, result.stats)
+    result = result if job is None else replace(result, algorithm=job.name)
+    summary = team.comm.bcast(dict(result.summary), root=0)
+    return result if team.rank == 0 else replace(result, summary=summary)
 
 
 def _check_engine_options(

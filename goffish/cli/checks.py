@@ -38,6 +38,15 @@ def check_result_target(output: str, path: str) -> None:
         raise InputError(f"{output}: is the graph itself; write the result to another file")
 
 
+def check_parts_target(output: str, engine: str) -> None:
+    """Refuse a result folder that could not be written in the end."""
+    from goffish.gopher.folder import check_folder
+
+    if engine != "mpi":
+        raise InputError(f"{output}: is a folder; name a file, or use --engine mpi, whose ranks write one part each")
+    check_folder(output)
+
+
 def check_stats_target(stats_file: str) -> None:
     """Refuse a counters file that could not be written in the end."""
     from goffish.gopher.result import check_place

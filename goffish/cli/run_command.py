@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,13 @@ import typer
 
 from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.catalogue import ALGORITHMS, make
-from goffish.cli.checks import check_result_target, check_run, check_stats_target
+from goffish.cli.checks import check_parts_target, check_result_target, check_run, check_stats_target
 from goffish.cli.flags import apply_signature, field_parameter, parameter
 from goffish.cli.inputs import as_label, is_store, load, run_status
 from goffish.cli.options import input_argument, json_option, reading_options, reading_parameters
-from goffish.cli.output import as_json, print_json, print_result, print_stats, say
+from goffish.cli.output import as_json, print_facts, print_json, print_result, print_stats, say
 from goffish.cli.pages import NO_ENGINE, PAGES, check_page_target, write_page
+from goffish.cli.ranks import is_folder_name, joined
 from goffish.errors import InputError
 from goffish.partial import partial_file
 
@@ -30,7 +32,9 @@ def _running_parameters() -> list[Any]:
         "engine": (
             str,
             typer.Option(
-                "auto", help="auto: the fastest for a raw file; local: the engine, in threads.", rich_help_panel=group
+                "auto",
+                help="auto: the fastest for a raw file; local: the engine, in threads; mpi: on the ranks of mpirun.",
+                rich_help_panel=group,
             ),
         ),
         "parts": (
@@ -88,7 +92,12 @@ def _command(algorithm: type[Algorithm]) -> Callable[..., None]:
         reading = reading_options(given)
         _run(algorithm, given.pop("input"), given.pop("output"), extra, reading, options, **given)
 
-    output = typer.Option(None, "-o", "--output", help="Table file: .parquet, .csv, .json or .arrow.")
+    output = typer.Option(
+        None,
+        "-o",
+        "--output",
+        help="Table file: .parquet, .csv, .json or .arrow; with --engine mpi also a folder: DIR/.",
+    )
     extra = [
         parameter(name, str | None, typer.Option(None, metavar="FILE", help=text))
         for name, text in algorithm.extra_tables.items()
@@ -133,46 +142,61 @@ def _run(
     html: str | None = None,
     **running: Any,
 ) -> None:
-    for target in (*([] if output is None else [output]), *extra.values()):
-        check_result_target(target, path)
-    if stats_file is not None:
-        check_stats_target(stats_file)
-    if html is not None:
-        check_page_target(html, path)
-    check_run(algorithm, running, options, store=is_store(path))
-    # Counters and a partitioning are the engine's business.
-    if running["engine"] == "auto" and (stats or stats_file or running["method"]):
-        running["engine"] = "local"
-    running = {name: value for name, value in running.items() if value is not None}
-    begun = time.perf_counter()
-    graph = load(path, reading)
-    from goffish.algorithms.run import run
+    with joined(running["engine"] == "mpi") as ranks:
+        begun = time.perf_counter()
+        folder = output if output is not None and is_folder_name(output) else None
+        with ranks.together("options"):
+            if folder is not None:
+                check_parts_target(folder, running["engine"])
+            for target in (*([] if output is None or folder else [output]), *extra.values()):
+                check_result_target(target, path)
+            if stats_file is not None:
+                check_stats_target(stats_file)
+            if html is not None:
+                check_page_target(html, path)
+            check_run(algorithm, running, options, store=is_store(path))
+        # Counters and a partitioning are the engine's business.
+        if running["engine"] == "auto" and (stats or stats_file or running["method"]):
+            running["engine"] = "local"
+        running = {name: value for name, value in running.items() if value is not None}
+        with ranks.together("loading"):
+            graph = load(path, reading) if ranks.first or is_store(path) else None
+            if "source" in options and graph is not None:
+                options["source"] = as_label(options["source"], graph)
+        options = ranks.same(options)
+        from goffish.algorithms.run import run
 
-    if "source" in options:
-        options["source"] = as_label(options["source"], graph)
-    with run_status(algorithm.name) as (progress, note):
-        result = run(algorithm.name, graph, progress=progress, note=note, **running, **options)
-    saved = None if output is None else str(result.write(output))
-    for name, target in extra.items():
-        make(algorithm.name, options).write_extra(result, name, target)
-    if html is not None:
-        extra["html"] = write_page(result, html, path)
-    if stats_file is not None:
-        _write_stats(result, path, stats_file)
-    seconds = time.perf_counter() - begun
-    if json:
-        body = {**_body(result, path), "seconds": seconds, "output": saved, **extra}
-        if saved is None:
-            body["rows"] = result.table.to_pylist()
-        print_json(body)
-        return
-    print_result(result, f"{algorithm.name} of {path}: {seconds:.2f} s", saved)
-    for name, target in extra.items():
-        say(f"{name} written to {target}")
-    if stats and result.stats is not None:
-        print_stats(result.stats)
-    if stats_file is not None:
-        say(f"\ncounters written to {stats_file}; goffish plot supersteps and plot gantt draw them")
+        with run_status(algorithm.name) if ranks.first else nullcontext((None, None)) as (progress, note):
+            result = run(algorithm.name, graph, output=folder, progress=progress, note=note, **running, **options)
+        with ranks.together("output"):
+            if not ranks.first:
+                return
+            saved = folder if output is None or folder else str(result.write(output))
+            for name, target in extra.items():
+                make(algorithm.name, options).write_extra(result, name, target)
+            if html is not None:
+                extra["html"] = write_page(result, html, path)
+            if stats_file is not None:
+                _write_stats(result, path, stats_file)
+        seconds = time.perf_counter() - begun
+        if json:
+            body = {**_body(result, path), "seconds": seconds, "output": saved, **extra}
+            if saved is None:
+                body["rows"] = result.table.to_pylist()
+            print_json(body)
+            return
+        title = f"{algorithm.name} of {path}: {seconds:.2f} s"
+        if folder is None:
+            print_result(result, title, saved)
+        else:
+            print_facts(title, [(name.replace("_", " "), value) for name, value in result.summary.items()])
+            say(f"\n{result.summary['rows']:,} rows written to {folder}")
+        for name, target in extra.items():
+            say(f"{name} written to {target}")
+        if stats and result.stats is not None:
+            print_stats(result.stats)
+        if stats_file is not None:
+            say(f"\ncounters written to {stats_file}; goffish plot supersteps and plot gantt draw them")
 
 
 def _body(result: Result, path: str) -> dict[str, Any]:

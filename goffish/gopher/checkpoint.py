@@ -5,19 +5,18 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from goffish.errors import InputError, StoreError
 from goffish.gofs.manifest import checksum
 from goffish.gopher.messages import Batch
 from goffish.gopher.program import StateColumn
-from goffish.gopher.stats import STEP_SCHEMA
 from goffish.gopher.worker import Worker
 from goffish.partial import partial_file
 
@@ -68,28 +67,59 @@ class CheckpointFolder:
         `aggregates` are those of this superstep, which the next one reads; `reported` hold the latest value of every
         aggregator, which end up in the run's counters.
         """
-        folder = self.path / f"step-{superstep:08d}"
-        try:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            checksums: dict[str, str] = {}
-            for worker, batches in zip(workers, pending, strict=True):
-                arrays: dict[str, Any] = {f"state.{n}": values for n, (_, values) in worker.state.items()}
-                arrays |= {f"message.{i:06d}": batch for i, batch in enumerate(batches)}
-                file = folder / f"part-{worker.part.partition:05d}.npz"
-                np.savez(file, halted=worker.halted, **arrays)
-                checksums[file.name] = checksum(file.read_bytes())
-            body = {
-                "identity": dict(self.identity), "superstep": superstep, "aggregates": _plain(aggregates),
-                "reported": _plain(reported), "rows": rows, "folder": folder.name, "checksums": checksums,
-            }  # fmt: skip
-            with partial_file(self.path / _MANIFEST) as temporary:
-                temporary.write_text(json.dumps(body))
-        except OSError as error:
-            raise StoreError(f"{folder}: checkpoint cannot be written ({error.strerror or error})") from error
+        self.begin(superstep)
+        checksums: dict[str, str] = {}
+        for worker, batches in zip(workers, pending, strict=True):
+            name, digest = self.write_part(superstep, worker, batches)
+            checksums[name] = digest
+        self.publish(superstep, checksums, aggregates, reported, rows)
+
+    def folder(self, superstep: int) -> Path:
+        """Where the files of one checkpoint lie."""
+        return self.path / f"step-{superstep:08d}"
+
+    def begin(self, superstep: int) -> None:
+        """Make the folder of a checkpoint, empty."""
+        with self._writing(superstep):
+            shutil.rmtree(self.folder(superstep), ignore_errors=True)
+            self.folder(superstep).mkdir(parents=True)
+
+    def write_part(self, superstep: int, worker: Worker, batches: list[Batch]) -> tuple[str, str]:
+        """Write one partition's state, votes and pending messages; gives the name of the file and its checksum."""
+        arrays: dict[str, Any] = {f"state.{n}": values for n, (_, values) in worker.state.items()}
+        arrays |= {f"message.{i:06d}": batch for i, batch in enumerate(batches)}
+        file = self.folder(superstep) / f"part-{worker.part.partition:05d}.npz"
+        with self._writing(superstep):
+            np.savez(file, halted=worker.halted, **arrays)
+            return file.name, checksum(file.read_bytes())
+
+    def publish(
+        self,
+        superstep: int,
+        checksums: Mapping[str, str],
+        aggregates: Mapping[str, Any],
+        reported: Mapping[str, Any],
+        rows: list[dict[str, Any]],
+    ) -> None:
+        """Make a checkpoint whose files are all written the newest one, and remove those before."""
+        folder = self.folder(superstep)
+        body = {
+            "identity": dict(self.identity), "superstep": superstep, "aggregates": _plain(aggregates),
+            "reported": _plain(reported), "rows": rows, "folder": folder.name, "checksums": dict(checksums),
+        }  # fmt: skip
+        with self._writing(superstep), partial_file(self.path / _MANIFEST) as temporary:
+            temporary.write_text(json.dumps(body))
         for old in self.path.glob("step-" + 8 * "[0-9]"):
             if old != folder:
                 shutil.rmtree(old, ignore_errors=True)
+
+    @contextmanager
+    def _writing(self, superstep: int) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            folder = self.folder(superstep)
+            raise StoreError(f"{folder}: checkpoint cannot be written ({error.strerror or error})") from error
 
     def load(self, workers: list[Worker]) -> tuple[Checkpoint, list[list[Batch]]] | None:
         """Restore the workers from the newest checkpoint; ``None`` if there is none.
@@ -164,8 +194,3 @@ def stable(name: str, value: Any) -> str:
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
-
-
-def step_table(rows: list[dict[str, Any]]) -> pa.Table:
-    """Counter rows as an Arrow table."""
-    return pa.Table.from_pylist(rows, schema=STEP_SCHEMA)

@@ -103,7 +103,7 @@ def write_table(table: pa.Table, path: str | Path) -> Path:
 
 
 def read_table(path: str | Path) -> pa.Table:
-    """Read a table that `write_table` wrote, in the format that the suffix of `path` names.
+    """Read a table that `write_table` wrote, in the format that the suffix of `path` names, or a result folder.
 
     Raises
     ------
@@ -111,6 +111,10 @@ def read_table(path: str | Path) -> pa.Table:
         The file is missing, its suffix names no format, or it does not hold a table of that format.
     """
     source = Path(path)
+    if source.is_dir():
+        from goffish.gopher.folder import read_folder
+
+        return read_folder(source)
     read = _READERS.get(source.suffix.lower())
     if read is None:
         raise InputError(f"{path}: the suffix must be one of {', '.join(_READERS)}")

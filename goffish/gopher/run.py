@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,10 @@ from goffish.gopher.local import Columns, Progress, run_local
 from goffish.gopher.program import SubgraphProgram, check_program
 from goffish.gopher.result import Result
 
-ENGINES = ("local",)
+if TYPE_CHECKING:
+    from goffish.gopher.mpi import Team
+
+ENGINES = ("local", "mpi")
 
 
 def run_program(
@@ -25,6 +28,8 @@ def run_program(
     graph: PartitionedGraph,
     *,
     engine: str = "local",
+    comm: Any = None,
+    output: str | Path | None = None,
     threads: int | None = None,
     max_supersteps: int | None = None,
     checkpoint_dir: str | Path | None = None,
@@ -36,9 +41,14 @@ def run_program(
 
     Parameters
     ----------
-    engine : {"local"}
+    engine : {"local", "mpi"}
+        ``mpi`` is called by all ranks of a communicator alike, see `goffish.gopher.mpi`.
+    comm : mpi4py.MPI.Comm, optional
+        For ``mpi``; default: ``MPI.COMM_WORLD``.
+    output : path, optional
+        For ``mpi``: a folder into which every rank writes its rows as Parquet; the result then holds none.
     threads : int, optional
-        Default: the cores this process may use.
+        Of this process. Default: the cores it may use, on ``mpi`` shared with the ranks that may use the same ones.
     max_supersteps : int, optional
         Fail the job when it has not ended by then.
     checkpoint_dir : path, optional
@@ -51,8 +61,81 @@ def run_program(
     Returns
     -------
     Result
-        Rows in the order of the vertices as the graph was read.
+        Rows in the order of the vertices as the graph was read. On ``mpi`` rank 0 has it, and the other ranks have a
+        result with the same summary, without rows and counters.
     """
+    check_running(program, graph, engine, threads, checkpoint_dir, checkpoint_every, resume)
+    if engine != "mpi":
+        if comm is not None or output is not None:
+            raise InputError(f"{'output' if comm is None else 'comm'} is for engine='mpi'")
+        columns, stats = run_local(
+            program,
+            graph,
+            threads=threads or len(os.sched_getaffinity(0)),
+            max_supersteps=max_supersteps,
+            checkpoints=_checkpoints(program, graph, checkpoint_dir, checkpoint_every),
+            resume=resume,
+            progress=progress,
+        )
+        return Result(program.name(), assemble(program, graph, columns), {"supersteps": stats.supersteps}, stats)
+    from goffish.gopher.mpi.job import open_team
+
+    with open_team(comm) as team:
+        return run_on_ranks(
+            program, graph, team, output=output, threads=threads, max_supersteps=max_supersteps,
+            checkpoint_dir=checkpoint_dir, checkpoint_every=checkpoint_every, resume=resume, progress=progress,
+        )[0]  # fmt: skip
+
+
+def run_on_ranks(
+    program: SubgraphProgram,
+    graph: PartitionedGraph,
+    team: Team,
+    *,
+    output: str | Path | None = None,
+    threads: int | None = None,
+    max_supersteps: int | None = None,
+    checkpoint_dir: str | Path | None = None,
+    checkpoint_every: int = 10,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> tuple[Result, PartitionedGraph]:
+    """As `run_program` on the ranks of a team; also the graph, on rank 0 with the labels that came from other ranks."""
+    from goffish.gopher.mpi.answer import gather_answer
+    from goffish.gopher.mpi.engine import run_mpi
+    from goffish.gopher.mpi.job import check_same
+    from goffish.gopher.mpi.output import write_answer
+
+    check_same(team, program, graph)
+    with team.together("checkpoints"):
+        checkpoints = _checkpoints(program, graph, checkpoint_dir, checkpoint_every)
+    columns, stats = run_mpi(
+        program, graph, team, threads=threads, max_supersteps=max_supersteps, checkpoints=checkpoints, resume=resume,
+        progress=progress,
+    )  # fmt: skip
+    summary = {"supersteps": stats.supersteps}
+    counters = None if team.rank else stats
+    if output is not None:
+        rows, parts = write_answer(team, program, graph, columns, Path(output), program.name())
+        return Result(program.name(), pa.table({}), {**summary, "rows": rows, "parts": parts}, counters), graph
+    found = gather_answer(team, program, graph, columns)
+    table = pa.table({})
+    with team.together("result"):
+        if found is not None:
+            table, graph = assemble(program, found[1], found[0]), found[1]
+    return Result(program.name(), table, summary, counters), graph
+
+
+def check_running(
+    program: SubgraphProgram,
+    graph: PartitionedGraph,
+    engine: str,
+    threads: int | None,
+    checkpoint_dir: str | Path | None,
+    checkpoint_every: int,
+    resume: bool,
+) -> None:
+    """Refuse what no engine could follow, before any work is done."""
     if engine not in ENGINES:
         raise InputError(f"engine={engine!r}: choose one of {', '.join(ENGINES)}")
     check_program(program)
@@ -64,17 +147,6 @@ def run_program(
         raise InputError(f"checkpoint_every={checkpoint_every}: at least 1")
     if resume and checkpoint_dir is None:
         raise InputError("resume needs checkpoint_dir")
-    if engine == "local":
-        columns, stats = run_local(
-            program,
-            graph,
-            threads=threads or len(os.sched_getaffinity(0)),
-            max_supersteps=max_supersteps,
-            checkpoints=_checkpoints(program, graph, checkpoint_dir, checkpoint_every),
-            resume=resume,
-            progress=progress,
-        )
-    return Result(program.name(), _gather(program, graph, columns), {"supersteps": stats.supersteps}, stats)
 
 
 def _checkpoints(
@@ -82,12 +154,14 @@ def _checkpoints(
 ) -> CheckpointFolder | None:
     if path is None:
         return None
-    options = {name: stable(name, value) for name, value in sorted(vars(program).items())}
+    given = {name: value for name, value in vars(program).items() if name not in program.may_change}
+    options = {name: stable(name, value) for name, value in sorted(given.items())}
     identity = {"program": program.name(), "options": options, "graph": graph.fingerprint()}
     return CheckpointFolder(Path(path), every, identity)
 
 
-def _gather(program: SubgraphProgram, graph: PartitionedGraph, parts: Columns) -> pa.Table:
+def assemble(program: SubgraphProgram, graph: PartitionedGraph, parts: Columns) -> pa.Table:
+    """The table of a run from the columns of all partitions, in their order."""
     filled = [columns for columns in parts if columns]
     names = list(filled[0]) if filled else []
     for part in filled:

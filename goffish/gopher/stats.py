@@ -47,6 +47,8 @@ class RunStats:
         What the aggregators held after the last superstep in which somebody contributed.
     edge_cut : float or None
         Share of arcs that cross sub-graphs of different partitions, where the partitioner reported it.
+    ranks : int
+        Processes that shared the work; `threads` are those of all of them together.
     """
 
     program: str
@@ -59,6 +61,7 @@ class RunStats:
     phases: Mapping[str, float] = field(default_factory=dict)
     edge_cut: float | None = None
     aggregates: Mapping[str, Any] = field(default_factory=dict)
+    ranks: int = 1
 
     def total(self, column: str) -> int:
         """Sum of a counter over the run."""
@@ -96,6 +99,7 @@ class RunStats:
         return {
             "program": self.program,
             "engine": self.engine,
+            "ranks": self.ranks,
             "partitions": self.partitions,
             "threads": self.threads,
             "subgraphs": self.subgraphs,
@@ -125,6 +129,7 @@ class RunStats:
         if missing:
             raise InputError(f"run counters: {', '.join(map(repr, missing))} missing")
         whole = {name: values[name] for name in ("partitions", "threads", "subgraphs", "supersteps")}
+        whole["ranks"] = values.get("ranks", 1)
         for name, value in whole.items():
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise InputError(f"run counters: {name}={value!r} is not a count")

@@ -1,0 +1,153 @@
+"""A result as a folder: Parquet parts, written by whoever has them, and a manifest; it appears whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from goffish.errors import InputError, StoreError
+
+#: Readers of Parquet folders (Arrow, pandas, Spark) pass over names that begin with an underscore.
+MANIFEST = "_manifest.json"
+_FORMAT = "goffish-result"
+
+
+class Part(NamedTuple):
+    """One file of a result folder."""
+
+    name: str
+    rows: int
+    size: int
+
+
+def check_folder(path: str | Path) -> None:
+    """Refuse a place where no result folder can be written, before any work is done for it."""
+    target = Path(path)
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{path}: is a file; a result in parts is a folder")
+    if target.is_dir() and not (target / MANIFEST).exists() and any(target.iterdir()):
+        raise InputError(f"{path}: is not empty and not a result; choose another folder")
+    parent = target.absolute().parent
+    if not parent.is_dir():
+        raise InputError(f"{path}: the folder {target.parent} does not exist")
+    if not os.access(parent, os.W_OK):
+        raise InputError(f"{path}: no permission to write in {parent}")
+
+
+class FolderWriter:
+    """Writes a result folder beside its final name, and gives it that name in the end.
+
+    One process calls `begin` before any other calls `write`, and `publish` after all have written. A result that lay
+    there before is replaced.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        absolute = target.absolute()
+        self._temporary = absolute.with_name(f".{absolute.name}.partial")
+        self._old = absolute.with_name(f".{absolute.name}.old")
+
+    def begin(self) -> None:
+        """Make the temporary folder, empty."""
+        try:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary.mkdir()
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def write(self, number: int, table: pa.Table) -> Part:
+        """Write one part."""
+        import pyarrow.parquet as pq
+
+        file = self._temporary / f"part-{number:05d}.parquet"
+        try:
+            if not self._temporary.is_dir():
+                raise InputError(f"{self.target} is another folder here: it must be shared by all ranks")
+            with file.open("wb") as stream:
+                pq.write_table(table, stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+            return Part(file.name, table.num_rows, file.stat().st_size)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def publish(self, algorithm: str, parts: Sequence[Part]) -> None:
+        """Write the manifest and let the folder take the place of what was there."""
+        body = {
+            "format": _FORMAT, "version": 1, "algorithm": algorithm, "rows": sum(part.rows for part in parts),
+            "parts": [part._asdict() for part in parts],
+        }  # fmt: skip
+        target = self.target.absolute()
+        try:
+            with (self._temporary / MANIFEST).open("w", encoding="utf-8") as stream:
+                stream.write(json.dumps(body, indent=1) + "\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            if target.exists():
+                shutil.rmtree(self._old, ignore_errors=True)
+                target.rename(self._old)
+            try:
+                self._temporary.rename(target)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self._old.rename(target)
+                raise
+            shutil.rmtree(self._old, ignore_errors=True)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def discard(self) -> None:
+        """Remove what has been written so far."""
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _failed(self, error: OSError) -> InputError:
+        return InputError(f"{self.target}: cannot be written ({error.strerror or error})")
+
+
+def write_folder(table: pa.Table, path: str | Path, algorithm: str) -> Path:
+    """Write a whole table as a result folder of one part."""
+    writer = FolderWriter(Path(path))
+    try:
+        writer.begin()
+        writer.publish(algorithm, [writer.write(0, table)])
+    except BaseException:
+        writer.discard()
+        raise
+    return Path(path)
+
+
+def read_folder(path: Path) -> pa.Table:
+    """The rows of a result folder, part after part.
+
+    Raises
+    ------
+    StoreError
+        There is no manifest, or a part is missing or damaged.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        body = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        if body["format"] != _FORMAT:
+            raise ValueError("of another format")
+        parts = [Part(str(part["name"]), int(part["rows"]), int(part["size"])) for part in body["parts"]]
+    except FileNotFoundError:
+        raise StoreError(f"{path}: is a folder without {MANIFEST}, so not a result, or not a complete one") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path / MANIFEST}: damaged ({error})") from None
+    tables = []
+    for part in parts:
+        try:
+            if (path / part.name).stat().st_size != part.size:
+                raise ValueError("its size is not that in the manifest")
+            tables.append(pq.ParquetFile(path / part.name).read())
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise StoreError(f"{path / part.name}: missing or damaged ({error})") from error
+    return pa.concat_tables(tables) if tables else pa.table({})
