@@ -37,6 +37,7 @@ def run(
     engine: str = "auto",
     *,
     comm: Any = None,
+    spark: Any = None,
     output: str | Path | None = None,
     parts: int | None = None,
     method: str | None = None,
@@ -58,13 +59,15 @@ def run(
         A name from `goffish.algorithms.catalogue.ALGORITHMS`, or an instance of your program.
     graph : Graph or PartitionedGraph
         A graph in memory is partitioned first where the engine is asked for.
-    engine : {"auto", "local", "mpi"}
+    engine : {"auto", "local", "mpi", "spark"}
         ``auto`` answers a graph in memory by the algorithm's whole-graph kernel, where it has one and nothing that
         only the engine offers is asked for; a partitioned graph always runs on the engine. ``mpi`` is called alike by
         all ranks that were started together; each loads its own partitions of a store, and of a graph in memory
         rank 0's is taken (other ranks may give ``None``).
     comm : mpi4py.MPI.Comm, optional
         For ``mpi``; default: ``MPI.COMM_WORLD``.
+    spark : pyspark.sql.SparkSession, optional
+        For ``spark``; default: the running session, or `goffish.spark.session()`.
     output : path, optional
         For ``mpi``: a folder for the table as Parquet, written by all ranks at once where the algorithm allows it; the
         result then holds no rows.
@@ -99,6 +102,10 @@ def run(
         raise InputError(f"engine={engine!r}: choose one of {', '.join(('auto', *ENGINES))}")
     if engine != "mpi" and (comm is not None or output is not None):
         raise InputError(f"{'output' if comm is None else 'comm'} is for engine='mpi'")
+    if engine != "spark" and spark is not None:
+        raise InputError("spark is for engine='spark'")
+    if engine == "spark" and threads is not None:
+        raise InputError(f"threads={threads}: Spark shares out its own processors; leave out threads")
     if units is not None and units not in UNITS:
         raise InputError(f"units={units!r}: choose one of {', '.join(UNITS)}")
     expect(algorithm, (str, SubgraphProgram), "algorithm", "give the name of one, or an instance such as MyProgram()")
@@ -140,7 +147,8 @@ def run(
     program = job.program(partitioned.info.finder) if job is not None else algorithm
     assert isinstance(program, SubgraphProgram)
     result = run_program(
-        program, partitioned, threads=threads, max_supersteps=max_supersteps, checkpoint_dir=checkpoint_dir,
+        program, partitioned, engine="local" if engine == "auto" else engine, spark=spark, threads=threads,
+        max_supersteps=max_supersteps, checkpoint_dir=checkpoint_dir,
         checkpoint_every=10 if checkpoint_every is None else checkpoint_every, resume=resume, progress=progress,
     )  # fmt: skip
     return _concluded(job, partitioned, result, seconds)

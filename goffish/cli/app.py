@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from goffish import __version__
 from goffish.cli.plot_commands import add_plot_commands
 from goffish.cli.run_command import add_commands
+from goffish.cli.spark_commands import add_spark_commands
 from goffish.cli.store_commands import add_store_commands
 from goffish.errors import InputError
 
@@ -42,6 +43,7 @@ app.add_typer(runs, name="run")
 add_commands(runs)
 add_store_commands(app)
 add_plot_commands(app)
+add_spark_commands(app)
 
 
 def _version(wanted: bool) -> None:

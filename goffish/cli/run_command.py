@@ -33,7 +33,8 @@ def _running_parameters() -> list[Any]:
             str,
             typer.Option(
                 "auto",
-                help="auto: the fastest for a raw file; local: the engine, in threads; mpi: on the ranks of mpirun.",
+                help="auto: the fastest for a raw file; local: the engine, in threads; mpi: on the ranks of mpirun; "
+                "spark: on a Spark cluster.",
                 rich_help_panel=group,
             ),
         ),

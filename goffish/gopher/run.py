@@ -20,7 +20,7 @@ from goffish.gopher.result import Result
 if TYPE_CHECKING:
     from goffish.gopher.mpi import Team
 
-ENGINES = ("local", "mpi")
+ENGINES = ("local", "mpi", "spark")
 
 
 def run_program(
@@ -29,6 +29,7 @@ def run_program(
     *,
     engine: str = "local",
     comm: Any = None,
+    spark: Any = None,
     output: str | Path | None = None,
     threads: int | None = None,
     max_supersteps: int | None = None,
@@ -41,10 +42,13 @@ def run_program(
 
     Parameters
     ----------
-    engine : {"local", "mpi"}
-        ``mpi`` is called by all ranks of a communicator alike, see `goffish.gopher.mpi`.
+    engine : {"local", "mpi", "spark"}
+        ``mpi`` is called by all ranks of a communicator alike, see `goffish.gopher.mpi`; ``spark`` on the driver only,
+        see `goffish.gopher.spark`.
     comm : mpi4py.MPI.Comm, optional
         For ``mpi``; default: ``MPI.COMM_WORLD``.
+    spark : pyspark.sql.SparkSession, optional
+        For ``spark``; default: the running session, or `goffish.spark.session()`.
     output : path, optional
         For ``mpi``: a folder into which every rank writes its rows as Parquet; the result then holds none.
     threads : int, optional
@@ -65,9 +69,11 @@ def run_program(
         result with the same summary, without rows and counters.
     """
     check_running(program, graph, engine, threads, checkpoint_dir, checkpoint_every, resume)
-    if engine != "mpi":
-        if comm is not None or output is not None:
-            raise InputError(f"{'output' if comm is None else 'comm'} is for engine='mpi'")
+    if engine != "mpi" and (comm is not None or output is not None):
+        raise InputError(f"{'output' if comm is None else 'comm'} is for engine='mpi'")
+    if engine != "spark" and spark is not None:
+        raise InputError("spark is for engine='spark'")
+    if engine == "local":
         columns, stats = run_local(
             program,
             graph,
@@ -77,6 +83,17 @@ def run_program(
             resume=resume,
             progress=progress,
         )
+        return Result(program.name(), assemble(program, graph, columns), {"supersteps": stats.supersteps}, stats)
+    if engine == "spark":
+        if threads is not None:
+            raise InputError(f"threads={threads}: Spark shares out its own processors; leave out threads")
+        from goffish.gopher.spark import run_spark
+
+        columns, stats = run_spark(
+            program, graph, spark=spark, max_supersteps=max_supersteps,
+            checkpoints=_checkpoints(program, graph, checkpoint_dir, checkpoint_every),
+            checkpoint_every=checkpoint_every, resume=resume, progress=progress,
+        )  # fmt: skip
         return Result(program.name(), assemble(program, graph, columns), {"supersteps": stats.supersteps}, stats)
     from goffish.gopher.mpi.job import open_team
 

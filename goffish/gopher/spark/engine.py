@@ -1,0 +1,256 @@
+"""The Spark engine: partitions are rows of a DataFrame, and a superstep is one shuffle of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from goffish.errors import InputError, JobError
+from goffish.gofs import PartitionedGraph, write_store
+from goffish.gopher.checkpoint import CheckpointFolder
+from goffish.gopher.ledger import Ledger, check_limit, fold
+from goffish.gopher.local import Progress
+from goffish.gopher.program import SubgraphProgram
+from goffish.gopher.spark.rows import COLUMNS, MESSAGE, REPORT, STATE, partition_keys, unpack_values
+from goffish.gopher.spark.session import borrowed, cancelling, checkpoint_place, is_local, named
+from goffish.gopher.spark.tasks import Advance, Begin, Conclude, Job, Save, raise_reported
+from goffish.gopher.stats import RunStats
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Columns = list[dict[str, NDArray[Any]]]
+Reports = list[dict[str, Any]]
+
+
+def run_spark(
+    program: SubgraphProgram,
+    graph: PartitionedGraph,
+    *,
+    spark: SparkSession | None = None,
+    max_supersteps: int | None = None,
+    checkpoints: CheckpointFolder | None = None,
+    checkpoint_every: int = 10,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> tuple[Columns, RunStats]:
+    """Run a program on a Spark cluster; answers, supersteps and counters are those of `run_local`, bit for bit.
+
+    Parameters
+    ----------
+    program : SubgraphProgram
+        Travels to the executors by cloudpickle, inside Spark's own tasks.
+    graph : PartitionedGraph
+        Of a store at a path or URI that the executors can open. A graph in memory is saved to a temporary store first,
+        which is possible where the executors run on this machine.
+    spark : SparkSession, optional
+        Default: the running session, or `goffish.spark.session()`.
+    checkpoints : CheckpointFolder, optional
+        In a folder that driver and executors see alike, for `resume`. Those of other engines are taken up too.
+    checkpoint_every : int
+        After so many supersteps Spark writes everything to its own checkpoint folder, so that no lost executor takes a
+        longer history with it.
+    max_supersteps, resume, progress
+        As for `run_local`.
+
+    Returns
+    -------
+    columns : list of dict, one per partition
+        What the program's `result` returned.
+    stats : RunStats
+        ``compute`` is the time in the program, spread over the cluster's processors, of the wall time of all
+        supersteps; ``exchange`` is the rest: planning, launching, shuffling, and moving state and messages between the
+        JVM and Python.
+
+    Raises
+    ------
+    InputError
+        The executors could not open the store, or Spark has no place for checkpoints.
+    JobError
+        User code failed (the message names sub-graph and superstep), `max_supersteps` was reached, or Spark gave up.
+    """
+    with borrowed(spark, graph.num_partitions) as own, _stored(graph, own) as path:
+        if not graph.num_partitions:
+            return [], Ledger(program, graph).stats("spark", own.sparkContext.defaultParallelism, 0)
+        run = _Run(program, graph, path, own, max_supersteps, checkpoints, checkpoint_every, progress)
+        with named(run.doing), checkpoint_place(own), cancelling(own):
+            try:
+                return run.run(resume)
+            finally:
+                run.forget()
+
+
+@contextmanager
+def _stored(graph: PartitionedGraph, spark: SparkSession) -> Iterator[str]:
+    """Where the executors find the graph."""
+    path = graph.path
+    if path is not None and not path.startswith("memory:"):
+        yield path if "://" in path else os.path.abspath(path)  # noqa: PTH100
+        return
+    if not is_local(spark):
+        raise InputError(
+            "executors on other machines cannot see a graph in memory: save it where they can open it, with "
+            "graph.save(URI) or goffish partition FILE -o URI"
+        )
+    folder = tempfile.mkdtemp(prefix="goffish-")
+    try:
+        write_store(graph, folder)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Run:
+    def __init__(
+        self,
+        program: SubgraphProgram,
+        graph: PartitionedGraph,
+        path: str,
+        spark: SparkSession,
+        max_supersteps: int | None,
+        checkpoints: CheckpointFolder | None,
+        checkpoint_every: int,
+        progress: Progress | None,
+    ) -> None:
+        self.program, self.graph, self.spark = program, graph, spark
+        self.max_supersteps, self.checkpoints, self.progress = max_supersteps, checkpoints, progress
+        self.every = checkpoint_every
+        self.slots = spark.sparkContext.defaultParallelism
+        self.job = Job(program, path, graph.fingerprint(), partition_keys(graph.num_partitions))
+        self.ledger = Ledger(program, graph)
+        self.doing = [program.name()]
+        self.begun = time.time()
+        self._kept: list[DataFrame] = []
+        self._described = spark.sparkContext.getLocalProperty("spark.job.description")
+
+    def run(self, resume: bool) -> tuple[Columns, RunStats]:
+        ledger, graph = self.ledger, self.graph
+        number, aggregates = 0, dict[str, Any]()
+        restored = self.checkpoints.load([]) if self.checkpoints is not None and resume else None
+        if restored is not None:
+            number, aggregates = restored[0].superstep, dict(restored[0].aggregates)
+            ledger.rows, ledger.reported = restored[0].rows, restored[0].reported
+        self._tell("init")
+        frame, reports = self._begin(self.checkpoints if restored is not None else None)
+        while True:
+            number += 1
+            if not any(r["waiting"] or r["combined"] for r in reports):
+                break
+            self._tell(f"superstep {number}")
+            if self.max_supersteps is not None and number > self.max_supersteps:
+                with ledger.phase("exchange"):
+                    counted = self._ask(self._shuffled(frame), Advance(self.job, number, aggregates, run=False))
+                active = sum(r["active"] for r in counted)
+                if not active:
+                    break
+                check_limit(self.program, number, self.max_supersteps, active)
+            after, reports = self._superstep(frame, number, aggregates)
+            active = sum(r["active"] for r in reports)
+            if not active:
+                break  # the messages were for partitions without sub-graphs
+            frame = after
+            aggregates = fold(self.program, [r["contributions"] for r in reports])
+            ledger.reported.update(aggregates)
+            if number % self.every == 0:
+                with ledger.phase("checkpoint"):
+                    frame = self._checkpoint(frame, number, aggregates)
+            if self.progress is not None:
+                self.progress(number, active, sum(r["messages"] for r in reports))
+        self._tell("result")
+        with ledger.phase("result"):
+            found = self._ask(frame.filter(f"kind = {STATE}"), Conclude(self.job))
+        if len(found) != graph.num_partitions:
+            raise JobError(f"{self.program.name()}: Spark brought {len(found)} of {graph.num_partitions} partitions")
+        return [r["columns"] for r in found], ledger.stats("spark", self.slots, number - 1)
+
+    def _tell(self, what: str) -> None:
+        self.doing[0] = f"{self.program.name()}, {what}"
+        self.spark.sparkContext.setJobDescription(f"goffish: {self.doing[0]}")
+
+    def _begin(self, resumed: CheckpointFolder | None) -> tuple[DataFrame, Reports]:
+        parts = self.graph.num_partitions
+        with self.ledger.phase("init"):
+            frame = self._keep(self.spark.range(0, parts, 1, parts).mapInArrow(Begin(self.job, resumed), COLUMNS))
+            reports = self._reports(frame)
+        loading = sum(r["load"] for r in reports)
+        share = loading / max(loading + sum(r["init"] for r in reports), 1e-9)
+        took = self.ledger.phases["init"]
+        self.ledger.phases |= {"load": took * share, "init": took * (1 - share)}
+        return frame, reports
+
+    def _superstep(self, frame: DataFrame, number: int, aggregates: Mapping[str, Any]) -> tuple[DataFrame, Reports]:
+        ledger = self.ledger
+        before = ledger.phases["exchange"]
+        with ledger.phase("exchange"):
+            after = self._keep(self._shuffled(frame).mapInArrow(Advance(self.job, number, aggregates), COLUMNS))
+            reports = self._reports(after)
+            self._drop_all_but(after)
+        took = ledger.phases["exchange"] - before
+        busy = [r["compute"] for r in reports]
+        computing = min(took, max(*busy, sum(busy) / self.slots))
+        ledger.phases["compute"] += computing
+        ledger.phases["exchange"] -= computing
+        for report in reports if any(r["active"] for r in reports) else ():
+            ledger.rows.append(self._row(number, report))
+        return after, reports
+
+    def _row(self, number: int, report: Mapping[str, Any]) -> dict[str, Any]:
+        counts = {name: report[name] for name in ("active", "messages", "combined", "remote", "remote_bytes")}
+        times = {name: max(0.0, report[key] - self.begun) for name, key in (("start", "started"), ("end", "ended"))}
+        return {"superstep": number, "partition": report["partition"], **counts, **times, "busy": report["busy"]}
+
+    def _checkpoint(self, frame: DataFrame, number: int, aggregates: Mapping[str, Any]) -> DataFrame:
+        """Cut the lineage, and write the checkpoint that a later job can resume from."""
+        if self.checkpoints is not None:
+            self.checkpoints.begin(number)
+            saved = self._ask(self._shuffled(frame), Save(self.job, number, self.checkpoints))
+            digests = {report["name"]: report["digest"] for report in saved}
+            self.checkpoints.publish(number, digests, aggregates, self.ledger.reported, self.ledger.rows)
+        cut = frame.checkpoint(eager=True)
+        self._drop_all_but(None)
+        return cut
+
+    # -- DataFrames
+
+    def _shuffled(self, frame: DataFrame) -> DataFrame:
+        """Every partition's state and what it is sent, in a Spark partition of its own."""
+        return frame.filter(f"kind <= {MESSAGE}").repartition(self.graph.num_partitions, "key")
+
+    def _ask(self, frame: DataFrame, task: Any) -> Reports:
+        return self._reports(frame.mapInArrow(task, COLUMNS))
+
+    def _reports(self, frame: DataFrame) -> Reports:
+        """What the tasks tell the driver, in order of partition; runs them."""
+        rows = frame.filter(f"kind = {REPORT}").select("source", "sequence", "payload").collect()
+        told: dict[int, list[tuple[int, bytes]]] = {}
+        for place, (source, sequence, payload) in enumerate(rows):
+            told.setdefault(source if source >= 0 else ~place, []).append((sequence, payload))
+        reports = [unpack_values(b"".join(payload for _, payload in sorted(blocks))) for blocks in told.values()]
+        raise_reported(reports)
+        return sorted(reports, key=lambda report: int(report["partition"]))
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        self._kept.append(frame.persist())
+        return frame
+
+    def _drop_all_but(self, frame: DataFrame | None) -> None:
+        for old in self._kept:
+            if old is not frame:
+                old.unpersist()
+        self._kept = [] if frame is None else [frame]
+
+    def forget(self) -> None:
+        """Give back what Spark holds for this run."""
+        try:
+            self._drop_all_but(None)
+            self.spark.sparkContext.setLocalProperty("spark.job.description", self._described)
+        except Exception:
+            # The session may be gone; what it held is gone with it.
+            self._kept = []

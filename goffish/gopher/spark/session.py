@@ -1,0 +1,172 @@
+"""Spark sessions: building one that suits the engine, and borrowing one for a run without changing it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from goffish.errors import GoffishError, InputError, JobError
+from goffish.gopher.spark.rows import BATCH_ROWS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MISSING = 'Spark is not installed here: pip install "goffish[spark]"'
+
+
+def session(
+    name: str = "goffish",
+    *,
+    master: str | None = None,
+    packages: Sequence[str] = (),
+    memory: str | None = None,
+    config: Mapping[str, Any] | None = None,
+) -> SparkSession:
+    """A Spark session that suits the engine; the running one where there is one.
+
+    Parameters
+    ----------
+    master : str, optional
+        As for ``spark-submit --master``. Default: what spark-submit was given, else all processors of this machine.
+    packages : sequence of str, optional
+        Maven coordinates of JVM packages to load, as ``group:artifact:version``.
+    memory : str, optional
+        Of the driver's JVM, such as ``"2g"``; in a local session that is all there is.
+    config : mapping, optional
+        Any further Spark properties.
+
+    Raises
+    ------
+    InputError
+        PySpark is missing, or Spark cannot start (no Java, an unknown master).
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise InputError(_MISSING) from None
+    for package in packages:
+        if len(package.split(":")) != 3:
+            raise InputError(f"packages: {package!r} is not group:artifact:version")
+    running = SparkSession.getActiveSession()
+    # Under spark-submit the launcher has said already where and with what.
+    launched = "PYSPARK_GATEWAY_PORT" in os.environ
+    settings: dict[str, Any] = {"spark.sql.execution.arrow.pyspark.enabled": "true"}
+    if running is None and not launched:
+        # Python workers of a local session need what this Python has.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        settings |= {
+            "spark.master": "local[*]",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.log.level": "ERROR",
+        }
+        if master is not None and not master.startswith("local"):
+            for key in ("spark.driver.host", "spark.driver.bindAddress", "spark.ui.enabled"):
+                del settings[key]
+    settings |= {} if master is None else {"spark.master": master}
+    settings |= {"spark.jars.packages": ",".join(packages)} if packages else {}
+    settings |= {} if memory is None else {"spark.driver.memory": memory}
+    builder = SparkSession.builder.appName(name)
+    for key, value in {**settings, **(config or {})}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise InputError(f"Spark cannot start: {first_line(error)}") from error
+
+
+@contextmanager
+def borrowed(spark: SparkSession | None, partitions: int) -> Iterator[SparkSession]:
+    """A session of its own on the same Spark context, with the settings of the engine; the caller's stays as it is."""
+    outer = session() if spark is None else spark
+    if not hasattr(outer, "_jsparkSession"):
+        raise InputError("spark: a session over Spark Connect cannot run this engine; give a classic SparkSession")
+    inner = outer.newSession()
+    for key, value in {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": partitions,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": BATCH_ROWS,
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    }.items():
+        inner.conf.set(key, str(value))
+    yield inner
+
+
+@contextmanager
+def cancelling(spark: SparkSession) -> Iterator[None]:
+    """Jobs that are started in the block and still run when it is left by an exception or Ctrl-C are cancelled."""
+    tag = f"goffish-{uuid.uuid4().hex}"
+    context = spark.sparkContext
+    context.addJobTag(tag)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            context.cancelJobsWithTag(tag)
+        raise
+    finally:
+        with contextlib.suppress(Exception):
+            context.removeJobTag(tag)
+
+
+@contextmanager
+def named(doing: list[str]) -> Iterator[None]:
+    """Turns an error of Spark into one line that says what the job was doing."""
+    try:
+        yield
+    except GoffishError:
+        raise
+    except Exception as error:
+        raise JobError(f"{doing[0]}: Spark gave up: {first_line(error)}") from error
+
+
+@contextmanager
+def checkpoint_place(spark: SparkSession) -> Iterator[None]:
+    """Makes sure that Spark has a folder for its checkpoints; one that is made here is removed in the end.
+
+    Raises
+    ------
+    InputError
+        There is none, and a folder of this machine would not do.
+    """
+    context = spark.sparkContext
+    if context.getCheckpointDir() is not None:
+        yield
+        return
+    if not is_local(spark):
+        raise InputError(
+            "Spark has no folder for checkpoints: start it with --conf spark.checkpoint.dir=URI (seen by all "
+            "executors, such as hdfs:///tmp/goffish), or call spark.sparkContext.setCheckpointDir(URI)"
+        )
+    folder = tempfile.mkdtemp(prefix="goffish-spark-")
+    context.setCheckpointDir(folder)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):
+            context._jsc.sc().setCheckpointDir(None)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether the executors run on this machine, with its folders."""
+    return str(spark.sparkContext.master).startswith("local")
+
+
+def first_line(error: BaseException) -> str:
+    """What went wrong, from an error that may hold the stack traces of two languages."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # A Python error in a worker is told inside the message of the JVM's.
+    own = [line for line in lines if re.match(r"[A-Za-z_]\w*(Error|Exception|Interrupt): ", line)]
+    told = (own or [line for line in lines if not line.startswith("at ")] or [type(error).__name__])[0]
+    return told if len(told) <= 300 else f"{told[:299]}…"

@@ -1,0 +1,281 @@
+"""What runs on the executors: the steps of one partition, as pure functions of the rows that Spark brings.
+
+A task that Spark runs again, on this executor or on another, gives the same rows. Nothing is kept in the Python worker
+but topology, which is read-only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from goffish import errors
+from goffish.errors import GoffishError, InputError, JobError
+from goffish.gofs import PartitionedGraph, Slice, open_store
+from goffish.gopher.checkpoint import CheckpointFolder
+from goffish.gopher.ledger import totals_of
+from goffish.gopher.messages import Batch, message_dtype
+from goffish.gopher.program import SubgraphProgram
+from goffish.gopher.spark.rows import MESSAGE, REPORT, STATE, join, pack, pack_values, to_batch, unpack_values
+from goffish.gopher.threads import open_pool, run_all
+from goffish.gopher.worker import Worker
+
+Rows = Iterator[pa.RecordBatch]
+
+#: Bytes of topology that a Python worker keeps open.
+CACHE_BYTES = 2 << 30
+
+_UNSHARED = "{} is another folder here: checkpoint_dir must be seen by the driver and all executors"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every task of a run knows.
+
+    Attributes
+    ----------
+    path, fingerprint : str
+        The store, and the version of it that the driver opened.
+    keys : sequence of int
+        Key of the rows for each partition.
+    """
+
+    program: SubgraphProgram
+    path: str
+    fingerprint: str
+    keys: Sequence[int]
+
+    def worker(self, partition: int) -> Worker:
+        """The worker of a partition, as it is before `init`."""
+        graph, part = _open(self.path, self.fingerprint, partition)
+        return Worker(self.program, part, totals_of(graph), graph.subgraph_starts)
+
+    def receive(self, batches: Rows) -> tuple[Worker, list[Batch]]:
+        """The worker that wrote the state rows among `batches`, and what it was sent, in order of source partition."""
+        found = join(batches)
+        partition = next(source for kind, source in found if kind == STATE)
+        worker = self.worker(partition)
+        state = unpack_values(found[STATE, partition])
+        worker.halted = state.pop("halted")
+        for name, values in state.items():
+            worker.state[name] = (worker.state[name][0], values)
+        dtype = message_dtype(self.program.message)
+        return worker, [to_batch(data, dtype) for (kind, _), data in found.items() if kind == MESSAGE]
+
+    def remember(self, worker: Worker) -> Rows:
+        """State and votes as rows."""
+        values = {name: array for name, (_, array) in worker.state.items()}
+        partition = worker.part.partition
+        return pack_values(self.keys[partition], STATE, partition, {"halted": worker.halted, **values})
+
+    def report(self, values: Mapping[str, Any]) -> Rows:
+        """Something for the driver."""
+        return pack_values(-1, REPORT, values.get("partition", -1), values)
+
+    @contextmanager
+    def judged(self, failed: list[Mapping[str, Any]]) -> Iterator[None]:
+        """Turns a failure that Spark could not mend into something for the driver."""
+        try:
+            yield
+        except GoffishError as error:
+            failed.append({"error": type(error).__name__, "text": str(error)})
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Rows of partition numbers → state before superstep 1, or as a checkpoint has it with the messages it holds."""
+
+    job: Job
+    resumed: CheckpointFolder | None
+
+    def __call__(self, batches: Rows) -> Rows:
+        for partition in [number for batch in batches for number in batch.column(0).to_pylist()]:
+            failed: list[Mapping[str, Any]] = []
+            with self.job.judged(failed):
+                yield from self._rows(partition)
+            for report in failed:
+                yield from self.job.report({"partition": partition, **report})
+
+    def _rows(self, partition: int) -> Rows:
+        job = self.job
+        begun = time.perf_counter()
+        worker = job.worker(partition)
+        loaded = time.perf_counter()
+        pending: list[Batch] = []
+        if self.resumed is None:
+            worker.init()
+        else:
+            found = self.resumed.load([worker])
+            if found is None:
+                raise JobError(
+                    f"{self.resumed.path} is another folder here: checkpoint_dir must be seen by all executors"
+                )
+            pending = found[1][0]
+        for source, batch in enumerate(pending):
+            if batch.size:
+                yield from pack(job.keys[partition], MESSAGE, source, batch.tobytes())
+        yield from job.remember(worker)
+        yield from job.report(
+            {
+                "partition": partition,
+                "waiting": int(worker.part.num_subgraphs - worker.halted.sum()),
+                "combined": sum(batch.size for batch in pending),
+                "load": loaded - begun,
+                "init": time.perf_counter() - loaded,
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Advance:
+    """State and messages → state after superstep `number` and the messages it sends; only counts if not `run`."""
+
+    job: Job
+    number: int
+    aggregates: Mapping[str, Any]
+    run: bool = True
+
+    def __call__(self, batches: Rows) -> Rows:
+        failed: list[Mapping[str, Any]] = []
+        with self.job.judged(failed):
+            yield from self._rows(batches)
+        for report in failed:
+            yield from self.job.report(report)
+
+    def _rows(self, batches: Rows) -> Rows:
+        job = self.job
+        begun = time.perf_counter()
+        worker, inbox = job.receive(batches)
+        partition = worker.part.partition
+        with _placed(partition):
+            active = worker.deliver(inbox)
+            if not self.run:
+                yield from job.report({"partition": partition, "active": active})
+                return
+            received = time.perf_counter()
+            _run(worker.tasks(self.number, self.aggregates))
+            computed = time.perf_counter()
+            out = worker.collect()
+        for target, batch in enumerate(out.outbox):
+            if batch.size:
+                yield from pack(job.keys[target], MESSAGE, partition, batch.tobytes())
+        yield from job.remember(worker)
+        ahead = time.time() - time.perf_counter()
+        yield from job.report(
+            {
+                "partition": partition,
+                "active": active,
+                "waiting": int(worker.part.num_subgraphs - worker.halted.sum()),
+                "contributions": dict(out.contributions),
+                "messages": out.sent,
+                "combined": out.combined,
+                "remote": out.remote,
+                "remote_bytes": out.remote_bytes,
+                "started": worker.started + ahead if active else 0.0,
+                "ended": worker.ended + ahead if active else 0.0,
+                "busy": worker.busy,
+                "receive": received - begun,
+                "compute": computed - received,
+                "send": time.perf_counter() - computed,
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Save:
+    """State and messages after superstep `number` → a part of a checkpoint."""
+
+    job: Job
+    number: int
+    folder: CheckpointFolder
+
+    def __call__(self, batches: Rows) -> Rows:
+        failed: list[Mapping[str, Any]] = []
+        with self.job.judged(failed):
+            worker, inbox = self.job.receive(batches)
+            if not self.folder.folder(self.number).is_dir():
+                raise InputError(
+                    f"{self.folder.path} is another folder here: checkpoint_dir must be seen by all executors"
+                )
+            name, digest = self.folder.write_part(self.number, worker, inbox)
+            failed.append({"partition": worker.part.partition, "name": name, "digest": digest})
+        for report in failed:
+            yield from self.job.report(report)
+
+
+@dataclass(frozen=True)
+class Conclude:
+    """State → columns of the answer."""
+
+    job: Job
+
+    def __call__(self, batches: Rows) -> Rows:
+        failed: list[Mapping[str, Any]] = []
+        with self.job.judged(failed):
+            worker, _ = self.job.receive(batches)
+            yield from self.job.report({"partition": worker.part.partition, "columns": worker.result()})
+        for report in failed:
+            yield from self.job.report(report)
+
+
+def raise_reported(reports: Sequence[Mapping[str, Any]]) -> None:
+    """Raise the failure that a task told of, if one did."""
+    told = sorted((report["text"], report["error"]) for report in reports if "error" in report)
+    if told:
+        kind = {"InputError": InputError, "StoreError": errors.StoreError}.get(told[0][1], JobError)
+        raise kind(told[0][0])
+
+
+@contextmanager
+def _placed(partition: int) -> Iterator[None]:
+    """Names the partition in a failure of the engine's own checks (user code is named by the worker)."""
+    try:
+        yield
+    except JobError as error:
+        text = str(error)
+        raise JobError(text if "partition " in text else f"partition {partition}: {text}") from error
+
+
+def _run(tasks: list[tuple[int, Callable[[], None]]]) -> None:
+    """Run a superstep's tasks on the processors that Spark gave to this one."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    threads = 1 if context is None else context.cpus()
+    if threads == 1 or len(tasks) < 2:
+        for _, work in tasks:
+            work()
+        return
+    tasks.sort(key=lambda task: -task[0])
+    with open_pool(threads) as pool:
+        run_all(pool, [work for _, work in tasks])
+
+
+# -- topology, once per Python worker
+
+_opened: dict[tuple[str, str], tuple[PartitionedGraph, dict[int, int]]] = {}
+
+
+def _open(path: str, fingerprint: str, partition: int) -> tuple[PartitionedGraph, Slice]:
+    """A partition of a store, from what this Python worker has open."""
+    found = _opened.get((path, fingerprint))
+    if found is None:
+        graph = open_store(path)
+        if graph.fingerprint() != fingerprint:
+            raise InputError(f"{path}: was replaced while the job ran, or is another store on this machine")
+        _opened.clear()
+        found = _opened[path, fingerprint] = (graph, {})
+    graph, sizes = found
+    part = graph.slice(partition)
+    sizes[partition] = sum(a.nbytes for arcs in (part.out_arcs, part.in_arcs) for a in vars(arcs).values())
+    if sum(sizes.values()) > CACHE_BYTES and len(sizes) > 1:
+        # A worker that meets more partitions than it can hold begins anew with this one.
+        graph = open_store(path)
+        part = graph.slice(partition)
+        _opened[path, fingerprint] = (graph, {partition: sizes[partition]})
+    return graph, part
