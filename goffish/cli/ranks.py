@@ -108,7 +108,7 @@ def _guard(rank: int) -> NoReturn:
     stderr = os.dup(2)
     work = "from goffish.cli.ranks import work; work()"
     worker = subprocess.Popen(
-        [sys.executable, "-c", work, *sys.argv[1:]], close_fds=False, env={**os.environ, _PAGE_NAME: str(page)}
+        [sys.executable, "-P", "-c", work, *sys.argv[1:]], close_fds=False, env={**os.environ, _PAGE_NAME: str(page)}
     )
     if rank:
         silence = os.open(os.devnull, os.O_WRONLY)
