@@ -43,7 +43,8 @@ def check_parts_target(output: str, engine: str) -> None:
     from goffish.gopher.folder import check_folder
 
     if engine != "mpi":
-        raise InputError(f"{output}: is a folder; name a file, or use --engine mpi, whose ranks write one part each")
+        told = "is a directory; name a file in it, or use --engine mpi, whose ranks write one part each"
+        raise InputError(f"{output}: {told}")
     check_folder(output)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -49,6 +50,8 @@ def spark() -> Iterator[Any]:
     made = session(master="local[2]", memory="1g")
     yield made
     made.stop()
+    with pytest.raises(KeyboardInterrupt):  # and not an error of the handler that PySpark leaves behind
+        signal.raise_signal(signal.SIGINT)
 
 
 def _same(columns: Any, others: Any) -> None:

@@ -6,11 +6,13 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import GoffishError, InputError, JobError
@@ -80,9 +82,27 @@ def session(
     for key, value in {**settings, **(config or {})}.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        with _interrupts_after_stop():
+            return builder.getOrCreate()
     except Exception as error:
         raise InputError(f"Spark cannot start: {first_line(error)}") from error
+
+
+@contextmanager
+def _interrupts_after_stop() -> Iterator[None]:
+    """Ctrl-C after the session's end works as before it: the handler that PySpark leaves behind fails then."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    installed = signal.getsignal(signal.SIGINT)
+    if installed is before or not (callable(installed) and callable(before)):
+        return
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        from pyspark import SparkContext
+
+        (before if SparkContext._active_spark_context is None else installed)(number, frame)
+
+    signal.signal(signal.SIGINT, interrupted)
 
 
 @contextmanager
