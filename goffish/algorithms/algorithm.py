@@ -89,7 +89,7 @@ class Algorithm(BaseModel):
         """Final table and summary from the engine's table and counters."""
         return table, {}
 
-    def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats) -> Result:
+    def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats, note: Note | None = None) -> Result:
         """The result from the engine's table and counters."""
         from goffish.gopher import Result
 

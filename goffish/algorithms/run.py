@@ -79,8 +79,9 @@ def run(
         See `goffish.gopher.run_program`; any but `threads` asks for the engine, but `checkpoint_dir` and `resume` serve
         whole-graph kernels that may run for hours as well. Default for `checkpoint_every`: 10.
     progress : callable, optional
-        Called by the engine after each superstep; a whole-graph kernel has none, and `progress` does not change which
-        of the two answers.
+        Called by the engine after each superstep with its number, the sub-graphs that ran, the messages sent and the
+        share of the work that is done (None where a program cannot tell); a whole-graph kernel has no supersteps, and
+        `progress` does not change which of the two answers.
     note : callable, optional
         Called with a line of text by whole-graph kernels that may take long.
     **options
@@ -139,7 +140,9 @@ def run(
             "progress": progress,
         }  # fmt: skip
         with open_team(comm) as team:
-            return _on_ranks(team, algorithm if job is None else job, graph, output, (parts, method, units), running)
+            return _on_ranks(
+                team, algorithm if job is None else job, graph, output, (parts, method, units), running, note
+            )
     assert graph is not None
     partitioned, seconds = _partitioned(graph, job, parts, method, units, threads)
     for label in [] if job is None else job.labels():
@@ -151,10 +154,12 @@ def run(
         max_supersteps=max_supersteps, checkpoint_dir=checkpoint_dir,
         checkpoint_every=10 if checkpoint_every is None else checkpoint_every, resume=resume, progress=progress,
     )  # fmt: skip
-    return _concluded(job, partitioned, result, seconds)
+    return _concluded(job, partitioned, result, seconds, note)
 
 
-def _concluded(job: Algorithm | None, graph: PartitionedGraph, result: Result, seconds: float) -> Result:
+def _concluded(
+    job: Algorithm | None, graph: PartitionedGraph, result: Result, seconds: float, note: Note | None
+) -> Result:
     """The algorithm's answer from what its program gave; `seconds` went into partitioning."""
     stats = result.stats
     if stats is not None and seconds:
@@ -162,7 +167,7 @@ def _concluded(job: Algorithm | None, graph: PartitionedGraph, result: Result, s
     if job is None:
         return replace(result, stats=stats)
     assert stats is not None
-    answer = job.conclude(graph, result.table, stats)
+    answer = job.conclude(graph, result.table, stats, note)
     return replace(answer, algorithm=job.name, summary={**answer.summary, **result.summary})
 
 
@@ -173,6 +178,7 @@ def _on_ranks(
     output: str | Path | None,
     cut: tuple[int | None, str | None, Units | None],
     running: dict[str, Any],
+    note: Note | None,
 ) -> Result:
     """Run on the ranks of a team; all of them come here."""
     from goffish.gopher.folder import check_folder, write_folder
@@ -215,7 +221,7 @@ def _on_ranks(
     result, answered = run_on_ranks(program, partitioned, team, output=output if final else None, **running)
     with team.together("result"):
         if team.rank == 0 and not (final and output is not None):
-            result = _concluded(job, answered, result, seconds)
+            result = _concluded(job, answered, result, seconds, note)
             if output is not None:
                 write_folder(result.table, output, result.algorithm)
                 told = {"rows": result.table.num_rows, "parts": 1}

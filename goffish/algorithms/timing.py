@@ -16,18 +16,27 @@ def told_to(note: Note | None, what: str = "") -> Callable[[float, float], None]
     """Progress, as work done and work to do, in a line of text: the share that is done and the time that is left."""
     if note is None:
         return None
-    begun, before = time.monotonic(), math.nan
+    remaining = Remaining()
 
     def tell(done: float, todo: float) -> None:
-        nonlocal before
-        if math.isnan(before):
-            before = done  # a run that is resumed has something done already
-        passed, left = time.monotonic() - begun, ""
-        if done > before and passed >= 1.0:
-            left = f", {duration(passed * (todo - done) / (done - before))} left"
-        note(f"{what}{100.0 * done / todo if todo else 100.0:.1f} % of the searches{left}")
+        note(f"{what}{100.0 * done / todo if todo else 100.0:.1f} % of the searches{remaining(done, todo)}")
 
     return tell
+
+
+class Remaining:
+    """Time left of work that has just begun, as text such as ``", 2 min 30 s left"``; empty until it can be told."""
+
+    def __init__(self) -> None:
+        self._begun, self._before = time.monotonic(), math.nan
+
+    def __call__(self, done: float, todo: float) -> str:
+        if math.isnan(self._before):
+            self._before = done  # a run that is resumed has something done already
+        passed = time.monotonic() - self._begun
+        if done <= self._before or passed < 1.0:
+            return ""
+        return f", {duration(passed * (todo - done) / (done - self._before))} left"
 
 
 def checked_limit(time_limit: Any) -> float | None:

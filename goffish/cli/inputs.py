@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
+    from goffish.algorithms.algorithm import Note
     from goffish.gofs import PartitionedGraph
+    from goffish.gopher.local import Progress
     from goffish.graph import Graph
 
 
@@ -49,21 +51,24 @@ def working(title: str) -> Iterator[None]:
 
 
 @contextmanager
-def run_status(title: str) -> Iterator[tuple[Callable[[int, int, int], None], Callable[[str], None]]]:
+def run_status(title: str) -> Iterator[tuple[Progress, Note]]:
     """A line on standard error that follows a run; yields callbacks for the engine and for whole-graph kernels."""
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield (lambda number, active, messages: None), (lambda text: None)
+        yield (lambda number, active, messages, share: None), (lambda text: None)
         return
+    from goffish.algorithms.timing import Remaining
+
+    remaining = Remaining()
     with console.status(title) as status:
-        yield (
-            lambda number, active, messages: status.update(
-                f"{title}: superstep {number}, {active:,} sub-graphs, {messages:,} messages"
-            ),
-            lambda text: status.update(f"{title}: {text}"),
-        )
+
+        def superstep(number: int, active: int, messages: int, share: float | None) -> None:
+            done = "" if share is None else f", {100.0 * share:.1f} % done{remaining(share, 1.0)}"
+            status.update(f"{title}: superstep {number}, {active:,} sub-graphs, {messages:,} messages{done}")
+
+        yield superstep, (lambda text: status.update(f"{title}: {text}"))
 
 
 def is_store(path: str) -> bool:

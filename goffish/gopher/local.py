@@ -18,7 +18,8 @@ from goffish.gopher.threads import open_pool, run_all
 from goffish.gopher.worker import Worker
 
 #: Called after each superstep with (superstep, sub-graphs that ran, messages sent).
-Progress = Callable[[int, int, int], None]
+#: Told after every superstep: its number, sub-graphs active, messages sent, and the share of the work done (or None).
+Progress = Callable[[int, int, int, float | None], None]
 
 Columns = list[dict[str, NDArray[Any]]]
 
@@ -120,5 +121,6 @@ class _Run:
             with ledger.phase("checkpoint"):
                 self.checkpoints.save(number, workers, pending, aggregates, ledger.reported, ledger.rows)
         if self.progress is not None:
-            self.progress(number, sum(active), sum(out.sent for out in outputs))
+            share = aggregates.get(self.program.share_done)
+            self.progress(number, sum(active), sum(out.sent for out in outputs), share)
         return pending, aggregates

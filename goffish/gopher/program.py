@@ -76,6 +76,8 @@ class SubgraphProgram:
         Options (attributes of the instance) that a run which goes on from a checkpoint may give anew.
     nullable : sequence of str
         Further result columns in which -1 stands for null.
+    share_done : str
+        Name of the aggregator that holds the share of the work that is done, 0 to 1, for those who wait.
     """
 
     message: Mapping[str, DTypeLike] = {}
@@ -88,6 +90,7 @@ class SubgraphProgram:
     nullable: ClassVar[tuple[str, ...]] = ()
     needs_connected: ClassVar[bool] = False
     may_change: ClassVar[frozenset[str]] = frozenset()
+    share_done: ClassVar[str] = ""
 
     def init(self, sg: Any) -> None:
         """Prepare the state before superstep 1.

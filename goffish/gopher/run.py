@@ -60,7 +60,8 @@ def run_program(
     resume : bool
         Go on from the newest checkpoint in `checkpoint_dir`; start anew where there is none.
     progress : callable, optional
-        Called after each superstep with (superstep, sub-graphs that ran, messages sent).
+        Called after each superstep with (superstep, sub-graphs that ran, messages sent, share of the work done or
+        None).
 
     Returns
     -------

@@ -52,7 +52,7 @@ KILLED = """
         daemons = set(processes("pyspark.daemon"))
         return [p for p in daemons if int(Path(f"/proc/{p}/stat").read_text().rpartition(")")[2].split()[1]) in daemons]
 
-    def kill(number, active, messages):
+    def kill(number, active, messages, share):
         if number != 6:
             return
         victims = processes("CoarseGrainedExecutorBackend")[-1:] if sys.argv[2] == "executor" else daemons_children()

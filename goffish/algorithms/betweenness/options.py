@@ -150,13 +150,13 @@ class Betweenness(Algorithm):
 
         return (exact if self.epsilon is None else sampled)(graph, self, threads, note)
 
-    def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats) -> Result:
-        result = super().conclude(graph, table, stats)
+    def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats, note: Note | None = None) -> Result:
+        result = super().conclude(graph, table, stats, note)
         if not self.compare:
             return result
         from goffish.algorithms.betweenness.answers import against_exact
 
-        agreement = against_exact(graph.to_graph(), self, table["betweenness"].to_numpy(), None)
+        agreement = against_exact(graph.to_graph(), self, table["betweenness"].to_numpy(), None, note)
         return replace(result, summary={**result.summary, **agreement})
 
     def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:

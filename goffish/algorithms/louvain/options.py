@@ -168,7 +168,7 @@ class Louvain(Algorithm):
         )
         return made.without_small(self.min_size)
 
-    def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats) -> Result:
+    def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats, note: Note | None = None) -> Result:
         from goffish.algorithms.louvain.communities import from_levels
 
         made = from_levels(graph, table, stats, self.resolution)

@@ -184,7 +184,7 @@ class _Run:
             with ledger.phase("checkpoint"):
                 self._save(self.checkpoints, number, workers, pending, aggregates)
         if self.progress is not None and team.rank == 0:
-            self.progress(number, active, heard.sent)
+            self.progress(number, active, heard.sent, aggregates.get(self.program.share_done))
         return pending, aggregates
 
     # -- checkpoints: every rank writes its partitions, rank 0 publishes them

@@ -162,7 +162,8 @@ class _Run:
                 with ledger.phase("checkpoint"):
                     frame = self._checkpoint(frame, number, aggregates)
             if self.progress is not None:
-                self.progress(number, active, sum(r["messages"] for r in reports))
+                share = aggregates.get(self.program.share_done)
+                self.progress(number, active, sum(r["messages"] for r in reports), share)
         self._tell("result")
         with ledger.phase("result"):
             found = self._ask(frame.filter(f"kind = {STATE}"), Conclude(self.job))

@@ -239,3 +239,18 @@ def test_an_estimate_after_a_time_limit_counts_the_pivots_of_trees() -> None:
     wanted = brandes(graph)
     found = [values(run(layout, time_limit=0.0, max_concurrent=8, seed=seed)) for seed in range(60)]
     assert np.abs(np.mean(found, axis=0) - wanted).sum() < 0.1 * wanted.sum()
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "none"}, {"compression": "drop"}, {"pivots": 9}])
+def test_those_who_wait_are_told_what_share_is_done(options: dict[str, Any]) -> None:
+    shares: list[float | None] = []
+    layout = cut(make_graph("tails", 60, 3), "random", 3, 0)
+    program = PartitionedBetweenness(**options)
+    found = run_program(program, layout, progress=lambda number, active, messages, share: shares.append(share))
+    assert found.stats is not None
+    assert len(shares) == found.stats.supersteps
+    told = [share for share in shares if share is not None]
+    assert told == sorted(told)
+    assert len(set(told)) > 2
+    assert told[0] == 0.0
+    assert 0.5 < told[-1] <= 1.0

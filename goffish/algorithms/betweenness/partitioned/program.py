@@ -94,11 +94,12 @@ class PartitionedBetweenness(SubgraphProgram):
 
     message = MESSAGE
     may_change = frozenset({"time_limit"})
+    share_done = "share_done"
     aggregators = {
-        "sent": "sum", "sources": "sum", "stop": "or", "late": "or", **dict.fromkeys(_COUNTS, "sum"),
-        **dict.fromkeys(STAGES.values(), "max"), "pivots": "max", "searches": "max", "rounds": "max",
-        "hops_mean": "max", "hops_max": "max", "cut_mean": "sum", "cut_max": "max", "removed_vertices": "sum",
-        "removed_edges": "sum", "arcs": "sum", "cut_arcs": "sum", "most_arcs": "max",
+        "sent": "sum", "sources": "sum", "stop": "or", "late": "or", "share_done": "max",
+        **dict.fromkeys(_COUNTS, "sum"), **dict.fromkeys(STAGES.values(), "max"), "pivots": "max", "searches": "max",
+        "rounds": "max", "hops_mean": "max", "hops_max": "max", "cut_mean": "sum", "cut_max": "max",
+        "removed_vertices": "sum", "removed_edges": "sum", "arcs": "sum", "cut_arcs": "sum", "most_arcs": "max",
     }  # fmt: skip
 
     def __init__(
@@ -150,6 +151,7 @@ class PartitionedBetweenness(SubgraphProgram):
         work = Work(self, batch, step, pieces)
         rounds.take_notes(work)
         _watch_clock(work)
+        _tell_share(work)
         _DO[work.phase](work)
         counter = STAGES.get(work.phase)
         if counter:
@@ -283,6 +285,12 @@ def _decide(work: Work) -> None:
         _finish(work)
     else:
         _next_batch(work)
+
+
+def _tell_share(work: Work) -> None:
+    """On the master: the share of the searches that is done, at least, for those who wait."""
+    if work.is_master:
+        work.step.aggregate("share_done", min(1.0, work.number("done") / max(1, pivots.most_pivots(work))))
 
 
 def _watch_clock(work: Work) -> None:
