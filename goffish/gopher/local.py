@@ -78,7 +78,8 @@ class _Run:
         with open_pool(self.threads) as pool:
             with ledger.phase("load"):
                 slices = list(pool.map(graph.slice, range(graph.num_partitions)))
-                workers = [Worker(self.program, s, totals_of(graph), graph.subgraph_starts) for s in slices]
+                totals, starts = totals_of(graph), graph.subgraph_starts
+                workers = [Worker(self.program, s, totals, starts, self.threads) for s in slices]
             pending: list[list[Batch]] = [[] for _ in workers]
             aggregates: Mapping[str, Any] = {}
             number = 0

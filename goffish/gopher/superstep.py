@@ -149,6 +149,8 @@ class BatchStep(_Step):
         Indices of the sub-graphs to run, ascending.
     message_offsets : int64, shape (sub-graphs + 1,)
         Rows of `messages` for each sub-graph of the partition.
+    threads : int
+        That the job has on this machine, for a program which knows that no other partition has work in this superstep.
     """
 
     def __init__(
@@ -156,10 +158,11 @@ class BatchStep(_Step):
         batch: SubgraphBatch,
         active: NDArray[np.int64],
         message_offsets: NDArray[np.int64],
+        threads: int,
         *context: Any,
     ) -> None:
         super().__init__(*context)
-        self._batch = batch
+        self._batch, self.threads = batch, threads
         self.active, self.message_offsets = active, message_offsets
         self.halted = np.zeros(batch.num_subgraphs, np.bool_)
 

@@ -57,13 +57,20 @@ class Worker:
     graph : Totals
     subgraph_starts : int64, shape (partitions + 1,)
         First sub-graph of every partition; tells who owns a message's target.
+    threads : int
+        See `BatchStep.threads`.
     """
 
     def __init__(
-        self, program: SubgraphProgram, part: Slice, graph: Totals, subgraph_starts: NDArray[np.int64]
+        self,
+        program: SubgraphProgram,
+        part: Slice,
+        graph: Totals,
+        subgraph_starts: NDArray[np.int64],
+        threads: int = 1,
     ) -> None:
         self.program, self.part, self.graph = program, part, graph
-        self._starts = subgraph_starts
+        self._starts, self._threads = subgraph_starts, threads
         self._dtype = message_dtype(program.message)
         self._attributes: dict[str, Any] = {}
         self.state = {
@@ -199,7 +206,7 @@ class Worker:
     def _run_batch(self, number: int, context: tuple[Any, ...]) -> None:
         begun = time.perf_counter()
         batch = self.batch()
-        step = BatchStep(batch, self.active, self._offsets, number, self.inbox, *context)
+        step = BatchStep(batch, self.active, self._offsets, self._threads, number, self.inbox, *context)
         with self._named(number, None):
             self.program.compute_batch(batch, step)
         self._batch_step = step

@@ -100,10 +100,12 @@ class _Run:
 
     def run(self, resume: bool) -> tuple[list[dict[str, NDArray[Any]]], RunStats]:
         graph, ledger, team = self.graph, self.ledger, self.team
+        here = team.threads_here(self.threads)
         with open_pool(self.threads) as pool:
             with ledger.phase("load"), team.together(self.doing("loading")):
                 slices = list(pool.map(graph.slice, self.mine))
-                workers = [Worker(self.program, s, totals_of(graph), graph.subgraph_starts) for s in slices]
+                totals, starts = totals_of(graph), graph.subgraph_starts
+                workers = [Worker(self.program, s, totals, starts, here) for s in slices]
             pending: list[list[Batch]] = [[] for _ in workers]
             aggregates: Mapping[str, Any] = {}
             number = 0

@@ -259,6 +259,13 @@ class Team:
         node.Free()
         return max(1, len(mine) // sharing)
 
+    def threads_here(self, threads: int) -> int:
+        """Threads of all ranks on this rank's machine, of which each has said its own; not more than processors."""
+        node = self.comm.Split_type(self._mpi.COMM_TYPE_SHARED)
+        total = int(node.allreduce(threads))
+        node.Free()
+        return min(total, max(threads, os.cpu_count() or 1))
+
 
 _FINE, _FAILED, _STOPPED = 0, 1, 2
 

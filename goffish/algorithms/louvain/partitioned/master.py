@@ -109,7 +109,7 @@ def merge_pairs(
 def finish(program: PartitionedLouvain, batch: SubgraphBatch, step: BatchStep) -> None:
     """S6 and S7: merge, run the remaining levels, send every partition the communities of its labels."""
     messages = _in_order(step.messages)
-    made = _search(program, batch, messages) if program.refined else _remaining(program, messages)
+    made = _search(program, batch, messages, step.threads) if program.refined else _remaining(program, messages)
     chain = made.divisions
     final = chain[-1]
     if program.connected and len(chain) > 1 and not program.refined:
@@ -163,12 +163,12 @@ def _columns(messages: np.ndarray[Any, Any]) -> list[NDArray[Any]]:
     return [messages[name][rows] for name in ("a", "b", "weight")]
 
 
-def _search(program: PartitionedLouvain, batch: SubgraphBatch, messages: np.ndarray[Any, Any]) -> Outcome:
+def _search(program: PartitionedLouvain, batch: SubgraphBatch, messages: np.ndarray[Any, Any], threads: int) -> Outcome:
     begun = time.perf_counter()
     labels, level = merge_pairs(*_columns(messages), shared=bool(batch["half"][0]))
     merged = time.perf_counter()
     most = None if program.max_levels is None else program.max_levels - 1
-    found = search_ensemble(level, replace(program.search(), max_levels=most))
+    found = search_ensemble(level, replace(program.search(), max_levels=most, threads=threads))
     divisions = [np.arange(labels.size), *hierarchy_of(found)]
     before = level.modularity(program.resolution)
     finished = time.perf_counter()
