@@ -378,3 +378,24 @@ def test_counters_add_up() -> None:
     assert stats.busy_per_partition().sum() == pytest.approx(sum(row["busy"] for row in told["steps"]))
     assert 0 <= stats.idle_share <= 1 <= stats.imbalance
     assert all(row["start"] <= row["end"] for row in told["steps"])
+
+
+class Alone(SubgraphProgram):
+    """Asks how many threads it may use."""
+
+    rows = "subgraph"
+
+    def compute_batch(self, batch: Any, step: Any) -> None:
+        batch["threads"][:] = step.threads
+        step.vote_to_halt()
+
+    state: Any = {"threads": per_subgraph(np.int64)}
+
+    def result(self, batch: Any) -> Any:
+        return {"threads": batch["threads"]}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_batch_knows_the_threads_of_the_job(threads: int) -> None:
+    layout = build_layout(grid(4, 4), grid_blocks(4, 4, 2, 2), 4)
+    assert run_program(Alone(), layout, threads=threads).table["threads"].to_pylist() == [threads] * 4
