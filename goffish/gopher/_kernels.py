@@ -8,12 +8,18 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def group_stable(keys, groups):
-    """Stable counting sort of keys in ``0 … groups-1``: (order, offsets of each group)."""
+    """Stable counting sort of keys in ``0 … groups-1``: (order, offsets of each group); no order where they ascend."""
     offsets = np.zeros(groups + 1, np.int64)
+    ascending, before = True, 0
     for i in range(keys.size):
-        offsets[keys[i] + 1] += 1
+        key = keys[i]
+        offsets[key + 1] += 1
+        ascending = ascending and key >= before
+        before = key
     for g in range(groups):
         offsets[g + 1] += offsets[g]
+    if ascending:
+        return np.empty(0, np.int64), offsets
     cursor = offsets[:-1].copy()
     order = np.empty(keys.size, np.int64)
     for i in range(keys.size):
@@ -21,6 +27,20 @@ def group_stable(keys, groups):
         cursor[keys[i]] = at + 1
         order[at] = i
     return order, offsets
+
+
+@njit(cache=True, nogil=True)
+def localise(subgraph, vertex, offsets, first_vertex, bounds):
+    """Turn the numbers of a grouped inbox into those of its partition; the first row that is wrong, or -1."""
+    for s in range(offsets.size - 1):
+        for i in range(offsets[s], offsets[s + 1]):
+            if vertex[i] >= 0:
+                own = vertex[i] - first_vertex
+                if own < bounds[s] or own >= bounds[s + 1]:
+                    return i
+                vertex[i] = own
+            subgraph[i] = s
+    return -1
 
 
 @njit(cache=True, nogil=True)

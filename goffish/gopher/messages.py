@@ -84,6 +84,16 @@ def combine(batch: Batch, how: str | None) -> Batch:
     return out
 
 
+def grouped(batch: Batch, keys: NDArray[np.int64], groups: int) -> tuple[Batch, NDArray[np.int64]]:
+    """The batch in order of its keys (below `groups`), those that are equal in the order given; offsets of each group.
+
+    It is the batch itself where its keys ascend already, as they do for a partition of a single sub-graph.
+    """
+    order, offsets = _kernels.group_stable(keys, groups)
+    # Several times as fast as indexing, for structured arrays.
+    return (batch.take(order) if order.size else batch), offsets
+
+
 def split_by_partition(batch: Batch, subgraph_starts: NDArray[np.int64]) -> list[Batch]:
     """One batch per target partition, each in the order of `batch`."""
     parts = subgraph_starts.size - 1
@@ -92,8 +102,7 @@ def split_by_partition(batch: Batch, subgraph_starts: NDArray[np.int64]) -> list
     broadcast = target < 0
     if broadcast.any():
         owner[broadcast] = ~target[broadcast]
-    order, offsets = _kernels.group_stable(owner, parts)
-    batch = batch.take(order)
+    batch, offsets = grouped(batch, owner, parts)
     return [batch[offsets[p] : offsets[p + 1]] for p in range(parts)]
 
 
