@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from goffish import __version__
+from goffish.cli.ingest_commands import add_ingest_command
 from goffish.cli.plot_commands import add_plot_commands
 from goffish.cli.run_command import add_commands
 from goffish.cli.spark_commands import add_spark_commands
@@ -44,6 +45,7 @@ add_commands(runs)
 add_store_commands(app)
 add_plot_commands(app)
 add_spark_commands(app)
+add_ingest_command(app)
 
 
 def _version(wanted: bool) -> None:

@@ -42,8 +42,8 @@ def check_parts_target(output: str, engine: str) -> None:
     """Refuse a result folder that could not be written in the end."""
     from goffish.gopher.folder import check_folder
 
-    if engine != "mpi":
-        told = "is a directory; name a file in it, or use --engine mpi, whose ranks write one part each"
+    if engine not in ("mpi", "spark"):
+        told = "is a directory; name a file in it, or use --engine mpi or spark, whose workers write one part each"
         raise InputError(f"{output}: {told}")
     check_folder(output)
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +30,8 @@ class Part(NamedTuple):
 
 def check_folder(path: str | Path) -> None:
     """Refuse a place where no result folder can be written, before any work is done for it."""
+    if "://" in str(path):
+        raise InputError(f"{path}: a result in parts is written to a folder that all writers mount, not to a URI")
     target = Path(path)
     if target.exists() and not target.is_dir():
         raise InputError(f"{path}: is a file; a result in parts is a folder")
@@ -45,7 +48,7 @@ class FolderWriter:
     """Writes a result folder beside its final name, and gives it that name in the end.
 
     One process calls `begin` before any other calls `write`, and `publish` after all have written. A result that lay
-    there before is replaced.
+    there before is replaced. A part may be written more than once with the same rows, as Spark does after a loss.
     """
 
     def __init__(self, target: Path) -> None:
@@ -63,18 +66,24 @@ class FolderWriter:
             raise self._failed(error) from error
 
     def write(self, number: int, table: pa.Table) -> Part:
-        """Write one part."""
+        """Write one part; two writers of the same one do not disturb each other."""
         import pyarrow.parquet as pq
 
         file = self._temporary / f"part-{number:05d}.parquet"
+        own = self._temporary / f"_{file.name}.{uuid.uuid4().hex}"
         try:
             if not self._temporary.is_dir():
-                raise InputError(f"{self.target} is another folder here: it must be shared by all ranks")
-            with file.open("wb") as stream:
-                pq.write_table(table, stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            return Part(file.name, table.num_rows, file.stat().st_size)
+                raise InputError(f"{self.target} is another folder here: it must be shared by all that write to it")
+            try:
+                with own.open("xb") as stream:
+                    pq.write_table(table, stream)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                size = own.stat().st_size
+                own.replace(file)
+            finally:
+                own.unlink(missing_ok=True)
+            return Part(file.name, table.num_rows, size)
         except OSError as error:
             raise self._failed(error) from error
 

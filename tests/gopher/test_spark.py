@@ -8,49 +8,49 @@ import sys
 import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
-from goffish.algorithms.catalogue import ALGORITHMS, make
+from goffish.algorithms.catalogue import make
 from goffish.errors import InputError, JobError
-from goffish.gofs import PartitionedGraph, build_layout, open_store, write_store
+from goffish.gofs import build_layout, open_store, write_store
 from goffish.gopher import SubgraphProgram, per_vertex, run_program
 from goffish.gopher.checkpoint import CheckpointFolder
+from goffish.gopher.folder import FolderWriter
 from goffish.gopher.local import run_local
+from goffish.gopher.result import read_table
 from goffish.gopher.spark.package import write_package
 from goffish.gopher.spark.rows import BLOCK, MESSAGE, STATE, join, pack, partition_keys
+from goffish.graph import from_edges
 from tests.cases import grid, grid_blocks, make_case
+from tests.gopher.test_mpi_programs import Silent
+from tests.gopher.test_spark_sessions import QUICK
 
 pytest.importorskip("pyspark")
 
-from goffish.gopher.spark import run_spark, session
+from goffish.gopher.spark import run_spark, session, write_spark
 
 COUNTS = ["superstep", "partition", "active", "messages", "combined", "remote", "remote_bytes"]
-OPTIONS: dict[str, dict[str, Any]] = {
-    "bfs": {"source": 0},
-    "hops": {"source": 0},
-    "sssp": {"source": 0},
-    "pagerank": {"supersteps": 4},
-    "blockrank": {"tolerance": 0.5},
-    "betweenness": {"pivots": 1},
-}
-ENGINE = [name for name, kind in ALGORITHMS.items() if not kind.in_memory]
 GRID = build_layout(grid(9, 6), grid_blocks(9, 6, 1, 3), 3)
 SOCIAL = make_case("preferential", 40, 3, 7, grown=False, weights="real").layout()
-#: Programs that take few supersteps there.
-ON_GRID = ("components", "sssp", "cores", "blockrank", "betweenness")
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
-    made = session(master="local[2]", memory="1g")
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # a test run in the background of a shell
+    made = session(master="local[2]", memory="1g", config=QUICK)
     yield made
     made.stop()
-    with pytest.raises(KeyboardInterrupt):  # and not an error of the handler that PySpark leaves behind
+    # Ctrl-C is that again, and not an error of the handler that PySpark leaves behind.
+    with nullcontext() if ignored else pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 
 
@@ -62,32 +62,14 @@ def _same(columns: Any, others: Any) -> None:
             assert one[name].tobytes() == other[name].tobytes(), name
 
 
-def _program(name: str, units: str) -> SubgraphProgram:
-    return make(name, OPTIONS.get(name, {})).program(units)
-
-
-@pytest.mark.parametrize(
-    ("graph", "name"),
-    [(SOCIAL, name) for name in ENGINE if name not in ON_GRID[3:]] + [(GRID, name) for name in ON_GRID],
-    ids=lambda value: value if isinstance(value, str) else "grid" if value is GRID else "social",
-)
-def test_every_program_as_on_the_local_engine(spark: Any, graph: PartitionedGraph, name: str) -> None:
-    """To the bit, in the same supersteps, with the same counters."""
-    program = _program(name, graph.info.finder)
-    columns, stats = run_local(program, graph, threads=1)
-    found, counted = run_spark(program, graph, spark=spark, checkpoint_every=4)
-    _same(columns, found)
-    assert counted.supersteps == stats.supersteps
-    assert counted.steps.select(COUNTS).equals(stats.steps.select(COUNTS))
-    figures = [name for name in stats.aggregates if not name.endswith("seconds")]
-    assert list(counted.aggregates) == list(stats.aggregates)
-    assert [counted.aggregates[name] for name in figures] == [stats.aggregates[name] for name in figures]
+def _program(name: str, **options: Any) -> SubgraphProgram:
+    return make(name, options).program("components")
 
 
 def test_components_and_distances_as_networkx(spark: Any, tmp_path: Path) -> None:
     case = make_case("random", 40, 3, 3, grown=False, weights="integer")
     write_store(case.layout(), tmp_path / "store")
-    columns, _ = run_spark(_program("components", "components"), open_store(tmp_path / "store"), spark=spark)
+    columns, _ = run_spark(_program("components"), open_store(tmp_path / "store"), spark=spark)
     ids = open_store(tmp_path / "store").vertex_ids()
     labels = dict(zip(ids.tolist(), np.concatenate([c["component"] for c in columns]).tolist(), strict=True))
     found: dict[int, set[int]] = {}
@@ -156,10 +138,10 @@ def test_limit_of_supersteps(spark: Any) -> None:
 
 def test_resume_across_engines(spark: Any, tmp_path: Path) -> None:
     """A checkpoint of Spark is taken up by the local engine, and one of the local engine by Spark."""
-    whole = run_program(_program("sssp", "components"), SOCIAL)
+    whole = run_program(_program("sssp", source=0), SOCIAL)
     assert whole.stats is not None
     stop = whole.stats.supersteps - 1
-    program = _program("sssp", "components")
+    program = _program("sssp", source=0)
     identity = {"program": "x"}
     one, two = (CheckpointFolder(tmp_path / name, 1, identity) for name in ("one", "two"))
     limit = {"checkpoint_every": 1, "max_supersteps": stop, "spark": spark}
@@ -172,6 +154,113 @@ def test_resume_across_engines(spark: Any, tmp_path: Path) -> None:
     _same(columns, found)
     assert counted.steps.select(COUNTS).equals(stats.steps.select(COUNTS))
     assert counted.supersteps == whole.stats.supersteps
+
+
+# -- answers that the executors write
+
+
+class Words(SubgraphProgram):
+    """Columns of all kinds: labels of far vertices, some of them null, numbers that may be null, texts, floats."""
+
+    label_columns = ("next", "nobody")
+    nullable = ("rare",)
+
+    def compute(self, sg: Any, step: Any) -> None:
+        step.vote_to_halt()
+
+    def result(self, sg: Any) -> Any:
+        ids = sg.vertex_ids.astype(np.int64)
+        return {
+            "next": np.where(ids % 3 == 0, -1, (ids * 7 + 1) % 40), "nobody": np.full(ids.size, -1),
+            "rare": np.where(ids % 2, ids, -1), "text": np.array([f"t{i}" for i in ids]), "half": ids / 2,
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("labels", ["implicit", "numbers", "texts"])
+def test_written_parts_hold_the_local_answer(spark: Any, tmp_path: Path, labels: str) -> None:
+    """One file per partition, with the columns and the rows of the local engine's table, each in the order read."""
+    names = {"implicit": None, "numbers": np.arange(40) * 3 - 7, "texts": [f"n{i:02d} ü" for i in range(40)]}[labels]
+    ends = np.array(nx.barabasi_albert_graph(40, 2, seed=7).edges)
+    graph = from_edges(ends[:, 0], ends[:, 1], labels=names)
+    build_layout(graph, (np.arange(40) % 3).astype(np.int32), 3).save(tmp_path / "store")
+    store = open_store(tmp_path / "store")
+    for program in (Words(), _program("counts") if labels == "texts" else _program("components"), Silent()):
+        wanted = run_program(program, store).table
+        parts, stats = write_spark(program, store, tmp_path / "out", spark=spark)
+        assert [part.name for part in parts] == [f"part-{p:05d}.parquet" for p in range(3)]
+        assert stats.supersteps >= 1
+        files = [pq.read_table(tmp_path / "out" / part.name) for part in parts]
+        assert [table.num_rows for table in files] == [part.rows for part in parts]
+        found = read_table(tmp_path / "out")
+        assert found.schema.equals(wanted.schema), (found.schema, wanted.schema)
+        keys = ["vertex"] if "vertex" in wanted.column_names else []
+        order = [(key, "ascending") for key in keys]
+        assert (found.sort_by(order) if keys else found).equals(wanted.sort_by(order) if keys else wanted)
+        for table in files if keys else ():
+            assert table.equals(wanted.filter(pc.is_in(wanted["vertex"], table["vertex"])))
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["out", "store"]
+
+
+def test_spark_and_arrow_read_a_written_folder(spark: Any, tmp_path: Path) -> None:
+    write_spark(_program("components"), SOCIAL, tmp_path / "out", spark=spark)
+    wanted = run_program(_program("components"), SOCIAL).to_dict()
+    assert {row["vertex"]: row["component"] for row in spark.read.parquet(str(tmp_path / "out")).collect()} == wanted
+    table = pq.read_table(tmp_path / "out")
+    assert dict(zip(table["vertex"].to_pylist(), table["component"].to_pylist(), strict=True)) == wanted
+
+
+class Uneven(Rounds):
+    """Gives other columns in one partition, or the number of a vertex that is not there."""
+
+    label_columns = ("where",)
+
+    def result(self, sg: Any) -> Any:
+        if self.fails == -2:
+            return {"other" if sg.partition == 1 else "one": sg["rounds"]}
+        return {"where": sg["rounds"] + 999}
+
+
+def test_a_folder_that_cannot_be_written_leaves_the_old_one(spark: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_spark(Rounds(1), SOCIAL, out, spark=spark)
+    before = read_table(out)
+    for program, told in (
+        (Uneven(1, fails=-2), r"columns \['one'\] in one partition, \['other'\] in another"),
+        (Uneven(1), "Uneven, result: there is no vertex number 1000"),
+        (Rounds(2, fails=2), "Rounds: sub-graph 1, partition"),
+    ):
+        with pytest.raises(JobError, match=told):
+            write_spark(program, SOCIAL, out, spark=spark)
+        assert read_table(out).equals(before)
+        assert [file.name for file in tmp_path.iterdir()] == ["out"]
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("keep")
+    for place, told in (
+        (tmp_path / "full", "is not empty and not a result"),
+        (tmp_path / "none" / "out", "the folder .* does not exist"),
+        ("s3://bucket/out", "a folder that all writers mount, not to a URI"),
+    ):
+        with pytest.raises(InputError, match=told):
+            write_spark(Rounds(1), SOCIAL, place, spark=spark)
+    assert (tmp_path / "full" / "mine.txt").read_text() == "keep"
+
+
+def test_a_part_that_is_written_again_is_the_same(tmp_path: Path) -> None:
+    """Spark may run a task twice, at the same time or after the first was lost; readers see one file."""
+    folder = FolderWriter(tmp_path / "out")
+    folder.begin()
+    table = pa.table({"vertex": [1, 2], "value": [0.5, 1.5]})
+    assert folder.write(4, table) == folder.write(4, table)
+    folder.publish("x", [folder.write(4, table)])
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["_manifest.json", "part-00004.parquet"]
+    assert read_table(tmp_path / "out").equals(table)
+    with pytest.raises(InputError, match="is another folder here"):
+        folder.write(4, table)
+
+
+def test_time_limits_are_refused(spark: Any) -> None:
+    with pytest.raises(InputError, match="time_limit cannot be kept on Spark"):
+        run_spark(_program("betweenness", time_limit=1.0), GRID, spark=spark)
 
 
 def test_the_session_is_left_as_it_was(spark: Any) -> None:
@@ -188,7 +277,7 @@ def test_stopped_jobs_are_cancelled(spark: Any) -> None:
     """What Ctrl-C raises leaves no job behind."""
     begun = threading.Event()
 
-    def stop(*counts: int) -> None:
+    def stop(*counts: object) -> None:
         begun.set()
         raise KeyboardInterrupt
 

@@ -18,6 +18,7 @@ from goffish.gofs import build_layout, write_store
 from goffish.gopher.run import ENGINES
 from goffish.spark import entry
 from tests.cases import grid, grid_blocks
+from tests.gopher.test_spark_sessions import JAVA_OPTIONS
 
 pytest.importorskip("pyspark")
 
@@ -85,6 +86,7 @@ def _environment() -> dict[str, str]:
     root = str(Path(__file__).parents[2])
     return os.environ | {
         "SPARK_HOME": str(Path(pyspark.__file__).parent), "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": root,
+        "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
     }  # fmt: skip
 
 
@@ -121,9 +123,10 @@ def test_spark_submit_through_the_entry(store: str, tmp_path: Path) -> None:
 def test_ctrl_c_leaves_no_process_behind(store: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "goffish", "run", "pagerank", store, "--engine", "spark", "--supersteps", "5000"]
     process = subprocess.Popen(
-        command, cwd=tmp_path, env=_environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    deadline = time.monotonic() + 60
+        command, cwd=tmp_path, env=_environment(), stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )  # fmt: skip
+    deadline = time.monotonic() + 200
     while not (workers := _in_session(process.pid, "pyspark.daemon")) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert workers

@@ -6,18 +6,21 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numpy.typing import NDArray
 
 from goffish.errors import InputError, JobError
 from goffish.gofs import PartitionedGraph, write_store
 from goffish.gopher.checkpoint import CheckpointFolder
+from goffish.gopher.folder import FolderWriter, Part, check_folder
 from goffish.gopher.ledger import Ledger, check_limit, fold
 from goffish.gopher.local import Progress
 from goffish.gopher.program import SubgraphProgram
+from goffish.gopher.spark.output import Answer, Sample, Write, common_schema
 from goffish.gopher.spark.rows import COLUMNS, MESSAGE, REPORT, STATE, partition_keys, unpack_values
 from goffish.gopher.spark.session import borrowed, cancelling, checkpoint_place, is_local, named
 from goffish.gopher.spark.tasks import Advance, Begin, Conclude, Job, Save, raise_reported
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 Columns = list[dict[str, NDArray[Any]]]
 Reports = list[dict[str, Any]]
+Answered = TypeVar("Answered")
 
 
 def run_spark(
@@ -76,13 +80,77 @@ def run_spark(
     JobError
         User code failed (the message names sub-graph and superstep), `max_supersteps` was reached, or Spark gave up.
     """
+    options = (max_supersteps, checkpoints, checkpoint_every, progress)
+    found, stats = _on_spark(program, graph, spark, options, resume, _Run.collect)
+    return found or [], stats
+
+
+def write_spark(
+    program: SubgraphProgram,
+    graph: PartitionedGraph,
+    output: str | Path,
+    *,
+    spark: SparkSession | None = None,
+    max_supersteps: int | None = None,
+    checkpoints: CheckpointFolder | None = None,
+    checkpoint_every: int = 10,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> tuple[list[Part], RunStats]:
+    """Run a program as `run_spark` does, and let the executors write the answer, with the users' labels.
+
+    Parameters
+    ----------
+    output : path
+        A folder that driver and executors mount alike. It gets one Parquet file per partition and a manifest, and
+        appears whole, by one rename, or not at all. The rows of a file are in the order in which the graph was read.
+
+    Returns
+    -------
+    parts : list of Part, one per partition
+    stats : RunStats
+
+    Raises
+    ------
+    InputError
+        As `run_spark`; also if the folder cannot be written, or is not the same one on the driver and an executor.
+    JobError
+        As `run_spark`; also if the partitions' columns cannot be brought under one schema.
+    """
+    check_folder(output)
+    target = Path(output).absolute()
+    options = (max_supersteps, checkpoints, checkpoint_every, progress)
+    found, stats = _on_spark(program, graph, spark, options, resume, lambda run, frame: run.write(frame, target))
+    if found is None:
+        found = _publish(target, program.name(), list)
+    return found, stats
+
+
+def _on_spark(
+    program: SubgraphProgram,
+    graph: PartitionedGraph,
+    spark: SparkSession | None,
+    options: tuple[int | None, CheckpointFolder | None, int, Progress | None],
+    resume: bool,
+    conclude: Callable[[_Run, DataFrame], Answered],
+) -> tuple[Answered | None, RunStats]:
+    """What `conclude` makes of the last DataFrame, and the counters; a graph without partitions has no DataFrame."""
+    if getattr(program, "time_limit", None) is not None:
+        raise InputError(
+            f"{program.name()}: time_limit cannot be kept on Spark, where each task has a clock of its own and may be "
+            "run again later; leave it out, or use another engine"
+        )
     with borrowed(spark, graph.num_partitions) as own, _stored(graph, own) as path:
         if not graph.num_partitions:
-            return [], Ledger(program, graph).stats("spark", own.sparkContext.defaultParallelism, 0)
-        run = _Run(program, graph, path, own, max_supersteps, checkpoints, checkpoint_every, progress)
+            return None, Ledger(program, graph).stats("spark", own.sparkContext.defaultParallelism, 0)
+        run = _Run(program, graph, path, own, *options)
         with named(run.doing), checkpoint_place(own), cancelling(own):
             try:
-                return run.run(resume)
+                frame, supersteps = run.run(resume)
+                run.tell("result")
+                with run.ledger.phase("result"):
+                    found = conclude(run, frame)
+                return found, run.ledger.stats("spark", run.slots, supersteps)
             finally:
                 run.forget()
 
@@ -130,20 +198,21 @@ class _Run:
         self._kept: list[DataFrame] = []
         self._described = spark.sparkContext.getLocalProperty("spark.job.description")
 
-    def run(self, resume: bool) -> tuple[Columns, RunStats]:
-        ledger, graph = self.ledger, self.graph
+    def run(self, resume: bool) -> tuple[DataFrame, int]:
+        """All supersteps: the DataFrame after the last one, and their number."""
+        ledger = self.ledger
         number, aggregates = 0, dict[str, Any]()
         restored = self.checkpoints.load([]) if self.checkpoints is not None and resume else None
         if restored is not None:
             number, aggregates = restored[0].superstep, dict(restored[0].aggregates)
             ledger.rows, ledger.reported = restored[0].rows, restored[0].reported
-        self._tell("init")
+        self.tell("init")
         frame, reports = self._begin(self.checkpoints if restored is not None else None)
         while True:
             number += 1
             if not any(r["waiting"] or r["combined"] for r in reports):
                 break
-            self._tell(f"superstep {number}")
+            self.tell(f"superstep {number}")
             if self.max_supersteps is not None and number > self.max_supersteps:
                 with ledger.phase("exchange"):
                     counted = self._ask(self._shuffled(frame), Advance(self.job, number, aggregates, run=False))
@@ -164,14 +233,38 @@ class _Run:
             if self.progress is not None:
                 share = aggregates.get(self.program.share_done)
                 self.progress(number, active, sum(r["messages"] for r in reports), share)
-        self._tell("result")
-        with ledger.phase("result"):
-            found = self._ask(frame.filter(f"kind = {STATE}"), Conclude(self.job))
-        if len(found) != graph.num_partitions:
-            raise JobError(f"{self.program.name()}: Spark brought {len(found)} of {graph.num_partitions} partitions")
-        return [r["columns"] for r in found], ledger.stats("spark", self.slots, number - 1)
+        return frame, number - 1
 
-    def _tell(self, what: str) -> None:
+    def collect(self, frame: DataFrame) -> Columns:
+        """The answer's columns, on the driver."""
+        return [report["columns"] for report in self._of_all(frame.filter(f"kind = {STATE}"), Conclude(self.job))]
+
+    def write(self, frame: DataFrame, target: Path) -> list[Part]:
+        """The answer as a folder that the executors write."""
+        state, job = frame.filter(f"kind = {STATE}"), self.job
+        numbers = self.graph.info.label_type != "implicit" and bool(self.program.label_columns)
+        block = max(1, -(-self.graph.num_vertices // self.graph.num_partitions)) if numbers else 0
+        asked = self._keep(state.mapInArrow(Sample(job, block), COLUMNS))
+        schema = common_schema(self.program, self._reports(asked))
+        if block:
+            state = self._shuffled(state.unionAll(self._shuffled(asked).mapInArrow(Answer(job), COLUMNS)))
+
+        def parts() -> list[Part]:
+            reports = self._of_all(state, Write(job, schema, target))
+            return [Part(report["name"], report["rows"], report["size"]) for report in reports]
+
+        return _publish(target, self.program.name(), parts)
+
+    def _of_all(self, frame: DataFrame, task: Any) -> Reports:
+        """What the tasks of all partitions tell."""
+        found = self._ask(frame, task)
+        parts = self.graph.num_partitions
+        if [report["partition"] for report in found] != list(range(parts)):
+            raise JobError(f"{self.program.name()}: Spark brought {len(found)} of {parts} partitions")
+        return found
+
+    def tell(self, what: str) -> None:
+        """What the job is doing, for errors and for Spark's own pages."""
         self.doing[0] = f"{self.program.name()}, {what}"
         self.spark.sparkContext.setJobDescription(f"goffish: {self.doing[0]}")
 
@@ -255,3 +348,16 @@ class _Run:
         except Exception:
             # The session may be gone; what it held is gone with it.
             self._kept = []
+
+
+def _publish(target: Path, name: str, write: Callable[[], list[Part]]) -> list[Part]:
+    """A result folder with the parts that `write` leaves in it; what was there before stays if it fails."""
+    folder = FolderWriter(target)
+    try:
+        folder.begin()
+        parts = write()
+        folder.publish(name, parts)
+    except BaseException:
+        folder.discard()
+        raise
+    return parts

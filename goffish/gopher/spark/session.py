@@ -23,12 +23,23 @@ if TYPE_CHECKING:
 
 _MISSING = 'Spark is not installed here: pip install "goffish[spark]"'
 
+_GRAPHFRAMES_VERSION = "0.12.2"
+#: The JVM half of GraphFrames; Maven brings the second jar that it needs.
+GRAPHFRAMES = f"io.graphframes:graphframes-spark4_2.13:{_GRAPHFRAMES_VERSION}"
+#: What to do about a session without it.
+GRAPHFRAMES_ADVICE = (
+    "make the session by goffish.spark.session(graphframes=True) before there is any other, or start it with "
+    f"--packages {GRAPHFRAMES}, or with --jars graphframes-spark4_2.13-{_GRAPHFRAMES_VERSION}.jar,"
+    f"graphframes-graphx-spark4_2.13-{_GRAPHFRAMES_VERSION}.jar"
+)
+
 
 def session(
     name: str = "goffish",
     *,
     master: str | None = None,
     packages: Sequence[str] = (),
+    graphframes: bool = False,
     memory: str | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> SparkSession:
@@ -40,6 +51,8 @@ def session(
         As for ``spark-submit --master``. Default: what spark-submit was given, else all processors of this machine.
     packages : sequence of str, optional
         Maven coordinates of JVM packages to load, as ``group:artifact:version``.
+    graphframes : bool
+        Load the jars of GraphFrames too, in the version that GoFFish is written for.
     memory : str, optional
         Of the driver's JVM, such as ``"2g"``; in a local session that is all there is.
     config : mapping, optional
@@ -48,7 +61,8 @@ def session(
     Raises
     ------
     InputError
-        PySpark is missing, or Spark cannot start (no Java, an unknown master).
+        PySpark is missing, or Spark cannot start (no Java, an unknown master, packages that Maven does not find); a
+        session runs already that was started without GraphFrames.
     """
     try:
         from pyspark.sql import SparkSession
@@ -76,16 +90,31 @@ def session(
             for key in ("spark.driver.host", "spark.driver.bindAddress", "spark.ui.enabled"):
                 del settings[key]
     settings |= {} if master is None else {"spark.master": master}
-    settings |= {"spark.jars.packages": ",".join(packages)} if packages else {}
+    wanted = [*packages, *([GRAPHFRAMES] if graphframes else [])]
+    settings |= {"spark.jars.packages": ",".join(wanted)} if wanted else {}
     settings |= {} if memory is None else {"spark.driver.memory": memory}
     builder = SparkSession.builder.appName(name)
     for key, value in {**settings, **(config or {})}.items():
         builder = builder.config(key, value)
     try:
         with _interrupts_after_stop():
-            return builder.getOrCreate()
+            made = builder.getOrCreate()
     except Exception as error:
         raise InputError(f"Spark cannot start: {first_line(error)}") from error
+    if graphframes and not has_graphframes(made):
+        raise InputError(f"the Spark session that runs here has no GraphFrames jar: {GRAPHFRAMES_ADVICE}")
+    return made
+
+
+def has_graphframes(spark: SparkSession) -> bool:
+    """Whether the JVM of a session knows the classes of GraphFrames."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    try:
+        spark._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass("org.graphframes.GraphFrame")
+    except Py4JJavaError:
+        return False
+    return True
 
 
 @contextmanager
@@ -94,13 +123,15 @@ def _interrupts_after_stop() -> Iterator[None]:
     before = signal.getsignal(signal.SIGINT)
     yield
     installed = signal.getsignal(signal.SIGINT)
-    if installed is before or not (callable(installed) and callable(before)):
+    if installed is before or not callable(installed):
         return
 
     def interrupted(number: int, frame: FrameType | None) -> None:
         from pyspark import SparkContext
 
-        (before if SparkContext._active_spark_context is None else installed)(number, frame)
+        handler = before if SparkContext._active_spark_context is None else installed
+        if callable(handler):  # jobs in the background of a shell are told to ignore Ctrl-C
+            handler(number, frame)
 
     signal.signal(signal.SIGINT, interrupted)
 

@@ -1,0 +1,90 @@
+"""``goffish ingest``: from raw files to a store, on Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from goffish.streaming.ingest import IngestReport
+
+
+def add_ingest_command(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("ingest")(_ingest)
+
+
+def _ingest(
+    spec: Annotated[str, typer.Argument(metavar="SPEC.yaml", help="What is what: inputs, columns, rules.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="Folder or URI of the store.")],
+    master: Annotated[
+        str | None,
+        typer.Option(help="As for spark-submit. Default: what that was given, else all processors of this machine."),
+    ] = None,
+    quarantine: Annotated[
+        str | None, typer.Option(help="Parquet folder for the rows that are not used. Default: OUTPUT.quarantine.")
+    ] = None,
+    work: Annotated[
+        str | None,
+        typer.Option(help="Folder for the steps, from which a killed job goes on. Default: OUTPUT.work."),
+    ] = None,
+    packages: Annotated[
+        list[str] | None, typer.Option(help="JVM package to load from Maven, as group:artifact:version; repeatable.")
+    ] = None,
+    memory: Annotated[str | None, typer.Option(help="Of the driver's JVM, such as 4g; locally that is all.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Make a store of raw files on Spark: clean, number, partition, write."""
+    from goffish.cli.inputs import run_status
+    from goffish.cli.output import print_json
+    from goffish.gofs import check_store_place
+    from goffish.spark import session
+    from goffish.streaming.ingest import ingest, read_spec
+
+    checked = read_spec(spec)
+    check_store_place(output)
+    with run_status("ingest") as (_, tell):
+        tell("starting Spark")
+        spark = session(master=master, packages=packages or (), memory=memory)
+        try:
+            report = ingest(checked, output, spark, quarantine=quarantine, work=work, progress=tell)
+        finally:
+            spark.stop()
+    if json:
+        print_json(report.to_dict())
+    else:
+        _print(report)
+
+
+def _print(report: IngestReport) -> None:
+    from goffish.cli.output import print_facts, say
+
+    facts: list[tuple[str, Any]] = [
+        ("rows read", report.rows),
+        ("kept", report.kept),
+        ("merged with another row", report.merged),
+        ("quarantined", report.quarantined),
+        *((f"  {name}", count) for name, count in report.rules.items()),
+        ("vertices", report.vertices),
+        ("edges", report.edges),
+        ("degree: smallest / median / largest", _joined(report.degrees, "smallest", "median", "largest")),
+        ("components", report.components["components"]),
+        ("vertices of the largest", f"{report.components['largest']:,} ({report.components['largest_share']:.1%})"),
+        ("partitions", f"{report.partition['parts']} by {report.partition['method']}"),
+        ("edge cut", f"{report.partition['edge_cut']:,} ({report.partition['edge_cut_share']:.1%})"),
+    ]
+    if "metis_edge_cut" in report.partition:
+        facts.append(("edge cut of METIS", report.partition["metis_edge_cut"]))
+    if report.instances is not None:
+        facts.append(("instances", report.instances["count"]))
+    if report.continued:
+        facts.append(("continued", "steps of an earlier run were used"))
+    print_facts(f"{report.store}: {sum(report.seconds.values()):.2f} s", facts)
+    if report.quarantined:
+        say(f"\nrows that were not used: {report.quarantine}")
+    say(f"\nnext: goffish run components {report.store}")
+
+
+def _joined(figures: dict[str, Any], *names: str) -> str:
+    return " / ".join(f"{figures[name]:,}" for name in names)

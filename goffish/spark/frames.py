@@ -1,0 +1,278 @@
+"""Graphs as Spark DataFrames and as GraphFrames, and back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from goffish.errors import InputError
+from goffish.gofs import PartitionedGraph, Slice
+from goffish.gopher.spark.session import GRAPHFRAMES_ADVICE, has_graphframes, session
+from goffish.gopher.spark.tasks import open_slice
+from goffish.graph import Graph, from_edges
+from goffish.graph.guards import GRAPH_ADVICE, expect
+
+if TYPE_CHECKING:
+    from graphframes import GraphFrame  # type: ignore[import-untyped]
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Rows of one Arrow batch on the way to Spark.
+_BATCH_ROWS = 1 << 16
+
+
+def from_graphframe(frame: Any, *, weight: str | None = None, directed: bool = True) -> Graph:
+    """Build a graph from a GraphFrame.
+
+    Parameters
+    ----------
+    frame : GraphFrame
+        Or any object with the DataFrames ``vertices`` (column ``id``) and ``edges`` (``src``, ``dst``). The columns
+        come to the driver as Arrow.
+    weight : str, optional
+        The column of ``edges`` with the weights.
+    directed : bool
+        With ``False`` the rows ``u v`` and ``v u`` are the same edge, as in what `to_graphframe` makes of an undirected
+        graph.
+
+    Returns
+    -------
+    Graph
+        Labels are the ids, ascending; of parallel edges the one with the smallest weight. Self-loops are kept, further
+        columns are not.
+
+    Raises
+    ------
+    InputError
+        A column is missing; ids that are neither whole numbers nor texts, that are missing or not distinct; an edge
+        that ends at a vertex which is not in ``vertices``; a weight that is negative or not finite.
+    """
+    vertices, edges = frames_of(frame)
+    wanted = ["src", "dst", *([] if weight is None else [weight])]
+    _need(edges, wanted, "edges")
+    ids = vertices.select("id").toArrow().column(0)
+    ends = edges.select(*wanted).toArrow()
+    graph = from_edges(
+        ends.column(0), ends.column(1), None if weight is None else ends.column(2), directed=directed,
+        self_loops="keep", isolated=ids,
+    )  # fmt: skip
+    distinct = ids.unique()
+    if len(distinct) < len(ids):
+        raise InputError("vertices: the column id holds the same value more than once")
+    if len(distinct) < graph.num_vertices:
+        known = distinct.cast(graph.label_column().type)
+        strangers = graph.label_column().filter(pc.invert(pc.is_in(graph.label_column(), known)))
+        raise InputError(f"edges: {strangers[0].as_py()!r} is an end of an edge but not an id of vertices")
+    return graph
+
+
+def to_graphframe(graph: PartitionedGraph | Graph, *, spark: SparkSession | None = None) -> GraphFrame:
+    """A GraphFrame of a graph; the executors read it from its store.
+
+    Parameters
+    ----------
+    graph, spark
+        See `vertices_and_edges`. The session must have the GraphFrames jar, as ``session(graphframes=True)`` has.
+
+    Raises
+    ------
+    InputError
+        As `vertices_and_edges`; also where graphframes-py or the jar is missing: it says what to add.
+    """
+    try:
+        graphframes = import_module("graphframes")
+    except ImportError as error:
+        raise InputError(f'{error}: pip install "goffish[spark]" brings graphframes-py') from None
+    own = _classic(session() if spark is None else spark)
+    if not has_graphframes(own):
+        raise InputError(f"this Spark session was started without the GraphFrames jar: {GRAPHFRAMES_ADVICE}")
+    frame: GraphFrame = graphframes.GraphFrame(*vertices_and_edges(graph, spark=own))
+    return frame
+
+
+def vertices_and_edges(
+    graph: PartitionedGraph | Graph, *, spark: SparkSession | None = None
+) -> tuple[DataFrame, DataFrame]:
+    """The vertices and the edges of a graph as two DataFrames, with the columns that GraphFrames expects.
+
+    Parameters
+    ----------
+    graph : PartitionedGraph or Graph
+        Of a store, each executor opens slices of its own, at the path or URI of the store. A graph in memory goes
+        through the driver.
+    spark : SparkSession, optional
+        Default: the running session, or `goffish.spark.session()`.
+
+    Returns
+    -------
+    vertices : DataFrame
+        ``id`` (the label, bigint or string) and the vertex attributes.
+    edges : DataFrame
+        ``src``, ``dst``, ``weight`` where the graph has weights, and the edge attributes. An undirected edge is two
+        rows, one for each direction, but a self-loop is one.
+
+    Raises
+    ------
+    InputError
+        `graph` is no graph, or an attribute has one of the names above or a type that Spark does not have.
+    """
+    expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
+    own = _classic(session() if spark is None else spark)
+    if isinstance(graph, PartitionedGraph):
+        if graph.path is not None and not graph.path.startswith("memory:") and graph.num_partitions:
+            return _from_store(graph, graph.path, own)
+        graph = graph.to_graph()
+    labels = graph.label_column()
+    vertices = _columns({"id": labels}, _dictionary(graph.vertex_attributes), "vertex")
+    ends: dict[str, Any] = {
+        "src": labels.take(pa.array(graph.arc_sources())),
+        "dst": labels.take(pa.array(graph.targets)),
+    }
+    if graph.weights is not None:
+        ends["weight"] = graph.weights
+    attributes = graph.edge_attributes
+    if attributes is not None and graph.edge_of_arc is not None:
+        attributes = attributes.take(pa.array(graph.edge_of_arc))
+    edges = _columns(ends, _dictionary(attributes), "edge")
+    return _frame(own, vertices), _frame(own, edges)
+
+
+# -- tasks
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of partition numbers → rows of a DataFrame, made from the slices of these partitions."""
+
+    path: str
+    fingerprint: str
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for partition in batch.column(0).to_pylist():
+                table = self.table(open_slice(self.path, self.fingerprint, partition)[1])
+                yield from table.select(self.schema.names).cast(self.schema).to_batches(max_chunksize=_BATCH_ROWS)
+
+    def table(self, part: Slice) -> pa.Table:
+        raise NotImplementedError
+
+
+class _Vertices(_Rows):
+    def table(self, part: Slice) -> pa.Table:
+        names = [name for name in self.schema.names if name != "id"]
+        return pa.table({"id": part.labels(), **{name: part.column(f"vertex.{name}") for name in names}})
+
+
+class _Numbers(_Rows):
+    """The partitioned number of every vertex, and its label."""
+
+    def table(self, part: Slice) -> pa.Table:
+        return pa.table({"far": np.arange(part.num_vertices) + part.vertex_start, "dst": part.labels()})
+
+
+class _Edges(_Rows):
+    """Arcs inside of sub-graphs; or those between sub-graphs, whose far end is only known by its number."""
+
+    def table(self, part: Slice) -> pa.Table:
+        far = "far" in self.schema.names
+        arcs, labels = part.out_arcs, part.labels()
+        remote = arcs.targets < 0
+        chosen = np.flatnonzero(remote if far else ~remote)
+        source = np.repeat(np.arange(part.num_vertices), np.diff(arcs.offsets))[chosen]
+        unit = np.searchsorted(part.subgraph_offsets, source, side="right") - 1
+        columns: dict[str, Any] = {"src": labels.take(pa.array(source))}
+        targets = arcs.targets[chosen].astype(np.int64)
+        if far:
+            columns["far"] = arcs.remote_vertex[arcs.remote_offsets[unit] + ~targets].astype(np.int64)
+        else:
+            columns["dst"] = labels.take(pa.array(part.subgraph_offsets[unit] + targets))
+        for name in self.schema.names:
+            if name == "weight" and part.weighted:
+                columns[name] = np.asarray(part.column("weight"))[chosen]
+            elif name not in columns:
+                rows = np.asarray(part.column("edge_row"))[chosen]
+                columns[name] = part.column(f"edge.{name}").take(pa.array(rows))
+        return pa.table(columns)
+
+
+def _from_store(graph: PartitionedGraph, path: str, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    first, info = graph.slice(0), graph.info
+    place = (path if "://" in path else os.path.abspath(path), graph.fingerprint())  # noqa: PTH100
+    none = np.empty(0, np.float64)
+    label = first.labels().slice(0, 0)
+    vertices = _columns(
+        {"id": label}, {name: first.column(f"vertex.{name}").slice(0, 0) for name in info.vertex_schema}, "vertex"
+    )
+    attributes = {name: first.column(f"edge.{name}").slice(0, 0) for name in info.edge_schema}
+    edges = _columns({"src": label, "dst": label, **({"weight": none} if info.weighted else {})}, attributes, "edge")
+    cut = edges.drop_columns("dst").append_column("far", pa.array([], pa.int64()))
+    numbers = pa.table({"far": pa.array([], pa.int64()), "dst": label})
+
+    def made(kind: type[_Rows], sample: pa.Table) -> DataFrame:
+        schema, arrow = _schemas(sample)
+        rows = spark.range(0, graph.num_partitions, 1, graph.num_partitions)
+        return rows.mapInArrow(kind(*place, arrow), schema)
+
+    inside = made(_Edges, edges)
+    between = made(_Edges, cut).join(made(_Numbers, numbers), "far").select(*edges.column_names)
+    return made(_Vertices, vertices), inside.unionAll(between)
+
+
+# -- columns
+
+
+def _columns(own: Mapping[str, Any], attributes: Mapping[str, Any], what: str) -> pa.Table:
+    for name in attributes:
+        if name in own:
+            raise InputError(f"{what} attribute {name!r}: the DataFrame has a column of this name already; rename it")
+    return pa.table({**own, **attributes})
+
+
+def _dictionary(table: pa.Table | None) -> dict[str, Any]:
+    return {} if table is None else {name: table[name] for name in table.column_names}
+
+
+def _schemas(table: pa.Table) -> tuple[Any, pa.Schema]:
+    """Spark's types for the columns of a table, and the Arrow types that Spark wants to be brought for these."""
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+    try:
+        schema = from_arrow_schema(table.schema)
+        return schema, to_arrow_schema(schema)
+    except Exception as error:
+        raise InputError(f"an attribute has a type that Spark does not have: {str(error).splitlines()[0]}") from None
+
+
+def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    schema, arrow = _schemas(table)
+    return spark.createDataFrame(table.cast(arrow), schema)
+
+
+def _classic(spark: SparkSession) -> SparkSession:
+    if not hasattr(spark, "_jsparkSession"):
+        raise InputError("spark: executors cannot read stores through Spark Connect; give a classic SparkSession")
+    return spark
+
+
+def frames_of(frame: Any) -> tuple[DataFrame, DataFrame]:
+    vertices, edges = getattr(frame, "vertices", None), getattr(frame, "edges", None)
+    if not (hasattr(vertices, "toArrow") and hasattr(edges, "toArrow")):
+        raise InputError(
+            f"{type(frame).__name__} is no GraphFrame: give one, or an object with the DataFrames vertices and edges"
+        )
+    _need(vertices, ["id"], "vertices")
+    _need(edges, ["src", "dst"], "edges")
+    return vertices, edges
+
+
+def _need(frame: DataFrame, names: list[str], which: str) -> None:
+    for name in names:
+        if name not in frame.columns:
+            raise InputError(f"{which}: there is no column {name!r}, only {', '.join(frame.columns)}")

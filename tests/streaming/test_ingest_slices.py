@@ -1,0 +1,171 @@
+"""What the executors do with the edges of one partition, without Spark around it."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from goffish.gofs import build_layout
+from goffish.gofs.instances import InstanceIndex, assign_bins, encode_group
+from goffish.gofs.manifest import Manifest
+from goffish.gofs.partitioned import PartitionedGraph
+from goffish.gofs.store import _encode_entries
+from goffish.graph import from_edges
+from goffish.streaming.ingest.partition import _gather, _place_block
+from goffish.streaming.ingest.slices import Plan, find_pieces, write_partition
+from goffish.streaming.ingest.stats import component_figures, degree_figures
+from goffish.streaming.ingest.write import make_manifest, with_empty_parts
+from tests.cases import Case, cases
+
+
+def _distributed(case: Case, labels: pa.Array | None, store: str) -> tuple[Plan, dict[int, list[dict]], pa.Table]:
+    """The steps of the job, with NumPy in the place of Spark's joins."""
+    graph, owner = case.graph, case.owner
+    u, v, weight, _ = graph.edge_columns()
+    u, v, numbers = u.astype(np.int64), v.astype(np.int64), np.arange(graph.num_vertices)
+    edges = pa.table({"edge": np.arange(u.size), "u": u, "v": v, "weight": weight, "a0": np.arange(u.size) % 3})
+    places = []
+    for part in range(case.k):
+        mine, inside = numbers[owner == part], (owner[u] == part) & (owner[v] == part)
+        if mine.size:
+            ends = [np.concatenate((end[inside], mine)) for end in (u, v)]
+            places.append(find_pieces(pa.table({"part": np.full(ends[0].size, part), "u": ends[0], "v": ends[1]})))
+    place = pa.concat_tables(places).sort_by("number")
+    spots = {name: place.column(name).to_numpy() for name in ("owner", "position", "piece")}
+    assert np.array_equal(spots["owner"], owner)
+    starts = [np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=case.k))))]
+    last = np.zeros(case.k, np.int64)
+    np.maximum.at(last, owner, spots["piece"] + 1)
+    starts.append(np.concatenate(([0], np.cumsum(last))))
+    kind = "implicit" if labels is None else "string"
+    plan = Plan(store, graph.num_vertices, graph.directed, True, kind, {"kind": "int64"}, *starts)
+    for name, end in (("u", u), ("v", v)):
+        for spot, values in spots.items():
+            edges = edges.append_column(f"{name}_{spot}", pa.array(values[end]))
+    reports = {}
+    shuffled = np.random.default_rng(1).permutation(u.size)
+    for part in range(case.k):
+        if not (owner == part).any():
+            continue
+        touching = shuffled[(owner[u] == part)[shuffled] | (owner[v] == part)[shuffled]]
+        members = place.filter(pa.array(owner == part)).append_column("part", pa.array(owner[owner == part]))
+        if labels is not None:
+            members = members.append_column("label", labels.filter(pa.array(owner == part)))
+        row = write_partition(plan, part, edges.take(pa.array(touching)), members)
+        reports[part] = [pickle.loads(row.column("body")[0].as_py())]
+    return plan, with_empty_parts(plan, reports), edges
+
+
+@given(case=cases(), named=st.booleans())
+@settings(max_examples=60)
+def test_slices_are_those_of_the_whole_graph_byte_by_byte(case: Case, named: bool, tmp_path_factory) -> None:
+    """Breaks when a partition that is built from its own edges differs from the one that `build_layout` cuts."""
+    labels = pa.array([f"v{number:04d}" for number in range(case.graph.num_vertices)]) if named else None
+    store = tmp_path_factory.mktemp("store")
+    plan, reports, edges = _distributed(case, labels, str(store))
+    u, v, weight, kinds = (edges.column(name).to_numpy() for name in ("u", "v", "weight", "a0"))
+    whole = from_edges(
+        u, v, weight, directed=case.graph.directed, labels=labels or np.arange(case.graph.num_vertices),
+        self_loops="keep", edge_attributes={"kind": kinds},
+    )  # fmt: skip
+    layout = build_layout(whole, case.owner, case.k, partitioner={"method": "given"})
+    expected = Manifest(layout.info, tuple(
+        {kind: entry for kind, _, entry in _encode_entries(layout, part)} for part in layout.slices()
+    ))  # fmt: skip
+    manifest = make_manifest(plan, reports, {}, u.size, {"method": "given"})
+    assert manifest == expected
+    assert all((Path(store) / entry.name).stat().st_size == entry.size for f in manifest.files for entry in f.values())
+    bodies = [reports[part][0] for part in range(case.k)]
+    degrees = sorted(d for _, d in (case.nx.out_degree if case.graph.directed else case.nx.degree))
+    figures = degree_figures(body["degrees"] for body in bodies)
+    assert (figures["smallest"], figures["largest"]) == (degrees[0], degrees[-1])
+    assert figures["median"] == degrees[(len(degrees) - 1) // 2] and figures["mean"] == np.mean(degrees)
+    assert sum(figures["histogram"].values()) == len(degrees)
+    components = [len(c) for c in nx.connected_components(case.nx.to_undirected())]
+    found = component_figures([body["sizes"] for body in bodies], (body["links"] for body in bodies))
+    assert (found["components"], found["largest"]) == (len(components), max(components))
+
+
+def test_figures_of_nothing_and_the_bins_of_degrees() -> None:
+    assert degree_figures([])["largest"] == 0 and component_figures([], [])["components"] == 0
+    counts = (np.array([0, 1, 2, 3, 4, 9]), np.array([1, 1, 1, 1, 1, 1]))
+    assert degree_figures([counts])["histogram"] == {"0": 1, "1": 1, "2-3": 2, "4-7": 1, "8-15": 1}
+
+
+@given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 9))
+def test_bins_keep_the_bound_of_graham(sizes: list[int], bins: int) -> None:
+    chosen = assign_bins(np.array(sizes, np.int64), bins)
+    assert chosen.size == len(sizes) and (chosen < bins).all()
+    loads = np.bincount(chosen, sizes, bins)
+    assert loads.max(initial=0) <= sum(sizes) / bins + (1 - 1 / bins) * max(sizes, default=0) + 1e-9
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7)), unique=True), st.integers(1, 3))
+def test_groups_hold_every_row_once(rows: list[tuple[int, int]], bins: int) -> None:
+    """Breaks when a slice loses a row, or a value slips from its edge to another."""
+    import pyarrow.parquet as pq
+
+    edge_id = np.arange(8) * 10
+    home = np.arange(8) % 3
+    index = InstanceIndex(
+        np.arange(6), np.arange(1, 7), {"x": "int64"}, 6, edge_id, np.arange(8), home, np.arange(3) % bins
+    )
+    assert vars(InstanceIndex.decode(index.encode()))["attributes"] == {"x": "int64"}
+    instance, edge = (np.array([row[at] for row in rows], np.int64) for at in (0, 1))
+    value = pa.array(instance * 100 + edge)
+    found, tables = [], {}
+    for kind, suffix, data in encode_group(index, 0, instance, edge_id[edge], {"x": value}):
+        assert suffix == "parquet"
+        tables[kind] = pq.read_table(pa.BufferReader(data))
+    for kind, table in tables.items():
+        if kind.startswith("instances."):
+            place = kind.removeprefix("instances.")
+            values = tables[f"instance.x.{place}"].column("value").to_pylist()
+            pairs = list(zip(table.column("instance").to_pylist(), table.column("edge").to_pylist(), strict=True))
+            assert values == [i * 100 + e for i, e in pairs] and pairs == sorted(pairs)
+            assert {home[e] % bins for _, e in pairs} == {int(place[-5:])}
+            found += pairs
+    assert sorted(found) == sorted(rows)
+
+
+@given(cases(), st.integers(1, 5))
+@settings(max_examples=50)
+def test_a_block_of_fennel_keeps_its_balance(case: Case, parts: int) -> None:
+    simple = nx.Graph((u, v) for u, v in case.nx.edges if u != v)
+    arcs = np.array([pair for u, v in simple.edges for pair in ((u, v), (v, u))], np.int64).reshape(-1, 2)
+    n, chosen = case.graph.num_vertices, arcs[arcs[:, 0] % 2 == 0]
+    if not chosen.size:
+        return
+    table = _gather(pa.table({"block": np.zeros(len(chosen)), "u": chosen[:, 0], "v": chosen[:, 1]}))
+    own, offsets, targets, known = (
+        np.frombuffer(table.column(name)[0].as_buffer(), kind)
+        for name, kind in (("vertices", "i8"), ("offsets", "i8"), ("targets", "i4"), ("known", "i8"))
+    )
+    rebuilt = {(int(own[at]), int(known[t])) for at in range(own.size) for t in targets[offsets[at] : offsets[at + 1]]}
+    assert rebuilt == {(int(u), int(v)) for u, v in chosen} and np.array_equal(known[: own.size], own)
+    owner = (known % parts).astype(np.int32)
+    before = owner[own.size :].copy()
+    _place_block(offsets, targets, owner, own.size, n, parts, simple.number_of_edges(), 1.1)
+    assert np.array_equal(owner[own.size :], before)
+    assert np.bincount(owner[: own.size], minlength=parts).max() <= max(1.1 * own.size / parts, -(-own.size // parts))
+
+
+def test_an_opened_store_does_not_read_instances(tmp_path: Path) -> None:
+    layout = build_layout(from_edges([0, 1], [1, 2]), np.zeros(3, np.int32), 1)
+    store = layout.save(tmp_path / "s")
+    assert isinstance(store, PartitionedGraph)
+    from goffish.errors import StoreError
+    from goffish.gofs.instances import open_instances
+
+    try:
+        open_instances(tmp_path / "s")
+    except StoreError as error:
+        assert "without instances" in str(error)
+    else:
+        raise AssertionError("a store without instances was opened as one with them")
