@@ -84,7 +84,7 @@ def graphx_seconds(graph: Graph, limit: float, *, master: str = "local[2]", memo
     jobs: dict[str, Callable[[], Answer]] = {
         "components": lambda: components(spark, src, dst),
         "sssp": lambda: shortest_paths(spark, src, dst, landmark=0),
-        "pagerank": lambda: pagerank(spark, src, dst),
+        "pagerank": lambda: pagerank(spark, src, dst, steps=20),
         "label propagation": lambda: label_propagation(spark, src, dst),
     }
     seconds = {}

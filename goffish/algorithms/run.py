@@ -12,6 +12,7 @@ from goffish.algorithms.catalogue import make
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, build_layout
 from goffish.gopher import Result, SubgraphProgram, run_program
+from goffish.gopher.folder import check_folder, write_folder
 from goffish.gopher.local import Progress
 from goffish.gopher.run import ENGINES, run_on_ranks
 from goffish.graph import Graph
@@ -69,8 +70,8 @@ def run(
     spark : pyspark.sql.SparkSession, optional
         For ``spark``; default: the running session, or `goffish.spark.session()`.
     output : path, optional
-        For ``mpi``: a folder for the table as Parquet, written by all ranks at once where the algorithm allows it; the
-        result then holds no rows.
+        For ``mpi`` and ``spark``: a folder for the table as Parquet, written by all ranks or executors at once where
+        the algorithm allows it; the result then holds no rows.
     parts, method
         How to partition a graph in memory, on the engine (default: one part per thread of all ranks, METIS).
     units : {"components", "single", "vertex"}, optional
@@ -101,8 +102,10 @@ def run(
     """
     if engine not in ("auto", *ENGINES):
         raise InputError(f"engine={engine!r}: choose one of {', '.join(('auto', *ENGINES))}")
-    if engine != "mpi" and (comm is not None or output is not None):
-        raise InputError(f"{'output' if comm is None else 'comm'} is for engine='mpi'")
+    if engine != "mpi" and comm is not None:
+        raise InputError("comm is for engine='mpi'")
+    if engine in ("auto", "local") and output is not None:
+        raise InputError("output is for engine='mpi' and engine='spark'")
     if engine != "spark" and spark is not None:
         raise InputError("spark is for engine='spark'")
     if engine == "spark" and threads is not None:
@@ -144,17 +147,31 @@ def run(
                 team, algorithm if job is None else job, graph, output, (parts, method, units), running, note
             )
     assert graph is not None
+    if output is not None:
+        check_folder(output)
     partitioned, seconds = _partitioned(graph, job, parts, method, units, threads)
     for label in [] if job is None else job.labels():
         partitioned.find(label)
     program = job.program(partitioned.info.finder) if job is not None else algorithm
     assert isinstance(program, SubgraphProgram)
+    final = job is None or job.name in _FINAL_TABLES
     result = run_program(
-        program, partitioned, engine="local" if engine == "auto" else engine, spark=spark, threads=threads,
+        program, partitioned, engine="local" if engine == "auto" else engine, spark=spark,
+        output=output if final else None, threads=threads,
         max_supersteps=max_supersteps, checkpoint_dir=checkpoint_dir,
         checkpoint_every=10 if checkpoint_every is None else checkpoint_every, resume=resume, progress=progress,
     )  # fmt: skip
-    return _concluded(job, partitioned, result, seconds, note)
+    if output is not None and final:
+        return result if job is None else replace(result, algorithm=job.name)
+    result = _concluded(job, partitioned, result, seconds, note)
+    return result if output is None else _written(result, output)
+
+
+def _written(result: Result, output: str | Path) -> Result:
+    """The result without its rows, which are in a folder now."""
+    write_folder(result.table, output, result.algorithm)
+    told = {"rows": result.table.num_rows, "parts": 1}
+    return Result(result.algorithm, result.table.slice(0, 0), {**result.summary, **told}, result.stats)
 
 
 def _concluded(
@@ -181,7 +198,6 @@ def _on_ranks(
     note: Note | None,
 ) -> Result:
     """Run on the ranks of a team; all of them come here."""
-    from goffish.gopher.folder import check_folder, write_folder
     from goffish.gopher.mpi.job import check_label, share_graph
 
     job = what if isinstance(what, Algorithm) else None
@@ -223,9 +239,7 @@ def _on_ranks(
         if team.rank == 0 and not (final and output is not None):
             result = _concluded(job, answered, result, seconds, note)
             if output is not None:
-                write_folder(result.table, output, result.algorithm)
-                told = {"rows": result.table.num_rows, "parts": 1}
-                result = Result(result.algorithm, result.table.slice(0, 0), {**result.summary, **told}, result.stats)
+                result = _written(result, output)
     result = result if job is None else replace(result, algorithm=job.name)
     summary = team.comm.bcast(dict(result.summary), root=0)
     return result if team.rank == 0 else replace(result, summary=summary)

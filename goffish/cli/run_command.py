@@ -97,7 +97,7 @@ def _command(algorithm: type[Algorithm]) -> Callable[..., None]:
         None,
         "-o",
         "--output",
-        help="Table file: .parquet, .csv, .json or .arrow; with --engine mpi also a folder: DIR/.",
+        help="Table file: .parquet, .csv, .json or .arrow; with --engine mpi or spark also a folder: DIR/.",
     )
     extra = [
         parameter(name, str | None, typer.Option(None, metavar="FILE", help=text))

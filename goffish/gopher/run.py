@@ -50,7 +50,8 @@ def run_program(
     spark : pyspark.sql.SparkSession, optional
         For ``spark``; default: the running session, or `goffish.spark.session()`.
     output : path, optional
-        For ``mpi``: a folder into which every rank writes its rows as Parquet; the result then holds none.
+        For ``mpi`` and ``spark``: a folder into which every rank, or every task of an executor, writes its rows as
+        Parquet; the result then holds none.
     threads : int, optional
         Of this process. Default: the cores it may use, on ``mpi`` shared with the ranks that may use the same ones.
     max_supersteps : int, optional
@@ -70,8 +71,10 @@ def run_program(
         result with the same summary, without rows and counters.
     """
     check_running(program, graph, engine, threads, checkpoint_dir, checkpoint_every, resume)
-    if engine != "mpi" and (comm is not None or output is not None):
-        raise InputError(f"{'output' if comm is None else 'comm'} is for engine='mpi'")
+    if engine != "mpi" and comm is not None:
+        raise InputError("comm is for engine='mpi'")
+    if engine == "local" and output is not None:
+        raise InputError("output is for engine='mpi' and engine='spark'")
     if engine != "spark" and spark is not None:
         raise InputError("spark is for engine='spark'")
     if engine == "local":
@@ -88,13 +91,18 @@ def run_program(
     if engine == "spark":
         if threads is not None:
             raise InputError(f"threads={threads}: Spark shares out its own processors; leave out threads")
-        from goffish.gopher.spark import run_spark
+        from goffish.gopher.spark import run_spark, write_spark
 
-        columns, stats = run_spark(
-            program, graph, spark=spark, max_supersteps=max_supersteps,
-            checkpoints=_checkpoints(program, graph, checkpoint_dir, checkpoint_every),
-            checkpoint_every=checkpoint_every, resume=resume, progress=progress,
-        )  # fmt: skip
+        running: dict[str, Any] = {
+            "spark": spark, "max_supersteps": max_supersteps,
+            "checkpoints": _checkpoints(program, graph, checkpoint_dir, checkpoint_every),
+            "checkpoint_every": checkpoint_every, "resume": resume, "progress": progress,
+        }  # fmt: skip
+        if output is not None:
+            parts, stats = write_spark(program, graph, output, **running)
+            told = {"supersteps": stats.supersteps, "rows": sum(part.rows for part in parts), "parts": len(parts)}
+            return Result(program.name(), pa.table({}), told, stats)
+        columns, stats = run_spark(program, graph, **running)
         return Result(program.name(), assemble(program, graph, columns), {"supersteps": stats.supersteps}, stats)
     from goffish.gopher.mpi.job import open_team
 
