@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -147,7 +148,7 @@ def vertices_and_edges(
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Rows(ABC):
     """Rows of partition numbers → rows of a DataFrame, made from the slices of these partitions."""
 
     path: str
@@ -160,8 +161,9 @@ class _Rows:
                 table = self.table(open_slice(self.path, self.fingerprint, partition)[1])
                 yield from table.select(self.schema.names).cast(self.schema).to_batches(max_chunksize=_BATCH_ROWS)
 
+    @abstractmethod
     def table(self, part: Slice) -> pa.Table:
-        raise NotImplementedError
+        """All rows of one partition."""
 
 
 class _Vertices(_Rows):

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from goffish.algorithms.betweenness.partitioned.program import PartitionedBetweenness
 from goffish.algorithms.catalogue import make
 from goffish.errors import InputError, JobError
 from goffish.gofs import build_layout, open_store, write_store
@@ -258,9 +259,17 @@ def test_a_part_that_is_written_again_is_the_same(tmp_path: Path) -> None:
         folder.write(4, table)
 
 
-def test_time_limits_are_refused(spark: Any) -> None:
-    with pytest.raises(InputError, match="time_limit cannot be kept on Spark"):
-        run_spark(_program("betweenness", time_limit=1.0), GRID, spark=spark)
+def test_a_time_limit_ends_with_an_estimate(spark: Any) -> None:
+    """The driver's clock stops the run; what comes out is the estimate from the pivots so far."""
+
+    def search(**options: Any) -> SubgraphProgram:
+        return PartitionedBetweenness(compression="none", max_concurrent=1, **options)
+
+    found, stats = run_spark(search(time_limit=2.0), GRID, spark=spark)
+    pivots = int(stats.aggregates["pivots"])
+    assert 1 <= pivots < GRID.num_vertices
+    expected, _ = run_local(search(pivots=pivots), GRID, threads=1)
+    _same(found, expected)
 
 
 def test_the_session_is_left_as_it_was(spark: Any) -> None:

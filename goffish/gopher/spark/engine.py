@@ -135,11 +135,6 @@ def _on_spark(
     conclude: Callable[[_Run, DataFrame], Answered],
 ) -> tuple[Answered | None, RunStats]:
     """What `conclude` makes of the last DataFrame, and the counters; a graph without partitions has no DataFrame."""
-    if getattr(program, "time_limit", None) is not None:
-        raise InputError(
-            f"{program.name()}: time_limit cannot be kept on Spark, where each task has a clock of its own and may be "
-            "run again later; leave it out, or use another engine"
-        )
     with borrowed(spark, graph.num_partitions) as own, _stored(graph, own) as path:
         if not graph.num_partitions:
             return None, Ledger(program, graph).stats("spark", own.sparkContext.defaultParallelism, 0)
@@ -226,6 +221,10 @@ class _Run:
                 break  # the messages were for partitions without sub-graphs
             frame = after
             aggregates = fold(self.program, [r["contributions"] for r in reports])
+            # The driver's clock: a task's own would begin anew with it, and say something else when it is run again.
+            limit = getattr(self.program, "time_limit", None)
+            if limit is not None:
+                aggregates["late"] = time.time() - self.begun >= limit
             ledger.reported.update(aggregates)
             if number % self.every == 0:
                 with ledger.phase("checkpoint"):
