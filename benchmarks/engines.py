@@ -149,8 +149,8 @@ def against_peers(graph: str, measured: dict[tuple[str, str], dict[str, Any]], l
     for job, mine in {**{j: j for j in PUBLISHED}, "label propagation": "louvain"}.items():
         slow = peers["GraphX"].get(job)
         ours = [statistics.median(measured[way, mine]["seconds"]) if (way, mine) in measured else None for way in ways]
-        cells = ["-" if s is None else f"{s:.3f}" for s in (peers["networkx"].get(job), slow, *ours)]
-        ratios = [f"{slow / s:.1f}" if slow and s else "-" for s in ours]
+        cells = [_cell(s, limit, "{:.3f}") for s in (peers["networkx"].get(job), slow, *ours)]
+        ratios = [_cell(slow / s, limit / s, "{:.1f}") if slow and s else "-" for s in ours]
         rows.append(
             [
                 job if job == mine else f"{job}; ours: {mine}",
@@ -163,6 +163,13 @@ def against_peers(graph: str, measured: dict[tuple[str, str], dict[str, Any]], l
     header = ["job", "networkx", "GraphX, local[2]", *ways, *(f"GraphX / {way}" for way in ways), "published ratio"]
     _harness.print_table(header, rows)
     sys.stdout.flush()
+
+
+def _cell(figure: float | None, limit: float, form: str) -> str:
+    """A figure; "> limit" for what was given up."""
+    if figure is None:
+        return "-"
+    return f"> {form.format(limit)}" if figure == float("inf") else form.format(figure)
 
 
 def predictions(runs: Sequence[dict[str, Any]], store_bytes: float) -> None:

@@ -20,8 +20,8 @@ import pytest
 import goffish as gf
 from goffish.gofs import build_layout, open_store
 from goffish.gopher import run_program
-from goffish.gopher.mpi.team import place
 from goffish.gopher.result import read_table
+from goffish.gopher.shares import place
 from goffish.graph import Graph, from_edges
 from tests.cases import grid, grid_blocks, make_case
 from tests.gopher.test_mpi_programs import JOBS, Silent
@@ -380,7 +380,7 @@ import sys
 from pathlib import Path
 from goffish import run
 from goffish.gofs import files, open_store
-from goffish.gopher.mpi.engine import partitions_of
+from goffish.gopher.shares import partitions_of
 from mpi4py import MPI
 
 comm, seen = MPI.COMM_WORLD, set()

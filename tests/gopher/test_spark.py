@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from goffish.gopher.folder import FolderWriter
 from goffish.gopher.local import run_local
 from goffish.gopher.result import read_table
 from goffish.gopher.spark.package import write_package
-from goffish.gopher.spark.rows import BLOCK, MESSAGE, STATE, join, pack, partition_keys
+from goffish.gopher.spark.rows import BATCH_ROWS, BLOCK, MESSAGE, STATE, Address, gathered, join, partition_keys
 from goffish.graph import from_edges
 from tests.cases import grid, grid_blocks, make_case
 from tests.gopher.test_mpi_programs import Silent
@@ -135,6 +136,19 @@ def test_limit_of_supersteps(spark: Any) -> None:
     assert all((c["rounds"] == 3).all() for c in columns)
     with pytest.raises(JobError, match=r"not finished after 1 supersteps \(3 sub-graphs still active\)"):
         run_spark(Rounds(2), GRID, spark=spark, max_supersteps=1)
+
+
+def test_executors_may_come_and_go(spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The tasks of a superstep follow the number of processors, the answer does not."""
+    program = _program("components")
+    wanted, counted = run_local(program, SOCIAL, threads=1)
+    numbers = itertools.cycle([1, 3, 2, 2])
+    monkeypatch.setattr("goffish.gopher.spark.engine.slots", lambda _: next(numbers))
+    columns, stats = run_spark(program, SOCIAL, spark=spark, checkpoint_every=2)
+    _same(columns, wanted)
+    assert stats.steps.select(COUNTS).equals(counted.steps.select(COUNTS))
+    write_spark(program, SOCIAL, tmp_path / "out", spark=spark)
+    assert read_table(tmp_path / "out").sort_by("vertex").equals(run_program(program, SOCIAL).table)
 
 
 def test_resume_across_engines(spark: Any, tmp_path: Path) -> None:
@@ -307,10 +321,28 @@ def test_keys_are_where_spark_puts_them(spark: Any, partitions: int) -> None:
 @pytest.mark.parametrize("size", [0, 1, BLOCK, BLOCK + 1, 3 * BLOCK])
 def test_blocks_are_joined_in_order(size: int) -> None:
     data = np.random.default_rng(size).bytes(size)
-    batches = [*pack(5, MESSAGE, 2, data), *pack(5, STATE, 1, b"s"), *pack(5, MESSAGE, 0, b"m")]
+    pack = Address.of([[0, 2], [1]]).pack
+    batches = [
+        *pack(1, MESSAGE, 2, data),
+        *pack(1, STATE, 1, b"s"),
+        *pack(0, STATE, 0, b""),
+        *pack(1, MESSAGE, 0, b"m"),
+    ]
     rows = [batch.slice(i, 1) for batch in reversed(batches) for i in reversed(range(batch.num_rows))]
-    assert join(rows) == {(STATE, 1): b"s", (MESSAGE, 0): b"m", (MESSAGE, 2): data}
-    assert list(join(rows)) == [(STATE, 1), (MESSAGE, 0), (MESSAGE, 2)]
+    assert join(rows) == {0: {(STATE, 0): b""}, 1: {(STATE, 1): b"s", (MESSAGE, 0): b"m", (MESSAGE, 2): data}}
+    assert list(join(rows)[1]) == [(STATE, 1), (MESSAGE, 0), (MESSAGE, 2)]
+    fewer = list(gathered(batches))
+    assert join(fewer) == join(rows)
+    assert all(batch.num_rows <= BATCH_ROWS for batch in fewer)
+    assert len(fewer) <= 2 + size // BLOCK
+
+
+def test_partitions_of_a_task_have_the_same_key() -> None:
+    address = Address.of([[1, 3], [0], [2, 4]])
+    keys = partition_keys(3)
+    assert address.keys == [keys[1], keys[0], keys[2], keys[0], keys[2]]
+    assert [batch.column("key")[0].as_py() for batch in address.pack(4, STATE, 0, b"")] == [keys[2]]
+    assert [batch.column("key")[0].as_py() for batch in address.pack(-1, STATE, 0, b"")] == [-1]
 
 
 def test_a_store_that_was_replaced_is_refused(spark: Any, tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from goffish.gopher.local import Progress
 from goffish.gopher.messages import Batch, message_dtype
 from goffish.gopher.mpi.exchange import Control, Exchange
 from goffish.gopher.mpi.pack import pack_tables, unpack_tables
-from goffish.gopher.mpi.team import Stopped, Team, place
+from goffish.gopher.mpi.team import Stopped, Team
 from goffish.gopher.program import SubgraphProgram
+from goffish.gopher.shares import partitions_of
 from goffish.gopher.stats import RunStats
 from goffish.gopher.threads import open_pool, run_all
 from goffish.gopher.worker import StepOutput, Worker
@@ -62,12 +63,6 @@ def run_mpi(
         On every rank alike; the message names the rank, partition and superstep.
     """
     return _Run(program, graph, team, threads, max_supersteps, checkpoints, progress).run(resume)
-
-
-def partitions_of(graph: PartitionedGraph, ranks: int) -> list[list[int]]:
-    """Partitions of every rank: greedy by arcs, so that each rank has about the same number."""
-    info = graph.info
-    return place([arcs + vertices for arcs, vertices in zip(info.arcs, info.vertices, strict=True)], ranks)
 
 
 class _Run:

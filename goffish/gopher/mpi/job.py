@@ -18,9 +18,9 @@ from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, open_store, write_store
 from goffish.gopher.checkpoint import stable
 from goffish.gopher.messages import message_dtype
-from goffish.gopher.mpi.engine import partitions_of
 from goffish.gopher.mpi.team import Team
 from goffish.gopher.program import SubgraphProgram
+from goffish.gopher.shares import partitions_of
 from goffish.partial import remove_partial_files
 
 

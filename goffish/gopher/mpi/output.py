@@ -14,10 +14,10 @@ from goffish.errors import JobError
 from goffish.gofs import PartitionedGraph
 from goffish.gopher.folder import FolderWriter, Part
 from goffish.gopher.mpi.answer import Columns
-from goffish.gopher.mpi.engine import partitions_of
 from goffish.gopher.mpi.pack import pack_tables, unpack_tables
 from goffish.gopher.mpi.team import Team
 from goffish.gopher.program import SubgraphProgram
+from goffish.gopher.shares import partitions_of
 
 
 def write_answer(

@@ -300,22 +300,3 @@ def load_mpi() -> Any:
         reason = "" if isinstance(error, ModuleNotFoundError) else f" ({' '.join(str(error).split())})"
         raise InputError(f"engine='mpi' needs mpi4py and an MPI: pip install \"goffish[mpi]\"{reason}") from None
     return MPI
-
-
-def place(costs: Sequence[int], ranks: int) -> list[list[int]]:
-    """Which partitions every rank has: the costliest first, each to the rank that has least so far.
-
-    Returns
-    -------
-    list of lists of int, one per rank
-        Ascending partition numbers; empty where there are fewer partitions than ranks. Every rank computes the same.
-    """
-    import heapq
-
-    heap = [(0, rank) for rank in range(ranks)]
-    owned: list[list[int]] = [[] for _ in range(ranks)]
-    for partition in sorted(range(len(costs)), key=lambda p: (-costs[p], p)):
-        load, rank = heapq.heappop(heap)
-        owned[rank].append(partition)
-        heapq.heappush(heap, (load + costs[partition], rank))
-    return [sorted(partitions) for partitions in owned]

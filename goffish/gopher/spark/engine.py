@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,9 +21,10 @@ from goffish.gopher.folder import FolderWriter, Part, check_folder
 from goffish.gopher.ledger import Ledger, check_limit, fold
 from goffish.gopher.local import Progress
 from goffish.gopher.program import SubgraphProgram
+from goffish.gopher.shares import partitions_of
 from goffish.gopher.spark.output import Answer, Sample, Write, common_schema
-from goffish.gopher.spark.rows import COLUMNS, MESSAGE, REPORT, STATE, partition_keys, unpack_values
-from goffish.gopher.spark.session import borrowed, cancelling, checkpoint_place, is_local, named
+from goffish.gopher.spark.rows import COLUMNS, MESSAGE, REPORT, STATE, Address, unpack_values
+from goffish.gopher.spark.session import borrowed, cancelling, checkpoint_place, is_local, named, slots
 from goffish.gopher.spark.tasks import Advance, Begin, Conclude, Job, Save, raise_reported
 from goffish.gopher.stats import RunStats
 
@@ -137,7 +139,7 @@ def _on_spark(
     """What `conclude` makes of the last DataFrame, and the counters; a graph without partitions has no DataFrame."""
     with borrowed(spark, graph.num_partitions) as own, _stored(graph, own) as path:
         if not graph.num_partitions:
-            return None, Ledger(program, graph).stats("spark", own.sparkContext.defaultParallelism, 0)
+            return None, Ledger(program, graph).stats("spark", slots(own), 0)
         run = _Run(program, graph, path, own, *options)
         with named(run.doing), checkpoint_place(own), cancelling(own):
             try:
@@ -185,8 +187,8 @@ class _Run:
         self.program, self.graph, self.spark = program, graph, spark
         self.max_supersteps, self.checkpoints, self.progress = max_supersteps, checkpoints, progress
         self.every = checkpoint_every
-        self.slots = spark.sparkContext.defaultParallelism
-        self.job = Job(program, path, graph.fingerprint(), partition_keys(graph.num_partitions))
+        self.slots = slots(spark)
+        self.job = Job(program, path, graph.fingerprint(), self._address())
         self.ledger = Ledger(program, graph)
         self.doing = [program.name()]
         self.begun = time.time()
@@ -215,9 +217,11 @@ class _Run:
                 if not active:
                     break
                 check_limit(self.program, number, self.max_supersteps, active)
+            written = self.job
             after, reports = self._superstep(frame, number, aggregates)
             active = sum(r["active"] for r in reports)
             if not active:
+                self.job = written
                 break  # the messages were for partitions without sub-graphs
             frame = after
             aggregates = fold(self.program, [r["contributions"] for r in reports])
@@ -268,9 +272,9 @@ class _Run:
         self.spark.sparkContext.setJobDescription(f"goffish: {self.doing[0]}")
 
     def _begin(self, resumed: CheckpointFolder | None) -> tuple[DataFrame, Reports]:
-        parts = self.graph.num_partitions
+        tasks = len(self.job.address.groups)
         with self.ledger.phase("init"):
-            frame = self._keep(self.spark.range(0, parts, 1, parts).mapInArrow(Begin(self.job, resumed), COLUMNS))
+            frame = self._keep(self.spark.range(0, tasks, 1, tasks).mapInArrow(Begin(self.job, resumed), COLUMNS))
             reports = self._reports(frame)
         loading = sum(r["load"] for r in reports)
         share = loading / max(loading + sum(r["init"] for r in reports), 1e-9)
@@ -282,12 +286,15 @@ class _Run:
         ledger = self.ledger
         before = ledger.phases["exchange"]
         with ledger.phase("exchange"):
-            after = self._keep(self._shuffled(frame).mapInArrow(Advance(self.job, number, aggregates), COLUMNS))
+            shuffled, groups = self._shuffled(frame), self.job.address.groups
+            self._regroup()
+            after = self._keep(shuffled.mapInArrow(Advance(self.job, number, aggregates), COLUMNS))
             reports = self._reports(after)
             self._drop_all_but(after)
         took = ledger.phases["exchange"] - before
-        busy = [r["compute"] for r in reports]
-        computing = min(took, max(*busy, sum(busy) / self.slots))
+        busy = {r["partition"]: r["compute"] for r in reports}
+        tasks = [sum(busy.get(p, 0.0) for p in group) for group in groups]
+        computing = min(took, max(*tasks, sum(tasks) / self.slots))
         ledger.phases["compute"] += computing
         ledger.phases["exchange"] -= computing
         for report in reports if any(r["active"] for r in reports) else ():
@@ -312,18 +319,33 @@ class _Run:
 
     # -- DataFrames
 
+    def _address(self) -> Address:
+        """Tasks for the partitions: one for each processor, since each costs Spark more than it has to do."""
+        parts = self.graph.num_partitions
+        # A cluster that grows with the tasks that wait would not grow for fewer.
+        elastic = self.spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+        return Address.of(partitions_of(self.graph, parts if elastic else min(parts, self.slots)))
+
+    def _regroup(self) -> None:
+        """Executors may have come or gone: what is written from now on is for as many tasks as there are processors."""
+        found = slots(self.spark)
+        if found != self.slots:
+            self.slots = found
+            self.job = replace(self.job, address=self._address())
+
     def _shuffled(self, frame: DataFrame) -> DataFrame:
-        """Every partition's state and what it is sent, in a Spark partition of its own."""
-        return frame.filter(f"kind <= {MESSAGE}").repartition(self.graph.num_partitions, "key")
+        """Every partition's state and what it is sent, brought to its task."""
+        return frame.filter(f"kind <= {MESSAGE}").repartition(len(self.job.address.groups), "key")
 
     def _ask(self, frame: DataFrame, task: Any) -> Reports:
         return self._reports(frame.mapInArrow(task, COLUMNS))
 
     def _reports(self, frame: DataFrame) -> Reports:
         """What the tasks tell the driver, in order of partition; runs them."""
-        rows = frame.filter(f"kind = {REPORT}").select("source", "sequence", "payload").collect()
+        # All columns: to choose some of them costs the driver 20 ms.
+        rows = frame.filter(f"kind = {REPORT}").collect()
         told: dict[int, list[tuple[int, bytes]]] = {}
-        for place, (source, sequence, payload) in enumerate(rows):
+        for place, (*_, source, sequence, payload) in enumerate(rows):
             told.setdefault(source if source >= 0 else ~place, []).append((sequence, payload))
         reports = [unpack_values(b"".join(payload for _, payload in sorted(blocks))) for blocks in told.values()]
         raise_reported(reports)

@@ -15,8 +15,8 @@ from goffish.errors import JobError
 from goffish.gofs import Slice
 from goffish.gopher.folder import FolderWriter
 from goffish.gopher.program import SubgraphProgram
-from goffish.gopher.spark.rows import MESSAGE, join, pack_values, unpack_values
-from goffish.gopher.spark.tasks import Job, Rows
+from goffish.gopher.spark.rows import MESSAGE, unpack_values
+from goffish.gopher.spark.tasks import Found, Rows, Task
 
 
 def common_schema(program: SubgraphProgram, reports: Sequence[Mapping[str, Any]]) -> pa.Schema:
@@ -37,84 +37,67 @@ def common_schema(program: SubgraphProgram, reports: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(Task):
     """State → the first row of a partition's answer, for the driver, and questions for labels of other partitions.
 
     Nobody has the labels of all vertices. Each partition is made the directory of one range of numbers (as the graph
     was read, `block` of them), which all vertices first report to and which answers what is asked of it.
     """
 
-    job: Job
     block: int
 
-    def __call__(self, batches: Rows) -> Rows:
+    def rows(self, partition: int, found: Found) -> Rows:
+        """What is sampled and what is asked."""
         job = self.job
-        failed: list[Mapping[str, Any]] = []
-        with job.judged(failed):
-            worker, _ = job.receive(batches)
-            partition, found = worker.part.partition, worker.result()
-            first = pa.table({name: np.asarray(values)[:1] for name, values in found.items()})
-            yield from job.report({"partition": partition, "sample": first})
-            wanted = _distinct([found[name] for name in job.program.label_columns if name in found])
-            if wanted.size and wanted[-1] >= worker.graph.num_vertices:
-                raise JobError(f"{job.program.name()}, result: there is no vertex number {wanted[-1]}")
-            if self.block:
-                yield from self._questions(worker.part, wanted)
-        for report in failed:
-            yield from job.report(report)
+        worker = job.restore(found)
+        answer = worker.result()
+        first = pa.table({name: np.asarray(values)[:1] for name, values in answer.items()})
+        yield from job.report({"partition": partition, "sample": first})
+        wanted = _distinct([answer[name] for name in job.program.label_columns if name in answer])
+        if wanted.size and wanted[-1] >= worker.graph.num_vertices:
+            raise JobError(f"{job.program.name()}, result: there is no vertex number {wanted[-1]}")
+        if self.block:
+            yield from self._questions(worker.part, wanted)
 
     def _questions(self, part: Slice, wanted: NDArray[np.int64]) -> Rows:
         order = np.argsort(part.vertex_ids)
         ids = part.vertex_ids[order].astype(np.int64)
         labels = part.labels().take(pa.array(order))
-        ranges = np.arange(len(self.job.keys) + 1) * self.block
+        ranges = np.arange(len(self.job.address.keys) + 1) * self.block
         for directory, (a, b, c, d) in enumerate(_between(ids, wanted, ranges)):
             if a < b or c < d:
-                told = {
-                    "directory": directory, "ids": ids[a:b], "labels": labels.take(pa.array(np.arange(a, b))),
-                    "asked": wanted[c:d],
-                }  # fmt: skip
-                yield from pack_values(self.job.keys[directory], MESSAGE, part.partition, told)
+                told = {"ids": ids[a:b], "labels": labels.take(pa.array(np.arange(a, b))), "asked": wanted[c:d]}
+                yield from self.job.address.pack_values(directory, MESSAGE, part.partition, told)
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Task):
     """What all partitions reported to and asked of a directory → labels for those who asked."""
 
-    job: Job
-
-    def __call__(self, batches: Rows) -> Rows:
-        told = {source: unpack_values(data) for (_, source), data in join(batches).items()}
-        if not told:
-            return
+    def rows(self, partition: int, found: Found) -> Rows:
+        """Labels, for each of those who asked."""
+        told = {source: unpack_values(data) for (_, source), data in found.items()}
         ids, labels = _joined(told.values())
         for source, block in told.items():
             if block["asked"].size:
                 answer = {"ids": block["asked"], "labels": labels.take(pa.array(np.searchsorted(ids, block["asked"])))}
-                yield from pack_values(self.job.keys[source], MESSAGE, block["directory"], answer)
+                yield from self.job.address.pack_values(source, MESSAGE, partition, answer)
 
 
 @dataclass(frozen=True)
-class Write:
+class Write(Task):
     """State and labels that were asked for → one Parquet file; the driver is told what it is called."""
 
-    job: Job
     schema: pa.Schema
     target: Path
 
-    def __call__(self, batches: Rows) -> Rows:
-        job = self.job
-        failed: list[Mapping[str, Any]] = []
-        with job.judged(failed):
-            found = join(batches)
-            worker = job.restore(found)
-            partition = worker.part.partition
-            answers = [unpack_values(data) for (kind, _), data in found.items() if kind == MESSAGE]
-            table = self._table(worker.part, worker.result(), answers)
-            part = FolderWriter(self.target).write(partition, table)
-            yield from job.report({"partition": partition, **part._asdict()})
-        for report in failed:
-            yield from job.report(report)
+    def rows(self, partition: int, found: Found) -> Rows:
+        """What the file is called."""
+        worker = self.job.restore(found)
+        answers = [unpack_values(data) for (kind, _), data in found.items() if kind == MESSAGE]
+        table = self._table(worker.part, worker.result(), answers)
+        part = FolderWriter(self.target).write(partition, table)
+        yield from self.job.report({"partition": partition, **part._asdict()})
 
     def _table(self, part: Slice, found: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]) -> pa.Table:
         program = self.job.program

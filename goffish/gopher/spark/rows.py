@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ from goffish.gopher.messages import Batch
 STATE, MESSAGE, REPORT = 0, 1, 2
 
 #: Columns of every row, for Spark and for Arrow.
-COLUMNS = "key int, kind int, source int, sequence int, payload binary"
+COLUMNS = "key int, target int, kind int, source int, sequence int, payload binary"
 SCHEMA = pa.schema(
     [
-        ("key", pa.int32()),  # brings the row to the partition that it is for, see `partition_keys`
+        ("key", pa.int32()),  # brings the row to the task that it is for, see `partition_keys`
+        ("target", pa.int32()),  # partition that it is for
         ("kind", pa.int32()),
         ("source", pa.int32()),  # partition that wrote it
         ("sequence", pa.int32()),
@@ -35,10 +37,9 @@ _MASK = 0xFFFFFFFF
 
 
 def partition_keys(partitions: int) -> list[int]:
-    """For each partition, the least number that Spark's hash partitioning puts there.
+    """For each of Spark's partitions, the least number that its hash partitioning puts there.
 
-    Spark places a row by the Murmur3 hash of its key (32 bits, seed 42), modulo the number of partitions; with these
-    keys every partition of the graph gets a Spark partition of its own.
+    Spark places a row by the Murmur3 hash of its key (32 bits, seed 42), modulo the number of partitions.
     """
     keys: list[int] = [-1] * partitions
     missing, number = partitions, 0
@@ -64,42 +65,79 @@ def _murmur3(number: int) -> int:
     return hashed - (1 << 32) if hashed >> 31 else hashed
 
 
-def pack(key: int, kind: int, source: int, data: Any) -> Iterator[pa.RecordBatch]:
-    """Bytes as rows; empty data give one empty row."""
-    view = memoryview(data).cast("B")
-    rows = max(1, -(-view.nbytes // BLOCK))
-    for first in range(0, rows, BATCH_ROWS):
-        numbers = range(first, min(rows, first + BATCH_ROWS))
-        payload = pa.array([view[i * BLOCK : (i + 1) * BLOCK] for i in numbers], pa.binary())
-        count = len(numbers)
-        same = [pa.array(np.full(count, value, np.int32)) for value in (key, kind, source)]
-        columns = [*same, pa.array(np.array(numbers, np.int32)), payload]
-        yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+@dataclass(frozen=True)
+class Address:
+    """Which tasks the partitions of the graph are brought to.
 
+    Attributes
+    ----------
+    groups : list of list of int
+        Partitions of each task.
+    keys : list of int
+        Key of the rows for each partition.
+    """
 
-def pack_values(key: int, kind: int, source: int, values: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-    """Named values as rows; arrays keep their types and numbers their bits."""
-    return pack(key, kind, source, pickle.dumps(dict(values), protocol=5))
+    groups: list[list[int]]
+    keys: list[int]
+
+    @classmethod
+    def of(cls, groups: list[list[int]]) -> Address:
+        """The keys that bring every group to a Spark partition of its own."""
+        keys = partition_keys(len(groups))
+        found = {partition: key for group, key in zip(groups, keys, strict=True) for partition in group}
+        return cls(groups, [found[partition] for partition in range(len(found))])
+
+    def pack(self, target: int, kind: int, source: int, data: Any) -> Iterator[pa.RecordBatch]:
+        """Bytes for a partition, or for the driver if that is -1, as rows; empty data give one empty row."""
+        key = -1 if target < 0 else self.keys[target]
+        view = memoryview(data).cast("B")
+        rows = max(1, -(-view.nbytes // BLOCK))
+        for first in range(0, rows, BATCH_ROWS):
+            numbers = range(first, min(rows, first + BATCH_ROWS))
+            payload = pa.array([view[i * BLOCK : (i + 1) * BLOCK] for i in numbers], pa.binary())
+            count = len(numbers)
+            same = [pa.array(np.full(count, value, np.int32)) for value in (key, target, kind, source)]
+            columns = [*same, pa.array(np.array(numbers, np.int32)), payload]
+            yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+    def pack_values(self, target: int, kind: int, source: int, values: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        """Named values as rows; arrays keep their types and numbers their bits."""
+        return self.pack(target, kind, source, pickle.dumps(dict(values), protocol=5))
 
 
 def unpack_values(data: Any) -> dict[str, Any]:
-    """The inverse of `pack_values`, from joined bytes; arrays are writable."""
+    """The inverse of `Address.pack_values`, from joined bytes; arrays are writable."""
     values: dict[str, Any] = pickle.loads(data)
     return values
 
 
-def join(batches: Iterable[pa.RecordBatch]) -> dict[tuple[int, int], bytes]:
-    """The bytes of rows in any order, by (kind, source), in ascending order of source."""
-    found: dict[tuple[int, int], list[tuple[int, pa.Buffer]]] = {}
+def join(batches: Iterable[pa.RecordBatch]) -> dict[int, dict[tuple[int, int], bytes]]:
+    """The bytes of rows in any order, by target and by (kind, source), all ascending."""
+    found: dict[tuple[int, int, int], list[tuple[int, pa.Buffer]]] = {}
     for batch in batches:
-        kinds, sources, sequences = (batch.column(i).to_pylist() for i in (1, 2, 3))
-        for row, value in enumerate(batch.column(4)):
-            found.setdefault((kinds[row], sources[row]), []).append((sequences[row], value.as_buffer()))
-    joined = {}
+        targets, kinds, sources, sequences = (batch.column(i).to_pylist() for i in (1, 2, 3, 4))
+        for row, value in enumerate(batch.column(5)):
+            place = (targets[row], kinds[row], sources[row])
+            found.setdefault(place, []).append((sequences[row], value.as_buffer()))
+    joined: dict[int, dict[tuple[int, int], bytes]] = {}
     for place in sorted(found):
-        blocks = sorted(found[place], key=lambda block: block[0])
-        joined[place] = b"".join(memoryview(block) for _, block in blocks)
+        blocks = sorted(found.pop(place), key=lambda block: block[0])
+        joined.setdefault(place[0], {})[place[1:]] = b"".join(memoryview(block) for _, block in blocks)
     return joined
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches: each costs the JVM as much as a thousand small rows."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if held and (rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BLOCK):
+            yield pa.concat_batches(held)
+            held, rows, size = [], 0, 0
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+    if held:
+        yield pa.concat_batches(held)
 
 
 def to_batch(data: bytes, dtype: np.dtype[np.void]) -> Batch:

@@ -214,6 +214,11 @@ def is_local(spark: SparkSession) -> bool:
     return str(spark.sparkContext.master).startswith("local")
 
 
+def slots(spark: SparkSession) -> int:
+    """How many tasks run at the same time, as far as executors are there by now."""
+    return max(1, int(spark.sparkContext.defaultParallelism) // int(spark.conf.get("spark.task.cpus", "1") or 1))
+
+
 def first_line(error: BaseException) -> str:
     """What went wrong, from an error that may hold the stack traces of two languages."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,11 +24,13 @@ from goffish.gopher.checkpoint import CheckpointFolder
 from goffish.gopher.ledger import totals_of
 from goffish.gopher.messages import Batch, message_dtype
 from goffish.gopher.program import SubgraphProgram
-from goffish.gopher.spark.rows import MESSAGE, REPORT, STATE, join, pack, pack_values, to_batch, unpack_values
+from goffish.gopher.spark.rows import MESSAGE, REPORT, STATE, Address, gathered, join, to_batch, unpack_values
 from goffish.gopher.threads import open_pool, run_all
 from goffish.gopher.worker import Worker
 
 Rows = Iterator[pa.RecordBatch]
+#: Joined rows of one partition, by kind and source.
+Found = Mapping[tuple[int, int], bytes]
 
 #: Bytes of topology that a Python worker keeps open.
 CACHE_BYTES = 2 << 30
@@ -43,28 +46,27 @@ class Job:
     ----------
     path, fingerprint : str
         The store, and the version of it that the driver opened.
-    keys : sequence of int
-        Key of the rows for each partition.
+    address : Address
+        Which tasks the partitions are brought to by the next shuffle.
     """
 
     program: SubgraphProgram
     path: str
     fingerprint: str
-    keys: Sequence[int]
+    address: Address
 
     def worker(self, partition: int) -> Worker:
         """The worker of a partition, as it is before `init`."""
         graph, part = open_slice(self.path, self.fingerprint, partition)
         return Worker(self.program, part, totals_of(graph), graph.subgraph_starts)
 
-    def receive(self, batches: Rows) -> tuple[Worker, list[Batch]]:
-        """The worker that wrote the state rows among `batches`, and what it was sent, in order of source partition."""
-        found = join(batches)
+    def receive(self, found: Found) -> tuple[Worker, list[Batch]]:
+        """The worker of a partition from its state, and what it was sent, in order of source partition."""
         dtype = message_dtype(self.program.message)
         return self.restore(found), [to_batch(data, dtype) for (kind, _), data in found.items() if kind == MESSAGE]
 
-    def restore(self, found: Mapping[tuple[int, int], bytes]) -> Worker:
-        """The worker whose state is among joined rows."""
+    def restore(self, found: Found) -> Worker:
+        """The worker of a partition from its state."""
         partition = next(source for kind, source in found if kind == STATE)
         worker = self.worker(partition)
         state = unpack_values(found[STATE, partition])
@@ -77,39 +79,67 @@ class Job:
         """State and votes as rows."""
         values = {name: array for name, (_, array) in worker.state.items()}
         partition = worker.part.partition
-        return pack_values(self.keys[partition], STATE, partition, {"halted": worker.halted, **values})
+        return self.address.pack_values(partition, STATE, partition, {"halted": worker.halted, **values})
 
     def report(self, values: Mapping[str, Any]) -> Rows:
         """Something for the driver."""
-        return pack_values(-1, REPORT, values.get("partition", -1), values)
-
-    @contextmanager
-    def judged(self, failed: list[Mapping[str, Any]]) -> Iterator[None]:
-        """Turns a failure that Spark could not mend into something for the driver."""
-        try:
-            yield
-        except GoffishError as error:
-            failed.append({"error": type(error).__name__, "text": str(error)})
-        finally:
-            _forget_archives()
+        return self.address.pack_values(-1, REPORT, values.get("partition", -1), values)
 
 
 @dataclass(frozen=True)
-class Begin:
-    """Rows of partition numbers → state before superstep 1, or as a checkpoint has it with the messages it holds."""
+class Task(ABC):
+    """What is done with the rows of some partitions, one partition after the other."""
 
     job: Job
-    resumed: CheckpointFolder | None
 
     def __call__(self, batches: Rows) -> Rows:
-        for partition in [number for batch in batches for number in batch.column(0).to_pylist()]:
-            failed: list[Mapping[str, Any]] = []
-            with self.job.judged(failed):
-                yield from self._rows(partition)
-            for report in failed:
-                yield from self.job.report({"partition": partition, **report})
+        return gathered(self._told(batches))
 
-    def _rows(self, partition: int) -> Rows:
+    def _told(self, batches: Rows) -> Rows:
+        failed: list[Mapping[str, Any]] = []
+        with _judged(failed):
+            for place in self.places(batches):
+                yield from self.rows(*place)
+        for report in failed:
+            yield from self.job.report(report)
+
+    def places(self, batches: Rows) -> Iterator[tuple[int, Found]]:
+        """The partitions that rows were brought for, each with its joined rows; those are let go in turn."""
+        found = join(batches)
+        for partition in list(found):
+            yield partition, found.pop(partition)
+
+    @abstractmethod
+    def rows(self, partition: int, found: Found) -> Rows:
+        """What becomes of a partition."""
+
+
+@contextmanager
+def _judged(failed: list[Mapping[str, Any]]) -> Iterator[None]:
+    """Turns a failure that Spark could not mend into something for the driver."""
+    try:
+        yield
+    except GoffishError as error:
+        failed.append({"error": type(error).__name__, "text": str(error)})
+    finally:
+        forget_archives()
+
+
+@dataclass(frozen=True)
+class Begin(Task):
+    """Rows of task numbers → state before superstep 1, or as a checkpoint has it with the messages it holds."""
+
+    resumed: CheckpointFolder | None
+
+    def places(self, batches: Rows) -> Iterator[tuple[int, Found]]:
+        """The partitions of the tasks."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for partition in self.job.address.groups[number]:
+                    yield partition, {}
+
+    def rows(self, partition: int, found: Found) -> Rows:
+        """State, messages, and what the driver wants to know of them."""
         job = self.job
         begun = time.perf_counter()
         worker = job.worker(partition)
@@ -118,15 +148,15 @@ class Begin:
         if self.resumed is None:
             worker.init()
         else:
-            found = self.resumed.load([worker])
-            if found is None:
+            loaded_parts = self.resumed.load([worker])
+            if loaded_parts is None:
                 raise JobError(
                     f"{self.resumed.path} is another folder here: checkpoint_dir must be seen by all executors"
                 )
-            pending = found[1][0]
+            pending = loaded_parts[1][0]
         for source, batch in enumerate(pending):
             if batch.size:
-                yield from pack(job.keys[partition], MESSAGE, source, batch.tobytes())
+                yield from job.address.pack(partition, MESSAGE, source, batch.tobytes())
         yield from job.remember(worker)
         yield from job.report(
             {
@@ -140,26 +170,18 @@ class Begin:
 
 
 @dataclass(frozen=True)
-class Advance:
+class Advance(Task):
     """State and messages → state after superstep `number` and the messages it sends; only counts if not `run`."""
 
-    job: Job
     number: int
     aggregates: Mapping[str, Any]
     run: bool = True
 
-    def __call__(self, batches: Rows) -> Rows:
-        failed: list[Mapping[str, Any]] = []
-        with self.job.judged(failed):
-            yield from self._rows(batches)
-        for report in failed:
-            yield from self.job.report(report)
-
-    def _rows(self, batches: Rows) -> Rows:
+    def rows(self, partition: int, found: Found) -> Rows:
+        """State, messages, and what the driver counts."""
         job = self.job
         begun = time.perf_counter()
-        worker, inbox = job.receive(batches)
-        partition = worker.part.partition
+        worker, inbox = job.receive(found)
         with _placed(partition):
             active = worker.deliver(inbox)
             if not self.run:
@@ -171,7 +193,7 @@ class Advance:
             out = worker.collect()
         for target, batch in enumerate(out.outbox):
             if batch.size:
-                yield from pack(job.keys[target], MESSAGE, partition, batch.tobytes())
+                yield from job.address.pack(target, MESSAGE, partition, batch.tobytes())
         yield from job.remember(worker)
         ahead = time.time() - time.perf_counter()
         yield from job.report(
@@ -195,40 +217,28 @@ class Advance:
 
 
 @dataclass(frozen=True)
-class Save:
+class Save(Task):
     """State and messages after superstep `number` → a part of a checkpoint."""
 
-    job: Job
     number: int
     folder: CheckpointFolder
 
-    def __call__(self, batches: Rows) -> Rows:
-        failed: list[Mapping[str, Any]] = []
-        with self.job.judged(failed):
-            worker, inbox = self.job.receive(batches)
-            if not self.folder.folder(self.number).is_dir():
-                raise InputError(
-                    f"{self.folder.path} is another folder here: checkpoint_dir must be seen by all executors"
-                )
-            name, digest = self.folder.write_part(self.number, worker, inbox)
-            failed.append({"partition": worker.part.partition, "name": name, "digest": digest})
-        for report in failed:
-            yield from self.job.report(report)
+    def rows(self, partition: int, found: Found) -> Rows:
+        """What the part is called."""
+        worker, inbox = self.job.receive(found)
+        if not self.folder.folder(self.number).is_dir():
+            raise InputError(f"{self.folder.path} is another folder here: checkpoint_dir must be seen by all executors")
+        name, digest = self.folder.write_part(self.number, worker, inbox)
+        yield from self.job.report({"partition": partition, "name": name, "digest": digest})
 
 
 @dataclass(frozen=True)
-class Conclude:
+class Conclude(Task):
     """State → columns of the answer."""
 
-    job: Job
-
-    def __call__(self, batches: Rows) -> Rows:
-        failed: list[Mapping[str, Any]] = []
-        with self.job.judged(failed):
-            worker, _ = self.job.receive(batches)
-            yield from self.job.report({"partition": worker.part.partition, "columns": worker.result()})
-        for report in failed:
-            yield from self.job.report(report)
+    def rows(self, partition: int, found: Found) -> Rows:
+        """The columns, for the driver."""
+        yield from self.job.report({"partition": partition, "columns": self.job.restore(found).result()})
 
 
 def raise_reported(reports: Sequence[Mapping[str, Any]]) -> None:
@@ -239,7 +249,7 @@ def raise_reported(reports: Sequence[Mapping[str, Any]]) -> None:
         raise kind(told[0][0])
 
 
-def _forget_archives() -> None:
+def forget_archives() -> None:
     """Spare the next task in this Python worker 0.1 s.
 
     Spark invalidates the import caches before every task. Python 3.11 then reads the contents of every archive that it
