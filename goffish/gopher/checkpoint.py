@@ -155,8 +155,11 @@ class CheckpointFolder:
                     raise ValueError("its bytes do not match their checksum")
                 with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
                     worker.halted = arrays["halted"]
-                    for name, (_, values) in worker.state.items():
-                        values[...] = arrays[f"state.{name}"]
+                    for name, (level, values) in worker.state.items():
+                        if level == "free":
+                            worker.state[name] = (level, arrays[f"state.{name}"].astype(values.dtype))
+                        else:
+                            values[...] = arrays[f"state.{name}"]
                     names = sorted(n for n in arrays.files if n.startswith("message."))
                     pending.append([arrays[n] for n in names])
             except (OSError, ValueError, KeyError) as error:

@@ -97,10 +97,9 @@ def totals_of(graph: PartitionedGraph) -> Totals:
 def fold(program: SubgraphProgram, contributions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Aggregates of all partitions, folded in partition order so that every engine rounds alike."""
     folded = {}
-    for name, how in program.aggregators.items():
+    for name in dict.fromkeys(name for given in contributions for name in given):
         values = [given[name] for given in contributions if name in given]
-        if values:
-            folded[name] = np.asarray(reduce_values(how, values)).item()
+        folded[name] = np.asarray(reduce_values(program.aggregators[name], values)).item()
     return folded
 
 

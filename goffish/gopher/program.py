@@ -14,12 +14,15 @@ from goffish.gopher.messages import message_dtype
 from goffish.gopher.superstep import REDUCTIONS, BatchStep, Superstep
 from goffish.gopher.views import Subgraph, SubgraphBatch
 
-Level = Literal["vertex", "subgraph", "remote", "neighbor"]
+Level = Literal["vertex", "subgraph", "remote", "neighbor", "free"]
 
 
 @dataclass(frozen=True)
 class StateColumn:
-    """One column of program state: a value per element of `level`, with its type and first value."""
+    """One column of program state: a value per element of `level`, with its type and first value.
+
+    A column of the level "free" belongs to the partition and has any number of values, none at first.
+    """
 
     level: Level
     dtype: np.dtype[Any]
@@ -44,6 +47,11 @@ def per_remote(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
 def per_neighbor(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
     """State with one value for each neighbouring sub-graph."""
     return StateColumn("neighbor", np.dtype(dtype), fill)
+
+
+def per_partition(dtype: DTypeLike) -> StateColumn:
+    """State of any length, of a partition: what is assigned to ``batch["name"]`` takes the place of what was there."""
+    return StateColumn("free", np.dtype(dtype))
 
 
 class SubgraphProgram:
@@ -143,9 +151,11 @@ def check_program(program: SubgraphProgram) -> None:
     for column, kind in program.state.items():
         if not isinstance(kind, StateColumn):
             raise InputError(
-                f"{name}: state column {column!r} is {kind!r}: declare it with per_vertex, per_subgraph, per_remote or "
-                "per_neighbor"
+                f"{name}: state column {column!r} is {kind!r}: declare it with per_vertex, per_subgraph, per_remote, "
+                "per_neighbor or per_partition"
             )
+        if kind.level == "free" and not program.is_batched():
+            raise InputError(f"{name}: state column {column!r} is of partitions: define compute_batch")
         if kind.dtype.kind not in "biuf":
             raise InputError(f"{name}: state column {column!r} has type {kind.dtype}; use numbers")
     message_dtype(program.message)

@@ -90,16 +90,16 @@ class _Step:
 
     def send_to_subgraph(self, subgraph: ArrayLike, **payload: ArrayLike) -> None:
         """Send to sub-graphs by number; arrays send one message per element."""
-        self._send(_numbers("sub-graph", subgraph, self.graph.num_subgraphs), NO_VERTEX, payload)
+        self._send(numbers("sub-graph", subgraph, self.graph.num_subgraphs), NO_VERTEX, payload)
 
     def send_to_vertex(self, subgraph: ArrayLike, vertex: ArrayLike, **payload: ArrayLike) -> None:
         """Send to vertices by partitioned number, in the sub-graph that owns each."""
-        target = _numbers("vertex", vertex, self.graph.num_vertices)
-        self._send(_numbers("sub-graph", subgraph, self.graph.num_subgraphs), target, payload)
+        target = numbers("vertex", vertex, self.graph.num_vertices)
+        self._send(numbers("sub-graph", subgraph, self.graph.num_subgraphs), target, payload)
 
     def send_to_partition(self, partition: ArrayLike, **payload: ArrayLike) -> None:
         """Send one message that is delivered to every sub-graph of a partition."""
-        self._send(~_numbers("partition", partition, self.graph.num_partitions), NO_VERTEX, payload)
+        self._send(~numbers("partition", partition, self.graph.num_partitions), NO_VERTEX, payload)
 
     def send_to_all(self, **payload: ArrayLike) -> None:
         """Send to every sub-graph of the graph, the sender included: one message per partition."""
@@ -111,7 +111,7 @@ class _Step:
             self.outbox.append(batch)
 
 
-def _numbers(what: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
+def numbers(what: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
     """Addresses as int64; one that does not exist fails the job (specification §3.3: dropping it would hide a bug)."""
     numbers = np.asarray(given)
     if numbers.size and numbers.dtype.kind not in "iu":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +43,7 @@ class _View:
         self,
         part: Slice,
         starts: NDArray[np.int64],
-        state: Mapping[str, tuple[str, NDArray[Any]]],
+        state: MutableMapping[str, tuple[str, NDArray[Any]]],
         attribute: Callable[[str], NDArray[Any] | pa.Array],
         first: int,
         last: int,
@@ -67,10 +67,16 @@ class _View:
             return values[self._remotes]
         if level == "neighbor":
             return values[self._neighbor_rows]
+        if level == "free":
+            return values
         return values[self._first : self._last]
 
     def __setitem__(self, name: str, values: Any) -> None:
-        self[name][...] = values
+        before = self[name]
+        if self._state[name][0] == "free":
+            self._state[name] = ("free", np.asarray(values, before.dtype))
+        else:
+            before[...] = values
 
     @property
     def _neighbor_rows(self) -> slice:
@@ -235,6 +241,14 @@ class SubgraphBatch(_View):
     def neighbor_offsets(self) -> NDArray[np.int64]:
         """Rows of each sub-graph among the neighbours."""
         return self._part.neighbor_offsets
+
+    def subgraph(self, index: int) -> Subgraph:
+        """View of one sub-graph, with the same state."""
+        return Subgraph(self._part, self._starts, self._state, self._attribute, index, index + 1)
+
+    def with_attributes(self, attribute: Callable[[str], NDArray[Any] | pa.Array]) -> SubgraphBatch:
+        """The same view, with other attributes: per vertex of the partition, or per arc, by name."""
+        return SubgraphBatch(self._part, self._starts, self._state, attribute, self._first, self._last)
 
     def subgraph_of_vertex(self) -> NDArray[np.int64]:
         """Index of the sub-graph that each vertex lies in."""

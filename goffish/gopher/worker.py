@@ -74,7 +74,7 @@ class Worker:
         self._starts, self._threads = subgraph_starts, threads
         self._dtype = message_dtype(program.message)
         self._attributes: dict[str, Any] = {}
-        self.state = {
+        self.state: dict[str, tuple[str, NDArray[Any]]] = {
             name: (column.level, np.full(self._rows(column), column.fill, column.dtype))
             for name, column in program.state.items()
         }
@@ -93,6 +93,7 @@ class Worker:
             "subgraph": part.num_subgraphs,
             "remote": part.out_arcs.remote_vertex.size,
             "neighbor": part.neighbor_subgraph.size,
+            "free": 0,
         }
         if column.level not in sizes:
             raise InputError(f"state level {column.level!r}: choose one of {', '.join(sizes)}")
@@ -225,10 +226,9 @@ class Worker:
         combined = combine(sent, self.program.combine)
         outbox = split_by_partition(combined, self._starts)
         contributions: dict[str, Any] = {}
-        for name, how in self.program.aggregators.items():
+        for name in dict.fromkeys(name for step in steps for name in step.contributions):
             values = [step.contributions[name] for step in steps if name in step.contributions]
-            if values:
-                contributions[name] = reduce_values(how, values)
+            contributions[name] = reduce_values(self.program.aggregators[name], values)
         self.inbox = np.empty(0, self._dtype)
         self._steps, self._batch_step = {}, None
         remote = combined.size - outbox[self.part.partition].size
@@ -284,8 +284,10 @@ class _NameErrors:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        # An InputError in init is the user's input, not a fault of the program.
-        if not isinstance(error, Exception) or (isinstance(error, InputError) and self._where[2] == 0):
+        # An InputError in init is the user's input, not a fault of the program; a JobError says already where.
+        if not isinstance(error, Exception) or isinstance(error, JobError):
+            return
+        if isinstance(error, InputError) and self._where[2] == 0:
             return
         program, part, number, index = self._where
         unit = "" if index is None else f"sub-graph {part.subgraph_start + index}, "

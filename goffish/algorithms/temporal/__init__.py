@@ -1,0 +1,1 @@
+"""Programs over time series of graphs."""
