@@ -23,7 +23,7 @@ from goffish.gopher.local import Progress
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.shares import partitions_of
 from goffish.gopher.spark.output import Answer, Sample, Write, common_schema
-from goffish.gopher.spark.rows import COLUMNS, MESSAGE, REPORT, STATE, Address, unpack_values
+from goffish.gopher.spark.rows import COLUMNS, REPORT, STATE, Address, unpack_values
 from goffish.gopher.spark.session import borrowed, cancelling, checkpoint_place, is_local, named, slots
 from goffish.gopher.spark.tasks import Advance, Begin, Conclude, Job, Save, raise_reported
 from goffish.gopher.stats import RunStats
@@ -230,7 +230,8 @@ class _Run:
             if limit is not None:
                 aggregates["late"] = time.time() - self.begun >= limit
             ledger.reported.update(aggregates)
-            if number % self.every == 0:
+            ended = not any(r["waiting"] or r["combined"] for r in reports)
+            if number % self.every == 0 and not (ended and self.checkpoints is None):
                 with ledger.phase("checkpoint"):
                     frame = self._checkpoint(frame, number, aggregates)
             if self.progress is not None:
@@ -335,7 +336,7 @@ class _Run:
 
     def _shuffled(self, frame: DataFrame) -> DataFrame:
         """Every partition's state and what it is sent, brought to its task."""
-        return frame.filter(f"kind <= {MESSAGE}").repartition(len(self.job.address.groups), "key")
+        return frame.repartition(len(self.job.address.groups), "key")
 
     def _ask(self, frame: DataFrame, task: Any) -> Reports:
         return self._reports(frame.mapInArrow(task, COLUMNS))

@@ -112,13 +112,14 @@ def unpack_values(data: Any) -> dict[str, Any]:
 
 
 def join(batches: Iterable[pa.RecordBatch]) -> dict[int, dict[tuple[int, int], bytes]]:
-    """The bytes of rows in any order, by target and by (kind, source), all ascending."""
+    """The bytes of rows in any order, by target and by (kind, source), all ascending; reports are left out."""
     found: dict[tuple[int, int, int], list[tuple[int, pa.Buffer]]] = {}
     for batch in batches:
         targets, kinds, sources, sequences = (batch.column(i).to_pylist() for i in (1, 2, 3, 4))
         for row, value in enumerate(batch.column(5)):
-            place = (targets[row], kinds[row], sources[row])
-            found.setdefault(place, []).append((sequences[row], value.as_buffer()))
+            if kinds[row] != REPORT:
+                place = (targets[row], kinds[row], sources[row])
+                found.setdefault(place, []).append((sequences[row], value.as_buffer()))
     joined: dict[int, dict[tuple[int, int], bytes]] = {}
     for place in sorted(found):
         blocks = sorted(found.pop(place), key=lambda block: block[0])

@@ -148,6 +148,7 @@ def borrowed(spark: SparkSession | None, partitions: int) -> Iterator[SparkSessi
         "spark.sql.shuffle.partitions": partitions,
         "spark.sql.execution.arrow.maxRecordsPerBatch": BATCH_ROWS,
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
+        "spark.sql.ui.explainMode": "simple",  # the plan is written down for every superstep
     }.items():
         inner.conf.set(key, str(value))
     yield inner
@@ -219,10 +220,16 @@ def slots(spark: SparkSession) -> int:
     return max(1, int(spark.sparkContext.defaultParallelism) // int(spark.conf.get("spark.task.cpus", "1") or 1))
 
 
+_TRACEBACK = "Traceback (most recent call last):"
+
+
 def first_line(error: BaseException) -> str:
     """What went wrong, from an error that may hold the stack traces of two languages."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # A Python error in a worker is told inside the message of the JVM's.
-    own = [line for line in lines if re.match(r"[A-Za-z_]\w*(Error|Exception|Interrupt): ", line)]
+    text = str(error).splitlines()
+    lines = [line.strip() for line in text if line.strip()]
+    # A Python error in a worker is told inside the message of the JVM's, after its frames, which are indented.
+    traced = text[1 + next((at for at, line in enumerate(text) if line.endswith(_TRACEBACK)), len(text)) :]
+    own = [line for line in traced if re.match(r"[A-Za-z_][\w.]*: ", line)]
+    own += [line for line in lines if re.match(r"[A-Za-z_]\w*(Error|Exception|Interrupt): ", line)]
     told = (own or [line for line in lines if not line.startswith("at ")] or [type(error).__name__])[0]
     return told if len(told) <= 300 else f"{told[:299]}…"
