@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+import pyarrow as pa
 from numpy.typing import ArrayLike, DTypeLike
 
 from goffish.errors import InputError
@@ -83,6 +84,10 @@ class TimeSeriesProgram:
     def result(self, sg: Any) -> Mapping[str, ArrayLike]:
         """Columns of the answer when all is over, one value per row (see `rows`); unused where rows are emitted."""
         return {}
+
+    def finish(self, table: pa.Table) -> pa.Table:
+        """Complete the answer where all of it is in one place; default: as it is."""
+        return table
 
     @classmethod
     def name(cls) -> str:

@@ -113,6 +113,10 @@ class _Temporal:
         target = numbers("vertex", vertex, self.graph.num_vertices)
         self._later(numbers("sub-graph", subgraph, self.graph.num_subgraphs), target, payload)
 
+    def send_to_all_in_next_timestep(self, **payload: ArrayLike) -> None:
+        """Send to every sub-graph of the graph, in superstep 1 of the next timestep."""
+        self._later(~np.arange(self.graph.num_partitions), NO_VERTEX, payload)
+
     def _to_merge(self, subgraph: ArrayLike, payload: Any) -> None:
         self._allow("a message to the merge", ("eventual", "compute"), ("eventual", "end of timestep"))
         batch = make_batch(self.messages.dtype, subgraph, NO_VERTEX, payload)
@@ -195,6 +199,15 @@ class TimeStep(_Temporal, Superstep):
 
 class BatchTimeStep(_Temporal, BatchStep):
     """One call of user code for all active sub-graphs of a partition."""
+
+    _read: Any = None
+
+    def values(self, name: str, subgraphs: NDArray[np.int64]) -> Any:
+        """An attribute of the instance where only some sub-graphs (local indices) are looked at.
+
+        Slices of bins that hold none of them are not read; what belongs to other sub-graphs may be missing.
+        """
+        return self._read(name, subgraphs)
 
     def send_to_next_timestep(self, subgraphs: ArrayLike, **payload: ArrayLike) -> None:
         """Send from listed sub-graphs (local indices) to themselves, in superstep 1 of the next timestep."""

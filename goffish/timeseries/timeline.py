@@ -30,7 +30,7 @@ class Values(Protocol):
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
 
-    def bound(self, batch: SubgraphBatch, instance: int, active: NDArray[np.int64]) -> Callable[[str], Any]:
+    def bound(self, batch: SubgraphBatch, instance: int, active: NDArray[np.int64]) -> Callable[..., Any]:
         """Attributes of a partition at one instance, by name; those of inactive sub-graphs may be missing."""
 
 
@@ -48,7 +48,7 @@ class Timeline(SubgraphProgram):
     merges : bool
         Whether the merge follows; without it, and with `hands_over`, the answer is what was sent to it.
     handed : mapping of str to array, optional
-        What other runs handed over to this merge.
+        What other runs, of the timesteps `whole`, handed over to this merge.
     """
 
     may_change: ClassVar[frozenset[str]] = frozenset({"_program", "_values"})
@@ -63,11 +63,12 @@ class Timeline(SubgraphProgram):
         merges: bool = False,
         hands_over: bool = False,
         handed: Mapping[str, NDArray[Any]] | None = None,
+        whole: Sequence[int] = (),
     ) -> None:
         self._program, self._values = program, values
         self.options = dict(vars(program))
         self.timesteps, self.merges, self.hands_over = list(timesteps), merges, hands_over
-        self.given, self.handed = dict(given or {}), dict(handed or {})
+        self.given, self.handed, self.whole = dict(given or {}), dict(handed or {}), list(whole or timesteps)
         self.message, self.combine, self.attributes = program.message, program.combine, program.attributes  # type: ignore[misc]
         reports: dict[str, Any] = {f"{name}@{t}": how for name, how in program.reports.items() for t in self.timesteps}
         supersteps: dict[str, Any] = dict.fromkeys((f"supersteps@{t}" for t in self.timesteps), "max")
@@ -98,7 +99,9 @@ class Timeline(SubgraphProgram):
         program = self._program
         if self.hands_over or program.emits:
             self.rows = "free"  # type: ignore[misc]
-            self.label_columns = ("vertex",) if not self.hands_over and program.emits_vertices else ()  # type: ignore[misc]
+            own = ("vertex",) if program.emits_vertices else ()
+            self.label_columns = () if self.hands_over else (*own, *program.label_columns)  # type: ignore[misc]
+            self.nullable = program.nullable  # type: ignore[misc]
         else:
             self.rows, self.label_columns = program.rows, program.label_columns  # type: ignore[misc]
             self.nullable = program.nullable  # type: ignore[misc]
@@ -152,10 +155,10 @@ class Timeline(SubgraphProgram):
 
     def _moment(self, clock: Clock) -> Moment:
         starts, ends = self._values.starts, self._values.ends
-        first, last = (min(self.timesteps), max(self.timesteps)) if self.timesteps else (0, -1)
-        origin = int(starts[first]) if self.timesteps else 0
+        first, last = (min(self.whole), max(self.whole)) if self.whole else (0, -1)
+        origin = int(starts[first]) if self.whole else 0
         if clock.phase == MERGE:
-            end = int(ends[last]) if self.timesteps else 0
+            end = int(ends[last]) if self.whole else 0
             return Moment(self._program.pattern, "merge", -1, first, last, origin, end, origin)
         now = self.timesteps[clock.index]
         return Moment(
@@ -246,15 +249,14 @@ class Timeline(SubgraphProgram):
         calls: tuple[Callable[[Any, Any], None], Callable[[Any, Any], None]],
     ) -> bool:
         """Call user code for the active sub-graphs; gives whether it sent messages in the same timestep."""
-        if moment.phase == "merge":
-            view = batch
-        else:
-            view = batch.with_attributes(self._values.bound(batch, moment.timestep, active))
+        read = self._reader(batch, moment, active)
+        view = batch.with_attributes(read)
         context = (clock.superstep, messages, step.graph, step._aggregates, self.aggregators)
         before = len(step.outbox)
         if self._program.is_batched():
             whole = BatchTimeStep(view, active, offsets, step.threads, clock.superstep, messages, *context[2:])
             whole._bind(self._program, moment)
+            whole._read = read
             with _named(self._program, batch, None, moment, clock.superstep):
                 calls[1](view, whole)
             self._settle(batch, step, moment, whole, active, whole.halted[active])
@@ -271,6 +273,20 @@ class Timeline(SubgraphProgram):
                     calls[0](sg, one)
                 self._settle(batch, step, moment, one, np.array([index]), np.array([one.halted]))
         return len(step.outbox) > before
+
+    def _reader(self, batch: SubgraphBatch, moment: Moment, active: NDArray[np.int64]) -> Callable[..., Any]:
+        """Attributes by name: those of the template, and those of the instance that is bound."""
+        if moment.phase == "merge":
+            return batch.attribute
+        bound = self._values.bound(batch, moment.timestep, active)
+        static = self.attributes
+
+        def read(name: str, subgraphs: NDArray[np.int64] | None = None) -> Any:
+            if name in static:
+                return batch.attribute(name)
+            return bound(name) if subgraphs is None else bound(name, subgraphs)
+
+        return read
 
     def _settle(
         self,

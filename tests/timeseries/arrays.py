@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ class ArrayValues:
     def bound(self, batch: SubgraphBatch, instance: int, active: NDArray[np.int64]) -> Callable[[str], Any]:
         part = self.graph.slice(batch.partition)
 
-        def read(name: str) -> Any:
+        def read(name: str, subgraphs: Any = None) -> Any:
             if name.startswith("vertex."):
                 return self.functions[name](part.vertex_ids.astype(np.int64), instance)
             incoming = name.startswith("in_edge.")
@@ -60,7 +61,8 @@ def run_series(
     """Run a program over all instances, on the local engine unless told otherwise."""
     chosen = range(len(values.starts)) if timesteps is None else timesteps
     timeline = Timeline(program, values, chosen, given=given, merges=program.pattern == "eventual")
-    return run_program(timeline, values.graph, **{"threads": 1, **running})
+    found = run_program(timeline, values.graph, **{"threads": 1, **running})
+    return replace(found, table=program.finish(found.table))
 
 
 def told(result: Result, name: str) -> list[Any]:

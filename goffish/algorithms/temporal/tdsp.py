@@ -121,11 +121,12 @@ class TimeDependentShortestPath(TimeSeriesProgram):
         """Follow the roots inside the window, and tell the owners of remote vertices."""
         if not roots.size:
             return
-        latency, exists = self._costs(batch, step)
+        units = np.unique(np.searchsorted(batch.subgraph_offsets, roots, side="right") - 1)
+        latency, exists = self._costs(batch, step, units)
         improved = np.empty(batch.remote_vertex.size, np.int64)
         ghost, via = batch["ghost"], batch["via"]
         count = kernels.advance_front(
-            step.active, batch.subgraph_offsets, batch.remote_offsets, batch.offsets, batch.targets, latency, exists,
+            units, batch.subgraph_offsets, batch.remote_offsets, batch.offsets, batch.targets, latency, exists,
             np.searchsorted(roots, batch.subgraph_offsets), roots, times, horizon, self.semantics == "departure",
             batch.vertex_ids, batch["done"], batch["label"], batch["through"], ghost, via, batch["ghost_done"],
             improved,
@@ -133,9 +134,12 @@ class TimeDependentShortestPath(TimeSeriesProgram):
         rows = improved[:count]
         step.send_to_vertex(batch.remote_subgraph[rows], batch.remote_vertex[rows], time=ghost[rows], parent=via[rows])
 
-    def _costs(self, batch: SubgraphBatch, step: BatchTimeStep) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        latency = np.asarray(batch.attribute(f"edge.{self.latency}"), np.float64)
-        wrong = np.flatnonzero(~(latency >= 0))
+    def _costs(
+        self, batch: SubgraphBatch, step: BatchTimeStep, units: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Latency and presence of every arc, as far as some sub-graphs are concerned."""
+        latency = np.asarray(step.values(f"edge.{self.latency}", units), np.float64)
+        wrong = np.flatnonzero(latency < 0)
         if wrong.size:
             arc = int(wrong[0])
             tail = batch.vertex_ids[np.searchsorted(batch.offsets, arc, side="right") - 1]
@@ -143,7 +147,9 @@ class TimeDependentShortestPath(TimeSeriesProgram):
                 f"edge.{self.latency} is {latency[arc]:g} for an edge of vertex number {tail} in instance "
                 f"{step.timestep}: times are at least 0"
             )
-        return latency, _ALL if self.exists is None else np.asarray(batch.attribute(f"edge.{self.exists}"), np.bool_)
+        if self.exists is None:
+            return latency, _ALL
+        return latency, np.asarray(step.values(f"edge.{self.exists}", units), np.bool_)
 
     def end_of_timestep_batch(self, batch: SubgraphBatch, step: BatchTimeStep) -> None:
         moment, label, done = step.moment, batch["label"], batch["done"]
