@@ -7,26 +7,51 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def group_stable(keys, groups):
-    """Stable counting sort of keys in ``0 … groups-1``: (order, offsets of each group); no order where they ascend."""
-    offsets = np.zeros(groups + 1, np.int64)
-    ascending, before = True, 0
-    for i in range(keys.size):
-        key = keys[i]
-        offsets[key + 1] += 1
-        ascending = ascending and key >= before
-        before = key
-    for g in range(groups):
-        offsets[g + 1] += offsets[g]
-    if ascending:
-        return np.empty(0, np.int64), offsets
-    cursor = offsets[:-1].copy()
-    order = np.empty(keys.size, np.int64)
+def partition_keys(subgraph, starts, keys, counts, before):
+    """Partition of each message from its target sub-graph, or from ``~partition``; adds to ``counts[partition + 1]``.
+
+    Returns the last partition, or -1 where they do not ascend from `before` on.
+    """
+    for i in range(subgraph.size):
+        target = subgraph[i]
+        key = ~target
+        if target >= 0:
+            # A search without branches, which nobody could predict.
+            key, length = 0, starts.size - 1
+            while length > 1:
+                half = length >> 1
+                key += half if starts[key + half] <= target else 0
+                length -= half
+        keys[i] = key
+        counts[key + 1] += 1
+        before = key if before >= 0 and key >= before else -1
+    return before
+
+
+@njit(cache=True, nogil=True)
+def unit_keys(subgraph, first, keys, counts, before):
+    """Index of each message's target sub-graph in its partition; adds to ``counts[index + 1]``.
+
+    Returns the last index, -1 where they do not ascend from `before` on, or -2 for messages to whole partitions.
+    """
+    for i in range(subgraph.size):
+        if subgraph[i] < 0:
+            return -2
+        key = subgraph[i] - first
+        keys[i] = key
+        counts[key + 1] += 1
+        before = key if before >= 0 and key >= before else -1
+    return before
+
+
+@njit(cache=True, nogil=True)
+def scatter_rows(rows, keys, cursor, out):
+    """Append each row of bytes to its group in `out`, at the group's cursor."""
     for i in range(keys.size):
         at = cursor[keys[i]]
         cursor[keys[i]] = at + 1
-        order[at] = i
-    return order, offsets
+        for k in range(rows.shape[1]):
+            out[at, k] = rows[i, k]
 
 
 @njit(cache=True, nogil=True)

@@ -52,11 +52,25 @@ def make_batch(dtype: np.dtype[np.void], subgraph: Any, vertex: Any, payload: Ma
 
 
 def concatenate(batches: Sequence[Batch], dtype: np.dtype[np.void]) -> Batch:
-    """All batches after one another."""
+    """All batches after one another; a single one itself."""
     filled = [b for b in batches if b.size]
-    if len(filled) == 1:
-        return filled[0]
-    return np.concatenate(filled) if filled else np.empty(0, dtype)
+    return filled[0] if len(filled) == 1 else _joined(filled, dtype)
+
+
+def _joined(batches: Sequence[Batch], dtype: np.dtype[np.void]) -> Batch:
+    """A new batch of all rows; copied as bytes, several times as fast as numpy copies structured rows."""
+    out = np.empty(sum(b.size for b in batches), dtype)
+    into, at = _bytes(out).ravel(), 0
+    for batch in batches:
+        rows = _bytes(batch).ravel()
+        into[at : at + rows.size] = rows
+        at += rows.size
+    return out
+
+
+def _bytes(batch: Batch) -> NDArray[np.uint8]:
+    """The rows of a batch as bytes, shape (messages, item size)."""
+    return np.ascontiguousarray(batch).view(np.uint8).reshape(batch.size, batch.dtype.itemsize)
 
 
 def combine(batch: Batch, how: str | None) -> Batch:
@@ -84,26 +98,47 @@ def combine(batch: Batch, how: str | None) -> Batch:
     return out
 
 
-def grouped(batch: Batch, keys: NDArray[np.int64], groups: int) -> tuple[Batch, NDArray[np.int64]]:
-    """The batch in order of its keys (below `groups`), those that are equal in the order given; offsets of each group.
-
-    It is the batch itself where its keys ascend already, as they do for a partition of a single sub-graph.
-    """
-    order, offsets = _kernels.group_stable(keys, groups)
-    # Several times as fast as indexing, for structured arrays.
-    return (batch.take(order) if order.size else batch), offsets
-
-
-def split_by_partition(batch: Batch, subgraph_starts: NDArray[np.int64]) -> list[Batch]:
-    """One batch per target partition, each in the order of `batch`."""
+def split_by_partition(
+    batches: Sequence[Batch], subgraph_starts: NDArray[np.int64], dtype: np.dtype[np.void]
+) -> list[Batch]:
+    """One batch per target partition, each in the order of `batches`; parts of a single one whose targets ascend."""
     parts = subgraph_starts.size - 1
-    target = batch["subgraph"]
-    owner = np.searchsorted(subgraph_starts, target, side="right") - 1
-    broadcast = target < 0
-    if broadcast.any():
-        owner[broadcast] = ~target[broadcast]
-    batch, offsets = grouped(batch, owner, parts)
-    return [batch[offsets[p] : offsets[p + 1]] for p in range(parts)]
+    filled = [b for b in batches if b.size]
+    counts = np.zeros(parts + 1, np.int64)
+    keys = [np.empty(b.size, np.int32) for b in filled]
+    last = 0
+    for batch, found in zip(filled, keys, strict=True):
+        last = _kernels.partition_keys(batch["subgraph"], subgraph_starts, found, counts, last)
+    offsets = np.cumsum(counts)
+    sorted_ = concatenate(filled, dtype) if last >= 0 else _scattered(filled, keys, offsets, dtype)
+    return [sorted_[offsets[p] : offsets[p + 1]] for p in range(parts)]
+
+
+def group_by_subgraph(
+    batches: Sequence[Batch], first: int, subgraphs: int, dtype: np.dtype[np.void]
+) -> tuple[Batch, NDArray[np.int64]]:
+    """A new batch of the messages to each sub-graph ``first … first + subgraphs - 1``, in their order; its offsets."""
+    filled = [b for b in batches if b.size]
+    counts = np.zeros(subgraphs + 1, np.int64)
+    keys = [np.empty(b.size, np.int32) for b in filled]
+    last = 0
+    for batch, found in zip(filled, keys, strict=True):
+        last = _kernels.unit_keys(batch["subgraph"], first, found, counts, last)
+        if last == -2:
+            return group_by_subgraph([expand_broadcasts(b, first, subgraphs) for b in filled], first, subgraphs, dtype)
+    offsets = np.cumsum(counts)
+    return (_joined(filled, dtype) if last >= 0 else _scattered(filled, keys, offsets, dtype)), offsets
+
+
+def _scattered(
+    batches: Sequence[Batch], keys: Sequence[NDArray[np.int32]], offsets: NDArray[np.int64], dtype: np.dtype[np.void]
+) -> Batch:
+    """A new batch of all rows, grouped by their keys."""
+    out = np.empty(int(offsets[-1]), dtype)
+    cursor = offsets[:-1].copy()
+    for batch, own in zip(batches, keys, strict=True):
+        _kernels.scatter_rows(_bytes(batch), own, cursor, _bytes(out))
+    return out
 
 
 def expand_broadcasts(batch: Batch, first: int, subgraphs: int) -> Batch:

@@ -116,9 +116,8 @@ def numbers(what: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
     numbers = np.asarray(given)
     if numbers.size and numbers.dtype.kind not in "iu":
         raise InputError(f"a message is addressed by whole numbers, not by {numbers.dtype} ({what})")
-    wrong = (numbers < 0) | (numbers >= count)
-    if wrong.any():
-        unknown = numbers.ravel()[np.flatnonzero(wrong)[0]]
+    if numbers.size and (numbers.min() < 0 or numbers.max() >= count):
+        unknown = numbers.ravel()[np.flatnonzero((numbers < 0) | (numbers >= count))[0]]
         raise InputError(f"message to {what} {unknown}, which does not exist (there are {count})")
     return numbers.astype(np.int64, copy=False)
 

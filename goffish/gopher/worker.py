@@ -21,8 +21,7 @@ from goffish.gopher.messages import (
     Batch,
     combine,
     concatenate,
-    expand_broadcasts,
-    grouped,
+    group_by_subgraph,
     message_dtype,
     split_by_partition,
 )
@@ -133,10 +132,8 @@ class Worker:
         `batches` come in order of their source partition, each in order of sending: the canonical order.
         """
         part = self.part
-        inbox = expand_broadcasts(concatenate(batches, self._dtype), part.subgraph_start, part.num_subgraphs)
-        inbox, self._offsets = grouped(inbox, inbox["subgraph"] - part.subgraph_start, part.num_subgraphs)
-        if any(inbox is batch for batch in batches):
-            inbox = inbox.copy()  # it is written to, and the sender's, or read-only
+        # New also where there is nothing to sort: it is written to, and what was sent may be read-only.
+        inbox, self._offsets = group_by_subgraph(batches, part.subgraph_start, part.num_subgraphs, self._dtype)
         self._localise(inbox)
         self.inbox = inbox
         self.active = np.flatnonzero(~self.halted | (np.diff(self._offsets) > 0))
@@ -222,19 +219,20 @@ class Worker:
         else:
             steps = [self._steps[index] for index in self.active.tolist()]
             self.halted[self.active] = [step.halted for step in steps]
-        sent = concatenate([b for step in steps for b in step.outbox], self._dtype)
-        combined = combine(sent, self.program.combine)
-        outbox = split_by_partition(combined, self._starts)
+        sent = [b for step in steps for b in step.outbox]
+        count = sum(b.size for b in sent)
+        if self.program.combine is not None:
+            sent = [combine(concatenate(sent, self._dtype), self.program.combine)]
+        outbox = split_by_partition(sent, self._starts, self._dtype)
         contributions: dict[str, Any] = {}
         for name in dict.fromkeys(name for step in steps for name in step.contributions):
             values = [step.contributions[name] for step in steps if name in step.contributions]
             contributions[name] = reduce_values(self.program.aggregators[name], values)
         self.inbox = np.empty(0, self._dtype)
         self._steps, self._batch_step = {}, None
-        remote = combined.size - outbox[self.part.partition].size
-        return StepOutput(
-            outbox, contributions, int(sent.size), int(combined.size), remote, remote * self._dtype.itemsize
-        )
+        combined = sum(b.size for b in sent)
+        remote = combined - outbox[self.part.partition].size
+        return StepOutput(outbox, contributions, count, combined, remote, remote * self._dtype.itemsize)
 
     def result(self) -> dict[str, NDArray[Any]]:
         """Columns of the answer for this partition."""

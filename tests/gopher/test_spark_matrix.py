@@ -100,7 +100,7 @@ def on_ranks(stores: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -
     """What two ranks answer, one file per program."""
     if importlib.util.find_spec("mpi4py") is None:
         pytest.skip("mpi4py is not installed")
-    from tests.gopher.test_mpi import mpirun
+    from tests.gopher.mpi_jobs import mpirun
 
     folder = tmp_path_factory.mktemp("ranks")
     jobs = {name: (stores[name], OPTIONS.get(name, {})) for name in PROGRAMS}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,19 +53,17 @@ def nested_maps(steps: Sequence[NDArray[np.integer[Any]]], membership: Ids) -> t
     tuple of int64 arrays, one per step
         Communities of every level numbered in order of their first vertex.
     """
-    below: list[NDArray[np.integer[Any]]] = []
-    for step in steps[:-1]:
-        below.append(step if not below else step[below[-1]])
-    divisions = [membership]
-    for labels in reversed(below):
-        divisions.append(meet(labels.astype(np.int64, copy=False), divisions[-1]))
-    divisions.reverse()
-    maps = [divisions[0]]
-    for fine, coarse in pairwise(divisions):
-        up = np.empty(int(fine.max(initial=-1)) + 1, np.int64)
-        up[fine] = coarse
-        maps.append(up)
-    return tuple(maps)
+    # Levels of `steps` are nested, so what one shares with all above it, it shares with the membership; and what is one
+    # community on a level stays one further up, so that each level is found from the communities of the one below.
+    maps: list[Ids] = []
+    labels, upper = steps[0].astype(np.int64, copy=False), membership
+    for step in steps[1:]:
+        fine = meet(labels, upper)
+        maps.append(fine)
+        labels_of, upper_of = np.empty((2, int(fine.max(initial=-1)) + 1), np.int64)
+        labels_of[fine], upper_of[fine] = labels, upper
+        labels, upper = step[labels_of].astype(np.int64, copy=False), upper_of
+    return (*maps, upper)
 
 
 def meet(labels: Ids, upper: Ids) -> Ids:

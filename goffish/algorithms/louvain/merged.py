@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.louvain.hierarchy import meet, nested_maps
+from goffish.algorithms.louvain.hierarchy import meet
 from goffish.algorithms.louvain.levels import Labels, Level, collapse
 from goffish.algorithms.louvain.search import Found, Refine, Run, Search, number_labels, singletons
 
@@ -104,15 +104,6 @@ def connected_pieces(
 def seed_of(*parts: int) -> int:
     """One seed from several numbers."""
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0])
-
-
-def hierarchy_of(found: Found) -> list[NDArray[np.int64]]:
-    """The divisions of a search from the finest to its communities, each int64, shape (n,)."""
-    maps = nested_maps(found.steps, found.membership)
-    divisions = [maps[0]]
-    for up in maps[1:]:
-        divisions.append(up[divisions[-1]])
-    return divisions
 
 
 def _found(level: Level, search: Search, number: int, refine: Refine, start: Labels) -> Found:

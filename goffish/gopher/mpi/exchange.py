@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.gopher.messages import Batch
-from goffish.gopher.mpi.team import Team, status_of
+from goffish.gopher.mpi.team import Room, Team, status_of
 from goffish.gopher.worker import StepOutput
 
 #: How it went (0: well), messages sent by programs, and the most rows to any one rank.
@@ -53,6 +53,7 @@ class Exchange:
     def __init__(self, team: Team, owned: list[list[int]], aggregators: Sequence[str], dtype: Any) -> None:
         self._team, self._owned, self._names, self._dtype = team, owned, list(aggregators), dtype
         self._mine = owned[team.rank]
+        self._room = Room()
 
     def prepare(self, outputs: Sequence[StepOutput]) -> Control:
         """Put down what this rank's partitions have to say; fails for contributions that cannot be sent."""
@@ -122,7 +123,7 @@ class Exchange:
         rows = np.array([sum(piece.size for piece in block) // unit for block in pieces], np.int64)
         incoming = np.array([int(c.sum()) for c in heard.counts], np.int64)
         incoming[team.rank] = 0
-        received = team.move(pieces, rows, incoming, heard.largest, unit)
+        received = team.move(pieces, rows, incoming, heard.largest, unit, self._room)
         pending: list[list[Batch]] = [[_EMPTY] * len(heard.contributions) for _ in self._mine]
         for box, source in zip(control.outboxes, self._mine, strict=True):
             for row, target in zip(pending, self._mine, strict=True):

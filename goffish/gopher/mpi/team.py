@@ -208,6 +208,7 @@ class Team:
         incoming: NDArray[np.int64],
         largest: int,
         unit: int,
+        room: Room | None = None,
     ) -> list[NDArray[np.uint8]]:
         """The data part of an exchange whose sizes are known: one ``Ialltoallv`` of typed rows, or several.
 
@@ -222,7 +223,10 @@ class Team:
             Rows of `unit` bytes to and from every rank.
         largest : int
             The most rows between any two ranks of the team.
+        room : Room, optional
+            Memory for it, in which what is received stays until the next call.
         """
+        room = room or Room()
         limit = max(1, _MOST_ROWS // self.size)
         received = [np.empty(int(count) * unit, np.uint8) for count in incoming]
         if not largest:
@@ -233,8 +237,8 @@ class Team:
                 out, inward = (np.clip(count - first, 0, limit) for count in (rows, incoming))
                 begin = first * unit
                 blocks = [_cut(pieces, begin, begin + int(n) * unit) for pieces, n in zip(outgoing, out, strict=True)]
-                send = np.concatenate([*(piece for block in blocks for piece in block), np.empty(0, np.uint8)])
-                arrived = np.empty(int(inward.sum()) * unit, np.uint8)
+                send = room.pack([piece for block in blocks for piece in block])
+                arrived = room.arriving(int(inward.sum()) * unit, keep=largest > limit)
                 self.wait(
                     self.comm.Ialltoallv(
                         [send, (out, np.cumsum(out) - out), row_type],
@@ -265,6 +269,28 @@ class Team:
         total = int(node.allreduce(threads))
         node.Free()
         return min(total, max(threads, os.cpu_count() or 1))
+
+
+class Room:
+    """Memory for exchanges that serves again: fresh pages cost more than the bytes that are copied into them."""
+
+    def __init__(self) -> None:
+        self._sent, self._received = np.empty(0, np.uint8), np.empty(0, np.uint8)
+
+    def pack(self, pieces: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+        """The pieces after one another."""
+        size = sum(piece.size for piece in pieces)
+        if self._sent.size < size:
+            self._sent = np.empty(size, np.uint8)
+        return np.concatenate(pieces, out=self._sent[:size]) if pieces else self._sent[:0]
+
+    def arriving(self, size: int, *, keep: bool) -> NDArray[np.uint8]:
+        """Room for so many bytes; of its own where those that came before are still needed (`keep`)."""
+        if keep:
+            return np.empty(size, np.uint8)
+        if self._received.size < size:
+            self._received = np.empty(size, np.uint8)
+        return self._received[:size]
 
 
 _FINE, _FAILED, _STOPPED = 0, 1, 2

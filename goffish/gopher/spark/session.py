@@ -220,13 +220,15 @@ def slots(spark: SparkSession) -> int:
     return max(1, int(spark.sparkContext.defaultParallelism) // int(spark.conf.get("spark.task.cpus", "1") or 1))
 
 
+_CALLING = "An error occurred while calling "
 _TRACEBACK = "Traceback (most recent call last):"
 
 
 def first_line(error: BaseException) -> str:
     """What went wrong, from an error that may hold the stack traces of two languages."""
     text = str(error).splitlines()
-    lines = [line.strip() for line in text if line.strip()]
+    # The bridge to the JVM begins with which of its objects it called; the JVM's own words follow after a colon.
+    lines = [line.strip().removeprefix(": ") for line in text if line.strip() and not line.startswith(_CALLING)]
     # A Python error in a worker is told inside the message of the JVM's, after its frames, which are indented.
     traced = text[1 + next((at for at, line in enumerate(text) if line.endswith(_TRACEBACK)), len(text)) :]
     own = [line for line in traced if re.match(r"[A-Za-z_][\w.]*: ", line)]

@@ -141,19 +141,21 @@ class Recorder(PartitionedBetweenness):
     def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
         phase, ids = Phase(int(batch["phase"][0])), self.ids
         mail = step.messages
-        for kind, rows in ((Kind.SUCC, mail[mail["kind"] == Kind.SUCC]), (Kind.LEAF, mail[mail["kind"] == Kind.LEAF])):
-            for row in rows:
-                target, sender = int(ids[batch.start + row["vertex"]]), int(ids[row["sender"]])
-                if kind is Kind.SUCC:
-                    self.predecessors[sender].add(target)
-                else:
-                    self.leaf.add((sender, target))
+        for row in mail[mail["kind"] == Kind.LEAF]:
+            self.leaf.add((int(ids[row["sender"]]), int(ids[batch.start + row["vertex"]])))
+        arcs = batch.out_remotes()
+        far = np.ones(arcs.source.size) if batch.weights is None else batch.weights[batch.targets < 0]
+        unit = batch.subgraph_of_vertex()
+        for row in mail[mail["kind"] == Kind.SUCC]:
+            # A successor speaks to a sub-graph: which of its vertices are meant is known by the distances.
+            near = (arcs.vertex == row["sender"]) & (unit[arcs.source] == row["subgraph"])
+            meant = arcs.source[near & (batch["distance_0"][arcs.source] + far == row["value"])]
+            self.predecessors[int(ids[row["sender"]])].update(ids[batch.start + meant].tolist())
         if phase is Phase.SUCCESSORS and step.aggregated("sent") == 0:
             distance, own = batch["distance_0"], batch.vertex_ids
             self.distance[own] = distance
             self.counted[own] = batch["wait_0"]
             weights = np.ones(batch.targets.size) if batch.in_weights is None else batch.in_weights
-            unit = batch.subgraph_of_vertex()
             for v in range(batch.num_vertices):
                 for arc in range(batch.in_offsets[v], batch.in_offsets[v + 1]):
                     if (t := batch.in_targets[arc]) >= 0:

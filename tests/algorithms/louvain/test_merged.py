@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import goffish as gf
+from goffish.algorithms.louvain.hierarchy import meet, nested_maps
 from goffish.algorithms.louvain.levels import Level, from_graph
-from goffish.algorithms.louvain.merged import agreed_communities, connected_pieces, hierarchy_of, meet, search_ensemble
+from goffish.algorithms.louvain.merged import agreed_communities, connected_pieces, search_ensemble
 from goffish.algorithms.louvain.partitioned import _piece_kernels as kernels
 from goffish.algorithms.louvain.partitioned import master, program
 from goffish.algorithms.louvain.partitioned.messages import Kind
@@ -140,7 +141,7 @@ def test_the_ensemble_says_what_it_found(n: int, edges: int, seed: int, weighted
     strong = nx.Graph((u, v) for u, v, w in graph.edges(data="weight") if w > 0)
     strong.add_nodes_from(graph)
     assert_connected(strong, found.membership)
-    divisions = hierarchy_of(found)
+    divisions = list(itertools.accumulate(nested_maps(found.steps, found.membership), lambda below, up: up[below]))
     assert np.array_equal(divisions[-1], found.membership)
     for fine, coarse in itertools.pairwise(divisions):
         assert np.unique(np.stack((fine, coarse)), axis=1).shape[1] == fine.max() + 1

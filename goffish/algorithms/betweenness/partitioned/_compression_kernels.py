@@ -121,17 +121,3 @@ def hand_down(order, parent, component, root, root_unit):
             component[v] = component[p]
             root[v] = root[p]
             root_unit[v] = root_unit[p]
-
-
-@njit(cache=True, nogil=True)
-def find_rows(unit, vertex, starts, vertices, rows):
-    """Row of each `vertex` in its unit's part of a table that is ascending there."""
-    for i in range(unit.size):
-        low, high = starts[unit[i]], starts[unit[i] + 1]
-        while low < high:
-            middle = (low + high) >> 1
-            if vertices[middle] < vertex[i]:
-                low = middle + 1
-            else:
-                high = middle
-        rows[i] = low

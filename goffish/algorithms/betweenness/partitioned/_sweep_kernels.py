@@ -11,13 +11,19 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from goffish.algorithms.betweenness.partitioned._ghost_kernels import tell
+
 
 @njit(cache=True, nogil=True)
-def predecessors(offsets, targets, weights, distance, seen, wait, mark, rows, ghosts):
-    """Count the predecessors of every vertex in `wait`; list the cut arcs among them, and mark their ghosts by 1."""
+def predecessors(offsets, targets, weights, distance, seen, wait, mark, door, token, stamp, rows, doors):
+    """Count the predecessors of every vertex in `wait`, and mark the ghosts among them by 1.
+
+    Writes the vertices that have such ghosts, with their units. Returns the cut arcs from predecessors, and what was
+    written.
+    """
     n = distance.size
     weighted = weights.size > 0
-    found = 0
+    found = told = 0
     for v in range(n):
         wait[v] = 0
         d = distance[v]
@@ -30,34 +36,39 @@ def predecessors(offsets, targets, weights, distance, seen, wait, mark, rows, gh
                 wait[v] += 1
                 if t >= n:
                     mark[t - n] = 1.0
-                    rows[found], ghosts[found] = v, t - n
                     found += 1
-    return found
+                    told = tell(v, door[t - n], token + v, stamp, rows, doors, told)
+    return found, told
 
 
 @njit(cache=True, nogil=True)
 def count_paths(
-    source, vertex, row, value, offsets, targets, weights, in_offsets, in_targets, in_weights,
-    distance, ghost, seen, wait, sigma, heard, rows, ghosts,
+    source, row, value, far_offsets, far_rows, far_weights, offsets, targets, weights, in_offsets, in_targets,
+    in_weights, distance, ghost, seen, wait, sigma, heard, door, token, stamp, rows, doors,
 ):  # fmt: skip
-    """Count shortest paths from the source (-1: it is not here) or on from messages (vertex, ghost, its count).
+    """Count shortest paths from the source (-1: it is not here) or on from messages (ghost, its count).
 
-    Writes the cut arcs to tell of; returns their number.
+    The arcs from ghosts are in `far_rows`. Writes the vertices with successors among the ghosts, and the units of
+    these. Returns the cut arcs to such successors, and what was written.
     """
     n = distance.size
     weighted, in_weighted = weights.size > 0, in_weights.size > 0
     stack = np.empty(n, np.int64)
-    size = found = 0
+    size = found = told = 0
     if source >= 0:
         sigma[source] = 1.0
         stack[0] = source
         size = 1
-    for i in range(vertex.size):
-        heard[row[i]] = value[i]
-        wait[vertex[i]] -= 1
-        if wait[vertex[i]] == 0:
-            stack[size] = vertex[i]
-            size += 1
+    for i in range(row.size):
+        g = row[i]
+        heard[g] = value[i]
+        for e in range(far_offsets[g], far_offsets[g + 1]):
+            v = far_rows[e]
+            if seen[g] + (far_weights[e] if in_weighted else 1.0) == distance[v]:
+                wait[v] -= 1
+                if wait[v] == 0:
+                    stack[size] = v
+                    size += 1
     while size:
         size -= 1
         u = stack[size]
@@ -75,14 +86,14 @@ def count_paths(
             if d + (weights[i] if weighted else 1.0) != (distance[t] if t < n else ghost[t - n]):
                 continue
             if t >= n:
-                rows[found], ghosts[found] = u, t - n
                 found += 1
+                told = tell(u, door[t - n], token + u, stamp, rows, doors, told)
             else:
                 wait[t] -= 1
                 if wait[t] == 0:
                     stack[size] = t
                     size += 1
-    return found
+    return found, told
 
 
 @njit(cache=True, nogil=True)
@@ -108,23 +119,28 @@ def count_successors(offsets, targets, weights, distance, ghost, wait, last):
 
 @njit(cache=True, nogil=True)
 def add_dependencies(
-    size, stack, vertex, row, value, offsets, targets, weights, in_offsets, in_targets, in_weights,
-    distance, ghost, seen, wait, sigma, delta, heard, omega, rows, ghosts,
+    size, stack, row, value, far_offsets, far_rows, far_weights, offsets, targets, weights, in_offsets, in_targets,
+    in_weights, distance, ghost, seen, wait, sigma, delta, heard, omega, door, token, stamp, rows, doors,
 ):  # fmt: skip
     """Dependencies from the first `size` vertices of `stack` and on from messages (equation 4).
 
-    A finished vertex w has its dependency in `delta` and (ω(w) + δ(w)) / σ(w) in `sigma`. Writes the cut arcs to
-    predecessors to tell of; returns their number.
+    The arcs to ghosts are in `far_rows`. A finished vertex w has its dependency in `delta` and (ω(w) + δ(w)) / σ(w) in
+    `sigma`. Writes the vertices with predecessors among the ghosts, and the units of these. Returns the cut arcs from
+    such predecessors, and what was written.
     """
     n = distance.size
     weighted, in_weighted = weights.size > 0, in_weights.size > 0
-    found = 0
-    for i in range(vertex.size):
-        heard[row[i]] = value[i]
-        wait[vertex[i]] -= 1
-        if wait[vertex[i]] == 0:
-            stack[size] = vertex[i]
-            size += 1
+    found = told = 0
+    for i in range(row.size):
+        g = row[i]
+        heard[g] = value[i]
+        for e in range(far_offsets[g], far_offsets[g + 1]):
+            v = far_rows[e]
+            if distance[v] + (far_weights[e] if weighted else 1.0) == ghost[g]:
+                wait[v] -= 1
+                if wait[v] == 0:
+                    stack[size] = v
+                    size += 1
     while size:
         size -= 1
         w = stack[size]
@@ -142,11 +158,11 @@ def add_dependencies(
             if near + (in_weights[i] if in_weighted else 1.0) != d:
                 continue
             if t >= n:
-                rows[found], ghosts[found] = w, t - n
                 found += 1
+                told = tell(w, door[t - n], token + w, stamp, rows, doors, told)
             else:
                 wait[t] -= 1
                 if wait[t] == 0:
                     stack[size] = t
                     size += 1
-    return found
+    return found, told

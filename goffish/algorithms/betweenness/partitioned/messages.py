@@ -14,13 +14,15 @@ MESSAGE = {"kind": np.int8, "slot": np.int32, "sender": np.int64, "value": np.fl
 class Kind(IntEnum):
     """What a message says (columns slot, sender, value, other; the addressed vertex is the target).
 
-    The first seven are those of the specification (section 3.3).
+    The first seven are those of the specification (section 3.3). Of the first four, one message goes to a sub-graph
+    for all arcs between the sender and its vertices, who know from their rows which of these lie on shortest paths.
+    The result counts the arcs.
     """
 
-    DIST = 0  # source's slot, a predecessor of the target, its distance, the target's distance through it
-    SUCC = 1  # slot, a successor of the target, -, -
-    PATHS = 2  # slot, a predecessor of the target, its number of shortest paths, -
-    DEP = 3  # slot, a successor of the target, (its tree + its dependency) / its number of shortest paths, -
+    DIST = 0  # slot, a predecessor of vertices of the addressed sub-graph, its distance, -
+    SUCC = 1  # slot, a successor of vertices of the addressed sub-graph, its distance, -
+    PATHS = 2  # slot, a predecessor of such vertices, its number of shortest paths, -
+    DEP = 3  # slot, a successor of such vertices, (its tree + its dependency) / its number of shortest paths, -
     LEAF = 4  # -, a removed leaf whose parent is the target, size of its tree, -
     SIZE = 5  # -, core vertex that the target's tree hangs at (or -1), size of the component, the core vertex's unit
     TOPK = 6  # partition, vertex as read, its value, whether it was in the set before
@@ -41,8 +43,9 @@ COUNTED = (Kind.DIST, Kind.SUCC, Kind.PATHS, Kind.DEP, Kind.LEAF, Kind.SIZE, Kin
 
 def of_kind(messages: np.ndarray[Any, Any], kind: Kind) -> np.ndarray[Any, Any]:
     """The rows of one kind, in their order."""
-    found: np.ndarray[Any, Any] = messages[messages["kind"] == kind]
-    return found
+    rows = np.flatnonzero(messages["kind"] == kind)
+    # A mask would copy structured rows field by field.
+    return messages if rows.size == messages.size else messages.take(rows)
 
 
 def column(messages: np.ndarray[Any, Any], name: str) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.betweenness.partitioned import _compression_kernels as kernels
+from goffish.algorithms.betweenness.partitioned import _ghost_kernels as kernels
 from goffish.errors import InputError
 from goffish.gopher import SubgraphBatch
 
@@ -38,6 +38,17 @@ class Side:
         Ghosts of each sub-graph, ascending.
     outer : bool, shape (n,)
         Vertices with a cut arc.
+    units : int64, shape (u,)
+        Sub-graphs that own ghosts, ascending.
+    door : int32, shape (g,)
+        Which of these owns each ghost.
+    far_offsets : int64, shape (g + 1,)
+    far_rows : int32, shape (cut arcs,)
+        Ends in the partition of the cut arcs of each ghost.
+    far_weights : float64, shape (cut arcs,)
+        Empty for unit weights.
+    table : int64, shape (places, 2)
+        The ghosts by sub-graph and vertex, see `_ghost_kernels.index_ghosts`.
     """
 
     offsets: Integers
@@ -48,16 +59,22 @@ class Side:
     ghost_row: Integers
     ghost_starts: Integers
     outer: Mask
+    units: Integers
+    door: NDArray[np.int32]
+    far_offsets: Integers
+    far_rows: NDArray[np.int32]
+    far_weights: NDArray[np.float64]
+    table: Integers
 
     @property
     def cut(self) -> int:
         """Cut arcs."""
-        return int(np.count_nonzero(self.targets >= self.outer.size))
+        return self.far_rows.size
 
     def rows(self, unit: NDArray[Any], vertex: NDArray[Any]) -> Integers:
         """Ghost of each `vertex` (partitioned number) in the table of each `unit` (index in the partition)."""
         found = np.empty(vertex.size, np.int64)
-        kernels.find_rows(unit, vertex, self.ghost_starts, self.ghost_vertex, found)
+        kernels.find_rows(unit, vertex, self.ghost_starts, self.table, found)
         return found
 
 
@@ -207,7 +224,14 @@ def _side(
     outer = np.zeros(n, np.bool_)
     outer[row[target >= n]] = True
     starts = np.searchsorted(unit_of_ghost[used], np.arange(units + 1))
+    targets, weights = target.astype(np.int32), UNIT if weight is None else weight
+    far_offsets, far_rows = np.zeros(used.size + 1, np.int64), np.empty(np.count_nonzero(targets >= n), np.int32)
+    far_weights = np.empty(far_rows.size if weights.size else 0)
+    kernels.arcs_by_ghost(offsets, targets, weights, far_offsets, far_rows, far_weights)
+    table = np.full((1 << (2 * used.size).bit_length(), 2), -1)
+    kernels.index_ghosts(starts, ghost_vertex[used], table)
+    owners, door = np.unique(ghost_unit[used], return_inverse=True)
     return Side(
-        offsets, target.astype(np.int32), UNIT if weight is None else weight, ghost_vertex[used], ghost_unit[used],
-        used, starts, outer,
+        offsets, targets, weights, ghost_vertex[used], ghost_unit[used], used, starts, outer,
+        owners, door.astype(np.int32), far_offsets, far_rows, far_weights, table,
     )  # fmt: skip

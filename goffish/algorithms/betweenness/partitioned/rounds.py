@@ -7,13 +7,15 @@ see `_sweep_kernels`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.algorithms.betweenness.partitioned import _ghost_kernels as ghost_kernels
 from goffish.algorithms.betweenness.partitioned import _search_kernels as search_kernels
 from goffish.algorithms.betweenness.partitioned import _sweep_kernels as kernels
-from goffish.algorithms.betweenness.partitioned.messages import Kind, column
+from goffish.algorithms.betweenness.partitioned.messages import Kind
 from goffish.algorithms.betweenness.partitioned.phases import Phase
 from goffish.algorithms.betweenness.partitioned.pieces import Side
 from goffish.algorithms.betweenness.partitioned.steps import Work
@@ -25,13 +27,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Letters:
-    """Messages of one stage, source by source: positions, ghosts (the senders) and values."""
+    """Messages of one stage, source by source: ghosts (the senders) and values."""
 
     starts: Integers
-    vertex: Integers
     ghost: Integers
     value: Floats
-    other: Floats
 
     @property
     def slots(self) -> list[int]:
@@ -39,49 +39,52 @@ class Letters:
         found: list[int] = np.flatnonzero(np.diff(self.starts)).tolist()
         return found
 
-    def of(self, slot: int) -> tuple[Integers, Integers, Floats]:
+    def of(self, slot: int) -> tuple[Integers, Floats]:
         rows = slice(int(self.starts[slot]), int(self.starts[slot + 1]))
-        return self.vertex[rows], self.ghost[rows], self.value[rows]
-
-    def other_of(self, slot: int) -> Floats:
-        return self.other[self.starts[slot] : self.starts[slot + 1]]
+        return self.ghost[rows], self.value[rows]
 
 
 def _letters(work: Work, kind: Kind, side: Side) -> Letters:
-    mail = work.mail(kind)
-    mail = mail[np.argsort(mail["slot"], kind="stable")]
-    return Letters(
-        np.searchsorted(mail["slot"], np.arange(work.slots + 1)),
-        work.core.position[column(mail, "vertex")],
-        side.rows(column(mail, "subgraph"), column(mail, "sender")),
-        column(mail, "value"),
-        column(mail, "other"),
-    )
+    mail = work.step.messages
+    starts = np.zeros(work.slots + 1, np.int64)
+    ghost, value = ghost_kernels.sort_letters(
+        mail["kind"], mail["slot"], mail["subgraph"], mail["sender"], mail["value"], np.int8(kind), side.ghost_starts,
+        side.table, starts,
+    )  # fmt: skip
+    return Letters(starts, ghost, value)
 
 
 class _Outgoing:
-    """Cut arcs that a stage has something to say over."""
+    """What a stage has to say: vertices with something for sub-graphs on the other side of cut arcs."""
 
     def __init__(self, side: Side) -> None:
         self.side = side
-        self.row, self.ghost = np.empty(side.cut, np.int64), np.empty(side.cut, np.int64)
-        self.parts: list[tuple[int, Integers, Integers, Floats, Floats]] = []
+        self.rows, self.doors = np.empty(side.cut, np.int32), np.empty(side.cut, np.int32)
+        self.stamp = np.full(side.units.size, -1, np.int64)
+        self.parts: list[tuple[int, NDArray[np.int32], NDArray[np.int32], Floats]] = []
+        self.arcs = 0
 
-    def take(self, slot: int, count: int, by_row: Floats, by_ghost: Floats) -> None:
-        """Keep the first `count` arcs for one source, with values of their two ends."""
-        if count:
-            row, ghost = self.row[:count].copy(), self.ghost[:count].copy()
-            self.parts.append((slot, row, ghost, by_row[row], by_ghost[ghost]))
+    def places(self, slot: int) -> tuple[Any, ...]:
+        """Where a kernel writes what it has for one source."""
+        return self.side.door, slot * self.side.outer.size, self.stamp, self.rows, self.doors
+
+    def take(self, slot: int, found: tuple[int, int], values: Floats) -> None:
+        """Keep what was written for one source, about so many arcs, with values of its rows."""
+        arcs, told = found
+        if told:
+            rows = self.rows[:told].copy()
+            self.parts.append((slot, rows, self.doors[:told].copy(), values[rows]))
+            self.arcs += arcs
 
     def send(self, work: Work, kind: Kind, counter: str) -> None:
-        count = 0
         if self.parts:
-            row, ghost, value, other = (np.concatenate([part[i] for part in self.parts]) for i in range(1, 5))
+            row, door, value = (np.concatenate([part[i] for part in self.parts]) for i in range(1, 4))
             slot = np.repeat(np.array([p[0] for p in self.parts], np.int32), [p[1].size for p in self.parts])
             sender = work.batch.start + work.core.vertex[row]
-            work.to_ghosts(self.side, ghost, kind, sender, value, other, slot)
-            count = row.size
-        work.sent(counter, count)
+            work.step.send_to_subgraph(
+                self.side.units[door], kind=kind, slot=slot, sender=sender, value=value, other=0.0
+            )
+        work.sent(counter, self.arcs)
 
 
 class _Tails:
@@ -130,37 +133,35 @@ def search(work: Work) -> None:
     if start:
         work.enter(Phase.SEARCH)
         _place_sources(work)
-    side = piece.out
-    letters = _letters(work, Kind.DIST, piece.into)
+    side, into = piece.out, piece.into
+    letters = _letters(work, Kind.DIST, into)
     tails, outgoing = _Tails(work, fresh=start), _Outgoing(side)
     lowered, touched = np.zeros(piece.size, np.bool_), np.empty(piece.size, np.int64)
     for slot in range(work.slots) if start else letters.slots:
         distance, ghost = _columns(work, slot, "distance", "ghost")
+        source = -1
         if start:
             distance[:] = ghost[:] = np.inf
             source = int(batch[f"source_{slot}"][0])
-            entry = np.array([source] if source >= 0 else [], np.int64)
-            reached = np.zeros(entry.size)
-        else:
-            entry, tail, near = letters.of(slot)
-            reached = letters.other_of(slot)
-            # Also where arcs go to these ghosts: what they have is no news to them.
-            np.minimum.at(tails.of(slot)[0], tail, near)
-        if not entry.size:
-            continue
-        if side.weights.size:
+            if source < 0:
+                continue
+        # Also where arcs go to the senders: what they have is no news to them.
+        seen = tails.of(slot)[0]
+        if side.weights.size or into.far_weights.size:
             count = search_kernels.search_weighted(
-                entry, reached, side.offsets, side.targets, side.weights, distance, ghost, lowered, touched
-            )
+                source, *letters.of(slot), into.far_offsets, into.far_rows, into.far_weights, side.offsets,
+                side.targets, side.weights, distance, seen, ghost, lowered, touched,
+            )  # fmt: skip
         else:
             count = search_kernels.search_levels(
-                entry, reached, side.offsets, side.targets, distance, ghost, lowered, touched
-            )
+                source, *letters.of(slot), into.far_offsets, into.far_rows, side.offsets, side.targets, distance, seen,
+                ghost, lowered, touched,
+            )  # fmt: skip
         found = search_kernels.offers(
             touched, count, side.offsets, side.targets, side.weights, side.outer, distance, ghost, lowered,
-            outgoing.row, outgoing.ghost,
+            *outgoing.places(slot),
         )  # fmt: skip
-        outgoing.take(slot, found, distance, ghost)
+        outgoing.take(slot, found, distance)
     outgoing.send(work, Kind.DIST, "dist")
     tails.keep()
 
@@ -190,7 +191,7 @@ def successors(work: Work) -> None:
     if work.phase is Phase.SUCCESSORS:
         letters = _letters(work, Kind.SUCC, piece.out)
         for slot in letters.slots:
-            batch[f"heard_{slot}"][letters.of(slot)[1]] = 1.0
+            batch[f"heard_{slot}"][letters.of(slot)[0]] = 1.0
         work.sent("succ", 0)
         _Tails(work).keep()
         return
@@ -202,10 +203,10 @@ def successors(work: Work) -> None:
         mark[:] = 0.0
         seen, heard = tails.of(slot)
         found = kernels.predecessors(
-            side.offsets, side.targets, side.weights, distance, seen, wait, heard, outgoing.row, outgoing.ghost
+            side.offsets, side.targets, side.weights, distance, seen, wait, heard, *outgoing.places(slot)
         )
-        outgoing.take(slot, found, distance, seen)
-        batch[f"cut_{slot}"] = found
+        outgoing.take(slot, found, distance)
+        batch[f"cut_{slot}"] = found[0]
         batch[f"last_{slot}"] = 0
     outgoing.send(work, Kind.SUCC, "succ")
     tails.keep()
@@ -228,23 +229,24 @@ def paths(work: Work) -> None:
             mark[:] = sigma[:] = 0.0
             source = int(batch[f"source_{slot}"][0])
         seen, heard = tails.of(slot)
-        vertex, tail, value = letters.of(slot)
-        if source < 0 and not vertex.size:
+        tail, value = letters.of(slot)
+        if source < 0 and not tail.size:
             continue
         if not start:
             batch[f"last_{slot}"] = work.number("stage_step")
         found = kernels.count_paths(
-            source, vertex, tail, value, out.offsets, out.targets, out.weights, into.offsets, into.targets,
-            into.weights, distance, ghost, seen, wait, sigma, heard, outgoing.row, outgoing.ghost,
+            source, tail, value, into.far_offsets, into.far_rows, into.far_weights, out.offsets, out.targets,
+            out.weights, into.offsets, into.targets, into.weights, distance, ghost, seen, wait, sigma, heard,
+            *outgoing.places(slot),
         )  # fmt: skip
-        outgoing.take(slot, found, sigma, ghost)
+        outgoing.take(slot, found, sigma)
     outgoing.send(work, Kind.PATHS, "paths")
     tails.keep()
 
 
 def dependencies(work: Work) -> None:
     """Stage 4: dependencies, in the reverse order."""
-    batch, piece, start = work.batch, work.core, work.phase is not Phase.DEPENDENCIES
+    piece, start = work.core, work.phase is not Phase.DEPENDENCIES
     if start:
         work.enter(Phase.DEPENDENCIES)
         _report_hops(work)
@@ -262,15 +264,15 @@ def dependencies(work: Work) -> None:
                 raise JobError("more shortest paths between two vertices than float64 can count (about 1e308)")
             delta[:] = 0.0
             size = kernels.count_successors(out.offsets, out.targets, out.weights, distance, ghost, wait, stack)
-        vertex, head, value = letters.of(slot)
-        if not size and not vertex.size:
+        head, value = letters.of(slot)
+        if not size and not head.size:
             continue
         found = kernels.add_dependencies(
-            size, stack, vertex, head, value, out.offsets, out.targets, out.weights, into.offsets, into.targets,
-            into.weights, distance, ghost, tails.of(slot)[0], wait, sigma, delta, heard, piece.omega,
-            outgoing.row, outgoing.ghost,
+            size, stack, head, value, out.far_offsets, out.far_rows, out.far_weights, out.offsets, out.targets,
+            out.weights, into.offsets, into.targets, into.weights, distance, ghost, tails.of(slot)[0], wait, sigma,
+            delta, heard, piece.omega, *outgoing.places(slot),
         )  # fmt: skip
-        outgoing.take(slot, found, sigma, heard if not batch.directed else tails.of(slot)[0])
+        outgoing.take(slot, found, sigma)
     outgoing.send(work, Kind.DEP, "dep")
     tails.keep()
 

@@ -140,37 +140,6 @@ def arcs_between(starts, middle, ends, targets, label):
 
 
 @njit(cache=True, nogil=True)
-def mirror_rows(row, column, weight, number, offsets):
-    """The symmetric matrix of which every pair of labels was told once; loops apart.
-
-    ``number[label]`` is the vertex of each label. Returns (targets, weights, loops) and fills `offsets`.
-    """
-    n = offsets.size - 1
-    loops = np.zeros(n)
-    for i in range(row.size):
-        a, b = number[row[i]], number[column[i]]
-        if a == b:
-            loops[a] += weight[i]
-        elif weight[i] != 0.0:
-            offsets[a + 1] += 1
-            offsets[b + 1] += 1
-    for a in range(n):
-        offsets[a + 1] += offsets[a]
-    cursor = offsets[:-1].copy()
-    targets, weights = np.empty(offsets[n], np.uint32), np.empty(offsets[n])
-    for i in range(row.size):
-        a, b = number[row[i]], number[column[i]]
-        if a != b and weight[i] != 0.0:
-            targets[cursor[a]] = b
-            weights[cursor[a]] = weight[i]
-            cursor[a] += 1
-            targets[cursor[b]] = a
-            weights[cursor[b]] = weight[i]
-            cursor[b] += 1
-    return targets, weights, loops
-
-
-@njit(cache=True, nogil=True)
 def inside_weights(rows, starts, ends, targets, weights, loops, label, inside):
     """Weight of each listed row that stays in its label, the loop included."""
     for at in range(rows.size):

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from goffish.algorithms.louvain import _level_kernels as kernels
 from goffish.algorithms.louvain import levels
-from goffish.algorithms.louvain.merged import hierarchy_of, search_ensemble
-from goffish.algorithms.louvain.partitioned import _piece_kernels as piece_kernels
+from goffish.algorithms.louvain.hierarchy import compose, nested_maps
+from goffish.algorithms.louvain.merged import search_ensemble
+from goffish.algorithms.louvain.partitioned import _label_kernels as label_kernels
 from goffish.algorithms.louvain.partitioned.exchange import first_subgraphs
-from goffish.algorithms.louvain.partitioned.messages import Kind, of_kind
+from goffish.algorithms.louvain.partitioned.messages import Kind, dense_ranks, of_kind, pack_places
 from goffish.algorithms.louvain.sequential import (
     UNIT,
     HalfEdges,
@@ -42,15 +43,16 @@ class Outcome:
     ----------
     labels : int64, shape (N,)
         Label of each vertex of the merged graph, ascending.
-    divisions : list of int64 arrays, each of shape (N,)
-        The merged graph's vertices themselves, then their communities on every level.
+    maps : list of int64 arrays
+        The hierarchy: community on the first level of each vertex of the merged graph, on the second of each community
+        of the first, and so on. The first level is the vertices themselves.
     before, modularity : float
         Of the first and of the last division.
     merge_seconds, finish_seconds : float
     """
 
     labels: NDArray[np.int64]
-    divisions: list[NDArray[np.int64]]
+    maps: list[NDArray[np.int64]]
     before: float
     modularity: float
     merge_seconds: float
@@ -82,22 +84,21 @@ def merge_rows(
     return labels, collapse(apart, np.arange(labels.size))[1]
 
 
-def merge_pairs(
-    row: NDArray[np.int64], column: NDArray[np.int64], weight: NDArray[np.float64], *, shared: bool
-) -> tuple[NDArray[np.int64], levels.Level]:
+def merge_pairs(messages: np.ndarray[Any, Any], *, shared: bool) -> tuple[NDArray[np.int64], levels.Level]:
     """As `merge_rows`, from entries of which each pair has only that with the smaller label first.
 
     Parameters
     ----------
+    messages : structured array
+        The entries are those of kind `Kind.ROW`.
     shared : bool
         Several partitions may have entries for one pair.
     """
-    used = np.zeros(int(max(row.max(initial=-1), column.max(initial=-1))) + 1, np.int64)
-    used[row] = 1
-    labels = np.flatnonzero(used)
-    number = np.cumsum(used) - 1
+    entry = np.int8(Kind.ROW)
+    kinds, row, column = messages["kind"], messages["a"], messages["b"]
+    labels, number = label_kernels.used_labels(kinds, row, entry, int(row.max(initial=-1)) + 1)
     offsets = np.zeros(labels.size + 1, np.int64)
-    targets, weights, loops = piece_kernels.mirror_rows(row, column, weight, number, offsets)
+    targets, weights, loops = label_kernels.mirror_rows(kinds, row, column, messages["weight"], entry, number, offsets)
     degree = np.empty(labels.size)
     kernels.row_sums(offsets[:-1], offsets[1:], weights, loops, degree)
     level = levels.Level(offsets.view(np.uint64), targets, weights, loops, degree, UNIT, float(degree.sum()))
@@ -110,16 +111,15 @@ def finish(program: PartitionedLouvain, batch: SubgraphBatch, step: BatchStep) -
     """S6 and S7: merge, run the remaining levels, send every partition the communities of its labels."""
     messages = _in_order(step.messages)
     made = _search(program, batch, messages, step.threads) if program.refined else _remaining(program, messages)
-    chain = made.divisions
-    final = chain[-1]
-    if program.connected and len(chain) > 1 and not program.refined:
-        chain = chain[1:]  # pieces of communities are no level of their own
-    if len(chain) > MOST_LEVELS:
-        chain = [*chain[: MOST_LEVELS - 1], final]
-    _hand_out(batch, step, messages, made.labels, chain)
+    maps = made.maps
+    if program.connected and len(maps) > 1 and not program.refined:
+        maps = maps[1:]  # pieces of communities are no level of their own
+    if len(maps) > MOST_LEVELS:
+        maps = [*maps[: MOST_LEVELS - 1], compose(maps[MOST_LEVELS - 1 :])]
+    _hand_out(batch, step, messages, made.labels, maps)
     figures = {
         "merged_vertices": made.labels.size, "merged_modularity": made.before, "modularity": made.modularity,
-        "communities": int(final.max(initial=-1)) + 1, "levels": len(chain), "merge_seconds": made.merge_seconds,
+        "communities": int(maps[-1].max(initial=-1)) + 1, "levels": len(maps), "merge_seconds": made.merge_seconds,
         "finish_seconds": made.finish_seconds,
     }  # fmt: skip
     for name, value in figures.items():
@@ -141,21 +141,27 @@ def _hand_out(
     step: BatchStep,
     messages: np.ndarray[Any, Any],
     labels: NDArray[np.int64],
-    chain: list[NDArray[np.int64]],
+    maps: list[NDArray[np.int64]],
 ) -> None:
-    """Tell every partition the finest community of each of its labels, and where those lie on the next levels."""
+    """Tell every partition the finest community of each of its labels, and where those lie on the next levels.
+
+    What is told about is not said: the partition's labels in ascending order, then the distinct communities that it has
+    just been told, likewise.
+    """
     kind, row = messages["kind"], messages["a"]
-    heads = np.flatnonzero(kind == Kind.HEAD)
-    entries = np.flatnonzero((row == messages["b"]) & (kind == Kind.ROW))  # every label has one with itself
-    bounds = np.append(np.searchsorted(entries, heads), entries.size)
-    for i, partition in enumerate(row[heads].tolist()):
+    partitions = row[np.flatnonzero(kind == Kind.HEAD)]
+    bounds = np.empty(partitions.size + 1, np.int64)
+    # Every label has an entry with itself.
+    own = label_kernels.own_entries(kind, row, messages["b"], np.int8(Kind.HEAD), np.int8(Kind.ROW), bounds)
+    place = own if labels.size == labels.max(initial=-1) + 1 else np.searchsorted(labels, own)
+    for i, partition in enumerate(partitions.tolist()):
         target = int(first_subgraphs(batch)[partition])
-        below = row[entries[bounds[i] : bounds[i + 1]]]
-        place = np.searchsorted(labels, below)
-        for depth, column in enumerate(chain, 1):
-            step.send_to_subgraph(target, kind=Kind.PLACE + depth, a=below, b=column[place], weight=0.0)
-            below, first = np.unique(column[place], return_index=True)
-            place = place[first]
+        below = place[bounds[i] : bounds[i + 1]]
+        for depth, up in enumerate(maps, 1):
+            told = up[below]
+            first, second = pack_places(told)
+            step.send_to_subgraph(target, kind=Kind.PLACE + depth, a=first, b=second, weight=0.0)
+            below = dense_ranks(told)[0]
 
 
 def _columns(messages: np.ndarray[Any, Any]) -> list[NDArray[Any]]:
@@ -165,14 +171,14 @@ def _columns(messages: np.ndarray[Any, Any]) -> list[NDArray[Any]]:
 
 def _search(program: PartitionedLouvain, batch: SubgraphBatch, messages: np.ndarray[Any, Any], threads: int) -> Outcome:
     begun = time.perf_counter()
-    labels, level = merge_pairs(*_columns(messages), shared=bool(batch["half"][0]))
+    labels, level = merge_pairs(messages, shared=bool(batch["half"][0]))
     merged = time.perf_counter()
     most = None if program.max_levels is None else program.max_levels - 1
     found = search_ensemble(level, replace(program.search(), max_levels=most, threads=threads))
-    divisions = [np.arange(labels.size), *hierarchy_of(found)]
+    maps = [np.arange(labels.size), *nested_maps(found.steps, found.membership)]
     before = level.modularity(program.resolution)
     finished = time.perf_counter()
-    return Outcome(labels, divisions, before, found.modularity, merged - begun, finished - merged)
+    return Outcome(labels, maps, before, found.modularity, merged - begun, finished - merged)
 
 
 def _remaining(program: PartitionedLouvain, messages: np.ndarray[Any, Any]) -> Outcome:
@@ -185,12 +191,12 @@ def _remaining(program: PartitionedLouvain, messages: np.ndarray[Any, Any]) -> O
     heads = of_kind(messages, Kind.HEAD)
     done = heads.size == 1 and heads["weight"][0] <= rules.eps
     before = modularity_of(graph, rules.resolution)
-    divisions, quality = [np.arange(labels.size)], before
+    maps, quality = [np.arange(labels.size)], before
     for level in remaining_levels(graph, rules, start, done=bool(done)):
-        divisions.append(level.label[divisions[-1]])
+        maps.append(level.label)
         quality = level.modularity
     finished = time.perf_counter()
-    return Outcome(labels, divisions, before, quality, merged - begun, finished - merged)
+    return Outcome(labels, maps, before, quality, merged - begun, finished - merged)
 
 
 def remaining_levels(graph: HalfEdges, rules: Rules, start: NDArray[np.int64] | None, *, done: bool) -> list[Level]:

@@ -24,7 +24,7 @@ from goffish.algorithms.louvain.partitioned.exchange import (
     tell_ghosts,
 )
 from goffish.algorithms.louvain.partitioned.master import MOST_LEVELS, finish
-from goffish.algorithms.louvain.partitioned.messages import MESSAGE, Kind, of_kind, ranges
+from goffish.algorithms.louvain.partitioned.messages import MESSAGE, Kind, dense_ranks, of_kind, ranges, unpack_places
 from goffish.algorithms.louvain.partitioned.phases import Phase
 from goffish.algorithms.louvain.partitioned.pieces import Piece, cut_piece
 from goffish.algorithms.louvain.partitioned.rounds import answer, begin_rounds, gather, move
@@ -275,8 +275,8 @@ class PartitionedLouvain(SubgraphProgram):
         """S5: the partition's part of the matrix between communities, cut edges included, to the master."""
         ghost, _ = ghost_labels(batch, step, piece)
         n = piece.size
-        names, label = np.unique(np.concatenate((batch["label"], ghost)), return_inverse=True)
-        present = np.unique(label[:n])
+        names, label = dense_ranks(np.concatenate((batch["label"], ghost)))
+        present = dense_ranks(label[:n])[0]
         number = np.zeros(names.size, np.int64)
         number[present] = np.arange(present.size)
         row, column, weight = kernels.label_rows(
@@ -297,14 +297,16 @@ class PartitionedLouvain(SubgraphProgram):
 
     def _compose(self, batch: SubgraphBatch, step: BatchStep) -> None:
         """Take the master's answer: the levels of the hierarchy."""
-        below = batch["label"]
+        names, which = dense_ranks(batch["label"])
         for number in range(1, MOST_LEVELS + 1):
-            places = of_kind(step.messages, Kind.PLACE + number)
-            if not places.size:
+            told = of_kind(step.messages, Kind.PLACE + number)
+            if not told.size:
                 break
-            below = places["b"][np.searchsorted(places["a"], below)]
-            batch[f"level_{number}"] = below
+            places = unpack_places(told, names.size)
+            batch[f"level_{number}"] = places[which]
             batch["levels"] = number
+            names, ranks = dense_ranks(places)
+            which = ranks[which]
         step.vote_to_halt()
 
     def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:

@@ -1,0 +1,102 @@
+"""Numba kernels for what crosses a cut: ghosts found by unit and vertex, messages sorted, one message for each unit."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def _first_place(unit, vertex, mask):
+    h = np.uint64(vertex) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(unit) * np.uint64(0xC2B2AE3D27D4EB4F)
+    return (h ^ (h >> np.uint64(32))) & mask
+
+
+@njit(cache=True, nogil=True)
+def index_ghosts(starts, vertices, table):
+    """Enter the rows of a table of ghosts, unit after unit, under (unit, vertex).
+
+    `table`, shape (places, 2), is for vertices and rows, of which the latter are -1. The number of places is a power of
+    two and at least twice that of the rows: open addressing.
+    """
+    mask = np.uint64(table.shape[0] - 1)
+    for unit in range(starts.size - 1):
+        for row in range(starts[unit], starts[unit + 1]):
+            h = _first_place(unit, vertices[row], mask)
+            while table[h, 1] >= 0:
+                h = (h + np.uint64(1)) & mask
+            table[h, 0], table[h, 1] = vertices[row], row
+
+
+@njit(cache=True, nogil=True)
+def _row_of(unit, vertex, starts, table):
+    mask = np.uint64(table.shape[0] - 1)
+    h = _first_place(unit, vertex, mask)
+    while True:
+        row = table[h, 1]
+        if row < 0 or (table[h, 0] == vertex and starts[unit] <= row < starts[unit + 1]):
+            return row
+        h = (h + np.uint64(1)) & mask
+
+
+@njit(cache=True, nogil=True)
+def find_rows(unit, vertex, starts, table, rows):
+    """Row of each (unit, vertex) in an indexed table of ghosts; -1 where it is none."""
+    for i in range(unit.size):
+        rows[i] = _row_of(unit[i], vertex[i], starts, table)
+
+
+@njit(cache=True, nogil=True)
+def sort_letters(kinds, slots, units, senders, values, kind, starts, table, begins):
+    """Messages of one kind by slot, in their order: (rows of the ghosts that sent them, values).
+
+    Those of slot s lie in ``begins[s] … begins[s + 1]``.
+    """
+    for i in range(kinds.size):
+        if kinds[i] == kind:
+            begins[slots[i] + 1] += 1
+    for s in range(begins.size - 1):
+        begins[s + 1] += begins[s]
+    cursor = begins[:-1].copy()
+    rows, found = np.empty(begins[-1], np.int64), np.empty(begins[-1])
+    for i in range(kinds.size):
+        if kinds[i] == kind:
+            at = cursor[slots[i]]
+            cursor[slots[i]] = at + 1
+            rows[at] = _row_of(units[i], senders[i], starts, table)
+            found[at] = values[i]
+    return rows, found
+
+
+@njit(cache=True, nogil=True)
+def arcs_by_ghost(offsets, targets, weights, begins, rows, far_weights):
+    """The cut arcs in order of their ghosts: ends in the partition, and weights where there are any.
+
+    Those of ghost g lie in ``begins[g] … begins[g + 1]``, by row.
+    """
+    n = offsets.size - 1
+    for i in range(targets.size):
+        if targets[i] >= n:
+            begins[targets[i] - n + 1] += 1
+    for g in range(begins.size - 1):
+        begins[g + 1] += begins[g]
+    cursor = begins[:-1].copy()
+    for v in range(n):
+        for i in range(offsets[v], offsets[v + 1]):
+            if targets[i] >= n:
+                at = cursor[targets[i] - n]
+                cursor[targets[i] - n] = at + 1
+                rows[at] = v
+                if weights.size:
+                    far_weights[at] = weights[i]
+
+
+@njit(cache=True, nogil=True)
+def tell(row, door, token, stamp, rows, doors, told):
+    """Note that a row has news for a unit, once for each `token`; the number of notes so far."""
+    if stamp[door] != token:
+        stamp[door] = token
+        rows[told] = row
+        doors[told] = door
+        told += 1
+    return told

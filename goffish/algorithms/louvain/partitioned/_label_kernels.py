@@ -1,0 +1,98 @@
+"""Numba kernels of the partitioned Louvain for labels: ranks, and the master's reading of what it was sent."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def rank_values(values, low, number, ranks):
+    """Rank of each value among the distinct ones, which are returned, ascending.
+
+    `number` has a place, 0, for every number from `low` to the largest value.
+    """
+    for i in range(values.size):
+        number[values[i] - low] = 1
+    count = 0
+    for c in range(number.size):
+        count += number[c]
+    names = np.empty(count, np.int64)
+    count = 0
+    for c in range(number.size):
+        if number[c]:
+            names[count] = low + c
+            number[c] = count
+            count += 1
+    for i in range(values.size):
+        ranks[i] = number[values[i] - low]
+    return names
+
+
+@njit(cache=True, nogil=True)
+def own_entries(kinds, row, column, head, entry, bounds):
+    """Labels that have an entry with themselves, in the order of the messages: every label of every partition.
+
+    Those after the i-th head, the i-th partition's, lie in ``bounds[i] … bounds[i + 1]``.
+    """
+    labels = np.empty(kinds.size, np.int64)
+    count = heads = 0
+    for i in range(kinds.size):
+        if kinds[i] == head:
+            bounds[heads] = count
+            heads += 1
+        elif kinds[i] == entry and row[i] == column[i]:
+            labels[count] = row[i]
+            count += 1
+    bounds[heads] = count
+    return labels[:count].copy()
+
+
+@njit(cache=True, nogil=True)
+def used_labels(kinds, row, entry, size):
+    """Labels below `size` that have entries, ascending, and the rank of each label."""
+    number = np.zeros(size, np.int64)
+    for i in range(kinds.size):
+        if kinds[i] == entry:
+            number[row[i]] = 1
+    labels = np.empty(size, np.int64)
+    count = 0
+    for c in range(size):
+        if number[c]:
+            labels[count] = c
+            number[c] = count
+            count += 1
+    return labels[:count].copy(), number
+
+
+@njit(cache=True, nogil=True)
+def mirror_rows(kinds, row, column, weight, entry, number, offsets):
+    """The symmetric matrix of which every pair of labels was told once; loops apart.
+
+    ``number[label]`` is the vertex of each label. Returns (targets, weights, loops) and fills `offsets`.
+    """
+    n = offsets.size - 1
+    loops = np.zeros(n)
+    for i in range(kinds.size):
+        if kinds[i] == entry:
+            a, b = number[row[i]], number[column[i]]
+            if a == b:
+                loops[a] += weight[i]
+            elif weight[i] != 0.0:
+                offsets[a + 1] += 1
+                offsets[b + 1] += 1
+    for a in range(n):
+        offsets[a + 1] += offsets[a]
+    cursor = offsets[:-1].copy()
+    targets, weights = np.empty(offsets[n], np.uint32), np.empty(offsets[n])
+    for i in range(kinds.size):
+        if kinds[i] == entry:
+            a, b = number[row[i]], number[column[i]]
+            if a != b and weight[i] != 0.0:
+                targets[cursor[a]] = b
+                weights[cursor[a]] = weight[i]
+                cursor[a] += 1
+                targets[cursor[b]] = a
+                weights[cursor[b]] = weight[i]
+                cursor[b] += 1
+    return targets, weights, loops
