@@ -1,18 +1,27 @@
 """Reading an edge list into a graph: GoFFish against igraph, NetworKit and pandas, in one run.
 
     python benchmarks/ingest.py [--edges 4000000] [--vertices 1000000] [--repeats 5]
+    python benchmarks/ingest.py --spark 1000000,4000000 [--parts 4,64] [--repeats 3] [--cores 2]
 
 Every reader takes the same tab-separated file of uniformly random pairs, once to warm up and then `--repeats`
 times, in turns; the median counts. GoFFish (also behind pandas) sorts, merges parallel edges and drops
 self-loops; the peers are timed without that, and their graphs are simplified afterwards to compare the answers.
+
+With ``--spark`` the whole road from rows to a store is timed instead: the ingest job on Spark beside reading,
+partitioning and saving on one machine, in one run, on files of weighted R-MAT rows (duplicates add up). Both make the
+same store, which is checked. Spark's session is started and warmed up by a run on the first file before anything is
+timed.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
+from math import ceil, log2
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +38,15 @@ def main() -> None:
     parser.add_argument("--edges", type=int, default=4_000_000)
     parser.add_argument("--vertices", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--spark", type=_numbers, metavar="ROWS", help="time the ingest job on files of so many rows")
+    parser.add_argument("--parts", type=_numbers, default=[4])
+    parser.add_argument("--cores", type=int, default=2)
     options = parser.parse_args()
+    if options.spark:
+        print("Machine:", machine_line(("pyspark", "pyarrow", "pymetis")))
+        with tempfile.TemporaryDirectory() as folder:
+            report_spark(Path(folder), options.spark, options.parts, options.repeats, options.cores)
+        return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "edges.txt"
         make_file(path, options.vertices, options.edges)
@@ -39,6 +56,10 @@ def main() -> None:
             f"{options.vertices:,}. Median of {options.repeats} after one warm-up.\n"
         )
         report(path, options.repeats)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
 
 
 def make_file(path: Path, vertices: int, edges: int) -> None:
@@ -122,6 +143,65 @@ def report(path: Path, repeats: int) -> None:
     )
     vertices, edges = next(iter(sizes.values()))
     print(f"\nAll readers agree: {vertices:,} vertices, {edges:,} distinct edges.")
+
+
+def make_weighted_file(path: Path, rows: int) -> None:
+    """R-MAT pairs, four for each number, with a weight each; a header."""
+    from _graphs import rmat
+
+    source, target, _ = rmat(max(6, ceil(log2(rows / 4))), 4, seed=11)
+    weight = np.random.default_rng(2).integers(1, 1000, source.size) / 100
+    csv.write_csv(pa.table({"u": source[:rows], "v": target[:rows], "w": weight[:rows]}), path)
+
+
+def report_spark(folder: Path, sizes: list[int], parts: list[int], repeats: int, cores: int) -> None:
+    """One line for each number of rows and partitions; stop if the two stores differ."""
+    import goffish as gf
+    from goffish.spark import session
+    from goffish.streaming.ingest import ingest
+
+    spark = session(master=f"local[{cores}]", memory="4g", config={"spark.log.level": "OFF"})
+    lines, steps = [], []
+    warm = False
+    for rows in sizes:
+        path = folder / f"rows-{rows}.csv"
+        make_weighted_file(path, rows)
+        for count in parts:
+            spec = {
+                "inputs": [{"path": str(path), "options": {"header": True}}],
+                "source": "u", "target": "v", "weight": "w", "clean": {"duplicates": "sum"},
+                "partition": {"parts": count},
+            }  # fmt: skip
+            if not warm:
+                ingest(spec, folder / "spark", spark)
+                gf.partition(gf.read(path, parallel="sum"), parts=count).save(folder / "plain")
+                warm = True
+            seconds: dict[str, list[float]] = {"spark": [], "plain": []}
+            reports = []
+            for _ in range(repeats):
+                begun = time.perf_counter()
+                reports.append(ingest(spec, folder / "spark", spark))
+                seconds["spark"].append(time.perf_counter() - begun)
+                begun = time.perf_counter()
+                plain = gf.partition(gf.read(path, parallel="sum"), parts=count).save(folder / "plain")
+                seconds["plain"].append(time.perf_counter() - begun)
+            report = reports[0]
+            if plain.fingerprint() != report.fingerprint:
+                raise SystemExit("the two stores differ")
+            ours, other = (statistics.median(seconds[name]) for name in ("spark", "plain"))
+            lines.append(
+                (f"{rows:,}", f"{report.edges:,}", f"{count}", f"{ours:.1f}", f"{rows / ours:,.0f}",
+                 f"{other:.1f}", f"{rows / other:,.0f}", f"{ours / other:.1f}")
+            )  # fmt: skip
+            medians = {name: statistics.median(r.seconds[name] for r in reports) for name in report.seconds}
+            steps.append((f"{rows:,}", f"{count}", *(f"{value:.1f}" for value in medians.values())))
+    spark.stop()
+    print(f"\nMedians of {repeats} runs each, in turns, local[{cores}].\n")
+    print_table(
+        ("rows", "edges", "partitions", "ingest s", "rows/s", "read + partition + save s", "rows/s", "ratio"), lines
+    )
+    print("\nSteps of the ingest job, seconds:\n")
+    print_table(("rows", "partitions", *medians), steps)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -46,7 +47,10 @@ def _ingest(
     check_store_place(output)
     with run_status("ingest") as (_, tell):
         tell("starting Spark")
-        spark = session(master=master, packages=packages or (), memory=memory)
+        here = master is None or master.startswith("local")
+        # On this machine the one line at the end says it all; a cluster's log keeps the traces of the executors.
+        quiet = {"spark.log.level": "OFF"} if here and "PYSPARK_GATEWAY_PORT" not in os.environ else {}
+        spark = session(master=master, packages=packages or (), memory=memory, config=quiet)
         try:
             report = ingest(checked, output, spark, quarantine=quarantine, work=work, progress=tell)
         finally:

@@ -17,23 +17,23 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import InputError, StoreError
-from goffish.gofs import manifest as manifests
+from goffish.gofs.encoding import decode_arrays, decode_parquet, encode_arrays, encode_parquet, entry_of
 from goffish.gofs.files import Folder, open_folder
-from goffish.gofs.manifest import FileEntry, Manifest
-from goffish.gofs.store import _checked, _decode_arrays, _encode_arrays, _encode_parquet, _read_manifest
+from goffish.gofs.manifest import Manifest
+from goffish.gofs.store import read_checked, read_manifest, write_once
 
-INDEX = "instances"
+#: The kind of the file that holds what a partition knows of its instances.
+INSTANCES = "instances"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +71,12 @@ class InstanceIndex:
         arrays["pack"] = np.array([self.pack])
         arrays["names"] = pa.array(list(self.attributes), pa.string())
         arrays["types"] = pa.array(list(self.attributes.values()), pa.string())
-        return _encode_arrays(arrays)
+        return encode_arrays(arrays)
 
     @classmethod
     def decode(cls, data: pa.Buffer) -> InstanceIndex:
         """The inverse of `encode`."""
-        arrays = _decode_arrays(data)
+        arrays = decode_arrays(data)
         types = dict(zip(arrays["names"].to_pylist(), arrays["types"].to_pylist(), strict=True))
         plain = {name: arrays[name].to_numpy() for name in _ARRAYS}
         return cls(attributes=types, pack=arrays["pack"][0].as_py(), **plain)
@@ -120,10 +120,10 @@ def encode_group(
         chosen = order[first:last]
         name = f"g{group:05d}.b{int(place[chosen[0]]):05d}"
         present = {"instance": instance[chosen].astype(np.int32), "edge": row[chosen].astype(np.int64)}
-        yield f"instances.{name}", "parquet", _encode_parquet(pa.table(present))
+        yield f"instances.{name}", "parquet", encode_parquet(pa.table(present))
         for attribute in index.attributes:
             taken = values[attribute].take(pa.array(chosen))
-            yield f"instance.{attribute}.{name}", "parquet", _encode_parquet(pa.table({"value": taken}))
+            yield f"instance.{attribute}.{name}", "parquet", encode_parquet(pa.table({"value": taken}))
 
 
 def write_slices(
@@ -132,17 +132,10 @@ def write_slices(
     """Write slice files that are not there yet; gives their entries for the manifest, as plain values."""
     entries = {}
     for kind, suffix, data in slices:
-        digest = manifests.checksum(data)
-        name = f"p{partition:05d}/{quote(kind, safe=' ')}-{digest[:16]}.{suffix}"
-        write_once(folder, FileEntry(name, data.size, digest), data)
-        entries[kind] = {"name": name, "size": data.size, "sha256": digest}
+        entry = entry_of(partition, kind, suffix, data)
+        write_once(folder, entry, data)
+        entries[kind] = asdict(entry)
     return entries
-
-
-def write_once(folder: Folder, entry: FileEntry, data: pa.Buffer) -> None:
-    """Write a file, unless it is there with the same content."""
-    if folder.size(entry.name) != entry.size or manifests.checksum(folder.read(entry.name)) != entry.sha256:
-        folder.write(entry.name, data)
 
 
 class Instances:
@@ -167,7 +160,7 @@ class Instances:
 
     def index(self, partition: int) -> InstanceIndex:
         """The edges and bins of one partition."""
-        found: InstanceIndex = self._load(partition, INDEX, InstanceIndex.decode)
+        found: InstanceIndex = self._load(partition, INSTANCES, InstanceIndex.decode)
         return found
 
     def between(self, start: int, end: int) -> range:
@@ -215,12 +208,12 @@ class Instances:
             place = f"g{instance // index.pack:05d}.b{number:05d}"
             if f"instances.{place}" not in self._manifest.files[partition]:
                 continue
-            present = self._load(partition, f"instances.{place}", _decode_parquet)
+            present = self._load(partition, f"instances.{place}", _table)
             moments = present.column("instance").to_numpy()
             first, last = (int(np.searchsorted(moments, instance, side)) for side in ("left", "right"))
             columns = {"edge": present.column("edge").slice(first, last - first)}
             for name in names:
-                values = self._load(partition, f"instance.{name}.{place}", _decode_parquet)
+                values = self._load(partition, f"instance.{name}.{place}", _table)
                 columns[name] = values.column(0).slice(first, last - first)
             tables.append(pa.table(columns))
         return pa.concat_tables(tables)
@@ -228,17 +221,15 @@ class Instances:
     def _load(self, partition: int, kind: str, decode: Callable[[pa.Buffer], Any]) -> Any:
         place = (partition, kind)
         if place not in self._kept:
-            self._kept[place] = decode(_checked(self._folder, self._manifest.files[partition][kind]))
+            self._kept[place] = decode(read_checked(self._folder, self._manifest.files[partition][kind]))
             if len(self._kept) > self._slots:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(place)
         return self._kept[place]
 
 
-def _decode_parquet(data: pa.Buffer) -> pa.Table:
-    import pyarrow.parquet as pq
-
-    return pq.read_table(pa.BufferReader(data)).combine_chunks()
+def _table(data: pa.Buffer) -> pa.Table:
+    return decode_parquet(data).combine_chunks()
 
 
 def open_instances(path: str | Path, *, slots: int = 64) -> Instances:
@@ -255,8 +246,8 @@ def open_instances(path: str | Path, *, slots: int = 64) -> Instances:
         No store, or one without instances.
     """
     folder = open_folder(path)
-    manifest = _read_manifest(folder)
-    if not manifest.files or INDEX not in manifest.files[0]:
+    manifest = read_manifest(folder)
+    if not manifest.files or INSTANCES not in manifest.files[0]:
         told = "a store without instances; goffish ingest makes them (the field instances of its specification)"
         raise StoreError(f"{folder.location}: {told}")
     return Instances(folder, manifest, slots)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.gofs import _kernels
 from goffish.gofs.partitioned import GraphInfo, PartitionedGraph
-from goffish.gofs.slices import Arcs, Slice, column_of, freeze
+from goffish.gofs.slices import Arcs, Slice, column_of, distinct, freeze
 from goffish.graph import Graph
 from goffish.graph._subgraphs import local_components
 from goffish.graph.labels import vertex_dtype
@@ -64,14 +64,13 @@ def build_layout(
         raise InputError(f"owner has shape {owners.shape}, expected ({n},)")
     if n and (owners.min() < 0 or owners.max() >= parts):
         raise InputError(f"owner must be between 0 and {parts - 1}, found {owners.min()} … {owners.max()}")
-    unit, unit_owner = _units(graph, owners, parts, finder, cells)
-    order, rank, subgraph_offsets, subgraph_starts = _renumber(unit, unit_owner, parts, n)
+    order, rank, subgraph_offsets, subgraph_starts = number_by_owner(graph, owners, parts, finder=finder, cells=cells)
     vertex_starts = subgraph_offsets[subgraph_starts]
 
     graph.reverse  # noqa: B018 (made once, before the threads ask for it)
 
     def cut(partition: int) -> Slice:
-        return _cut_slice(graph, partition, order, rank, subgraph_offsets, subgraph_starts)
+        return cut_slice(graph, partition, order, rank, subgraph_offsets, subgraph_starts)
 
     with ThreadPoolExecutor(max(1, threads)) as pool:
         slices = list(pool.map(cut, range(parts)))
@@ -94,6 +93,29 @@ def build_layout(
 
 def _schema(table: pa.Table | None) -> dict[str, str]:
     return {} if table is None else {f.name: str(f.type) for f in table.schema}
+
+
+def number_by_owner(
+    graph: Graph,
+    owner: NDArray[np.int32],
+    parts: int,
+    *,
+    finder: Finder = "components",
+    cells: NDArray[np.integer[Any]] | None = None,
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.int64], NDArray[np.int64]]:
+    """The partitioned numbering; arguments as for `build_layout`.
+
+    Returns
+    -------
+    order, rank : int32 or int64, shape (n,)
+        The vertex with each partitioned number, and the partitioned number of each vertex.
+    subgraph_offsets : int64, shape (sub-graphs + 1,)
+        First partitioned number of each sub-graph.
+    subgraph_starts : int64, shape (parts + 1,)
+        First sub-graph of each partition.
+    """
+    unit, unit_owner = _units(graph, owner, parts, finder, cells)
+    return _renumber(unit, unit_owner, parts, graph.num_vertices)
 
 
 def _units(
@@ -170,7 +192,7 @@ def _cut_arcs(
     )
 
 
-def _cut_slice(
+def cut_slice(
     graph: Graph,
     partition: int,
     order: NDArray[Any],
@@ -178,6 +200,7 @@ def _cut_slice(
     subgraph_offsets: NDArray[np.int64],
     subgraph_starts: NDArray[np.int64],
 ) -> Slice:
+    """The slice of one partition, from a numbering as `number_by_owner` gives it."""
     first, last = int(subgraph_starts[partition]), int(subgraph_starts[partition + 1])
     out_arcs, out_links, arc_ids = _cut_arcs(graph, order, rank, subgraph_offsets, first, last)
     in_arcs, in_links, in_ids = out_arcs, out_links, arc_ids
@@ -200,7 +223,7 @@ def _cut_slice(
     if graph.edge_attributes is not None and graph.edge_of_arc is not None:
         edge_of_in = graph.reverse.edge_of_arc
         assert edge_of_in is not None
-        touching = np.unique(np.concatenate((graph.edge_of_arc[arc_ids], edge_of_in[in_ids])))
+        touching = distinct(np.concatenate((graph.edge_of_arc[arc_ids], edge_of_in[in_ids])))
         columns["edge_id"] = touching
         columns["edge_row"] = np.searchsorted(touching, graph.edge_of_arc[arc_ids])
         for name in graph.edge_attributes.column_names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,11 @@ from goffish.graph.labels import vertex_dtype
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from goffish.gofs.manifest import FileEntry
+    from goffish.gofs.series import Instance
     from goffish.gopher.result import Result
+
+    Companions = Callable[[int], Iterator[tuple[str, pa.Buffer, FileEntry]]]
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,9 @@ class PartitionedGraph:
         First vertex and first sub-graph number of each partition.
     path : str or None
         Where the store lies; ``None`` for a graph in memory.
+    companions : callable or None
+        For a partition, the files of its instances in the store that the graph was opened from: kind, bytes and entry
+        in the manifest. `save` carries them along.
     """
 
     def __init__(
@@ -80,9 +87,11 @@ class PartitionedGraph:
         *,
         path: str | None = None,
         fingerprint: str | None = None,
+        companions: Companions | None = None,
     ) -> None:
         self.info = info
         self.path = path
+        self.companions = companions
         self.vertex_starts = np.concatenate(([0], np.cumsum(info.vertices, dtype=np.int64)))
         self.subgraph_starts = np.concatenate(([0], np.cumsum(info.subgraphs, dtype=np.int64)))
         self._load = load
@@ -238,11 +247,42 @@ class PartitionedGraph:
         return pa.table(columns)
 
     def save(self, path: str | Path) -> PartitionedGraph:
-        """Write a GoFS store at `path` (a folder or any fsspec URI) and open it."""
+        """Write a GoFS store at `path` (a folder or any fsspec URI) and open it.
+
+        The instances of a store that the graph was opened from go with it.
+        """
         from goffish.gofs.store import open_store, write_store
 
         write_store(self, path)
         return open_store(path)
+
+    def instances(
+        self, start: Any = None, end: Any = None, attributes: Sequence[str] | None = None, *, reverse: bool = False
+    ) -> list[Instance]:
+        """The instances of the time series in the store; each reads an attribute when it is asked for.
+
+        Parameters
+        ----------
+        start, end : int or moment, optional
+            Those that begin at `start` or later, and before `end`: numbers on the axis of the series, or dates and ISO
+            texts. Default: all.
+        attributes : sequence of str, optional
+            The only ones that may be asked for (``vertex.NAME``, ``edge.NAME``); default: all.
+        reverse : bool
+            From the last to the first.
+
+        Raises
+        ------
+        InputError
+            A graph that is not in a store, an unknown attribute, a range outside the series.
+        StoreError
+            A store without a time series.
+        """
+        from goffish.gofs.series import open_series
+
+        if self.path is None:
+            raise InputError("only a store has instances: write one with goffish.gofs.series.write_series, and open it")
+        return list(open_series(self.path).instances(start, end, attributes, reverse=reverse))
 
     def run(self, algorithm: Any, engine: str = "local", **options: Any) -> Result:
         """Run an algorithm by name, or a program of your own; see `goffish.run`."""

@@ -125,6 +125,12 @@ def freeze(*arrays: NDArray[Any]) -> None:
         array.setflags(write=False)
 
 
+def distinct(values: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+    """The distinct values, ascending; several times as fast as `numpy.unique`, which hashes whole numbers."""
+    ordered = np.sort(values)
+    return ordered[np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))] if ordered.size else ordered
+
+
 def column_of(values: dict[str, Any], name: str) -> Any:
     """Look a column up, or say which ones there are."""
     if name not in values:

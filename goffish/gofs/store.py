@@ -7,20 +7,21 @@ and a new version never touches the files of the old one before its manifest has
 
 from __future__ import annotations
 
-import io
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 
 from goffish.errors import StoreError
 from goffish.gofs import manifest as manifests
+from goffish.gofs.encoding import ARC_ARRAYS, decode_arrays, decode_parquet, encode_slice, is_template
 from goffish.gofs.files import Folder, open_folder
 from goffish.gofs.manifest import FileEntry, Manifest
 from goffish.gofs.partitioned import PartitionedGraph
@@ -28,10 +29,8 @@ from goffish.gofs.slices import Arcs, Slice, column_of
 
 Progress = Callable[[int, int], None]
 
-_ARCS = ("offsets", "targets", "remote_offsets", "remote_vertex", "remote_subgraph")
 #: Files that a store made, also those that a killed writer left behind; nothing else in the folder is ever touched.
 _OURS = re.compile(r"p\d{5}/[^/]+-[0-9a-f]{16}\.(arrow|parquet)|(p\d{5}/)?\.[^/]+\.partial")
-_PLAIN = ("subgraph_offsets", "neighbor_offsets", "neighbor_subgraph", "neighbor_links", "vertex_ids")
 
 
 def write_store(graph: PartitionedGraph, path: str | Path, *, progress: Progress | None = None) -> Manifest:
@@ -62,10 +61,10 @@ def _write_locked(graph: PartitionedGraph, folder: Folder, progress: Progress | 
     try:
         for part in graph.slices():
             files: dict[str, FileEntry] = {}
-            for kind, data, entry in _encode_entries(graph, part):
-                if folder.size(entry.name) != data.size or manifests.checksum(folder.read(entry.name)) != entry.sha256:
-                    written.append(entry.name)
-                    folder.write(entry.name, data)
+            beside = () if graph.companions is None else graph.companions(part.partition)
+            for kind, data, entry in chain(encode_slice(graph, part), beside):
+                written.append(entry.name)
+                write_once(folder, entry, data)
                 files[kind] = entry
             parts.append(files)
             if progress is not None:
@@ -73,20 +72,24 @@ def _write_locked(graph: PartitionedGraph, folder: Folder, progress: Progress | 
         manifest = Manifest(graph.info, tuple(parts))
         folder.write(manifests.NAME, manifests.encode(manifest))
     except BaseException:
+        # Whoever was interrupted while the manifest was being replaced does not know which one is there.
+        there: set[str] = set()
+        with suppress(StoreError):
+            there = {entry.name for entry in _entries(read_manifest(folder))}
         for name in written:
-            if name not in before:
+            if name not in before and name not in there:
                 folder.delete(name)
         raise
     current = {entry.name for files in parts for entry in files.values()}
     for name in before - current:
-        if _OURS.fullmatch(name):
+        if is_store_file(name):
             folder.delete(name)
     return manifest
 
 
 def fingerprint_of(graph: PartitionedGraph) -> str:
     """The fingerprint that a store of `graph` would have: topology, weights, labels, attributes and partitioner."""
-    parts = [{kind: entry for kind, _, entry in _encode_entries(graph, part)} for part in graph.slices()]
+    parts = [{kind: entry for kind, _, entry in encode_slice(graph, part)} for part in graph.slices()]
     return Manifest(graph.info, tuple(parts)).fingerprint()
 
 
@@ -107,8 +110,19 @@ def check_store_place(path: str | Path) -> None:
         if not os.access(existing, os.W_OK):
             raise StoreError(f"{folder.location}: no permission to write in {existing}")
     names = folder.list()
-    if manifests.NAME not in names and not all(_OURS.fullmatch(name) for name in names):
+    if manifests.NAME not in names and not all(is_store_file(name) for name in names):
         raise StoreError(f"{folder.location}: is not empty and not a store; choose another folder")
+
+
+def is_store_file(name: str) -> bool:
+    """Whether a file has the name of one that a store made (or a writer that was killed); no other may be removed."""
+    return _OURS.fullmatch(name) is not None
+
+
+def write_once(folder: Folder, entry: FileEntry, data: pa.Buffer) -> None:
+    """Write a file, unless it is there with the same content."""
+    if folder.size(entry.name) != entry.size or manifests.checksum(folder.read(entry.name)) != entry.sha256:
+        folder.write(entry.name, data)
 
 
 def open_store(path: str | Path) -> PartitionedGraph:
@@ -120,7 +134,7 @@ def open_store(path: str | Path) -> PartitionedGraph:
         Missing, damaged, foreign or newer. A slice whose bytes do not match their checksum raises it when it is loaded.
     """
     folder = open_folder(path)
-    manifest = _read_manifest(folder)
+    manifest = read_manifest(folder)
     for entry in _entries(manifest):
         size = folder.size(entry.name)
         if size is None:
@@ -132,7 +146,15 @@ def open_store(path: str | Path) -> PartitionedGraph:
         lambda partition: _load_slice(folder, manifest, partition),
         path=folder.location,
         fingerprint=manifest.fingerprint(),
+        companions=lambda partition: _companions(folder, manifest, partition),
     )
+
+
+def _companions(folder: Folder, manifest: Manifest, partition: int) -> Iterator[tuple[str, pa.Buffer, FileEntry]]:
+    """Files that are not the template's own: those of its instances go with it wherever it is saved."""
+    for kind, entry in manifest.files[partition].items():
+        if not is_template(kind):
+            yield kind, read_checked(folder, entry), entry
 
 
 def verify_store(path: str | Path, *, progress: Progress | None = None) -> int:
@@ -144,10 +166,10 @@ def verify_store(path: str | Path, *, progress: Progress | None = None) -> int:
         Naming the first damaged file.
     """
     folder = open_folder(path)
-    entries = list(_entries(_read_manifest(folder)))
+    entries = list(_entries(read_manifest(folder)))
     done = total = 0
     with ThreadPoolExecutor(2) as pool:
-        for size in pool.map(lambda entry: _checked(folder, entry).size, entries):
+        for size in pool.map(lambda entry: read_checked(folder, entry).size, entries):
             done, total = done + 1, total + size
             if progress is not None:
                 progress(done, len(entries))
@@ -159,7 +181,14 @@ def is_store(path: str | Path) -> bool:
     return open_folder(path).size(manifests.NAME) is not None
 
 
-def _read_manifest(folder: Folder) -> Manifest:
+def read_manifest(folder: Folder) -> Manifest:
+    """The manifest of the store in a folder.
+
+    Raises
+    ------
+    StoreError
+        There is none, or it is damaged, foreign or newer.
+    """
     if folder.size(manifests.NAME) is None:
         raise StoreError(f"{folder.location}: not a GoFFish store (no {manifests.NAME})")
     data = folder.read(manifests.NAME).to_pybytes()
@@ -171,7 +200,14 @@ def _entries(manifest: Manifest) -> Iterator[FileEntry]:
         yield from files.values()
 
 
-def _checked(folder: Folder, entry: FileEntry, mapped: pa.Buffer | None = None) -> pa.Buffer:
+def read_checked(folder: Folder, entry: FileEntry, mapped: pa.Buffer | None = None) -> pa.Buffer:
+    """The bytes of a file (those in `mapped` where it is mapped already).
+
+    Raises
+    ------
+    StoreError
+        The file is gone, or its bytes do not match the checksum.
+    """
     if mapped is None and folder.size(entry.name) is None:
         raise StoreError(
             f"{folder.location}/{entry.name}: is gone; the store was replaced or damaged since it was opened: "
@@ -186,70 +222,11 @@ def _checked(folder: Folder, entry: FileEntry, mapped: pa.Buffer | None = None) 
     return data
 
 
-def _encode_entries(graph: PartitionedGraph, part: Slice) -> Iterator[tuple[str, pa.Buffer, FileEntry]]:
-    """Slice kinds, their bytes, and their entries in the manifest."""
-    for kind, suffix, data in _encode_slice(graph, part):
-        digest = manifests.checksum(data)
-        name = f"p{part.partition:05d}/{quote(kind, safe=' ')}-{digest[:16]}.{suffix}"
-        yield kind, data, FileEntry(name, data.size, digest)
-
-
-def _encode_slice(graph: PartitionedGraph, part: Slice) -> Iterator[tuple[str, str, pa.Buffer]]:
-    arrays: dict[str, Any] = {name: getattr(part, name) for name in _PLAIN}
-    arrays |= {f"out.{name}": getattr(part.out_arcs, name) for name in _ARCS}
-    if part.directed:
-        arrays |= {f"in.{name}": getattr(part.in_arcs, name) for name in _ARCS}
-    yield "topology", "arrow", _encode_arrays(arrays)
-    if graph.info.weighted:
-        weights = {"weight": part.column("weight")}
-        if part.directed:
-            weights["in_weight"] = part.column("in_weight")
-        yield "weight", "arrow", _encode_arrays(weights)
-    if graph.info.label_type != "implicit":
-        yield "label", "arrow", _encode_arrays({"label": part.labels()})
-    if graph.info.edge_schema:
-        rows = {name: part.column(name) for name in ("edge_id", "edge_row")}
-        yield "edge-index", "arrow", _encode_arrays(rows)
-    for place, schema in (("vertex", graph.info.vertex_schema), ("edge", graph.info.edge_schema)):
-        for name in schema:
-            yield (
-                f"{place}.{name}",
-                "parquet",
-                _encode_parquet(pa.table({name: part.column(f"{place}.{name}")})),
-            )
-
-
-def _encode_arrays(arrays: Mapping[str, Any]) -> pa.Buffer:
-    """One row of list columns: arrays of different lengths, readable without copying."""
-    columns = {}
-    for name, array in arrays.items():
-        values = array if isinstance(array, pa.Array) else pa.array(array)
-        columns[name] = pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)
-    batch = pa.record_batch(columns)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
-
-
-def _encode_parquet(table: pa.Table) -> pa.Buffer:
-    import pyarrow.parquet as pq
-
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd")
-    return pa.py_buffer(sink.getvalue())
-
-
-def _decode_arrays(data: pa.Buffer) -> dict[str, pa.Array]:
-    batch = pa.ipc.open_file(data).get_batch(0)
-    return {name: batch.column(name).flatten() for name in batch.schema.names}
-
-
 def _load_slice(folder: Folder, manifest: Manifest, partition: int) -> Slice:
     files, info = manifest.files[partition], manifest.info
-    arrays = {name: array.to_numpy() for name, array in _decode_arrays(_checked(folder, files["topology"])).items()}
-    out_arcs = Arcs(*(arrays[f"out.{name}"] for name in _ARCS))
-    in_arcs = Arcs(*(arrays[f"in.{name}"] for name in _ARCS)) if info.directed else out_arcs
+    arrays = {name: array.to_numpy() for name, array in decode_arrays(read_checked(folder, files["topology"])).items()}
+    out_arcs = Arcs(*(arrays[f"out.{name}"] for name in ARC_ARRAYS))
+    in_arcs = Arcs(*(arrays[f"in.{name}"] for name in ARC_ARRAYS)) if info.directed else out_arcs
     return Slice(
         partition, sum(info.vertices[:partition]), sum(info.subgraphs[:partition]), info.directed,
         info.weighted, arrays["subgraph_offsets"], out_arcs, in_arcs, arrays["neighbor_offsets"],
@@ -284,16 +261,13 @@ class _ColumnReader:
         return column_of(self._columns, name)
 
     def _read_arrays(self, kind: str) -> None:
-        for name, array in _decode_arrays(self._data(kind)).items():
+        for name, array in decode_arrays(self._data(kind)).items():
             self._columns[name] = array if kind == "label" else array.to_numpy()
         if "weight" in self._columns and not self._info.directed:
             self._columns["in_weight"] = self._columns["weight"]
 
     def _read_attribute(self, name: str) -> None:
-        import pyarrow.parquet as pq
-
-        source = pa.BufferReader(self._data(name))
-        self._columns[name] = pq.read_table(source).column(0)
+        self._columns[name] = decode_parquet(self._data(name)).column(0)
 
     def _data(self, kind: str) -> pa.Buffer:
-        return _checked(self._folder, self._files[kind], self._mapped.get(kind))
+        return read_checked(self._folder, self._files[kind], self._mapped.get(kind))

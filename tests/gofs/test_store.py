@@ -108,8 +108,8 @@ def test_a_store_opened_before_a_replacement_keeps_what_it_has_loaded(tmp_path: 
 def test_reading_one_attribute_touches_only_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rich_store(tmp_path / "s")
     read: list[str] = []
-    plain = store_module._checked
-    monkeypatch.setattr(store_module, "_checked", lambda f, e, m=None: (read.append(e.name), plain(f, e, m))[1])
+    plain = store_module.read_checked
+    monkeypatch.setattr(store_module, "read_checked", lambda f, e, m=None: (read.append(e.name), plain(f, e, m))[1])
     part = open_store(tmp_path / "s").slice(0)
     assert part.column("vertex.age").to_pylist()
     assert [name.split("/")[1].split("-")[0] for name in read] == ["topology", "vertex.age"]

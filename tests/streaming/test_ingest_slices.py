@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goffish.gofs import build_layout
+from goffish.gofs.encoding import encode_slice
 from goffish.gofs.instances import InstanceIndex, assign_bins, encode_group
 from goffish.gofs.manifest import Manifest
 from goffish.gofs.partitioned import PartitionedGraph
-from goffish.gofs.store import _encode_entries
 from goffish.graph import from_edges
 from goffish.streaming.ingest.partition import _gather, _place_block
-from goffish.streaming.ingest.slices import Plan, find_pieces, write_partition
+from goffish.streaming.ingest.slices import SPOT_BITS, Plan, find_all_pieces, find_pieces, write_partition
 from goffish.streaming.ingest.stats import component_figures, degree_figures
 from goffish.streaming.ingest.write import make_manifest, with_empty_parts
 from tests.cases import Case, cases
 
 
-def _distributed(case: Case, labels: pa.Array | None, store: str) -> tuple[Plan, dict[int, list[dict]], pa.Table]:
+def _distributed(case: Case, labels: pa.Array | None, store: str) -> tuple[Plan, dict[int, list[dict]]]:
     """The steps of the job, with NumPy in the place of Spark's joins."""
     graph, owner = case.graph, case.owner
     u, v, weight, _ = graph.edge_columns()
@@ -32,22 +32,23 @@ def _distributed(case: Case, labels: pa.Array | None, store: str) -> tuple[Plan,
     edges = pa.table({"edge": np.arange(u.size), "u": u, "v": v, "weight": weight, "a0": np.arange(u.size) % 3})
     places = []
     for part in range(case.k):
-        mine, inside = numbers[owner == part], (owner[u] == part) & (owner[v] == part)
-        if mine.size:
-            ends = [np.concatenate((end[inside], mine)) for end in (u, v)]
-            places.append(find_pieces(pa.table({"part": np.full(ends[0].size, part), "u": ends[0], "v": ends[1]})))
+        inside = (owner[u] == part) & (owner[v] == part)
+        if (owner == part).any():
+            own = pa.table({"number": np.random.default_rng(part).permutation(numbers[owner == part])})
+            links = pa.table({"u": u[inside], "v": v[inside]}) if inside.any() else None
+            places.append(find_pieces(part, [links, own]))
     place = pa.concat_tables(places).sort_by("number")
-    spots = {name: place.column(name).to_numpy() for name in ("owner", "position", "piece")}
-    assert np.array_equal(spots["owner"], owner)
-    starts = [np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=case.k))))]
-    last = np.zeros(case.k, np.int64)
-    np.maximum.at(last, owner, spots["piece"] + 1)
-    starts.append(np.concatenate(([0], np.cumsum(last))))
+    assert find_all_pieces(graph, owner.astype(np.int32), case.k).equals(place)
+    spot, piece = (place.column(name).to_numpy() for name in ("spot", "piece"))
+    assert np.array_equal(spot >> SPOT_BITS, owner)
+    sizes = [np.bincount(piece[owner == part]) for part in range(case.k)]
+    counts = np.concatenate(sizes)
+    starts = [np.concatenate(([0], np.cumsum(values))) for values in (
+        np.bincount(owner, minlength=case.k), [part.size if part.any() else 0 for part in sizes], counts[counts > 0]
+    )]  # fmt: skip
     kind = "implicit" if labels is None else "string"
     plan = Plan(store, graph.num_vertices, graph.directed, True, kind, {"kind": "int64"}, *starts)
-    for name, end in (("u", u), ("v", v)):
-        for spot, values in spots.items():
-            edges = edges.append_column(f"{name}_{spot}", pa.array(values[end]))
+    edges = pa.table({**{name: edges.column(name) for name in edges.column_names}, "u": spot[u], "v": spot[v]})
     reports = {}
     shuffled = np.random.default_rng(1).permutation(u.size)
     for part in range(case.k):
@@ -59,7 +60,10 @@ def _distributed(case: Case, labels: pa.Array | None, store: str) -> tuple[Plan,
             members = members.append_column("label", labels.filter(pa.array(owner == part)))
         row = write_partition(plan, part, edges.take(pa.array(touching)), members)
         reports[part] = [pickle.loads(row.column("body")[0].as_py())]
-    return plan, with_empty_parts(plan, reports), edges
+    cut = sum(body[0]["cut"] for body in reports.values())
+    assert cut == 2 * np.count_nonzero(owner[u] != owner[v])
+    assert sum(body[0]["loops"] for body in reports.values()) == np.count_nonzero(u == v)
+    return plan, with_empty_parts(plan, reports)
 
 
 @given(case=cases(), named=st.booleans())
@@ -68,15 +72,16 @@ def test_slices_are_those_of_the_whole_graph_byte_by_byte(case: Case, named: boo
     """Breaks when a partition that is built from its own edges differs from the one that `build_layout` cuts."""
     labels = pa.array([f"v{number:04d}" for number in range(case.graph.num_vertices)]) if named else None
     store = tmp_path_factory.mktemp("store")
-    plan, reports, edges = _distributed(case, labels, str(store))
-    u, v, weight, kinds = (edges.column(name).to_numpy() for name in ("u", "v", "weight", "a0"))
+    plan, reports = _distributed(case, labels, str(store))
+    u, v, weight, _ = case.graph.edge_columns()
+    kinds = np.arange(u.size) % 3
     whole = from_edges(
         u, v, weight, directed=case.graph.directed, labels=labels or np.arange(case.graph.num_vertices),
         self_loops="keep", edge_attributes={"kind": kinds},
     )  # fmt: skip
     layout = build_layout(whole, case.owner, case.k, partitioner={"method": "given"})
     expected = Manifest(layout.info, tuple(
-        {kind: entry for kind, _, entry in _encode_entries(layout, part)} for part in layout.slices()
+        {kind: entry for kind, _, entry in encode_slice(layout, part)} for part in layout.slices()
     ))  # fmt: skip
     manifest = make_manifest(plan, reports, {}, u.size, {"method": "given"})
     assert manifest == expected

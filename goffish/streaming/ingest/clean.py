@@ -128,7 +128,7 @@ def _real(raw: Any) -> Any:
 
     text = raw.cast("string")
     number = F.when(text.rlike(_REAL), F.trim(text).try_cast("double"))
-    return F.when(text.rlike(_NAN), F.lit(float("nan"))).otherwise(number)
+    return F.coalesce(number, F.when(text.rlike(_NAN), F.lit(float("nan"))))
 
 
 def _attribute(raw: Any, kind: str) -> Any:

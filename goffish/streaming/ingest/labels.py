@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from goffish.streaming.ingest.spec import IngestSpec
 from goffish.streaming.ingest.work import WorkFolder
@@ -11,7 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 #: Rows that one task sorts; how many tasks there are changes no number.
-_ROWS_PER_TASK = 1 << 19
+_ROWS_PER_TASK = 1 << 18
+#: Vertices that a join sends to all executors: some 100 MB in the memory of the driver's JVM.
+_SMALL = 1 << 20
 _BITS = 33  # of `monotonically_increasing_id`, for the row inside a task
 
 
@@ -27,35 +33,36 @@ class Vertices(NamedTuple):
         return "implicit" if self.implicit else {"integer": "int64", "text": "string"}[spec.labels]
 
 
-def numbered(
-    work: WorkFolder, step: str, table: DataFrame, by: list[str], rows: int, name: str
-) -> tuple[DataFrame, int]:
-    """`table` in the order of `by`, with the number of each row, from 0, in the column `name`; and how many rows.
+def tasks_for(rows: int) -> int:
+    """Among how many tasks rows are divided that have to be sorted."""
+    return max(1, min(10_000, rows // _ROWS_PER_TASK))
 
-    The rows are cut into ranges of keys, each range is sorted by one task and written; the number of a row is its place
-    in the range plus the sizes of the ranges before. `rows`, an estimate of their number, decides how many ranges.
+
+def in_ranges(table: DataFrame, by: list[str], rows: int) -> DataFrame:
+    """`table` cut into ranges of the keys in `by`, in ascending order; `rows`, an estimate, decides how many."""
+    tasks = tasks_for(rows)
+    return table.repartitionByRange(tasks, *by) if tasks > 1 else table.repartition(1)
+
+
+def numbered(table: DataFrame, sizes: Mapping[int, int], name: str) -> DataFrame:
+    """The number of each row, from 0, in the column `name`, from its ``place`` in its ``chunk`` of so many rows.
+
+    The ranges before hold all rows with smaller keys: their sizes are added up.
     """
     from pyspark.sql import functions as F
 
-    tasks = max(1, min(10_000, rows // _ROWS_PER_TASK))
+    if len(sizes) < 2:
+        return table.drop("chunk").withColumnRenamed("place", name)
+    chunks = np.array(sorted(sizes), np.int32)
+    starts = np.cumsum([0, *(sizes[chunk] for chunk in chunks[:-1].tolist())], dtype=np.int64)
+    first = F.broadcast(table.sparkSession.createDataFrame(pa.table({"chunk": chunks, "start": starts})))
+    found = table.join(first, "chunk").withColumn(name, F.col("start") + F.col("place"))
+    return found.drop("chunk", "place", "start")
 
-    def sort() -> DataFrame:
-        ordered = table.repartitionByRange(tasks, *by) if tasks > 1 else table.coalesce(1)
-        chunk = F.spark_partition_id()
-        place = F.monotonically_increasing_id() - F.shiftleft(chunk.cast("bigint"), _BITS)
-        return ordered.sortWithinPartitions(*by).withColumn("chunk", chunk).withColumn("place", place)
 
-    stored = work.step(step, sort)
-    if tasks == 1:
-        return stored.drop("chunk").withColumnRenamed("place", name), stored.count()
-    sizes = sorted((row["chunk"], row["count"]) for row in stored.groupBy("chunk").count().collect())
-    starts, total = [], 0
-    for chunk, size in sizes:
-        starts.append((chunk, total))
-        total += size
-    first = F.broadcast(stored.sparkSession.createDataFrame(starts, "chunk int, start bigint"))
-    named = stored.join(first, "chunk").withColumn(name, F.col("start") + F.col("place"))
-    return named.drop("chunk", "place", "start"), total
+def sizes_of(table: DataFrame) -> dict[int, int]:
+    """Rows of each chunk."""
+    return {row["chunk"]: int(row["count"]) for row in table.groupBy("chunk").count().collect()}
 
 
 def number_vertices(work: WorkFolder, rows: DataFrame, count: int) -> Vertices:
@@ -65,13 +72,29 @@ def number_vertices(work: WorkFolder, rows: DataFrame, count: int) -> Vertices:
     """
     from pyspark.sql import functions as F
 
-    both = rows.select(F.col("source").alias("label")).union(rows.select("target")).distinct()
-    table, number = numbered(work, "labels", both, ["label"], 2 * count, "number")
+    def sort() -> DataFrame:
+        both = rows.select(F.col("source").alias("label")).union(rows.select("target")).distinct()
+        ordered = in_ranges(both, ["label"], count).sortWithinPartitions("label")
+        ordered = ordered.withColumn("chunk", F.spark_partition_id())
+        place = F.monotonically_increasing_id() - F.shiftleft(F.col("chunk").cast("bigint"), _BITS)
+        return ordered.withColumn("place", place)
+
+    stored = work.step("labels", sort)
+    sizes = sizes_of(stored)
+    number = sum(sizes.values())
+    table = numbered(stored, sizes, "number")
     implicit = False
     if table.schema["label"].dataType.typeName() == "long":
         ends: Any = table.agg(F.min("label"), F.max("label")).collect()[0]
         implicit = (ends[0], ends[1]) == (0, number - 1)
     return Vertices(table, number, implicit)
+
+
+def beside(table: DataFrame, size: int) -> DataFrame:
+    """A table with one row for each of `size` vertices, marked for sending it to all executors while it is small."""
+    from pyspark.sql import functions as F
+
+    return F.broadcast(table) if size <= _SMALL else table
 
 
 def with_numbers(rows: DataFrame, vertices: Vertices, *, directed: bool) -> DataFrame:
@@ -84,7 +107,7 @@ def with_numbers(rows: DataFrame, vertices: Vertices, *, directed: bool) -> Data
         found = rows
         for name, number in (("source", "u"), ("target", "v")):
             ends = vertices.table.select(F.col("label").alias(name), F.col("number").alias(number))
-            found = found.join(ends, name)
+            found = found.join(beside(ends, vertices.size), name)
         found = found.drop("source", "target")
     if directed:
         return found

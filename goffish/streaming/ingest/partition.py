@@ -21,8 +21,10 @@ from goffish.graph.labels import vertex_dtype
 from goffish.partition import _kernels as kernels
 from goffish.partition import assign
 from goffish.streaming.ingest.labels import Vertices
+from goffish.streaming.ingest.slices import find_all_pieces
 from goffish.streaming.ingest.spec import IngestSpec
 from goffish.streaming.ingest.work import WorkFolder
+from goffish.streaming.ingest.write import make_places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,21 +50,36 @@ def choose_method(spec: IngestSpec, edges: int) -> str:
     return "metis" if edges <= rules.metis_limit else "fennel"
 
 
-def owners(
+def place_vertices(
     work: WorkFolder, edges: DataFrame, vertices: Vertices, count: int, spec: IngestSpec
-) -> tuple[NDArray[np.int32], dict[str, Any]]:
-    """Owner of every vertex, shape (n,), and the figures: the edge cut of METIS where it can be afforded beside."""
-    parts, method = spec.partition.parts, choose_method(spec, count)
-    affordable = count <= spec.partition.metis_limit
-    if method == "metis":
-        return _metis(_collect(edges, vertices.size, spec), spec), {}
-    owner = _fennel(work, edges, vertices.size, spec)
-    if not affordable or parts == 1:
-        return owner, {}
-    graph = _collect(edges, vertices.size, spec)
-    other = _metis(graph, spec)
-    source, target, _, _ = graph.edge_columns()
-    return owner, {"metis_edge_cut": int(np.count_nonzero(other[source] != other[target]))}
+) -> tuple[DataFrame, dict[str, Any]]:
+    """Where every vertex goes (`goffish.streaming.ingest.slices.PLACES`), and figures of the partitioning.
+
+    `edges` has the columns ``u`` and ``v``, `count` rows. The figures hold the edge cut of METIS where another method
+    was chosen and METIS can be afforded beside it.
+    """
+    parts, spark = spec.partition.parts, work.spark
+    if choose_method(spec, count) == "metis":
+
+        def place() -> DataFrame:
+            graph = _collect(edges, vertices.size, spec)
+            return spark.createDataFrame(find_all_pieces(graph, _metis(graph, spec), parts))
+
+        return work.step("places", place), {}
+    figures: dict[str, Any] = {}
+
+    def decide() -> DataFrame:
+        owner = _fennel(work, edges, vertices.size, spec)
+        if count <= spec.partition.metis_limit and parts > 1:
+            graph = _collect(edges, vertices.size, spec)
+            other = _metis(graph, spec)
+            source, target, _, _ = graph.edge_columns()
+            figures["metis_edge_cut"] = int(np.count_nonzero(other[source] != other[target]))
+        return spark.createDataFrame(pa.table({"number": np.arange(owner.size), "owner": owner}))
+
+    owner = work.step("owners", decide)
+    kept = work.values("figures", lambda: figures)
+    return work.step("places", lambda: make_places(edges, owner, vertices, parts)), kept
 
 
 def method_options(spec: IngestSpec, method: str) -> dict[str, Any]:

@@ -5,26 +5,33 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
-from goffish.errors import InputError
+from goffish.errors import GoffishError, InputError, StoreError
 from goffish.gofs import check_store_place
 from goffish.gofs.files import Folder, open_folder
 from goffish.gopher.spark.session import cancelling, is_local, named, session
 from goffish.streaming.ingest import write
+from goffish.streaming.ingest.blocks import BATCH_ROWS
 from goffish.streaming.ingest.clean import ORDER, parsed_rows
-from goffish.streaming.ingest.edges import find_windows, make_edges, merge, split_duplicates, with_instance
-from goffish.streaming.ingest.labels import Vertices, number_vertices, with_numbers
-from goffish.streaming.ingest.partition import choose_method, method_options, owners
+from goffish.streaming.ingest.edges import (
+    find_bounds,
+    find_windows,
+    make_edges,
+    split_duplicates,
+    with_instance,
+    with_order,
+)
+from goffish.streaming.ingest.labels import number_vertices, with_numbers
+from goffish.streaming.ingest.partition import choose_method, method_options, place_vertices
 from goffish.streaming.ingest.slices import Plan
-from goffish.streaming.ingest.sources import open_inputs, versions
+from goffish.streaming.ingest.sources import open_inputs, unreadable, versions
 from goffish.streaming.ingest.spec import IngestSpec, read_spec
 from goffish.streaming.ingest.stats import component_figures, degree_figures
 from goffish.streaming.ingest.work import Announce, Files, WorkFolder, spark_path
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Changes when the same specification and inputs would give other steps.
-_FORMAT = 1
+_FORMAT = 2
 #: What a quarantine folder may hold: the files that Spark writes.
 _QUARANTINE_FILES = (".parquet", ".crc", "_SUCCESS", "_temporary")
 
@@ -150,9 +157,10 @@ def _inner(outer: SparkSession) -> SparkSession:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.caseSensitive": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": BATCH_ROWS,
         "spark.sql.shuffle.partitions": shuffles,
     }.items():
-        inner.conf.set(key, value)
+        inner.conf.set(key, str(value))
     return inner
 
 
@@ -177,45 +185,58 @@ class _Job:
                 raise
 
     def _run(self, folder: Folder, place: str) -> None:
-        spec, report = self.spec, self.report
+        report = self.report
         with self._step("inputs"):
             self._check_quarantine()
-            tables = open_inputs(self.spark, spec)
+            tables = open_inputs(self.spark, self.spec)
             key = self._key(tables)
         work = WorkFolder(self.spark, spark_path(place, self.spark), key, self._told)
         report.continued = work.continued
+        try:
+            self._made(folder, work, tables)
+        except StoreError:
+            raise
+        except InputError:
+            work.remove()  # the same would happen again
+            raise
+
+    def _made(self, folder: Folder, work: WorkFolder, tables: list[DataFrame]) -> None:
+        spec, report = self.spec, self.report
         with self._step("rows"):
-            stored = work.step("rows", lambda: parsed_rows(tables, spec))
-            self._count(stored)
+            try:
+                stored = work.step("rows", lambda: parsed_rows(tables, spec))
+            except GoffishError:
+                raise
+            except Exception as error:
+                raise (unreadable(error) or error) from None
+            splits = self._count(stored)
         with self._step("labels"):
             rows = stored.where("rule is null").drop("rule")
             again: DataFrame | None = None
             if spec.clean.duplicates == "drop":
-                rows, again = self._without_duplicates(work, rows)
+                rows, again = self._without_duplicates(work, with_order(rows, splits))
             left = report.rows - report.quarantined
             vertices = number_vertices(work, rows, left)
             report.vertices = vertices.size
         with self._step("edges"):
             windows = find_windows(rows, spec) if spec.instances is not None else None
-            links = with_numbers(rows, vertices, directed=spec.directed)
+            links = with_numbers(with_order(rows, splits), vertices, directed=spec.directed)
             if windows is not None:
                 links = with_instance(links, windows)
-            edges, report.edges = make_edges(work, links, spec, left)
-            report.kept = report.edges
-            entries = None if windows is None else self._entries(work, links, edges)
-            report.merged = left - report.kept
+            edges = make_edges(work, links, spec, partial(find_bounds, rows, vertices, spec, left))
+            report.edges, report.kept, report.merged = edges.size, edges.kept, left - edges.kept
         with self._step("owners"):
-            owned, owner = self._partition(work, edges, vertices)
+            places, figures = place_vertices(work, edges.table, vertices, edges.size, spec)
         with self._step("slices"):
-            places = work.step("places", lambda: write.make_places(owned, owner, spec.partition.parts))
             plan = write.make_plan(places, vertices, spec, self._store, windows)
-            self._told("slices")
-            written = write.collect_reports(write.write_slices_of(plan, owned, places, vertices))
+            written = write.collect_reports(write.write_slices_of(plan, edges.table, places, vertices))
             reports = write.with_empty_parts(plan, written)
+            report.partition = self._cut(reports) | figures
         instances: write.Reports = {}
-        if entries is not None and windows is not None:
+        if edges.entries is not None and windows is not None:
             with self._step("instances"):
-                instances = write.collect_reports(write.write_instances_of(plan, entries, owned, reports))
+                made = write.write_instances_of(plan, edges.entries, places, vertices, reports)
+                instances = write.collect_reports(made)
                 report.instances = {"start": windows.start, "period": windows.period, "count": windows.size}
         with self._step("publish"):
             self._statistics(plan, reports)
@@ -242,9 +263,16 @@ class _Job:
         depends = [_FORMAT, self.spec.model_dump(mode="json"), versions(self.spark, tables)]
         return hashlib.sha256(json.dumps(depends, sort_keys=True).encode()).hexdigest()[:32]
 
-    def _count(self, stored: DataFrame) -> None:
-        counts = {row["rule"]: int(row["count"]) for row in stored.groupBy("rule").count().collect()}
-        kept = counts.pop(None, 0)
+    def _count(self, stored: DataFrame) -> set[tuple[int, str, int]]:
+        """Counts the rows by the rule that stops them; gives the pieces of files that rows were read from."""
+        counts: Counter[str] = Counter()
+        kept, splits = 0, set()
+        for row in stored.groupBy("input", "file", "block", "rule").count().collect():
+            if row["rule"] is None:
+                kept += row["count"]
+            else:
+                counts[row["rule"]] += row["count"]
+            splits.add((row["input"], row["file"], row["block"]))
         report = self.report
         report.rules = dict(sorted(counts.items()))
         report.quarantined = sum(counts.values())
@@ -258,6 +286,7 @@ class _Job:
                 advice = "; vertices whose labels are no whole numbers need labels: text"
             self._write_quarantine(stored, None)
             raise InputError(f"no row is left of {report.rows:,}: {told} (see {report.quarantine}){advice}")
+        return splits
 
     def _without_duplicates(self, work: WorkFolder, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
         """The rows without those that the rule puts aside, and these."""
@@ -271,7 +300,7 @@ class _Job:
         if spec.instances is not None:
             marked = with_instance(marked, find_windows(rows, spec))
             by = [*by, "instance"]
-        stored = work.step("unique", lambda: split_duplicates(marked, by).drop(*by))
+        stored = work.step("unique", lambda: split_duplicates(marked, by).drop(*by, "order"))
         again = stored.where("again").drop("again")
         count = again.count()
         if count:
@@ -279,34 +308,18 @@ class _Job:
         self.report.quarantined += count
         return stored.where("not again").drop("again"), again.withColumn("rule", F.lit("duplicate"))
 
-    def _entries(self, work: WorkFolder, links: DataFrame, edges: DataFrame) -> DataFrame:
-        merged = merge(links, ["u", "v", "instance"], self.spec)
-        entries = work.step("entries", lambda: write.make_entries(merged, edges, self.spec))
-        self.report.kept = entries.count()
-        return entries
-
-    def _partition(self, work: WorkFolder, edges: DataFrame, vertices: Vertices) -> tuple[DataFrame, DataFrame]:
-        spec, report = self.spec, self.report
-        figures: dict[str, Any] = {}
-
-        def decide() -> DataFrame:
-            owner, beside = owners(work, edges, vertices, report.edges, spec)
-            figures.update(beside)
-            return self.spark.createDataFrame(pa.table({"number": np.arange(owner.size), "owner": owner}))
-
-        owner = work.step("owners", decide)
-        beside = work.values("figures", lambda: figures)
-        owned = work.step("owned", lambda: write.with_owners(edges, owner))
-        far, loops = (int(v) for v in owned.selectExpr("count_if(u_owner <> v_owner)", "count_if(u = v)").collect()[0])
-        arcs = report.edges if spec.directed else 2 * report.edges - loops
-        report.partition = {
-            "method": choose_method(spec, report.edges),
+    def _cut(self, reports: write.Reports) -> dict[str, Any]:
+        """Method, parts and edge cut; every cut edge is reported by two partitions."""
+        spec, edges = self.spec, self.report.edges
+        bodies = [reports[part][0] for part in range(spec.partition.parts)]
+        far = sum(body["cut"] for body in bodies) // 2
+        arcs = edges if spec.directed else 2 * edges - sum(body["loops"] for body in bodies)
+        return {
+            "method": choose_method(spec, edges),
             "parts": spec.partition.parts,
             "edge_cut": far,
             "edge_cut_share": (far if spec.directed else 2 * far) / arcs,
-            **beside,
         }
-        return owned, owner
 
     def _partitioner(self) -> dict[str, Any]:
         """As `goffish.partition.partition_graph` describes it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import InputError
@@ -63,6 +64,17 @@ def versions(spark: SparkSession, tables: list[DataFrame]) -> list[tuple[str, in
     return found
 
 
+def unreadable(error: Exception) -> InputError | None:
+    """What to say of a file that Spark could not read, if that is what an error of Spark tells of."""
+    text = str(error)
+    file = re.search(r"Encountered error while reading file (.+?)\.\s", text)
+    if file is None:
+        return None
+    causes = re.findall(r"^Caused by: (?:[\w.$]+: )?(.+)", text, re.MULTILINE)
+    reason = causes[-1] if causes else "damaged, or in another format"
+    return InputError(f"inputs: {file[1]} cannot be read ({reason[:200]})")
+
+
 def _open(spark: SparkSession, item: InputFiles, field: str, spec: IngestSpec) -> DataFrame:
     paths = [spark_path(path, spark) for path in item.paths]
     if not paths:
@@ -80,7 +92,9 @@ def _open(spark: SparkSession, item: InputFiles, field: str, spec: IngestSpec) -
                 f"--packages org.apache.spark:spark-avro_2.13:{version}, or "
                 f'session(packages=("org.apache.spark:spark-avro_2.13:{version}",))'
             ) from None
-        raise InputError(f"{field}: {told}") from None
+        if "UNABLE_TO_INFER_SCHEMA" in told:
+            raise InputError(f"{field}: no {item.format} files in {', '.join(item.paths)}") from None
+        raise (unreadable(error) or InputError(f"{field}: {told}")) from None
     if not table.schema["raw"].dataType.fields:
         raise InputError(f"{field}: no columns in {', '.join(item.paths)}")
     return table

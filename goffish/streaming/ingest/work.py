@@ -61,9 +61,12 @@ class WorkFolder:
         attempt = self._done.get(name)
         if attempt is None:
             attempt = uuid.uuid4().hex[:12]
-            make().write.parquet(f"{self.place}/{name}-{attempt}")
+            table = make()
+            table.write.options(**_as_they_are(table)).parquet(f"{self.place}/{name}-{attempt}")
             self._files.touch(f"done.{name}.{attempt}")
             self._done[name] = attempt
+            # Spark would start a job to find the columns that are known here.
+            return self.spark.read.schema(table.schema).parquet(f"{self.place}/{name}-{attempt}")
         return self.spark.read.parquet(f"{self.place}/{name}-{attempt}")
 
     def values(self, name: str, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
@@ -78,6 +81,12 @@ class WorkFolder:
     def remove(self) -> None:
         """The job is done: the steps are not needed any more."""
         self._files.delete()
+
+
+def _as_they_are(table: DataFrame) -> dict[str, str]:
+    """Columns of wide numbers are written without looking for a dictionary, which costs time and finds none."""
+    wide = [field.name for field in table.schema.fields if field.dataType.typeName() in ("long", "double")]
+    return {f"parquet.enable.dictionary#{name}": "false" for name in wide}
 
 
 class Files:

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from goffish.gofs import GraphInfo
 from goffish.gofs import manifest as manifests
 from goffish.gofs.files import Folder
-from goffish.gofs.instances import INDEX
+from goffish.gofs.instances import INSTANCES
 from goffish.gofs.manifest import FileEntry, Manifest
-from goffish.gofs.store import _OURS
-from goffish.gopher.spark.rows import partition_keys
-from goffish.streaming.ingest.clean import value_columns
+from goffish.gofs.store import is_store_file
+from goffish.streaming.ingest.blocks import Sent, exchange, grouped
 from goffish.streaming.ingest.edges import Windows
-from goffish.streaming.ingest.labels import Vertices
+from goffish.streaming.ingest.labels import Vertices, beside
 from goffish.streaming.ingest.slices import (
     ARROW_TYPES,
-    PIECES,
+    PLACES,
     REPORT,
+    SPOT_BITS,
     Plan,
     empty_tables,
     find_pieces,
@@ -37,26 +37,24 @@ if TYPE_CHECKING:
 
 Reports = dict[int, list[dict[str, Any]]]
 
-#: With more partitions than this, chance spreads them well enough.
-_MOST_KEYS = 4096
 
-
-def with_owners(edges: DataFrame, owner: DataFrame) -> DataFrame:
-    """Edges with the owners of both ends, ``u_owner`` and ``v_owner``."""
+def make_places(edges: DataFrame, owner: DataFrame, vertices: Vertices, parts: int) -> DataFrame:
+    """Where every vertex goes (`PLACES`), from the edges and the columns ``number`` and ``owner`` of all vertices."""
+    inside = edges.select("u", "v")
     for end in "uv":
         ends = owner.select(owner["number"].alias(end), owner["owner"].alias(f"{end}_owner"))
-        edges = edges.join(ends, end)
-    return edges
+        inside = inside.join(beside(ends, vertices.size), end)
+    return exchange([(inside, _inside), (owner, _at_home)], parts, find_pieces, PLACES)
 
 
-def make_places(owned: DataFrame, owner: DataFrame, parts: int) -> DataFrame:
-    """Where every vertex goes: ``number``, ``owner``, ``position`` in the partition, and its sub-graph (``piece``)."""
-    from pyspark.sql import functions as F
+def _inside(edges: pa.Table) -> Sent:
+    u, v = (edges.column(f"{end}_owner").to_numpy() for end in "uv")
+    rows = np.flatnonzero(u == v)
+    return Sent(rows, u[rows])
 
-    inside = owned.where("u_owner = v_owner").select(F.col("u_owner").alias("part"), "u", "v")
-    alone = owner.select(F.col("owner").alias("part"), F.col("number").alias("u"), F.col("number").alias("v"))
-    # Both ends begin a row, so that every vertex of the partition is in the first column.
-    return _by_part(inside.union(alone), parts).applyInArrow(find_pieces, PIECES)
+
+def _at_home(vertices: pa.Table) -> Sent:
+    return Sent(np.arange(vertices.num_rows), vertices.column("owner").to_numpy())
 
 
 def make_plan(places: DataFrame, vertices: Vertices, spec: IngestSpec, store: str, windows: Windows | None) -> Plan:
@@ -64,9 +62,11 @@ def make_plan(places: DataFrame, vertices: Vertices, spec: IngestSpec, store: st
     from pyspark.sql import functions as F
 
     parts = spec.partition.parts
-    sizes, pieces = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
-    for row in places.groupBy("owner").agg(F.count("*"), F.max("piece") + 1).collect():
-        sizes[row[0]], pieces[row[0]] = row[1], row[2]
+    owner = F.shiftright("spot", SPOT_BITS)
+    counted = places.groupBy(owner.alias("owner"), "piece").count().orderBy("owner", "piece").toArrow()
+    owners, counts = (counted.column(name).to_numpy() for name in ("owner", "count"))
+    sizes = np.bincount(owners, counts, parts).astype(np.int64)
+    pieces = np.bincount(owners, minlength=parts)
     starts = ends = None
     if windows is not None:
         starts = windows.start + windows.period * np.arange(windows.size, dtype=np.int64)
@@ -75,7 +75,7 @@ def make_plan(places: DataFrame, vertices: Vertices, spec: IngestSpec, store: st
     return Plan(
         store, vertices.size, spec.directed, spec.weight is not None, vertices.label_type(spec),
         {name: ARROW_TYPES[kind] for name, kind in spec.attribute_types.items()},
-        _starts(sizes), _starts(pieces), starts, ends,
+        _starts(sizes), _starts(pieces), _starts(counts), starts, ends,
         1 if rules is None else rules.pack, 1 if rules is None else rules.bins,
     )  # fmt: skip
 
@@ -84,45 +84,55 @@ def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(sizes)))
 
 
-def write_slices_of(plan: Plan, owned: DataFrame, places: DataFrame, vertices: Vertices) -> DataFrame:
+def write_slices_of(plan: Plan, edges: DataFrame, places: DataFrame, vertices: Vertices) -> DataFrame:
     """Every partition's slice is built and written by one task; gives their reports."""
-    from pyspark.sql import functions as F
-
-    located = owned
-    for end in "uv":
-        spots = places.select(
-            F.col("number").alias(end), F.col("position").alias(f"{end}_position"), F.col("piece").alias(f"{end}_piece")
-        )
-        located = located.join(spots, end)
-    members = places.select(F.col("owner").alias("part"), "number", "position", "piece")
+    members = places.select("number", "spot")
     if not vertices.implicit:
-        members = members.join(vertices.table, "number")
+        members = members.join(beside(vertices.table, vertices.size), "number")
 
-    def build(edges: pa.Table, own: pa.Table) -> pa.Table:
-        return write_partition(plan, own.column("part")[0].as_py(), edges, own)
+    def build(partition: int, tables: list[pa.Table | None]) -> pa.Table:
+        own = [table if table is not None else empty for table, empty in zip(tables, empty_tables(plan), strict=True)]
+        return write_partition(plan, partition, *own)
 
-    both = _by_part(_touching(located), plan.parts).cogroup(_by_part(members, plan.parts))
-    return both.applyInArrow(build, REPORT)
+    both = [(_with_spots(edges, places, vertices), _touching), (members, _to_spot)]
+    return exchange(both, plan.parts, build, REPORT)
 
 
-def write_instances_of(plan: Plan, entries: DataFrame, owned: DataFrame, reports: Reports) -> DataFrame:
+def write_instances_of(
+    plan: Plan, entries: DataFrame, places: DataFrame, vertices: Vertices, reports: Reports
+) -> DataFrame:
     """The slices of each partition and group of instances are written by one task; gives their reports."""
-    from pyspark.sql import functions as F
+    index = {part: FileEntry(**bodies[0]["files"][INSTANCES]) for part, bodies in reports.items()}
 
-    index = {part: FileEntry(**bodies[0]["files"][INDEX]) for part, bodies in reports.items()}
-    placed = _touching(entries.join(owned.select("edge", "u_owner", "v_owner"), "edge"))
+    def groups(rows: pa.Table) -> Sent:
+        sent = _touching(rows)
+        return sent._replace(kind=rows.column("instance").to_numpy()[sent.rows] // plan.pack)
 
-    def write(rows: pa.Table) -> pa.Table:
-        part, group = (rows.column(name)[0].as_py() for name in ("part", "group"))
+    def write(part: int, group: int, rows: pa.Table) -> pa.Table:
         return write_instances(plan, part, group, index[part], rows)
 
-    grouped = placed.withColumn("group", F.expr(f"instance div {plan.pack}")).groupBy("part", "group")
-    return grouped.applyInArrow(write, REPORT)
+    return grouped(_with_spots(entries, places, vertices), groups, write, REPORT)
 
 
-def make_entries(merged: DataFrame, edges: DataFrame, spec: IngestSpec) -> DataFrame:
-    """What each instance says of its edges: columns ``edge``, ``instance`` and the values."""
-    return merged.join(edges.select("edge", "u", "v"), ["u", "v"]).select("edge", "instance", *value_columns(spec))
+def _with_spots(edges: DataFrame, places: DataFrame, vertices: Vertices) -> DataFrame:
+    """Edges with the spots of their ends in the place of the numbers."""
+    from pyspark.sql import functions as F
+
+    for end in "uv":
+        spots = places.select(F.col("number").alias(end), F.col("spot").alias(f"{end}_spot"))
+        edges = edges.join(beside(spots, vertices.size), end)
+    return edges.drop("u", "v").withColumnsRenamed({"u_spot": "u", "v_spot": "v"})
+
+
+def _touching(edges: pa.Table) -> Sent:
+    """Every edge goes to each partition that it touches."""
+    u, v = (edges.column(end).to_numpy() >> SPOT_BITS for end in "uv")
+    cut = np.flatnonzero(u != v)
+    return Sent(np.concatenate((np.arange(u.size), cut)), np.concatenate((u, v[cut])))
+
+
+def _to_spot(vertices: pa.Table) -> Sent:
+    return Sent(np.arange(vertices.num_rows), vertices.column("spot").to_numpy() >> SPOT_BITS)
 
 
 def collect_reports(table: DataFrame) -> Reports:
@@ -181,22 +191,5 @@ def publish(folder: Folder, manifest: Manifest) -> None:
 def remove(folder: Folder, names: Iterable[str]) -> None:
     """Remove files of a store; never any other."""
     for name in names:
-        if _OURS.fullmatch(name):
+        if is_store_file(name):
             folder.delete(name)
-
-
-def _touching(edges: DataFrame) -> DataFrame:
-    """Every edge once for each partition that it touches."""
-    from pyspark.sql import functions as F
-
-    return edges.withColumn("part", F.explode(F.array_distinct(F.array("u_owner", "v_owner"))))
-
-
-def _by_part(table: DataFrame, parts: int) -> Any:
-    """Groups by partition, each in a task of its own: Spark would put several into one by chance."""
-    from pyspark.sql import functions as F
-
-    if parts > _MOST_KEYS:
-        return table.withColumn("key", F.col("part")).repartition(parts, "key").groupBy("key")
-    keys = F.array(*(F.lit(key) for key in partition_keys(parts)))
-    return table.withColumn("key", F.get(keys, F.col("part"))).repartition(parts, "key").groupBy("key")
