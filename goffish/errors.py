@@ -48,3 +48,7 @@ class StoreError(InputError):
 
 class JobError(GoffishError):
     """A job failed while it ran; the message names program, sub-graph and superstep."""
+
+
+class DataError(JobError, InputError):
+    """A job met data that it cannot use, such as a damaged slice or a value out of range; the message says where."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.errors import InputError, JobError
+from goffish.errors import DataError, InputError, JobError
 from goffish.gopher import StateColumn, SubgraphBatch, SubgraphProgram, per_partition, per_subgraph
 from goffish.gopher.messages import NO_VERTEX, Batch, concatenate, make_batch
 from goffish.gopher.superstep import BatchStep, reduce_values
@@ -368,7 +368,7 @@ _STAMP: Mapping[str, Any] = {"timestep": np.dtype(np.int64)}
 
 
 class _named:
-    """Turns an exception of user code into a `JobError` that says where and when it happened."""
+    """Turns an exception of user code into one that says where and when it happened."""
 
     __slots__ = ("_where",)
 
@@ -387,5 +387,7 @@ class _named:
         unit = "" if index is None else f"sub-graph {batch.first_id + index}, "
         when = "" if moment.phase == "merge" else f"timestep {moment.timestep}, "
         phase = moment.phase if moment.phase == "end of timestep" else f"{moment.phase}, superstep {superstep}"
-        told = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-        raise JobError(f"{program.name()}: {unit}partition {batch.partition}, {when}{phase}: {told}") from error
+        where = f"{program.name()}: {unit}partition {batch.partition}, {when}{phase}"
+        if isinstance(error, InputError):
+            raise DataError(f"{where}: {error}") from error
+        raise JobError(f"{where}: {type(error).__name__}: {error}") from error

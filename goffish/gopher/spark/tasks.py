@@ -245,8 +245,8 @@ def raise_reported(reports: Sequence[Mapping[str, Any]]) -> None:
     """Raise the failure that a task told of, if one did."""
     told = sorted((report["text"], report["error"]) for report in reports if "error" in report)
     if told:
-        kind = {"InputError": InputError, "StoreError": errors.StoreError}.get(told[0][1], JobError)
-        raise kind(told[0][0])
+        known = (InputError, errors.StoreError, errors.DataError)
+        raise next((kind for kind in known if kind.__name__ == told[0][1]), JobError)(told[0][0])
 
 
 def forget_archives() -> None:
@@ -268,7 +268,7 @@ def _placed(partition: int) -> Iterator[None]:
         yield
     except JobError as error:
         text = str(error)
-        raise JobError(text if "partition " in text else f"partition {partition}: {text}") from error
+        raise type(error)(text if "partition " in text else f"partition {partition}: {text}") from error
 
 
 def _run(tasks: list[tuple[int, Callable[[], None]]]) -> None:

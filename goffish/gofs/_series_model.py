@@ -1,0 +1,259 @@
+"""What a time series says of a graph: its attributes, its instances, and the moments they cover."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+
+from goffish.errors import InputError
+
+Place = Literal["vertex", "edge"]
+Unit = Literal["us", "1"]
+PLACES: tuple[Place, Place] = ("vertex", "edge")
+UNITS: tuple[Unit, Unit] = ("us", "1")
+#: The attribute that says whether a vertex or edge is there in an instance.
+EXISTS = "exists"
+
+_INTEGERS = {f"{sign}int{bits}": getattr(pa, f"{sign}int{bits}")() for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_SCALARS: dict[str, Any] = {
+    "bool": pa.bool_(), **_INTEGERS, "float32": pa.float32(), "float64": pa.float64(), "string": pa.string(),
+}  # fmt: skip
+_LISTS = {f"list<{name}>": pa.list_(kind) for name, kind in _SCALARS.items() if name in ("string", *_INTEGERS)}
+#: Arrow types of attributes by name.
+TYPES: dict[str, Any] = _SCALARS | _LISTS
+_LONGEST_NAME = 120
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def type_name(kind: Any) -> str:
+    """The name in `TYPES` of an Arrow type or of one of the usual names; others raise `InputError`."""
+    if isinstance(kind, str):
+        name = {"float": "float32", "double": "float64", "int": "int64", "str": "string", "boolean": "bool"}.get(kind)
+        name = name or kind
+    elif not isinstance(kind, pa.DataType):
+        name = str(kind)
+    elif pa.types.is_dictionary(kind):
+        return type_name(kind.value_type)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        name = f"list<{type_name(kind.value_type)}>"
+    elif pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        name = "string"
+    else:
+        name = {"float": "float32", "double": "float64"}.get(str(kind), str(kind))
+    if name not in TYPES:
+        raise InputError(f"attribute type {kind!s}: choose one of {', '.join(TYPES)}")
+    return name
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A dynamic attribute: one value per vertex or edge and instance.
+
+    Attributes
+    ----------
+    name : str
+    type : str
+        A name in `TYPES`; Arrow types are accepted and named.
+    default : bool, int, float, str or (), optional
+        What an element has in an instance that gives it no value; of lists only the empty one.
+    default_column : str, optional
+        Static attribute of the template, of the same vertices or edges, that holds the default of each element.
+    """
+
+    name: str
+    type: str
+    default: Any = None
+    default_column: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name or len(quote(self.name)) > _LONGEST_NAME:
+            raise InputError(f"attribute name {self.name!r}: give a text of at most {_LONGEST_NAME} characters")
+        object.__setattr__(self, "type", type_name(self.type))
+        if self.default is None:
+            return
+        if self.default_column is not None:
+            raise InputError(f"attribute {self.name!r}: give either default or default_column")
+        object.__setattr__(self, "default", self._checked_default())
+
+    def _checked_default(self) -> Any:
+        given = self.default.item() if isinstance(self.default, np.generic) else self.default
+        if self.is_list:
+            if isinstance(given, list | tuple) and not given:
+                return ()
+            raise InputError(f"attribute {self.name!r}: default={given!r}: a list attribute has the default () or none")
+        try:
+            if isinstance(given, bool) != (self.type == "bool"):
+                raise TypeError(f"it is a {type(given).__name__}")
+            return pa.scalar(given, self.arrow_type).as_py()
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            told = f"default={given!r} is not of type {self.type} ({error})"
+            raise InputError(f"attribute {self.name!r}: {told}") from None
+
+    @property
+    def arrow_type(self) -> Any:
+        return TYPES[self.type]
+
+    @property
+    def is_list(self) -> bool:
+        return self.type in _LISTS
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """NumPy type of the values, or ``None`` for texts and lists, which stay Arrow arrays."""
+        if self.is_list or self.type == "string":
+            return None
+        return np.dtype(self.type)
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not None or self.default_column is not None
+
+    @property
+    def filler(self) -> Any:
+        """What stands for a value that is not there: the default, or NaN, 0, False or null."""
+        if self.default is not None:
+            return self.default if self.dtype is not None or not self.is_list else []
+        if self.dtype is None:
+            return None
+        return math.nan if self.dtype.kind == "f" else self.dtype.type(0)
+
+
+@dataclass(frozen=True)
+class SeriesSchema:
+    """The dynamic attributes of a series; those of vertices are called ``vertex.NAME``, those of edges ``edge.NAME``.
+
+    A boolean attribute ``exists`` says whether an element is there: programs ignore one that is not, and its other
+    attributes may be missing.
+    """
+
+    vertex: tuple[Attribute, ...] = ()
+    edge: tuple[Attribute, ...] = ()
+    _known: Mapping[str, Attribute] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known: dict[str, Attribute] = {}
+        for place in PLACES:
+            given = tuple(getattr(self, place))
+            object.__setattr__(self, place, given)
+            for attribute in given:
+                name = f"{place}.{attribute.name}"
+                if name in known:
+                    raise InputError(f"two {place} attributes are called {attribute.name!r}; rename one")
+                if attribute.name == EXISTS and attribute.type != "bool":
+                    raise InputError(f"{name} has the type {attribute.type}: it says whether it exists, so bool")
+                known[name] = attribute
+        object.__setattr__(self, "_known", known)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
+    def __getitem__(self, name: str) -> Attribute:
+        """The attribute ``vertex.NAME`` or ``edge.NAME``; an unknown name raises `InputError`."""
+        try:
+            return self._known[name]
+        except (KeyError, TypeError):
+            known = ", ".join(self._known) or "none"
+            raise InputError(f"no attribute {name!r} in this series; there are: {known}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class SparseColumn:
+    """Values of some elements only.
+
+    Attributes
+    ----------
+    elements : int array, shape (rows,)
+        Distinct numbers of vertices (as the graph was read) or of edges (in the order of `Graph.edge_columns`, or of
+        the graph's edge attributes).
+    values : array-like, shape (rows,)
+    """
+
+    elements: Any
+    values: Any
+
+
+@dataclass(frozen=True, eq=False)
+class InstanceData:
+    """One instance to be written.
+
+    Attributes
+    ----------
+    start, end : int or moment
+        It covers ``start <= t < end``: microseconds since 1970 (UTC), or any number of a series without a calendar.
+        A date and time is accepted too, as `moment` does.
+    values : mapping
+        ``vertex.NAME`` or ``edge.NAME`` to a column (NumPy, Arrow, list …) with one value for every vertex in the order
+        of reading, or every edge, or to a `SparseColumn`. A null is a missing value, a NaN is a value (but of pandas,
+        where it stands for a null); attributes that are left out are missing.
+    """
+
+    start: Any
+    end: Any
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def moment(value: Any, unit: Unit, name: str = "time") -> int:
+    """A moment on the time axis of a series as an integer.
+
+    Parameters
+    ----------
+    value : int, datetime, date, numpy.datetime64 or str
+        Whole numbers are on the axis already; dates and ISO texts (UTC unless they say otherwise) need ``unit="us"``.
+    unit : {"us", "1"}
+        Microseconds since 1970 (UTC), or plain numbers.
+    """
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
+        return int(value)
+    if unit == "us":
+        try:
+            if isinstance(value, str):
+                value = datetime.fromisoformat(value)
+            if isinstance(value, np.datetime64) and not np.isnat(value):
+                return int(value.astype("datetime64[us]").astype(np.int64))
+            if isinstance(value, date) and not isinstance(value, datetime):
+                value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+            if isinstance(value, datetime):
+                value = value if value.tzinfo else value.replace(tzinfo=UTC)
+                since: timedelta = value - _EPOCH
+                return since // timedelta(microseconds=1)
+        except ValueError:
+            pass
+    accepted = "whole microseconds since 1970, a date, or a date and time" if unit == "us" else "a whole number"
+    raise InputError(f"{name}={value!r}: give {accepted}")
+
+
+def told(value: int, unit: Unit) -> str:
+    """A moment as people read it."""
+    if unit == "us":
+        try:
+            return (_EPOCH + timedelta(microseconds=int(value))).isoformat().removesuffix("+00:00")
+        except OverflowError:
+            pass
+    return str(int(value))
+
+
+def encode_facts(unit: Unit, pack: int, bins: int, schema: SeriesSchema) -> str:
+    """What the file `series` says beside the times of the instances."""
+    attributes = {place: [asdict(a) for a in getattr(schema, place)] for place in PLACES}
+    return json.dumps({"unit": unit, "pack": pack, "bins": bins, "schema": attributes}, sort_keys=True)
+
+
+def decode_facts(text: str) -> tuple[Unit, int, int, SeriesSchema]:
+    """The inverse of `encode_facts`."""
+    facts = json.loads(text)
+    places = {place: tuple(Attribute(**a) for a in facts["schema"][place]) for place in PLACES}
+    return facts["unit"], facts["pack"], facts["bins"], SeriesSchema(**places)

@@ -1,0 +1,99 @@
+"""Builders of time series: time-stamped edges, snapshots, tables, and Spark data frames."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from goffish.errors import InputError
+from goffish.gofs import open_store
+from goffish.gofs.instances import Instances, open_instances
+from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, SparseColumn, write_series
+from goffish.timeseries._building import SeriesBuild, event_times
+from goffish.timeseries.append import append_from_events
+from goffish.timeseries.events import build_from_events, read_events
+from goffish.timeseries.snapshots import build_from_snapshots
+from goffish.timeseries.tables import build_from_table
+
+__all__ = [
+    "SeriesBuild",
+    "append_from_events",
+    "build_from_events",
+    "build_from_snapshots",
+    "build_from_spark",
+    "build_from_table",
+    "event_times",
+    "read_events",
+]
+
+
+def build_from_spark(
+    frame: Any, path: str | Path, spec: Mapping[str, Any], *, work: str | Path | None = None
+) -> SeriesBuild:
+    """Write a store with a time series made of a Spark data frame of time-stamped edges, through the ingest on Spark.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+        One row for every event.
+    path
+        The store.
+    spec : mapping
+        An ingest job (see ``docs/ingest.md``) without ``inputs``: at least ``source``, ``target``, ``timestamp`` and
+        ``instances`` with a ``period``.
+    work
+        Folder for the rows that all executors reach; default: a temporary one, which does on one machine.
+
+    Returns
+    -------
+    SeriesBuild
+        ``edge.exists``, ``edge.weight`` where the job has weights, and the job's attributes.
+
+    Raises
+    ------
+    InputError
+        PySpark is missing, not a data frame of Spark, or a bad job.
+    """
+    try:
+        from pyspark.sql import DataFrame
+    except ImportError:
+        told = "data frames of Spark need PySpark, which is not installed here"
+        raise InputError(f'{told}: pip install "goffish[spark]"') from None
+    if not isinstance(frame, DataFrame):
+        raise InputError(f"frame is of type {type(frame).__name__}: give a pyspark.sql.DataFrame")
+    if "inputs" in spec or "instances" not in spec:
+        raise InputError("spec: give the fields of an ingest job without inputs (the data frame) and with instances")
+    # By name: this room must not depend on the rooms above it.
+    run = importlib.import_module("goffish.streaming.ingest.run")
+    with tempfile.TemporaryDirectory(prefix="goffish-") as temporary:
+        rows = f"{str(work or temporary).rstrip('/')}/rows.parquet"
+        frame.write.mode("overwrite").parquet(rows)
+        given = dict(spec) | {"inputs": [{"path": rows, "format": "parquet"}]}
+        report = run.ingest(given, path, frame.sparkSession)
+    ingested = open_instances(path)
+    own = [Attribute(name, kind) for name, kind in ingested.attributes.items()]
+    schema = SeriesSchema(edge=(Attribute("exists", "bool", False), *own))
+    rules = given["instances"]
+    sizes = {name: rules[name] for name in ("pack", "bins") if name in rules}
+    store = write_series(open_store(path), path, schema, _ingested(ingested, open_store(path).num_partitions), **sizes)
+    left = report.quarantined
+    return SeriesBuild(store, len(ingested), (f"{left:,} rows are in the quarantine",) if left else ())
+
+
+def _ingested(ingested: Instances, partitions: int) -> Iterator[InstanceData]:
+    """The instances as the ingest wrote them, over the whole graph."""
+    for i in range(len(ingested)):
+        tables = [ingested.read(p, i) for p in range(partitions)]
+        edges = [ingested.index(p).edge_id[t.column("edge").to_numpy()] for p, t in enumerate(tables)]
+        # An edge between two partitions is in both.
+        distinct, first = np.unique(np.concatenate(edges), return_index=True)
+        values = {"edge.exists": SparseColumn(distinct, np.ones(distinct.size, np.bool_))}
+        whole = pa.concat_tables(tables).take(pa.array(first))
+        values |= {f"edge.{name}": SparseColumn(distinct, whole.column(name)) for name in ingested.attributes}
+        yield InstanceData(int(ingested.starts[i]), int(ingested.ends[i]), values)
