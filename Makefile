@@ -28,11 +28,11 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist loadfile
 
 bench: setup
 	$(INSTALL) ".[bench]"
-	@for script in ingest store components pagerank sssp louvain louvain_partitions betweenness betweenness_sampled closeness supersteps engines cold_start; do \
+	@for script in ingest store components pagerank sssp louvain louvain_partitions betweenness betweenness_sampled closeness supersteps engines timeseries temporal_peers cold_start; do \
 		echo; echo "## $$script"; echo; $(BIN)/python benchmarks/$$script.py || exit 1; \
 	done
 

@@ -40,10 +40,14 @@ if TYPE_CHECKING:
     from goffish.algorithms.landscape.levels import CommunityLandscape
     from goffish.algorithms.louvain.communities import Communities
     from goffish.algorithms.run import run
-    from goffish.errors import FormatError, GoffishError, InputError, JobError, StoreError
+    from goffish.algorithms.temporal.event_paths import temporal_paths
+    from goffish.algorithms.temporal.motifs import temporal_triangles
+    from goffish.algorithms.temporal.run import run_series
+    from goffish.errors import DataError, FormatError, GoffishError, InputError, JobError, StoreError
     from goffish.gofs import PartitionedGraph
     from goffish.gofs import open_store as open
     from goffish.gofs import verify_store as verify
+    from goffish.gofs.series import open_series
     from goffish.gopher import (
         BatchStep,
         Result,
@@ -77,6 +81,7 @@ if TYPE_CHECKING:
     from goffish.graph.io import read, write
     from goffish.partition.cut import partition_graph as partition
     from goffish.partition.figures import quality
+    from goffish.timeseries.program import TimeSeriesProgram
 
 _HOMES = {
     "goffish.algorithms.centralities": ("betweenness", "closeness", "edge_betweenness", "harmonic", "landscape"),
@@ -87,8 +92,12 @@ _HOMES = {
     "goffish.algorithms.landscape.levels": ("CommunityLandscape",),
     "goffish.algorithms.louvain.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),
-    "goffish.errors": ("FormatError", "GoffishError", "InputError", "JobError", "StoreError"),
+    "goffish.algorithms.temporal.event_paths": ("temporal_paths",),
+    "goffish.algorithms.temporal.motifs": ("temporal_triangles",),
+    "goffish.algorithms.temporal.run": ("run_series",),
+    "goffish.errors": ("DataError", "FormatError", "GoffishError", "InputError", "JobError", "StoreError"),
     "goffish.gofs": ("PartitionedGraph",),
+    "goffish.gofs.series": ("open_series",),
     "goffish.gopher": (
         "BatchStep", "Result", "RunStats", "Subgraph", "SubgraphBatch", "SubgraphProgram", "Superstep",
         "per_neighbor", "per_remote", "per_subgraph", "per_vertex",
@@ -99,19 +108,21 @@ _HOMES = {
     ),
     "goffish.graph.io": ("read", "write"),
     "goffish.partition.figures": ("quality",),
+    "goffish.timeseries.program": ("TimeSeriesProgram",),
 }  # fmt: skip
 _HOME_OF = {name: (module, name) for module, names in _HOMES.items() for name in names}
 _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", "verify_store")}
 
 __all__ = [
-    "BatchStep", "Communities", "CommunityLandscape", "FormatError", "GoffishError", "Graph", "InputError", "JobError",
-    "PartitionedGraph", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch", "SubgraphProgram",
-    "Superstep", "__version__", "agreement", "betweenness", "bfs", "blockrank", "closeness",
-    "connected_components", "core_numbers", "edge_betweenness", "from_arrow", "from_edges", "from_igraph",
-    "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic", "landscape", "louvain", "modularity",
-    "open", "pagerank", "partition", "per_neighbor", "per_remote", "per_subgraph", "per_vertex", "quality", "read",
-    "run", "sssp", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy", "triangles", "verify",
-    "vertices_to_arrow", "write",
+    "BatchStep", "Communities", "CommunityLandscape", "DataError", "FormatError", "GoffishError", "Graph",
+    "InputError", "JobError", "PartitionedGraph", "Result", "RunStats", "StoreError", "Subgraph", "SubgraphBatch",
+    "SubgraphProgram", "Superstep", "TimeSeriesProgram", "__version__", "agreement", "betweenness", "bfs",
+    "blockrank", "closeness", "connected_components", "core_numbers", "edge_betweenness", "from_arrow",
+    "from_edges", "from_igraph", "from_networkx", "from_pandas", "from_polars", "from_scipy", "harmonic",
+    "landscape", "louvain", "modularity", "open", "open_series", "pagerank", "partition", "per_neighbor",
+    "per_remote", "per_subgraph", "per_vertex", "quality", "read", "run", "run_series", "sssp", "temporal_paths",
+    "temporal_triangles", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy",
+    "triangles", "verify", "vertices_to_arrow", "write",
 ]  # fmt: skip
 
 

@@ -13,6 +13,10 @@ from goffish.cli.plot_commands import add_plot_commands
 from goffish.cli.run_command import add_commands
 from goffish.cli.spark_commands import add_spark_commands
 from goffish.cli.store_commands import add_store_commands
+from goffish.cli.timeseries_commands import add_series_commands
+from goffish.cli.timeseries_events import add_event_commands
+from goffish.cli.timeseries_plots import add_series_plots
+from goffish.cli.timeseries_run import add_series_runs
 from goffish.errors import InputError
 
 
@@ -31,6 +35,14 @@ class _Algorithms(_Commands):
     noun = "algorithm"
 
 
+class _Pictures(_Commands):
+    noun = "picture"
+
+
+class _Applications(_Commands):
+    noun = "application"
+
+
 app = typer.Typer(
     name="goffish",
     cls=_Commands,
@@ -46,6 +58,18 @@ add_store_commands(app)
 add_plot_commands(app)
 add_spark_commands(app)
 add_ingest_command(app)
+series = typer.Typer(
+    cls=_Commands, help="Graphs whose values change with time: build, append, info, run, plot.", no_args_is_help=True
+)
+app.add_typer(series, name="timeseries")
+add_series_commands(series)
+series_runs = typer.Typer(cls=_Applications, help="Run an application over a time series.", no_args_is_help=True)
+series.add_typer(series_runs, name="run")
+add_series_runs(series_runs)
+add_event_commands(series)
+series_plots = typer.Typer(cls=_Pictures, help="Draw a result over a time series.", no_args_is_help=True)
+series.add_typer(series_plots, name="plot")
+add_series_plots(series_plots)
 
 
 def _version(wanted: bool) -> None:

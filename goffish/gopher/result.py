@@ -148,7 +148,13 @@ def _write_json(table: pa.Table, path: Path) -> None:
     }
     with path.open("w", encoding="utf-8") as stream:
         for batch in pa.table(finite).to_batches(max_chunksize=65536):
-            stream.writelines(json.dumps(row, allow_nan=False) + "\n" for row in batch.to_pylist())
+            stream.writelines(json.dumps(row, allow_nan=False, default=_iso) + "\n" for row in batch.to_pylist())
+
+
+def _iso(value: Any) -> str:
+    """Dates and times as texts; JSON has none."""
+    text: str = value.isoformat()
+    return text
 
 
 def _write_arrow(table: pa.Table, path: Path) -> None:

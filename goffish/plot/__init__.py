@@ -8,14 +8,21 @@ Nothing here touches matplotlib's global state or needs a display::
     plot.save(figure, "cut.png")
 """
 
+from goffish.plot.animation import animate
+from goffish.plot.animation_files import check_animation, still, write_animation
+from goffish.plot.animation_files import page as animation_page
+from goffish.plot.around import around
 from goffish.plot.communities import communities
 from goffish.plot.counters import supersteps
 from goffish.plot.files import check_picture, save
 from goffish.plot.quotient import quotient_graph
+from goffish.plot.series import spread_curve, values_over_time, wavefront
+from goffish.plot.series_data import in_windows, largest_groups
 from goffish.plot.timeline import gantt
 from goffish.plot.vertices import MOST_VERTICES, check_size, graph
 
 __all__ = [
-    "MOST_VERTICES", "check_picture", "check_size", "communities", "gantt", "graph", "quotient_graph", "save",
-    "supersteps",
+    "MOST_VERTICES", "animate", "animation_page", "around", "check_animation", "check_picture", "check_size",
+    "communities", "gantt", "graph", "in_windows", "largest_groups", "quotient_graph", "save", "spread_curve", "still",
+    "supersteps", "values_over_time", "wavefront", "write_animation",
 ]  # fmt: skip

@@ -79,8 +79,8 @@ def page(found: CommunityLandscape, *, name: str = "graph") -> str:
     title = f"Communities of {shorten(name.encode('utf-8', 'replace').decode(), 120)}"
     style, script = _part("page.css"), _part("page.js")
     return Template(_part("page.html")).substitute(
-        title=html.escape(title), style=style, script=script, style_hash=_digest(style), script_hash=_digest(script),
-        data=_as_json(_data(found, title)),
+        title=html.escape(title), style=style, script=script, style_hash=digest(style), script_hash=digest(script),
+        data=as_json(_data(found, title)),
     )  # fmt: skip
 
 
@@ -88,11 +88,11 @@ def _part(name: str) -> str:
     return (resources.files("goffish.plot") / "landscape_page" / name).read_text(encoding="utf-8").rstrip("\n")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _as_json(body: Any) -> str:
+def as_json(body: Any) -> str:
     """JSON that no HTML parser takes for markup, whatever the labels are."""
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
@@ -149,7 +149,7 @@ def _labels(found: CommunityLandscape, vertices: list[int]) -> tuple[list[str], 
     texts = [str(value) for value in found.graph.label_column().take(pa.array(vertices, pa.int64())).to_pylist()]
     for length in _LABEL_LENGTHS:
         cut = [shorten(text, length) for text in texts]
-        if len(_as_json(cut).encode()) <= _LABEL_BYTES:
+        if len(as_json(cut).encode()) <= _LABEL_BYTES:
             break
     return cut, length if cut != texts else None
 

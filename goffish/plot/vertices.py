@@ -68,7 +68,7 @@ def graph(graph: Graph, values: Result | pa.Table, column: str | None = None, *,
     if graph.num_vertices <= 300:
         places = separate(places, np.full(len(places), radius), canvas.width, canvas.height, 1.5)
     arrows = graph.directed and graph.num_edges <= _ARROWS
-    _draw_edges(canvas, places, src, dst, radius, arrows)
+    draw_edges(canvas, places, src, dst, radius, arrows)
     _draw_vertices(canvas, places, radius, colouring)
     if labels or (labels is None and graph.num_vertices <= _LABELLED):
         _label(canvas, places, radius, graph, colouring)
@@ -78,7 +78,7 @@ def graph(graph: Graph, values: Result | pa.Table, column: str | None = None, *,
     if graph.directed:
         about += " (directed)" if arrows else " (directed; arrow heads are left out)"
     figure.text(0.78, 0.957, about, fontsize=8.0, color=QUIET, ha="right")
-    _legend(figure, canvas, colouring)
+    draw_legend(figure, canvas, colouring)
     return figure
 
 
@@ -130,7 +130,7 @@ def _radius(vertices: int, canvas: Canvas) -> float:
     return float(np.clip(share, 2.0, 11.0))
 
 
-def _draw_edges(
+def draw_edges(
     canvas: Canvas, places: NDArray[np.float64], src: NDArray[Any], dst: NDArray[Any], radius: float, arrows: bool
 ) -> None:
     from matplotlib.collections import LineCollection
@@ -179,7 +179,7 @@ def _label(canvas: Canvas, places: NDArray[np.float64], radius: float, graph: Gr
             canvas.text_beside(text, places[v], radius, _FONT)
 
 
-def _legend(figure: Figure, canvas: Canvas, colouring: Colouring) -> None:
+def draw_legend(figure: Figure, canvas: Canvas, colouring: Colouring) -> None:
     from matplotlib.lines import Line2D
 
     handles = [

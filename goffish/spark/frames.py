@@ -90,7 +90,7 @@ def to_graphframe(graph: PartitionedGraph | Graph, *, spark: SparkSession | None
         graphframes = import_module("graphframes")
     except ImportError as error:
         raise InputError(f'{error}: pip install "goffish[spark]" brings graphframes-py') from None
-    own = _classic(session() if spark is None else spark)
+    own = classic(spark)
     if not has_graphframes(own):
         raise InputError(f"this Spark session was started without the GraphFrames jar: {GRAPHFRAMES_ADVICE}")
     frame: GraphFrame = graphframes.GraphFrame(*vertices_and_edges(graph, spark=own))
@@ -124,7 +124,7 @@ def vertices_and_edges(
         `graph` is no graph, or an attribute has one of the names above or a type that Spark does not have.
     """
     expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
-    own = _classic(session() if spark is None else spark)
+    own = classic(spark)
     if isinstance(graph, PartitionedGraph):
         if graph.path is not None and not graph.path.startswith("memory:") and graph.num_partitions:
             return _from_store(graph, graph.path, own)
@@ -218,7 +218,7 @@ def _from_store(graph: PartitionedGraph, path: str, spark: SparkSession) -> tupl
     numbers = pa.table({"far": pa.array([], pa.int64()), "dst": label})
 
     def made(kind: type[_Rows], sample: pa.Table) -> DataFrame:
-        schema, arrow = _schemas(sample)
+        schema, arrow = schemas_of(sample)
         rows = spark.range(0, graph.num_partitions, 1, graph.num_partitions)
         return rows.mapInArrow(kind(*place, arrow), schema)
 
@@ -241,7 +241,7 @@ def _dictionary(table: pa.Table | None) -> dict[str, Any]:
     return {} if table is None else {name: table[name] for name in table.column_names}
 
 
-def _schemas(table: pa.Table) -> tuple[Any, pa.Schema]:
+def schemas_of(table: pa.Table) -> tuple[Any, pa.Schema]:
     """Spark's types for the columns of a table, and the Arrow types that Spark wants to be brought for these."""
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
@@ -253,11 +253,13 @@ def _schemas(table: pa.Table) -> tuple[Any, pa.Schema]:
 
 
 def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    schema, arrow = _schemas(table)
+    schema, arrow = schemas_of(table)
     return spark.createDataFrame(table.cast(arrow), schema)
 
 
-def _classic(spark: SparkSession) -> SparkSession:
+def classic(spark: SparkSession | None) -> SparkSession:
+    """The session that was given, or the running one; its executors must be able to open stores."""
+    spark = session() if spark is None else spark
     if not hasattr(spark, "_jsparkSession"):
         raise InputError("spark: executors cannot read stores through Spark Connect; give a classic SparkSession")
     return spark

@@ -89,6 +89,10 @@ class TimeSeriesProgram:
         """Complete the answer where all of it is in one place; default: as it is."""
         return table
 
+    def notes(self, timesteps: pa.Table) -> list[str]:
+        """What a user should know of the run, one line each, from its table of timesteps; default: nothing."""
+        return []
+
     @classmethod
     def name(cls) -> str:
         return cls.__name__

@@ -34,10 +34,13 @@ class SeriesResult(Result):
         One row per timestep that was run: ``timestep``, ``start``, ``end``, ``supersteps``, and the program's reports.
     reads : SeriesCounters or None
         What this process read of the store; ``None`` where other processes did.
+    notes : tuple of str
+        What a user should know of the run: data that could not be used.
     """
 
     timesteps: pa.Table = None
     reads: SeriesCounters | None = None
+    notes: tuple[str, ...] = ()
 
 
 def run_series(
@@ -115,7 +118,8 @@ def run_series(
     keys = [(name, "ascending") for name in ("timestep", "vertex") if program.emits and name in table.column_names]
     if keys:  # partitions wrote their rows one after the other
         table = table.sort_by(keys)
-    return SeriesResult(program.name(), program.finish(table), told, stats, timesteps, reads)
+    notes = tuple(program.notes(timesteps))
+    return SeriesResult(program.name(), program.finish(table), told, stats, timesteps, reads, notes)
 
 
 def _without_clock(stats: RunStats) -> RunStats:

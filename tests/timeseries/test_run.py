@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 
 from goffish.algorithms.temporal.memes import HashtagAggregation, MemeTracking
 from goffish.algorithms.temporal.tdsp import TimeDependentShortestPath
-from goffish.errors import InputError
-from goffish.gofs.series import InstanceData, SeriesSchema, open_series, write_series
+from goffish.errors import InputError, JobError
+from goffish.gofs.series import InstanceData, SeriesSchema, append_instances, open_series, write_series
 from goffish.timeseries.program import TimeSeriesProgram
 from goffish.timeseries.run import SeriesResult, run_series
 from tests.gopher.mpi_jobs import mpirun
@@ -183,3 +184,25 @@ def test_attributes_that_are_not_there(store: str) -> None:
         InputError, match=r"no attribute 'edge.time' in this series; there are: vertex.memes, edge.latency"
     ):
         run_series(TimeDependentShortestPath(0, latency="time"), store)
+
+
+@pytest.mark.parametrize("stop", [1, 8, 25])
+def test_a_stopped_run_goes_on(store: str, wanted: dict[str, Any], tmp_path: Path, stop: int) -> None:
+    with pytest.raises(JobError, match="not finished after"):
+        run_series(make("tdsp"), store, max_supersteps=stop, checkpoint_dir=tmp_path, checkpoint_every=1)
+    found = run_series(make("tdsp"), store, checkpoint_dir=tmp_path, resume=True)
+    assert plain(found) == wanted["tdsp"]
+
+
+def test_checkpoints_are_of_one_series(store: str, tmp_path: Path) -> None:
+    """An instance more is another series; so is another range of its time."""
+    other = shutil.copytree(store, tmp_path / "other")
+    with pytest.raises(JobError, match="not finished after"):
+        run_series(make("meme"), other, max_supersteps=5, checkpoint_dir=tmp_path / "c", checkpoint_every=1)
+    with pytest.raises(InputError, match="checkpoint"):
+        run_series(make("meme"), other, start=20, checkpoint_dir=tmp_path / "c", resume=True)
+    last = next(open_series(other).instances(start=380))
+    more = {"vertex.memes": last.vertex("memes"), "edge.latency": last.edge("latency")}
+    append_instances(other, [InstanceData(400, 420, more)])
+    with pytest.raises(InputError, match="checkpoint"):
+        run_series(make("meme"), other, end=400, checkpoint_dir=tmp_path / "c", resume=True)

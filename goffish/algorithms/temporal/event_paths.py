@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from goffish.algorithms.temporal import _sweep_kernels as kernels
 from goffish.errors import InputError
-from goffish.graph import from_edges
+from goffish.graph.labels import as_id_column, number_labels
 
+Integers = NDArray[np.integer[Any]]
 Kind = Literal["earliest-arrival", "latest-departure", "fastest", "fewest-hops"]
 
 _CODES = {"earliest-arrival": kernels.EARLIEST, "latest-departure": kernels.EARLIEST, "fastest": kernels.FASTEST,
@@ -37,7 +38,7 @@ class TemporalPaths:
     kind: Kind
     table: pa.Table
     _labels: pa.Array
-    _edges: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+    _edges: tuple[Integers, Integers, NDArray[np.int64]]
     _edge_in: NDArray[np.int64]
     _via: NDArray[np.int64]
 
@@ -124,8 +125,8 @@ def temporal_paths(
     run = (dst, src, -finish, -begin, -last, -first) if backwards else (src, dst, begin, finish, first, last)
     value, edge_in, via = np.empty(len(labels), np.int64), np.empty(len(labels), np.int64), np.empty(src.size, np.int64)
     kernels.sweep(
-        _CODES[kind], at, run[4], run[5], run[0], run[1], run[2], run[3], np.argsort(run[2], kind="stable"),
-        np.argsort(run[3], kind="stable"), value, edge_in, via,
+        _CODES[kind], at, run[4], run[5], run[0], run[1], run[2], run[3], _order(run[2]), _order(run[3]), value,
+        edge_in, via,
     )  # fmt: skip
     none = value == _FAR
     if backwards:
@@ -135,10 +136,8 @@ def temporal_paths(
     return TemporalPaths(kind, table, labels, (src, dst, begin), edge_in, via)
 
 
-def event_columns(
-    source: Any, target: Any, time: Any
-) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Labels of the vertices, and of each time-stamped edge the numbers of its ends and its time.
+def event_columns(source: Any, target: Any, time: Any) -> tuple[pa.Array, Integers, Integers, NDArray[np.int64]]:
+    """Labels of the vertices, ascending, and of each time-stamped edge the numbers of its ends and its time.
 
     Raises
     ------
@@ -146,11 +145,19 @@ def event_columns(
         Columns of different lengths, times that are not whole numbers or beyond 2^60.
     """
     when = _whole("time", time)
-    labels = from_edges(source, target, directed=True, self_loops="keep").label_column()
-    src, dst = _numbers(labels, source), _numbers(labels, target)
-    if not src.size == dst.size == when.size:
-        raise InputError(f"source, target and time have {src.size}, {dst.size} and {when.size} rows: one per edge each")
-    return labels, src, dst, when
+    ends = [as_id_column(column, name) for name, column in (("source", source), ("target", target))]
+    if not len(ends[0]) == len(ends[1]) == when.size:
+        told = f"{len(ends[0])}, {len(ends[1])} and {when.size} rows"
+        raise InputError(f"source, target and time have {told}: one per edge each")
+    (src, dst), labels, n = number_labels(*ends)
+    return pa.array(np.arange(n)) if labels is None else labels, src, dst, when
+
+
+def _order(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows in the order of time, which events mostly are in."""
+    if bool((times[1:] >= times[:-1]).all()):
+        return np.arange(times.size)
+    return np.argsort(times, kind="stable")
 
 
 def _whole(name: str, given: Any) -> NDArray[np.int64]:
@@ -159,11 +166,4 @@ def _whole(name: str, given: Any) -> NDArray[np.int64]:
         raise InputError(f"{name} holds {values.dtype}: whole numbers")
     if values.size and max(abs(int(values.min())), abs(int(values.max()))) > _LARGEST:
         raise InputError(f"{name}: at most 2^60")
-    return values.astype(np.int64)
-
-
-def _numbers(labels: pa.Array, column: Any) -> NDArray[np.int64]:
-    import pyarrow.compute as pc
-
-    given = column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column)
-    return np.asarray(pc.index_in(given.cast(labels.type), labels).to_numpy(zero_copy_only=False), np.int64)
+    return values.astype(np.int64, copy=False)

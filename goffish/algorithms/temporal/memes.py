@@ -137,6 +137,10 @@ class HashtagAggregation(TimeSeriesProgram):
             change = np.diff(count, prepend=count[:1])
             step.emit(at=steps + first, count=count, change=change, total=np.cumsum(count))
 
+    def finish(self, table: pa.Table) -> pa.Table:
+        """One row per timestep in which it occurs; the merge itself belongs to none."""
+        return table.select(["at", "count", "change", "total"]).rename_columns(["timestep", "count", "change", "total"])
+
 
 def occurrences(values: Any, wanted: str | int | bool) -> NDArray[np.int64]:
     """How often each vertex holds something: of one value each, or of a list of values each.

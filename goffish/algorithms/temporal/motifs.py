@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from goffish.algorithms.temporal import _motif_kernels as kernels
 from goffish.algorithms.temporal.event_paths import event_columns
 from goffish.errors import InputError
+from goffish.graph.parallel import balanced_rows, run_tasks, thread_count
+
+#: Events that are not worth a thread.
+_FEW = 10_000
 
 #: The eight kinds, by their edges in the order of time; the first one always goes from a to b.
 KINDS = tuple(f"ab {second} {third}" for second in ("bc", "cb", "ac", "ca")
@@ -46,10 +50,7 @@ def temporal_triangles(source: Any, target: Any, time: Any, within: int) -> pa.T
     if within < 0:
         raise InputError(f"within={within}: at least 0")
     labels, src, dst, when = event_columns(source, target, time)
-    found = np.zeros((6, 6, 6), np.int64)
-    apart = src != dst
-    if apart.any():
-        _count(len(labels), src[apart], dst[apart], when[apart], int(within), found)
+    found = _count(len(labels), src, dst, when, int(within), thread_count(None))
     counts = dict.fromkeys(KINDS, 0)
     for sequence, kind in _names().items():
         counts[kind] += int(found[sequence])
@@ -57,23 +58,25 @@ def temporal_triangles(source: Any, target: Any, time: Any, within: int) -> pa.T
 
 
 def _count(
-    vertices: int, src: NDArray[np.int64], dst: NDArray[np.int64], when: NDArray[np.int64], within: int,
-    found: NDArray[np.int64],
-) -> None:  # fmt: skip
-    """Bring the events in order of pairs, the rarer vertex first, and count."""
-    pairs = np.unique(np.minimum(src, dst) * vertices + np.maximum(src, dst))
-    degree = np.bincount(np.concatenate(np.divmod(pairs, vertices)), minlength=vertices)
-    rank = np.empty(vertices, np.int64)
-    rank[np.argsort(degree, kind="stable")] = np.arange(vertices)
-    src, dst = rank[src], rank[dst]
-    key = np.minimum(src, dst) * vertices + np.maximum(src, dst)
-    order = np.lexsort((np.arange(when.size), when, key))
-    keys, first = np.unique(key[order], return_index=True)
-    low, high = np.divmod(keys, vertices)
-    kernels.count_triangles(
-        np.searchsorted(low, np.arange(vertices + 1)), high, np.append(first, when.size), when[order], order,
-        (src < dst)[order], within, found,
-    )  # fmt: skip
+    vertices: int, src: NDArray[np.integer[Any]], dst: NDArray[np.integer[Any]], when: NDArray[np.int64], within: int,
+    threads: int,
+) -> NDArray[np.int64]:  # fmt: skip
+    """Bring the events in order of pairs, each pair at its vertex of fewer pairs, and count in threads."""
+    sorted_already = bool((when[1:] >= when[:-1]).all())
+    before = np.empty(0, np.int64) if sorted_already else np.argsort(when, kind="stable")
+    begins, later, times, tags = kernels.sort_by_pairs(src, dst, when, before, vertices)
+    low, high, first, degree = kernels.distinct_pairs(begins, later)
+    beside = kernels.neighbours(low, high, first, degree, times)
+
+    def count(low: int, high: int) -> NDArray[np.int64]:
+        found = np.zeros((6, 6, 6), np.int64)
+        kernels.count_triangles(low, high, *beside, first, times, tags, within, found)
+        return found
+
+    # Many more pieces than threads: the work of a vertex is not known before.
+    tasks = list(pairwise(balanced_rows(beside[0], 1 if times.size < _FEW else 16 * threads).tolist()))
+    found: NDArray[np.int64] = np.sum(run_tasks(count, tasks, threads), axis=0)
+    return found
 
 
 def _names() -> dict[tuple[int, ...], str]:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from goffish.algorithms.temporal import _front_kernels as kernels
 from goffish.errors import InputError
-from goffish.gopher import SubgraphBatch, per_remote, per_vertex
+from goffish.gopher import SubgraphBatch, per_remote, per_subgraph, per_vertex
 from goffish.timeseries.program import TimeSeriesProgram
 from goffish.timeseries.step import BatchTimeStep
 
@@ -39,7 +40,8 @@ class TimeDependentShortestPath(TimeSeriesProgram):
     Notes
     -----
     Times are offsets from the start of the first instance. A vertex that is not reached before the last instance ends
-    has the arrival infinity.
+    has the arrival infinity. Reports by timestep: ``finalised`` vertices; ``too_long``, whether an edge was met that
+    takes longer than the instance lasts.
     """
 
     pattern = "sequential"
@@ -56,9 +58,10 @@ class TimeDependentShortestPath(TimeSeriesProgram):
         "ghost": per_remote(np.float64, np.inf),
         "via": per_remote(np.int64, -1),
         "ghost_done": per_remote(np.bool_),
+        "too_long": per_subgraph(np.bool_),
     }
     aggregators: ClassVar[Mapping[str, Any]] = {"left": "or"}
-    reports: ClassVar[Mapping[str, Any]] = {"finalised": "sum"}
+    reports: ClassVar[Mapping[str, Any]] = {"finalised": "sum", "too_long": "or"}
     label_columns = ("parent",)
     nullable = ("timestep",)
 
@@ -147,6 +150,8 @@ class TimeDependentShortestPath(TimeSeriesProgram):
                 f"edge.{self.latency} is {latency[arc]:g} for an edge of vertex number {tail} in instance "
                 f"{step.timestep}: times are at least 0"
             )
+        if self.semantics == "window":
+            batch["too_long"][:] |= bool((latency > step.moment.end - step.moment.start).any())
         if self.exists is None:
             return latency, _ALL
         return latency, np.asarray(step.values(f"edge.{self.exists}", units), np.bool_)
@@ -162,6 +167,8 @@ class TimeDependentShortestPath(TimeSeriesProgram):
         ghost = batch["ghost"]
         batch["ghost_done"][:] |= (ghost < horizon) if departure else (ghost < np.inf)
         step.report("finalised", fresh.size)
+        step.report("too_long", bool(batch["too_long"].any()))
+        batch["too_long"][:] = False
         roots = np.empty(batch.num_vertices, np.int64)
         left = kernels.open_roots(
             batch.subgraph_offsets, batch.remote_offsets, batch.offsets, batch.targets, done, batch["ghost_done"],
@@ -170,6 +177,17 @@ class TimeDependentShortestPath(TimeSeriesProgram):
         step.aggregate("left", bool(left) or (departure and bool((~done & (label < np.inf)).any())))
         if bool(done.all()):
             step.vote_to_halt_timestep()
+
+    def notes(self, timesteps: pa.Table) -> list[str]:
+        """A warning where latencies were met that no window has room for (specification §8, decision 4)."""
+        when = [t for t, met in zip(*(timesteps[n].to_pylist() for n in ("timestep", "too_long")), strict=True) if met]
+        if not when:
+            return []
+        shown = ", ".join(map(str, when[:5])) + (", …" if len(when) > 5 else "")
+        return [
+            f"some edges take longer than an instance lasts (edge.{self.latency}, timesteps {shown}): "
+            "under the semantics window they are never used"
+        ]
 
     def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:
         return {"arrival": sg["arrival"], "timestep": sg["timestep"], "parent": sg["parent"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -38,6 +39,29 @@ def test_random_events(edges: Any, within: int) -> None:
     u, v, t = (np.array(column) for column in zip(*edges, strict=True))
     found = temporal_triangles(u, v, t, within)
     assert dict(zip(found["motif"].to_pylist(), found["count"].to_pylist(), strict=True)) == all_triples(edges, within)
+
+
+@pytest.mark.parametrize("within", [1_500, 12_000])
+def test_many_events_in_any_order(within: int) -> None:
+    """One event for each pair, so triples in the window are the triangles of networkx whose times lie close enough."""
+    graph = nx.gnm_random_graph(400, 12_000, seed=3)
+    rng = np.random.default_rng(5)
+    ends = np.array(
+        [edge[::-1] if turned else edge for edge, turned in zip(graph.edges, rng.random(12_000) < 0.5, strict=True)]
+    )
+    when = rng.permutation(12_000)
+    at = {frozenset(edge): time for edge, time in zip(ends.tolist(), when.tolist(), strict=True)}
+    wanted = 0
+    for clique in nx.enumerate_all_cliques(graph):
+        if len(clique) > 3:
+            break
+        if len(clique) == 3:
+            times = [at[frozenset(pair)] for pair in combinations(clique, 2)]
+            wanted += max(times) - min(times) <= within
+    found = temporal_triangles(ends[:, 0], ends[:, 1], when, within)
+    assert sum(found["count"].to_pylist()) == wanted > 1000
+    order = np.argsort(when)
+    assert temporal_triangles(ends[order, 0], ends[order, 1], when[order], within).equals(found)
 
 
 def test_a_cycle_with_names() -> None:

@@ -1,0 +1,306 @@
+"""Programs over 50 instances: R1 to R5 and T1 to T7 of the specification of time series (sections 7.3 and 9.5).
+
+    python benchmarks/timeseries.py [--only R1 T3 …] [--repeats 3]
+
+Stores with hash-based latencies and the memes of an epidemic (specification §6) are made on a road-like and on a
+small-world graph; every figure is a run over a store, slices included, unless its heading says otherwise.
+`temporal_peers.py` asks peers the same questions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import _graphs
+import _harness
+import numpy as np
+
+import goffish as gf
+from goffish.gofs import build_layout
+from goffish.gofs.series import InstanceData, SeriesSchema, open_series, write_series
+from goffish.graph import Graph, from_edges
+from goffish.partition import partition_graph
+from goffish.timeseries.generators import LATENCY, MEMES, latency_instances, meme_instances, spread
+
+
+def _rmat() -> Graph:
+    src, dst, n = _graphs.cached("rmat_16", lambda: _graphs.rmat(16))
+    return from_edges(src, dst, labels=np.arange(n))
+
+
+WINDOW = 300
+#: Latencies are drawn from 1 to this: the wave over the roads takes most of 50 windows of 300.
+HIGHEST = 50
+GRAPHS: dict[str, tuple[Callable[[], Graph], float]] = {
+    "US roads": (lambda: _graphs.load("road-usroads"), 0.30),
+    "R-MAT 16": (_rmat, 0.02),
+}
+
+
+class Stores:
+    """Stores by graph, partitions, instances and packing; made once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.graphs: dict[str, Graph] = {}
+
+    def graph(self, name: str) -> Graph:
+        if name not in self.graphs:
+            self.graphs[name] = GRAPHS[name][0]()
+        return self.graphs[name]
+
+    def source(self, name: str) -> int:
+        """The first vertex of the largest component."""
+        found = gf.connected_components(self.graph(name)).table
+        component = found["component"].to_numpy()
+        labels, counts = np.unique(component, return_counts=True)
+        return int(found["vertex"].to_numpy()[component == labels[np.argmax(counts)]][0])
+
+    def store(self, name: str, parts: int = 6, instances: int = 50, pack: int = 10, bins: int = 5) -> Path:
+        path = self.folder / f"{name.replace(' ', '-')}-{parts}-{instances}-{pack}-{bins}"
+        if path.exists():
+            return path
+        graph, share = self.graph(name), GRAPHS[name][1]
+        infected = spread(graph, instances, seeds=10, probability=share, duration=4)
+        roads = latency_instances(graph.num_edges, instances, high=HIGHEST, window=WINDOW)
+        memes = meme_instances(infected, instances, window=WINDOW)
+        both = (InstanceData(a.start, a.end, {**a.values, **b.values}) for a, b in zip(roads, memes, strict=True))
+        schema = SeriesSchema(vertex=MEMES.vertex, edge=LATENCY.edge)
+        write_series(partition_graph(graph, parts, "metis"), path, schema, both, pack=pack, bins=bins, unit="1")
+        path.with_suffix(".source").write_text(str(self.source(name)))
+        return path
+
+
+JOBS: dict[str, dict[str, Any]] = {
+    "tdsp": {},
+    "memes": {"meme": "mu"},
+    "hashtags": {"hashtag": "mu"},
+}
+
+
+def timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
+    """Median seconds, after one run that loads kernels, and the last answer."""
+    call()
+    seconds = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        found = call()
+        seconds.append(time.perf_counter() - begun)
+    return statistics.median(seconds), found
+
+
+def run(job: str, path: Path, **options: Any) -> Any:
+    """One application over a store; paths begin at the vertex that a file beside the store names."""
+    if job == "tdsp":
+        options["source"] = int(path.with_suffix(".source").read_text())
+    prefetch, slots = options.pop("prefetch", True), options.pop("cache_slots", None)
+    with open_series(path, prefetch=prefetch, cache_slots=slots) as series:
+        return gf.run_series(job, series, engine="local", **{**JOBS[job], **options})
+
+
+def r1(stores: Stores, repeats: int) -> None:
+    """R1 and T2: TDSP over all instances against shortest paths over one, vertex-centric and sub-graph-centric."""
+    rows = []
+    for name in GRAPHS:
+        path = stores.store(name)
+        seconds, found = timed(partial(run, "tdsp", path), repeats)
+        graph = stores.graph(name)
+        with open_series(path) as series:
+            first = next(iter(series.instances())).edge("latency").to_numpy()
+        source, target, _, _ = graph.edge_columns()
+        weighted = from_edges(source, target, first.astype(np.float64), labels=graph.label_column())
+        units, begin = {}, stores.source(name)
+        owner = partition_graph(weighted, 6, "metis").owner()
+        for unit in ("components", "vertex"):
+            layout = build_layout(weighted, owner, 6, finder=unit)
+            units[unit] = timed(partial(gf.run, "sssp", layout, engine="local", source=begin), 1)
+        slow = units["vertex"][0]
+        rows.append([
+            name, f"{seconds:.2f}", str(found.summary["timesteps"]), str(found.summary["supersteps"]),
+            f"{slow:.2f}", str(units["vertex"][1].stats.supersteps), f"{units['components'][0]:.3f}",
+            str(units["components"][1].stats.supersteps), f"{slow / seconds:.2f}",
+        ])  # fmt: skip
+    print("\n### R1, R2, T2: TDSP over 50 instances, and shortest paths over the first one\n")
+    header = [
+        "graph", "TDSP s", "timesteps", "supersteps", "vertex-centric s", "supersteps", "sub-graph-centric s",
+        "supersteps", "vertex-centric / TDSP (at least 1)",
+    ]  # fmt: skip
+    _harness.print_table(header, rows)
+
+
+def r3(stores: Stores, repeats: int) -> None:
+    """R3 and T1: three applications, two graphs, 3, 6 and 9 partitions, one thread and two."""
+    rows = []
+    for name in GRAPHS:
+        for parts in (3, 6, 9):
+            path = stores.store(name, parts)
+            cut = gf.quality(gf.open(str(path))).cut_fraction
+            for job in JOBS:
+                one, found = timed(partial(run, job, path, threads=1), repeats)
+                two, _ = timed(partial(run, job, path, threads=2), repeats)
+                rows.append([
+                    name, str(parts), f"{cut:.2%}", job, str(found.summary["timesteps"]),
+                    str(found.summary["supersteps"]), f"{one:.2f}", f"{two:.2f}", f"{one / two:.2f}",
+                ])  # fmt: skip
+    print("\n### R3, T1: seconds of three applications\n")
+    header = ["graph", "partitions", "cut", "application", "timesteps", "supersteps", "1 thread", "2 threads", "ratio"]
+    _harness.print_table(header, rows)
+
+
+def r4(stores: Stores, repeats: int) -> None:
+    """R4 and T4: slices that a scan of all instances reads, against the formula, by packing, bins and cache."""
+    rows = []
+    for pack, bins in ((1, 5), (5, 5), (10, 5), (25, 5), (50, 5), (10, 1), (10, 20), (10, 40)):
+        path = stores.store("US roads", 6, 50, pack, bins)
+        for slots in (0, 14, bins):
+            with open_series(path, cache_slots=slots) as series:
+                has = series.elements(0).num_bins
+                begun = time.perf_counter()
+                # An own slice for every query where nothing is kept: as many as there are bins and instances.
+                for i in range(len(series)):
+                    for number in range(has):
+                        series.values(0, i, "edge.latency", [number])
+                seconds = time.perf_counter() - begun
+                found = series.counters()
+            least = -(-50 // pack) * has
+            wanted = 50 * has if slots < has else least
+            exact = "yes" if found.slices_read == wanted else "NO"
+            rows.append([
+                str(pack), str(has), str(slots), f"{found.slices_read:,}", f"{wanted:,}", exact,
+                f"{found.bytes_read / 1e6:.1f}", f"{seconds:.2f}",
+            ])  # fmt: skip
+    print("\n### R4, T4: one partition of the US roads, all 50 instances of one attribute, bin by bin\n")
+    header = ["pack", "bins", "cache slots", "slices read", "formula", "exact", "MB read", "seconds"]
+    _harness.print_table(header, rows)
+
+
+_PEAK = """
+import resource, sys
+import goffish as gf
+gf.run_series(sys.argv[2], sys.argv[1], engine="local", threads=2, **eval(sys.argv[3]))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def r5(stores: Stores, repeats: int) -> None:
+    """R5: the largest memory of a process that goes over 10 and over 200 instances."""
+    rows = []
+    for job in ("memes", "hashtags"):
+        peaks = []
+        for instances in (10, 200):
+            path = stores.store("US roads", 6, instances)
+            command = [sys.executable, "-c", _PEAK, str(path), job, repr(JOBS[job])]
+            peaks.append(int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) / 1024)
+        rows.append([job, *(f"{peak:.0f}" for peak in peaks), f"{peaks[1] / peaks[0]:.2f}"])
+    print("\n### R5: peak memory in MiB, interpreter and libraries included\n")
+    _harness.print_table(["application", "10 instances", "200 instances", "ratio"], rows)
+
+
+def t3(stores: Stores, repeats: int) -> None:
+    """T3: seconds of single timesteps, with and without prefetch."""
+    rows = []
+    path = stores.store("US roads")
+    for prefetch in (False, True):
+        runs = []
+        for _ in range(repeats + 1):
+            ended: list[float] = []
+            with open_series(path, prefetch=prefetch) as series:
+                begun = time.perf_counter()
+                for i in range(len(series)):
+                    for p in range(series.num_partitions):
+                        series.values(p, i, "edge.latency")
+                    time.sleep(0.005)  # a program's work on the timestep, in which a prefetch can read
+                    ended.append(time.perf_counter())
+                stall = series.counters().stall_seconds
+            runs.append((np.diff([begun, *ended]) - 0.005, stall))
+        each = np.median([r for r, _ in runs[1:]], axis=0) * 1e3
+        heads = each[::10]
+        others = np.delete(each, np.arange(0, 50, 10))
+        rows.append([
+            "with" if prefetch else "without", f"{np.median(heads):.2f}", f"{np.max(heads[1:]):.2f}",
+            f"{np.median(others):.2f}", f"{statistics.median(s for _, s in runs[1:]) * 1e3:.1f}",
+        ])  # fmt: skip
+    print("\n### T3: reading the latencies of the US roads, milliseconds a timestep, packs of 10\n")
+    header = ["prefetch", "first of a pack, median", "slowest but the very first", "others, median", "waited in all"]
+    _harness.print_table(header, rows)
+
+
+def t5(stores: Stores, repeats: int) -> None:
+    """T5: where the wave is: newly reached vertices of every tenth timestep, by partition."""
+    for name in GRAPHS:
+        path = stores.store(name)
+        found = run("tdsp", path)
+        store = gf.open(str(path))
+        owner = np.empty(store.num_vertices, np.int64)
+        owner[store.vertex_ids()] = np.repeat(np.arange(store.num_partitions), store.info.vertices)
+        step = found.table["timestep"].to_numpy(zero_copy_only=False)
+        rows = []
+        last = int(np.nanmax(step))
+        for t in sorted({0, *range(0, last + 1, max(1, last // 8)), last}):
+            there = np.bincount(owner[step == t], minlength=store.num_partitions)
+            rows.append([str(t), *(f"{n:,}" for n in there), f"{there.sum():,}"])
+        print(f"\n### T5: vertices of {name} that became final, by timestep and partition\n")
+        _harness.print_table(["timestep", *(f"p{p}" for p in range(store.num_partitions)), "all"], rows)
+
+
+def t6(stores: Stores, repeats: int) -> None:
+    """T6: how much of their time threads wait, with as many partitions as threads and four times as many."""
+    rows = []
+    for name in GRAPHS:
+        for parts in (2, 8):
+            path = stores.store(name, parts)
+            for job in ("tdsp", "hashtags"):
+                found = run(job, path, threads=2)
+                phases = found.stats.phases
+                whole = sum(phases.values())
+                rows.append([
+                    name, job, str(parts), f"{phases['compute'] / whole:.0%}", f"{phases['exchange'] / whole:.0%}",
+                    f"{found.stats.idle_share:.0%}", f"{whole:.2f}",
+                ])  # fmt: skip
+    print("\n### T6: shares of the time, two threads\n")
+    header = ["graph", "application", "partitions", "compute", "messages", "threads idle in compute", "seconds"]
+    _harness.print_table(header, rows)
+
+
+def t7(stores: Stores, repeats: int) -> None:
+    """T7: timesteps of hashtag aggregation side by side, one thread each."""
+    path = stores.store("US roads")
+    rows = []
+    base = 0.0
+    for count in (1, 2, 4, 8):
+        seconds, _ = timed(partial(run, "hashtags", path, temporal_parallelism=count, threads=1), repeats)
+        base = base or seconds
+        rows.append([str(count), f"{seconds:.2f}", f"{base / seconds:.2f}"])
+    print("\n### T7: hashtag aggregation on the US roads, timesteps side by side\n")
+    _harness.print_table(["side by side", "seconds", "speed-up"], rows)
+
+
+PARTS: dict[str, Callable[[Stores, int], None]] = {
+    "R1": r1, "R3": r3, "R4": r4, "R5": r5, "T3": t3, "T5": t5, "T6": t6, "T7": t7,
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", default=list(PARTS), choices=list(PARTS), help="default: all")
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    print(_harness.machine_line())
+    with tempfile.TemporaryDirectory() as folder:
+        stores = Stores(Path(folder))
+        for name in options.only:
+            PARTS[name](stores, options.repeats)
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""``goffish timeseries paths`` and ``triangles``: questions to time-stamped edges, without a store."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from goffish.cli.options import parse_columns
+from goffish.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Events = Annotated[
+    str, typer.Argument(metavar="EVENTS", help="Time-stamped edges: .csv, .txt, .tsv, .parquet …, also .gz.")
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="Columns by name or position: source=0,target=1,timestamp=2. Default: the first three."),
+]
+Separator = Annotated[str | None, typer.Option(help="Column separator, one character.")]
+_Directed = Annotated[bool, typer.Option("--directed/--undirected", help="Whether edges have a direction.")]
+_Output = Annotated[str | None, typer.Option("-o", "--output", help="Table file: .parquet, .csv, .json or .arrow.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+
+def add_event_commands(series: typer.Typer) -> None:
+    """Add the commands to the group ``timeseries``."""
+    series.command("paths", help="Best paths along time-stamped edges from, or to, one vertex.")(_paths)
+    series.command("triangles", help="Triangles of time-stamped edges within some time, by order and directions.")(
+        _triangles
+    )
+
+
+def chosen_columns(columns: str | None, separator: str | None) -> dict[str, Any]:
+    """Options of `goffish.timeseries.build.read_events`."""
+    return {"columns": None if columns is None else parse_columns(columns), "separator": separator}
+
+
+def _paths(
+    events: Events,
+    vertex: Annotated[str, typer.Option(help="Where paths begin; for latest-departure, where they end.")],
+    kind: Annotated[
+        str, typer.Option(help="earliest-arrival, latest-departure, fastest or fewest-hops.")
+    ] = "earliest-arrival",
+    duration: Annotated[int, typer.Option(help="What an edge takes, in the unit of the times.")] = 0,
+    start: Annotated[int | None, typer.Option(help="Leave then or later.")] = None,
+    end: Annotated[int | None, typer.Option(help="Have arrived by then.")] = None,
+    directed: _Directed = True,
+    output: _Output = None,
+    columns: Columns = None,
+    separator: Separator = None,
+    json: _Json = False,
+) -> None:
+    from goffish.algorithms.temporal.event_paths import temporal_paths
+
+    table, times = _read(events, columns, separator, output)
+    begun = time.perf_counter()
+    found = temporal_paths(
+        table["source"], table["target"], times, _label(vertex, table["source"].type), kind,  # type: ignore[arg-type]
+        duration=duration, start=start, end=end, directed=directed,
+    )  # fmt: skip
+    reached = found.table.num_rows - found.table.column(1).null_count
+    told = {"events": table.num_rows, "vertices": found.table.num_rows, "reached": reached}
+    _tell(f"{kind} {vertex}", events, found.table, told, time.perf_counter() - begun, output, json)
+
+
+def _triangles(
+    events: Events,
+    within: Annotated[int, typer.Option(help="From the first edge to the last, in the unit of the times.")],
+    output: _Output = None,
+    columns: Columns = None,
+    separator: Separator = None,
+    json: _Json = False,
+) -> None:
+    from goffish.algorithms.temporal.motifs import temporal_triangles
+
+    table, times = _read(events, columns, separator, output)
+    begun = time.perf_counter()
+    found = temporal_triangles(table["source"], table["target"], times, within)
+    told = {"events": table.num_rows, "triangles": sum(found["count"].to_pylist())}
+    _tell(f"triangles within {within:,}", events, found, told, time.perf_counter() - begun, output, json)
+
+
+def _read(events: str, columns: str | None, separator: str | None, output: str | None) -> tuple[pa.Table, Any]:
+    """The events, and their times: numbers as they are, dates and texts as microseconds since 1970."""
+    from goffish.cli.checks import check_result_target
+    from goffish.cli.inputs import working
+    from goffish.timeseries.build import event_times, read_events
+
+    if output is not None:
+        check_result_target(output, events)
+    with working("reading"):
+        table = read_events(events, **chosen_columns(columns, separator))
+    return table, event_times(table["timestamp"])
+
+
+def _label(text: str, kind: Any) -> int | str:
+    if str(kind) in ("string", "large_string"):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"unknown vertex {text!r}: these events' vertices are integers") from None
+
+
+def _tell(
+    title: str, events: str, table: pa.Table, summary: dict[str, Any], seconds: float, output: str | None, json: bool
+) -> None:
+    from goffish.cli.output import print_json, print_result
+    from goffish.gopher import Result
+
+    result = Result(title, table, summary)
+    saved = None if output is None else str(result.write(output))
+    if json:
+        rows = {"rows": table.to_pylist()} if saved is None else {}
+        print_json({"input": events, "summary": summary, "seconds": seconds, "output": saved, **rows})
+    else:
+        print_result(result, f"{title} of {events}: {seconds:.2f} s", saved)

@@ -1,0 +1,149 @@
+"""``goffish timeseries run APPLICATION``: one command per application, made from its option model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from goffish.algorithms.temporal.options import APPLICATIONS, Application
+from goffish.cli.checks import check_choice, check_result_target
+from goffish.cli.flags import apply_signature, field_parameter, parameter
+from goffish.cli.options import json_option
+from goffish.cli.ranks import joined
+
+if TYPE_CHECKING:
+    from goffish.timeseries.run import SeriesResult
+
+
+def add_series_runs(runs: typer.Typer) -> None:
+    """Add one command for each application."""
+    for application in APPLICATIONS.values():
+        runs.command(application.name, help=application.title)(_command(application))
+
+
+def _running_parameters() -> list[Any]:
+    group = "Engine"
+
+    def option(kind: Any, default: Any, *names: str, text: str, **more: Any) -> tuple[Any, Any]:
+        return kind, typer.Option(default, *names, help=text, rich_help_panel=group, **more)
+
+    options = {
+        "start": option(str | None, None, text="Only instances that begin then or later: a date, or a number."),
+        "end": option(str | None, None, text="Only instances that begin before."),
+        "engine": option(
+            str,
+            "auto",
+            text="auto: components and pagerank in memory, else local; local: the engine, in threads; mpi: on the "
+            "ranks of mpirun; spark: on a cluster.",
+        ),
+        "threads": option(int | None, None, text="Default: all processors.", min=1),
+        "temporal_parallelism": option(
+            int, 1, text="Timesteps side by side, of applications whose timesteps do not need each other.", min=1
+        ),
+        "max_supersteps": option(int | None, None, text="Fail when not finished by then.", min=1),
+        "checkpoint_dir": option(str | None, None, text="Write checkpoints into this folder."),
+        "checkpoint_every": option(int, 10, text="Supersteps between checkpoints.", min=1),
+        "resume": option(bool, False, "--resume", text="Go on from the newest checkpoint."),
+    }
+    return [parameter(name, kind, made) for name, (kind, made) in options.items()]
+
+
+def _command(application: type[Application]) -> Callable[..., None]:
+    made = {name: field_parameter(name, field) for name, field in application.model_fields.items()}
+    own = {name: option for name, option in made.items() if option is not None}
+
+    def command(**given: Any) -> None:
+        options = {name: given.pop(name) for name in own}
+        _run(application, given.pop("store"), given.pop("output"), given.pop("timesteps"), given.pop("json"), options,
+             given)  # fmt: skip
+
+    files = "Table file: .parquet, .csv, .json or .arrow."
+    apply_signature(
+        command,
+        [
+            parameter("store", str, typer.Argument(..., metavar="STORE", help="A store with a time series.")),
+            *own.values(),
+            parameter("output", str | None, typer.Option(None, "-o", "--output", help=files)),
+            parameter(
+                "timesteps", str | None, typer.Option(None, metavar="FILE", help="Write one row per timestep: " + files)
+            ),
+            json_option(),
+            *_running_parameters(),
+        ],
+    )
+    return command
+
+
+def _run(
+    application: type[Application],
+    store: str,
+    output: str | None,
+    timesteps: str | None,
+    json: bool,
+    options: dict[str, Any],
+    running: dict[str, Any],
+) -> None:
+    from goffish.algorithms.temporal.run import make_application, run_series
+    from goffish.cli.inputs import as_label, run_status
+    from goffish.gofs.series import open_series
+    from goffish.gopher import Result
+    from goffish.gopher.run import ENGINES
+
+    with joined(running["engine"] == "mpi") as ranks:
+        begun = time.perf_counter()
+        with ranks.together("options"):
+            check_choice("engine", running["engine"], ("auto", *ENGINES))
+            for target in (output, timesteps):
+                if target is not None:
+                    check_result_target(target, store)
+            make_application(application.name, options)
+        with ranks.together("loading"):
+            series = open_series(store)
+            for name in ("source", "last_seen"):
+                if name in options:
+                    options[name] = as_label(options[name], series.graph)
+            if options.get("sources") is not None:
+                options["sources"] = [as_label(text.strip(), series.graph) for text in options["sources"].split(",")]
+            for name in ("start", "end"):
+                running[name] = _moment(running[name])
+        with run_status(application.name) if ranks.first else nullcontext((None, None)) as (progress, note):
+            found = run_series(application.name, series, progress=progress, note=note, **running, **options)
+        with ranks.together("output"):
+            if not ranks.first:
+                return
+            saved = None if output is None else str(found.write(output))
+            if timesteps is not None:
+                Result(found.algorithm, found.timesteps).write(timesteps)
+        _print(found, store, time.perf_counter() - begun, saved, timesteps, json)
+
+
+def _moment(text: str | None) -> Any:
+    return int(text) if text is not None and text.lstrip("-").isdigit() else text
+
+
+def _print(
+    found: SeriesResult, store: str, seconds: float, saved: str | None, timesteps: str | None, json: bool
+) -> None:
+    from goffish.cli.output import print_json, print_result, print_table, say
+
+    if json:
+        body = {"application": found.algorithm, "store": store, "summary": dict(found.summary), "seconds": seconds}
+        rows = {"rows": found.table.to_pylist()} if saved is None else {}
+        body["notes"] = list(found.notes)
+        print_json({**body, "timesteps": found.timesteps.to_pylist(), "output": saved, **rows})
+        return
+    print_result(found, f"{found.algorithm} of {store}: {seconds:.2f} s", saved)
+    shown = found.timesteps.slice(0, 12)
+    columns = (column.to_pylist() for column in shown.columns)
+    say("")
+    print_table("timesteps", shown.column_names, zip(*columns, strict=True))
+    if found.timesteps.num_rows > shown.num_rows:
+        say(f"  … and {found.timesteps.num_rows - shown.num_rows:,} more (--timesteps FILE, or --json, has all)")
+    for note in found.notes:
+        say(f"note: {note}")
+    if timesteps is not None:
+        say(f"timesteps written to {timesteps}")

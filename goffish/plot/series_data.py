@@ -1,0 +1,308 @@
+"""From tables keyed by (vertex, timestep) to the numbers that pictures of time series show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.gopher.result import Result
+from goffish.graph.guards import expect, whole_number
+from goffish.timeseries.run import SeriesResult
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: Minimum, quartiles and maximum.
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
+#: Beyond, numbers in the column of timesteps are points in time rather than numbers of instances.
+MOST_TIMESTEPS = 100_000
+_FURTHEST = 2**31
+
+
+def table_of(values: Result | pa.Table, name: str = "values") -> pa.Table:
+    """The table of a result, or the table itself, if there is a row in it."""
+    table = values.table if isinstance(values, Result) else values
+    expect(table, pa.Table, name, "give a Result or a pyarrow.Table")
+    if not table.num_rows:
+        raise InputError("the table has no rows; there is nothing to draw")
+    return table
+
+
+def column_of(table: pa.Table, name: str) -> pa.Array:
+    """A column in one piece, without dictionary."""
+    if name not in table.column_names:
+        raise InputError(f"the table has no column {name!r}; there are: {', '.join(table.column_names) or 'none'}")
+    column = table.column(name).combine_chunks()
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def keys_of(table: pa.Table) -> pa.Array:
+    """The column ``vertex``: a label in every row."""
+    column = column_of(table, "vertex")
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise InputError(f"column 'vertex' holds {kind}; labels are whole numbers or texts")
+    if column.null_count:
+        raise InputError(f"column 'vertex' has no label in {column.null_count:,} of {len(column):,} rows")
+    return column
+
+
+def value_name(table: pa.Table, column: str | None, time: str) -> str:
+    """The column that is drawn: the one asked for, or the first that holds neither vertices nor timesteps."""
+    if column is not None:
+        return column
+    others = [name for name in table.column_names if name not in ("vertex", time)]
+    if not others:
+        raise InputError(f"the table has no column to draw, only {', '.join(table.column_names)}")
+    return str(others[0])
+
+
+def steps_of(table: pa.Table, time: str) -> tuple[Ints, NDArray[np.bool_]]:
+    """Timestep of each row, and whether it has one.
+
+    Raises
+    ------
+    InputError
+        The column is missing, does not hold whole numbers, or holds negative ones.
+    """
+    column = column_of(table, time)
+    if pa.types.is_floating(column.type):  # pandas makes these of whole numbers with gaps
+        column = pc.if_else(pc.is_nan(column), None, column)
+    try:
+        whole = column.cast(pa.int64()) if not pa.types.is_boolean(column.type) else None
+    except pa.ArrowException:
+        whole = None
+    if whole is None or pa.types.is_temporal(column.type) or pa.types.is_string(column.type):
+        raise InputError(f"column {time!r} holds {column.type} values that are no timesteps: give whole numbers from 0")
+    known = np.asarray(whole.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    steps = np.asarray(whole.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+    if steps.min(initial=0) < 0:
+        raise InputError(
+            f"column {time!r} holds {steps.min()}: timesteps count from 0 (rows of a merge have none; "
+            "name the column that does with time=)"
+        )
+    return steps, known
+
+
+def numbers_of(table: pa.Table, name: str) -> Floats:
+    """A column of numbers; NaN where there is none."""
+    column = column_of(table, name)
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise InputError(f"column {name!r} holds {kind}; only numbers can be drawn over time")
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+
+
+def time_axis(steps: Ints, values: Any, time: str, timesteps: Sequence[int] | pa.Table | None) -> Ints:
+    """Every timestep from the first to the last one of `steps`, `timesteps`, and those that a result was run for."""
+    if isinstance(timesteps, pa.Table):
+        timesteps = _of_run(timesteps, steps)
+    ran = values.timesteps if isinstance(values, SeriesResult) and time == "timestep" else None
+    found = [steps]
+    if timesteps is not None:
+        given = np.asarray(list(timesteps) if isinstance(timesteps, Iterable) else "none")
+        if given.size and given.dtype.kind not in "iu":
+            raise InputError("timesteps: give the numbers of the timesteps, such as range(50)")
+        found.append(given.astype(np.int64).reshape(-1))
+    if ran is not None:
+        found.append(ran["timestep"].to_numpy())
+    every = np.concatenate(found)
+    if not every.size:
+        raise InputError(f"no row has a value in column {time!r}: nothing happened that could be drawn")
+    first, last = int(every.min()), int(every.max())
+    if first < 0 or last >= _FURTHEST or last - first >= MOST_TIMESTEPS:
+        raise InputError(
+            f"timesteps {first:,} to {last:,}: give numbers of instances, from 0, at most {MOST_TIMESTEPS:,} of them"
+        )
+    return np.arange(first, last + 1)
+
+
+def _of_run(timesteps: pa.Table, steps: Ints) -> list[int]:
+    """The numbers in a table of timesteps, which must be those of the run that gave `steps`."""
+    numbers, known = steps_of(timesteps, "timestep")
+    numbers = numbers[known]
+    if not numbers.size:
+        raise InputError("the table of timesteps has no rows")
+    first, last = int(numbers.min()), int(numbers.max())
+    for step in (int(steps.min()), int(steps.max())) if steps.size else ():
+        if not first <= step <= last:
+            raise InputError(
+                f"the table has rows of timestep {step:,}, the timesteps are {first:,} to {last:,}: "
+                "give the table of timesteps of the same run"
+            )
+    return [first, last]
+
+
+def in_windows(values: Result | pa.Table, time: str, window: int, origin: int | None = None) -> pa.Table:
+    """Number points in time by windows, so that arrivals can be drawn as timesteps.
+
+    Parameters
+    ----------
+    values : Result or pyarrow.Table
+    time : str
+        Column of numbers, such as ``arrival``; null (or NaN) where there is none.
+    window : int
+        Length of a window, in the unit of that column.
+    origin : int, optional
+        Where window 0 begins; default: at the earliest point in time.
+
+    Returns
+    -------
+    pyarrow.Table
+        With the column ``timestep``, replaced or appended.
+
+    Raises
+    ------
+    InputError
+        The table is empty or lacks the column, it does not hold numbers, something lies before `origin`.
+    """
+    table = table_of(values)
+    moments = numbers_of(table, time)
+    known = np.isfinite(moments)
+    length = whole_number(window, "window", 1)
+    begin = moments[known].min(initial=np.inf) if origin is None else float(origin)
+    if (moments[known] < begin).any():
+        raise InputError(f"column {time!r} holds {moments[known].min():,.0f}, before origin={begin:,.0f}")
+    steps = np.floor_divide(moments - (begin if known.any() else 0.0), length)
+    if steps[known].max(initial=0.0) >= _FURTHEST:
+        raise InputError(f"window={length:,}: makes more than {MOST_TIMESTEPS:,} windows")
+    column = pa.array(np.where(known, steps, 0).astype(np.int64), mask=~known)
+    if "timestep" in table.column_names:
+        return table.set_column(table.column_names.index("timestep"), "timestep", column)
+    return table.append_column("timestep", column)
+
+
+def largest_groups(values: Result | pa.Table, column: str | None = None, time: str = "timestep") -> pa.Table:
+    """The size of the largest group in every timestep.
+
+    Parameters
+    ----------
+    values : Result or pyarrow.Table
+        A row for each member of a group in a timestep.
+    column : str, optional
+        Which group, such as ``component`` or ``community``; null for none. Default: the first column that is no key.
+
+    Returns
+    -------
+    pyarrow.Table
+        `time` and ``largest …``: one row per timestep that has a group, for `goffish.plot.values_over_time`.
+
+    Raises
+    ------
+    InputError
+        The table is empty or lacks a column.
+    """
+    table = table_of(values)
+    name = value_name(table, column, time)
+    steps, known = steps_of(table, time)
+    members = pa.table({"step": pa.array(steps, mask=~known), "group": column_of(table, name)}).drop_null()
+    sizes = members.group_by(["step", "group"]).aggregate([([], "count_all")])
+    found = sizes.group_by("step").aggregate([("count_all", "max")]).sort_by("step")
+    return pa.table({time: found["step"], f"largest {name}": found["count_all_max"]})
+
+
+def bands(steps: Ints, values: Floats, axis: Ints) -> Floats:
+    """Quantiles of the values of each timestep, with linear interpolation between two values.
+
+    Parameters
+    ----------
+    steps, values : shape (rows,)
+        Finite values.
+    axis : int64, shape (timesteps,)
+
+    Returns
+    -------
+    float64, shape (5, timesteps)
+        Rows as `QUANTILES`; NaN where a timestep has no value.
+    """
+    order = np.lexsort((values, steps))
+    steps, values = steps[order], np.append(values[order], np.nan)
+    start, end = np.searchsorted(steps, axis, "left"), np.searchsorted(steps, axis, "right")
+    place = start + np.array(QUANTILES)[:, None] * np.maximum(end - start - 1, 0)
+    low = np.floor(place).astype(np.int64)
+    high = np.minimum(low + 1, np.maximum(end - 1, start))
+    found = values[low] + (place - low) * (values[high] - values[low])
+    return np.where(end > start, found, np.nan)
+
+
+def line(steps: Ints, values: Floats, axis: Ints, time: str) -> Floats:
+    """One value per timestep, shape (timesteps,); NaN where there is none."""
+    _check_single(steps, np.zeros(steps.size, np.int64), time, lambda _: "")
+    found = np.full(axis.size, np.nan)
+    found[steps - axis[0]] = values
+    return found
+
+
+def lines(
+    keys: pa.Array,
+    steps: Ints,
+    values: Floats,
+    known: NDArray[np.bool_],
+    axis: Ints,
+    vertices: Sequence[int | str],
+    time: str,
+) -> Floats:
+    """The values of chosen vertices over time.
+
+    Parameters
+    ----------
+    keys : pyarrow.Array of labels, shape (rows,); steps, values : shape (rows,)
+    known : bool, shape (rows,)
+        Whether a row has a timestep.
+    vertices : sequence of labels
+
+    Returns
+    -------
+    float64, shape (vertices, timesteps)
+        NaN where a vertex has no value.
+
+    Raises
+    ------
+    InputError
+        A vertex is not in the table, is asked for twice, or has several rows in a timestep.
+    """
+    try:
+        wanted = pa.array(vertices).cast(keys.type)
+    except pa.ArrowException:
+        raise InputError(f"vertices={list(vertices)!r}: the table's vertices are of type {keys.type}") from None
+    if len(wanted.unique()) != len(wanted):
+        raise InputError(f"vertices={list(vertices)!r}: name each vertex once")
+    missing = wanted.filter(pc.invert(pc.is_in(wanted, value_set=keys.unique())))
+    if len(missing):
+        raise InputError(f"the table has no vertex {missing[0].as_py()!r}")
+    row = pc.index_in(keys, value_set=wanted)
+    chosen = np.flatnonzero(row.is_valid().to_numpy(zero_copy_only=False) & known)
+    who = row.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)[chosen]
+    _check_single(steps[chosen], who, time, lambda v: f"for vertex {wanted[v].as_py()!r} ")
+    found = np.full((len(wanted), axis.size), np.nan)
+    found[who, steps[chosen] - axis[0]] = values[chosen]
+    return found
+
+
+def _check_single(steps: Ints, who: Ints, time: str, named: Any) -> None:
+    """At most one row per key and timestep."""
+    order = np.lexsort((steps, who))
+    twice = np.flatnonzero((np.diff(steps[order]) == 0) & (np.diff(who[order]) == 0))
+    if twice.size:
+        row = order[twice[0]]
+        raise InputError(f"the table has several rows {named(int(who[row]))}with {time} {steps[row]}")
+
+
+def first_reached(table: pa.Table, time: str) -> tuple[Ints, int]:
+    """The first timestep of every vertex that has one, and how many vertices the table has."""
+    vertex = keys_of(table)
+    steps, known = steps_of(table, time)
+    found = pa.table({"vertex": vertex, "step": pa.array(steps, mask=~known)})
+    first = found.group_by("vertex").aggregate([("step", "min")])["step_min"]
+    return first.drop_null().to_numpy(), len(first)
+
+
+def newly_reached(first: Ints, axis: Ints) -> Ints:
+    """How many vertices were reached in each timestep, from the timestep in which each was."""
+    return np.asarray(np.bincount(first - axis[0], minlength=axis.size), np.int64)

@@ -1,0 +1,191 @@
+"""``goffish timeseries``: from events to answers, and every wrong input in one line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from goffish.algorithms.temporal.event_paths import temporal_paths
+from goffish.algorithms.temporal.motifs import temporal_triangles
+from goffish.gofs.series import open_series
+from tests.cli.conftest import Place, assert_refused
+
+DAY = 86_400
+
+
+@pytest.fixture(scope="module")
+def events() -> np.ndarray:
+    """300 events between 20 vertices in 10 days; in the last two of these only edges that were there before."""
+    rng = np.random.default_rng(3)
+    ends = rng.integers(0, 20, (300, 2))
+    ends[240:] = ends[:60]
+    days = np.sort(rng.integers(0, 8 * DAY, 240)), np.sort(rng.integers(8 * DAY, 10 * DAY, 60))
+    return np.column_stack((ends, np.concatenate(days), rng.integers(1, 9, 300)))
+
+
+@pytest.fixture
+def here(place: Place, events: np.ndarray) -> Place:
+    for name, rows in (("early.csv", events[:240]), ("late.csv", events[240:]), ("all.csv", events)):
+        np.savetxt(place / name, rows, fmt="%d", delimiter=",", header="source,target,timestamp,amount", comments="")
+    return place
+
+
+BUILD = ("--window", "1d", "--directed", "-k", "2", "--columns", "source=0,target=1,timestamp=2,weight=3")
+SUM = ("--attribute", "n=count", "--attribute", "amount=sum:weight")
+
+
+def test_build_info_and_append(here: Place, events: np.ndarray) -> None:
+    """Two parts one after the other hold what all at once does, and nothing that was there is written again."""
+    told = here("timeseries", "build", "all.csv", "-o", "whole", *BUILD, *SUM, "--json").json
+    assert told["instances"] == 10
+    assert here("timeseries", "build", "early.csv", "-o", "grown", *BUILD, *SUM, "--pack", "4").code == 0
+    info = here("timeseries", "info", "grown", "--json").json
+    first = info["instances"]
+    assert (info["begins"], info["period"], info["gaps"]) == ("1970-01-01T00:00:00", "1 d", 0)
+    assert [a["name"] for a in info["attributes"]] == ["edge.exists", "edge.n", "edge.amount"]
+    before = {name: (here / name).stat().st_mtime_ns for name in here.files() if name.startswith("grown/p")}
+    added = here("timeseries", "append", "grown", "late.csv", *BUILD[5:], *SUM, "--json").json
+    assert added["instances_added"] == 10 - first
+    kept = [name for name in before if (here / name).exists() and before[name] != (here / name).stat().st_mtime_ns]
+    assert not [name for name in kept if (here / name).is_file()]
+    whole, grown = open_series(here / "whole"), open_series(here / "grown")
+    for one, other in zip(whole.instances(), grown.instances(), strict=True):
+        assert (one.start, one.end) == (other.start, other.end)
+        assert sum(one.edge("amount").to_pylist()) == sum(other.edge("amount").to_pylist()), one
+    again = here("timeseries", "append", "grown", "late.csv", *BUILD[5:], *SUM)
+    assert again.code == 0
+    assert "events are before 1970-01-11T00:00:00, where the series ends, and were left out" in again.out
+
+
+def test_a_folder_of_graphs(here: Place) -> None:
+    (here / "days").mkdir()
+    for day, edges in (("2024-02-03", "1 2\n2 3\n"), ("2024-02-01", "1 2\n"), ("2024-02-02", "2 3\n3 1\n")):
+        (here / "days" / f"g-{day}.txt").write_text(edges)
+    named = ("--name-pattern", r"g-(.*)\.txt", "--time-format", "%Y-%m-%d", "--period", "1d")
+    assert here("timeseries", "build", "days", "-o", "s", "-k", "1", *named).code == 0
+    info = here("timeseries", "info", "s", "--json").json
+    assert (info["instances"], info["begins"], info["ends"]) == (3, "2024-02-01T00:00:00", "2024-02-04T00:00:00")
+    rows = here("timeseries", "run", "components", "s", "--json").json["rows"]
+    assert {(r["timestep"], r["vertex"]): r["component"] for r in rows if r["timestep"] == 0} == {
+        (0, 1): 1, (0, 2): 1, (0, 3): 3,
+    }  # fmt: skip
+    assert here("timeseries", "info", "s").out.startswith("s\n  instances")
+
+
+def test_run_gives_tables(here: Place) -> None:
+    here("timeseries", "build", "all.csv", "-o", "s", *BUILD, *SUM)
+    done = here(
+        "timeseries", "run", "tdsp", "s", "--source", "3", "--latency", "n", "-o", "t.parquet", "--timesteps", "t.csv"
+    )
+    assert done.code == 0, done.err
+    assert pq.read_table(here / "t.parquet").column_names == ["vertex", "arrival", "timestep", "parent"]
+    assert (
+        (here / "t.csv")
+        .read_text()
+        .startswith('"timestep","start","end","supersteps","finalised","too_long"\n0,1970-01-01')
+    )
+    # Times count in microseconds: an event a window is no latency to speak of, a day and more cannot be used.
+    assert "takes longer" not in done.out
+    (here / "slow.csv").write_text("source,target,timestamp,seconds\n1,2,5,90000000000\n2,3,90000,7\n")
+    slow = ("--attribute", "latency=max:weight", *BUILD)
+    assert here("timeseries", "build", "slow.csv", "-o", "slow", *slow).code == 0
+    noted = here("timeseries", "run", "tdsp", "slow", "--source", "1", "--exists", "exists")
+    assert "note: some edges take longer than an instance lasts (edge.latency, timesteps 0)" in noted.out
+    some = here("timeseries", "run", "pagerank", "s", "--start", "1970-01-03", "--end", "1970-01-05", "--json").json
+    assert [t["timestep"] for t in some["timesteps"]] == [2, 3]
+    assert sum(r["rank"] for r in some["rows"] if r["timestep"] == 3) == pytest.approx(1)
+    side = here(
+        "timeseries", "run", "pagerank", "s", "--start", "1970-01-03", "--end", "1970-01-05", "--json",
+        "--temporal-parallelism", "2",
+    ).json  # fmt: skip
+    assert side["rows"] == some["rows"]
+    found = here("timeseries", "run", "communities", "s", "--json", "--timesteps", "c.json").json
+    assert (here / "c.json").read_text().startswith('{"timestep": 0, "start": "1970-01-01T00:00:00+00:00", ')
+    assert {"born", "died", "split", "merged"} <= found["summary"].keys()
+    assert [t["timestep"] for t in found["timesteps"]] == list(range(10))
+
+
+def test_paths_and_triangles(here: Place, events: np.ndarray) -> None:
+    source, target, when = events[:, 0], events[:, 1], events[:, 2]
+    found = here("timeseries", "paths", "all.csv", "--vertex", "3", "--kind", "fastest", "--json").json
+    assert found["rows"] == temporal_paths(source, target, when, 3, "fastest").table.to_pylist()
+    told = here("timeseries", "triangles", "all.csv", "--within", 2 * DAY, "--json").json
+    assert told["rows"] == temporal_triangles(source, target, when, 2 * DAY).to_pylist()
+    assert told["summary"]["triangles"] > 0
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("build", "all.csv", "-o", "x"), "--window is needed"),
+        (("build", "all.csv", "-o", "x", "--window", "soon"), "window='soon': give a positive whole number"),
+        (("build", "all.csv", "-o", "x", "--window", "0"), "window=0: give a positive whole number"),
+        (("build", "all.csv", "-o", "x", "--window", "1d", "--pack", "0"), "--pack '0'"),
+        (("build", "all.csv", "-o", "x", "--window", "1d", "--time-unit", "h"), "--time-unit 'h': choose one of s, ms"),
+        (("build", "all.csv", "-o", "x", "--window", "1us"), "makes 8"),
+        (("build", "all.csv", "-o", "x", "--window", "1d", "--attribute", "n"), "--attribute 'n': write NAME=count"),
+        (("build", "all.csv", "-o", "x", "--window", "1d", "--attribute", "n=sum:b"), "no column 'b' in the events"),
+        (("build", "all.csv", "-o", "x", "--window", "1d", "--period", "1d"), "--period is not an option of a file"),
+        (("build", "none.csv", "-o", "x", "--window", "1d"), "none.csv"),
+        (("build", "small.txt", "-o", "x", "--window", "1d"), "small.txt"),
+        (("append", "s", "all.csv", "--window", "1d"), "attributes: 'n' is one of the series; say how it is made"),
+        (("append", "s", "strange.csv", "--attribute", "n=count"), "unknown vertex 99"),
+        (("append", "s", "backwards.csv", "--attribute", "n=count"), "is not an edge of the template"),
+        (("append", "grid.txt", "all.csv"), "grid.txt"),
+        (("info", "grid.gofs"), "a store without a time series"),
+        (("run", "tdsp", "s", "--source", "777", "--latency", "n"), "unknown vertex 777"),
+        (("run", "tdsp", "s", "--source", "x", "--latency", "n"), "unknown vertex 'x': this graph's vertices are int"),
+        (("run", "tdsp", "s", "--source", "3"), "no attribute 'edge.latency' in this series; there are: edge"),
+        (("run", "memes", "s", "--meme", "x"), "no attribute 'vertex.memes' in this series"),
+        (("run", "pagerank", "s", "--damping", "2"), "damping=2.0"),
+        (("run", "pagerank", "s", "--start", "1990-01-01"), "outside the series, which covers 1970-01-01T00:00:00 to"),
+        (("run", "pagerank", "s", "--start", "tomorrow"), "start='tomorrow': give whole microseconds since 1970"),
+        (("run", "pagerank", "s", "--start", "1970-01-05", "--end", "1970-01-02"), "is before start"),
+        (("run", "tdsp", "s", "--source", "3", "--latency", "n", "--temporal-parallelism", "2"), "is sequential"),
+        (("run", "pagerank", "s", "--engine", "gpu"), "--engine 'gpu': choose one of auto, local, mpi"),
+        (("run", "pagerank", "s", "-o", "r.xyz"), "r.xyz"),
+        (("run", "walks", "s"), "unknown application 'walks': choose one of tdsp, memes"),
+        (("paths", "all.csv", "--vertex", "77"), "unknown vertex 77"),
+        (("paths", "all.csv", "--vertex", "3", "--kind", "slow"), "kind='slow': choose one of earliest-arrival"),
+        (("paths", "all.csv", "--vertex", "3", "--duration", "-1"), "duration=-1: at least 0"),
+        (("triangles", "all.csv", "--within", "-1"), "within=-1: at least 0"),
+    ],
+)  # fmt: skip
+def test_wrong_input_is_one_line(here: Place, series_store: Path, command: tuple[str, ...], told: str) -> None:
+    shutil.copytree(series_store, here / "s")
+    (here / "strange.csv").write_text("source,target,timestamp\n1,99,2000000\n")
+    edges = {(int(u), int(v)) for u, v in np.loadtxt(here / "all.csv", delimiter=",", skiprows=1, dtype=int)[:, :2]}
+    u, v = next((u, v) for u in range(20) for v in range(20) if u != v and (u, v) not in edges)
+    (here / "backwards.csv").write_text(f"source,target,timestamp\n{u},{v},2000000\n")
+    files = here.files()
+    ended = here("timeseries", *command)
+    assert_refused(ended)
+    assert told in ended.err
+    assert here.files() == files
+
+
+@pytest.fixture(scope="module")
+def series_store(samples: Path, events: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from goffish.timeseries.build import build_from_events
+
+    path = tmp_path_factory.mktemp("series") / "s"
+    table = pa.table({"source": events[:, 0], "target": events[:, 1], "timestamp": events[:, 2]})
+    build_from_events(table, path, window="1d", directed=True, parts=2, attributes={"n": "count"})
+    return path
+
+
+def test_a_damaged_slice_is_named(here: Place, series_store: Path) -> None:
+    shutil.copytree(series_store, here / "s")
+    name = next(name for name in here.files() if "edge.n" in name and name.endswith(".parquet"))
+    data = bytearray((here / name).read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    (here / name).write_bytes(data)
+    for command in (("timeseries", "run", "tdsp", "s", "--source", "3", "--latency", "n"), ("verify", "s")):
+        ended = here(*command)
+        assert_refused(ended)
+        assert f"{name.removeprefix('s/')}: damaged" in ended.err
