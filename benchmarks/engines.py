@@ -248,7 +248,10 @@ def main() -> None:
             per_arc.append(size / next(iter(measured.values()))["arcs"])
             if name in given.peers and not given.quick:
                 against_peers(name, measured, given.peer_limit)
-    predictions(runs, statistics.median(per_arc))
+    if "pagerank" in given.jobs and "local" in given.engines:
+        predictions(runs, statistics.median(per_arc))
+    else:
+        print("\n(no cost model: it is fitted from PageRank on the local engine and the others)")
 
 
 if __name__ == "__main__":

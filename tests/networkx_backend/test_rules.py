@@ -61,7 +61,9 @@ def listed(answer: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("function", "graph", "options"), DECLINED, ids=lambda x: getattr(x, "__name__", None) or str(x)[:40]
+    ("function", "graph", "options"),
+    DECLINED,
+    ids=lambda x: getattr(x, "__name__", None) or str(x)[:40].split(" at 0x")[0],
 )
 def test_declined(function: Callable[..., Any], graph: nx.Graph, options: dict[str, Any]) -> None:
     assert isinstance(interface.can_run(function.__name__, (graph,), options), str), "a reason is a text"
