@@ -23,6 +23,7 @@ from typing import Any
 import _graphs
 import _harness
 import numpy as np
+from engines import mpirun
 
 import goffish as gf
 from goffish.gofs import build_layout
@@ -44,6 +45,9 @@ GRAPHS: dict[str, tuple[Callable[[], Graph], float]] = {
     "US roads": (lambda: _graphs.load("road-usroads"), 0.30),
     "R-MAT 16": (_rmat, 0.02),
 }
+#: For what shows only with more work in a superstep.
+LARGE = {"grid 1000 x 900": (lambda: _graphs.load("grid-1000x900"), 0.30), "R-MAT 16": GRAPHS["R-MAT 16"]}
+ALL = GRAPHS | LARGE
 
 
 class Stores:
@@ -55,7 +59,7 @@ class Stores:
 
     def graph(self, name: str) -> Graph:
         if name not in self.graphs:
-            self.graphs[name] = GRAPHS[name][0]()
+            self.graphs[name] = ALL[name][0]()
         return self.graphs[name]
 
     def source(self, name: str) -> int:
@@ -69,7 +73,7 @@ class Stores:
         path = self.folder / f"{name.replace(' ', '-')}-{parts}-{instances}-{pack}-{bins}"
         if path.exists():
             return path
-        graph, share = self.graph(name), GRAPHS[name][1]
+        graph, share = self.graph(name), ALL[name][1]
         infected = spread(graph, instances, seeds=10, probability=share, duration=4)
         roads = latency_instances(graph.num_edges, instances, high=HIGHEST, window=WINDOW)
         memes = meme_instances(infected, instances, window=WINDOW)
@@ -87,6 +91,10 @@ JOBS: dict[str, dict[str, Any]] = {
 }
 
 
+def source_of(path: Path) -> int:
+    return int(path.with_suffix(".source").read_text())
+
+
 def timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
     """Median seconds, after one run that loads kernels, and the last answer."""
     call()
@@ -101,7 +109,7 @@ def timed(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 def run(job: str, path: Path, **options: Any) -> Any:
     """One application over a store; paths begin at the vertex that a file beside the store names."""
     if job == "tdsp":
-        options["source"] = int(path.with_suffix(".source").read_text())
+        options["source"] = source_of(path)
     prefetch, slots = options.pop("prefetch", True), options.pop("cache_slots", None)
     with open_series(path, prefetch=prefetch, cache_slots=slots) as series:
         return gf.run_series(job, series, engine="local", **{**JOBS[job], **options})
@@ -137,22 +145,52 @@ def r1(stores: Stores, repeats: int) -> None:
     _harness.print_table(header, rows)
 
 
+_ON_RANKS = """
+import statistics, sys, time
+from mpi4py import MPI
+import goffish as gf
+from goffish.gofs.series import open_series
+comm, seconds = MPI.COMM_WORLD, []
+for _ in range(1 + int(sys.argv[4])):
+    comm.Barrier()
+    begun = time.perf_counter()
+    with open_series(sys.argv[1]) as series:
+        gf.run_series(sys.argv[2], series, engine="mpi", comm=comm, threads=1, **eval(sys.argv[3]))
+    comm.Barrier()
+    seconds.append(time.perf_counter() - begun)
+if comm.rank == 0:
+    print(statistics.median(seconds[1:]))
+"""
+
+
+def on_ranks(job: str, path: Path, ranks: int, repeats: int) -> float:
+    """Median seconds of a job on the ranks of ``mpirun``, one thread each."""
+    options = {**JOBS[job], **({"source": source_of(path)} if job == "tdsp" else {})}
+    command = [
+        *mpirun(ranks), sys.executable, "-m", "mpi4py", "-c", _ON_RANKS, str(path), job, repr(options), str(repeats),
+    ]  # fmt: skip
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
 def r3(stores: Stores, repeats: int) -> None:
-    """R3 and T1: three applications, two graphs, 3, 6 and 9 partitions, one thread and two."""
+    """R3 and T1: three applications, two graphs, 3, 6 and 9 partitions, one thread or rank and two."""
     rows = []
-    for name in GRAPHS:
+    for name in LARGE:
         for parts in (3, 6, 9):
             path = stores.store(name, parts)
-            cut = gf.quality(gf.open(str(path))).cut_fraction
+            cut = gf.open(str(path)).info.partitioner["edge_cut_share"]
             for job in JOBS:
                 one, found = timed(partial(run, job, path, threads=1), repeats)
                 two, _ = timed(partial(run, job, path, threads=2), repeats)
+                ranks = [on_ranks(job, path, count, repeats) for count in (1, 2)]
                 rows.append([
                     name, str(parts), f"{cut:.2%}", job, str(found.summary["timesteps"]),
                     str(found.summary["supersteps"]), f"{one:.2f}", f"{two:.2f}", f"{one / two:.2f}",
+                    *(f"{seconds:.2f}" for seconds in ranks), f"{ranks[0] / ranks[1]:.2f}",
                 ])  # fmt: skip
     print("\n### R3, T1: seconds of three applications\n")
-    header = ["graph", "partitions", "cut", "application", "timesteps", "supersteps", "1 thread", "2 threads", "ratio"]
+    header = ["graph", "partitions", "cut", "application", "timesteps", "supersteps", "1 thread", "2 threads", "ratio",
+              "1 rank", "2 ranks", "ratio"]  # fmt: skip
     _harness.print_table(header, rows)
 
 
@@ -184,10 +222,11 @@ def r4(stores: Stores, repeats: int) -> None:
 
 
 _PEAK = """
-import resource, sys
+import sys
 import goffish as gf
 gf.run_series(sys.argv[2], sys.argv[1], engine="local", threads=2, **eval(sys.argv[3]))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+# Not ru_maxrss: a process inherits that of the one that started it.
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 
 
@@ -273,14 +312,14 @@ def t6(stores: Stores, repeats: int) -> None:
 
 def t7(stores: Stores, repeats: int) -> None:
     """T7: timesteps of hashtag aggregation side by side, one thread each."""
-    path = stores.store("US roads")
+    path = stores.store("grid 1000 x 900")
     rows = []
     base = 0.0
     for count in (1, 2, 4, 8):
-        seconds, _ = timed(partial(run, "hashtags", path, temporal_parallelism=count, threads=1), repeats)
+        seconds, _ = timed(partial(run, "hashtags", path, temporal_parallelism=count, threads=count), repeats)
         base = base or seconds
         rows.append([str(count), f"{seconds:.2f}", f"{base / seconds:.2f}"])
-    print("\n### T7: hashtag aggregation on the US roads, timesteps side by side\n")
+    print("\n### T7: hashtag aggregation on the grid of 900,000 vertices, timesteps side by side, one thread each\n")
     _harness.print_table(["side by side", "seconds", "speed-up"], rows)
 
 
