@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from goffish.algorithms.temporal.instances import InstanceComponents, InstancePageRank
 from goffish.algorithms.temporal.memes import HashtagAggregation, MemeTracking
 from goffish.algorithms.temporal.tdsp import TimeDependentShortestPath
+from goffish.algorithms.temporal.vehicles import VehicleTracking
 from goffish.errors import InputError, JobError
 from goffish.gofs.series import InstanceData, SeriesSchema, append_instances, open_series, write_series
 from goffish.timeseries.program import TimeSeriesProgram
@@ -42,12 +44,15 @@ def make(name: str) -> TimeSeriesProgram:
         "tdsp, departure": lambda: TimeDependentShortestPath(7, semantics="departure"),
         "meme": lambda: MemeTracking("mu"),
         "hashtag": lambda: HashtagAggregation("mu"),
+        "components": lambda: InstanceComponents(edge_exists=None),
+        "ranks": lambda: InstancePageRank(iterations=3, edge_exists=None),
+        "vehicle": lambda: VehicleTracking("mu", 0, 2.0, "latency", "memes"),
     }
     found: TimeSeriesProgram = programs[name]()
     return found
 
 
-NAMES = ("tdsp", "tdsp, departure", "meme", "hashtag")
+NAMES = ("tdsp", "tdsp, departure", "meme", "hashtag", "components", "ranks", "vehicle")
 
 
 def plain(found: SeriesResult) -> dict[str, Any]:
@@ -143,9 +148,9 @@ def test_on_ranks(store: str, wanted: dict[str, Any], tmp_path: Path) -> None:
     assert told == expected
 
 
-@pytest.mark.parametrize("name", ["tdsp", "hashtag"])
+@pytest.mark.parametrize("name", NAMES)
 def test_on_spark(store: str, spark: Any, name: str) -> None:
-    there, here = (run_series(make(name), store, end=60, **way) for way in ({"engine": "spark", "spark": spark}, {}))
+    there, here = (run_series(make(name), store, end=40, **way) for way in ({"engine": "spark", "spark": spark}, {}))
     assert plain(there) == plain(here)
 
 
