@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
@@ -165,6 +166,8 @@ def _fill_plain(
 
 def _fill_arrow(attribute: Attribute, pieces: Sequence[Piece], start: int, size: int, default: Any) -> pa.Array:
     kind = attribute.arrow_type
+    if default is None and attribute.is_list and pieces:
+        return _fill_lists(attribute, pieces, start, size)
     if default is None:
         default = pa.array([attribute.filler], kind)
         where = np.zeros(size, np.int64)
@@ -175,3 +178,19 @@ def _fill_arrow(attribute: Attribute, pieces: Sequence[Piece], start: int, size:
         where[(rows if given is None else given) - start] = count + np.arange(len(some))
         count += len(some)
     return pa.concat_arrays([default, *(some for _, _, some in pieces)]).take(pa.array(where))
+
+
+def _fill_lists(attribute: Attribute, pieces: Sequence[Piece], start: int, size: int) -> pa.Array:
+    """As `_fill_arrow`, which takes every row by itself; mostly few have a list, the others none or an empty one."""
+    rows = np.concatenate([(rows if given is None else given) - start for rows, given, _ in pieces])
+    some = pa.concat_arrays([values for _, _, values in pieces])
+    if (np.diff(rows) < 0).any():
+        order = np.argsort(rows)
+        rows, some = rows[order], some.take(pa.array(order))
+    lengths = np.zeros(size + 1, np.int32)
+    lengths[rows + 1] = pc.list_value_length(some).fill_null(0).to_numpy(zero_copy_only=False)
+    absent = np.full(size, attribute.filler is None)
+    absent[rows] = some.is_null().to_numpy(zero_copy_only=False)
+    mask = pa.array(absent) if absent.any() else None
+    offsets = pa.array(np.cumsum(lengths, dtype=np.int32))
+    return pa.ListArray.from_arrays(offsets, some.flatten(), type=attribute.arrow_type, mask=mask)
