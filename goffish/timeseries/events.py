@@ -38,7 +38,9 @@ MOST_WINDOWS = 1_000_000
 def read_events(
     path: str | Path, *, columns: Mapping[str, str | int] | None = None, separator: str | None = None
 ) -> pa.Table:
-    """Read a file of time-stamped edges: columns ``source``, ``target``, ``timestamp``, and ``weight`` if there is one.
+    """Read a file of time-stamped edges, in the order of time.
+
+    The columns are ``source``, ``target``, ``timestamp``, and ``weight`` if there is one.
 
     Parameters
     ----------
@@ -54,7 +56,8 @@ def read_events(
     graph = read(
         str(path), directed=True, separator=separator, self_loops="keep", parallel="keep", columns=chosen or None
     )
-    return to_arrow(graph)
+    # Reading puts rows in the order of the vertices.
+    return to_arrow(graph).sort_by("timestamp")
 
 
 def build_from_events(
