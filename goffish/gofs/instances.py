@@ -85,22 +85,6 @@ class InstanceIndex:
 _ARRAYS = ("starts", "ends", "edge_id", "edge_row", "edge_subgraph", "bin_of_subgraph")
 
 
-def assign_bins(sizes: NDArray[np.int64], bins: int) -> NDArray[np.int64]:
-    """Bin of each sub-graph: the largest first, each into the lightest bin so far (Graham's rule)."""
-    from heapq import heapify, heapreplace
-
-    if bins == 1 or sizes.size <= bins:
-        return np.arange(sizes.size) if bins > 1 else np.zeros(sizes.size, np.int64)
-    chosen = np.empty(sizes.size, np.int64)
-    loads = [(0, number) for number in range(bins)]
-    heapify(loads)
-    for at in np.argsort(-sizes, kind="stable").tolist():
-        load, lightest = loads[0]
-        chosen[at] = lightest
-        heapreplace(loads, (load + int(sizes[at]), lightest))
-    return chosen
-
-
 def encode_group(
     index: InstanceIndex,
     group: int,

@@ -45,11 +45,11 @@ from goffish.gofs.files import Folder, open_folder
 from goffish.gofs.manifest import Manifest
 from goffish.gofs.partitioned import PartitionedGraph
 from goffish.gofs.store import open_store, read_checked, read_manifest
-from goffish.graph.guards import whole_number
+from goffish.graph.guards import expect, whole_number
 
 __all__ = [
     "Attribute", "Elements", "Instance", "InstanceData", "Series", "SeriesCounters", "SeriesSchema", "SparseColumn",
-    "append_instances", "assign_bins", "moment", "open_series", "write_series",
+    "append_instances", "as_series", "assign_bins", "moment", "open_series", "write_series",
 ]  # fmt: skip
 
 _CACHE_BYTES = 256 * 2**20
@@ -89,6 +89,18 @@ def open_series(
         told = "a store without a time series; write_series or goffish timeseries build makes one"
         raise StoreError(f"{folder.location}: {told}")
     return Series(folder, manifest, most, slots, prefetch)
+
+
+def as_series(given: Series | PartitionedGraph | str | Path) -> Series:
+    """A series as it is, or that of an opened store or of the store at a path."""
+    expect(given, (Series, PartitionedGraph, str, Path), "series", "give a store, its path, or what open_series gives")
+    if isinstance(given, Series):
+        return given
+    if isinstance(given, PartitionedGraph):
+        if given.path is None:
+            raise InputError("only a store has a time series: write one with goffish.gofs.series.write_series")
+        return open_series(given.path)
+    return open_series(given)
 
 
 class Series:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, Slice
-from goffish.gofs.series import Instance, Series, open_series
+from goffish.gofs.series import Instance, Series, as_series, open_series
 from goffish.gopher.spark.session import slots
 from goffish.gopher.spark.tasks import forget_archives
 from goffish.graph.guards import whole_number
@@ -76,7 +76,7 @@ def map_instances(
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import LongType, StructField, StructType
 
-    opened, own = _opened_series(series), classic(spark)
+    opened, own = as_series(series), classic(spark)
     for name in attributes or ():
         opened.schema[name]
     columns = own.createDataFrame([], schema).schema
@@ -118,7 +118,7 @@ def series_frames(
     InputError
         An unknown attribute, one with a name of a column above, a range outside the series.
     """
-    opened, own = _opened_series(series), classic(spark)
+    opened, own = as_series(series), classic(spark)
     return _frames(opened, tuple(opened.between(start, end)), attributes, own)
 
 
@@ -144,7 +144,7 @@ def iterate_instances(
     keep_every : int
         Instances after which the state is computed and its history forgotten, so that plans stay short.
     """
-    opened, own = _opened_series(series), state.sparkSession
+    opened, own = as_series(series), state.sparkSession
     every = whole_number(keep_every, "keep_every", 1)
     for count, number in enumerate(opened.between(start, end), 1):
         state = step(state, *_frames(opened, (number,), attributes, own), number)
@@ -349,14 +349,6 @@ def _open(path: str, fingerprint: str) -> Series:
 
 
 # -- the driver's side
-
-
-def _opened_series(series: Series | PartitionedGraph | str | Path) -> Series:
-    if isinstance(series, PartitionedGraph):
-        if series.path is None:
-            raise InputError("only a store has a time series; this graph is in memory")
-        return open_series(series.path)
-    return series if isinstance(series, Series) else open_series(series)
 
 
 def _place(series: Series) -> tuple[str, str]:

@@ -37,7 +37,7 @@ class SeriesBuild:
     Attributes
     ----------
     store : PartitionedGraph
-        The template, opened from the store; ``store.instances()`` gives the series.
+        The template, opened from the store; `run_series` takes it, ``store.instances()`` lists its instances.
     instances : int
     notes : tuple of str
         What was done to the input beside what was asked for: rows that were sorted or left out.

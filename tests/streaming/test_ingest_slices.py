@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from goffish.gofs import build_layout
 from goffish.gofs.encoding import encode_slice
-from goffish.gofs.instances import InstanceIndex, assign_bins, encode_group
+from goffish.gofs.instances import InstanceIndex, encode_group
 from goffish.gofs.manifest import Manifest
 from goffish.gofs.partitioned import PartitionedGraph
 from goffish.graph import from_edges
@@ -101,14 +101,6 @@ def test_figures_of_nothing_and_the_bins_of_degrees() -> None:
     assert degree_figures([])["largest"] == 0 and component_figures([], [])["components"] == 0
     counts = (np.array([0, 1, 2, 3, 4, 9]), np.array([1, 1, 1, 1, 1, 1]))
     assert degree_figures([counts])["histogram"] == {"0": 1, "1": 1, "2-3": 2, "4-7": 1, "8-15": 1}
-
-
-@given(st.lists(st.integers(1, 50), max_size=60), st.integers(1, 9))
-def test_bins_keep_the_bound_of_graham(sizes: list[int], bins: int) -> None:
-    chosen = assign_bins(np.array(sizes, np.int64), bins)
-    assert chosen.size == len(sizes) and (chosen < bins).all()
-    loads = np.bincount(chosen, sizes, bins)
-    assert loads.max(initial=0) <= sum(sizes) / bins + (1 - 1 / bins) * max(sizes, default=0) + 1e-9
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7)), unique=True), st.integers(1, 3))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import goffish as gf
 from goffish.algorithms.temporal.instances import InstanceComponents, InstancePageRank
 from goffish.algorithms.temporal.memes import HashtagAggregation, MemeTracking
 from goffish.algorithms.temporal.tdsp import TimeDependentShortestPath
@@ -211,3 +212,9 @@ def test_checkpoints_are_of_one_series(store: str, tmp_path: Path) -> None:
     append_instances(other, [InstanceData(400, 420, more)])
     with pytest.raises(InputError, match="checkpoint"):
         run_series(make("meme"), other, end=400, checkpoint_dir=tmp_path / "c", resume=True)
+
+
+def test_what_is_no_series(store: str) -> None:
+    for wrong in (gf.open(store).instances(), None, 3):
+        with pytest.raises(InputError, match=r"series is (None|of type (list|int)): give a store"):
+            gf.run_series("hashtags", wrong, hashtag="mu")

@@ -13,7 +13,7 @@ from goffish.algorithms.catalogue import describe_problems
 from goffish.algorithms.temporal.options import APPLICATIONS, Application
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph
-from goffish.gofs.series import Series, open_series
+from goffish.gofs.series import Series, as_series
 from goffish.gopher.run import ENGINES
 from goffish.graph.guards import whole_number
 from goffish.timeseries import run as engine_run
@@ -86,7 +86,7 @@ def run_series(
     """
     if engine not in ("auto", *ENGINES):
         raise InputError(f"engine={engine!r}: choose one of {', '.join(('auto', *ENGINES))}")
-    opened, auto = _opened(series), engine == "auto"
+    opened, auto = as_series(series), engine == "auto"
     engine = "local" if auto else engine
     running: dict[str, Any] = {"start": start, "end": end, "engine": engine, "threads": threads, "progress": progress}
     more = {
@@ -142,13 +142,3 @@ def _check_labels(made: Application, graph: PartitionedGraph, engine: str, comm:
         with open_team(comm) as team:
             for label in labels:
                 check_label(team, graph, label)
-
-
-def _opened(series: Series | PartitionedGraph | str | Path) -> Series:
-    if isinstance(series, Series):
-        return series
-    if isinstance(series, PartitionedGraph):
-        if series.path is None:
-            raise InputError("only a store has a time series: write one with goffish.gofs.series.write_series")
-        return open_series(series.path)
-    return open_series(series)

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from goffish.gofs import GraphInfo, PartitionedGraph, Slice
 from goffish.gofs.encoding import encode_slice
 from goffish.gofs.files import open_folder
-from goffish.gofs.instances import INSTANCES, InstanceIndex, assign_bins, encode_group, write_slices
+from goffish.gofs.instances import INSTANCES, InstanceIndex, encode_group, write_slices
 from goffish.gofs.layout import cut_slice, number_by_owner
 from goffish.gofs.manifest import FileEntry
+from goffish.gofs.series import assign_bins
 from goffish.gofs.slices import Arcs, column_of, distinct
 from goffish.gofs.store import write_once
 from goffish.graph import Graph, from_edges
