@@ -87,7 +87,8 @@ def _print(report: IngestReport) -> None:
     print_facts(f"{report.store}: {sum(report.seconds.values()):.2f} s", facts)
     if report.quarantined:
         say(f"\nrows that were not used: {report.quarantine}")
-    say(f"\nnext: goffish run components {report.store}")
+    command = "run" if report.instances is None else "timeseries run"
+    say(f"\nnext: goffish {command} components {report.store}")
 
 
 def _joined(figures: dict[str, Any], *names: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
@@ -12,8 +12,10 @@ from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from goffish.errors import InputError
+from goffish.gofs.encoding import decode_arrays, encode_arrays
 
 Place = Literal["vertex", "edge"]
 Unit = Literal["us", "1"]
@@ -246,14 +248,27 @@ def told(value: int, unit: Unit) -> str:
     return str(int(value))
 
 
-def encode_facts(unit: Unit, pack: int, bins: int, schema: SeriesSchema) -> str:
-    """What the file `series` says beside the times of the instances."""
+def encode_facts(
+    starts: Sequence[int] | NDArray[np.int64],
+    ends: Sequence[int] | NDArray[np.int64],
+    unit: Unit,
+    pack: int,
+    bins: int,
+    schema: SeriesSchema,
+) -> pa.Buffer:
+    """The bytes of the file `series`: when the instances begin and end, and what is known of all of them."""
     attributes = {place: [asdict(a) for a in getattr(schema, place)] for place in PLACES}
-    return json.dumps({"unit": unit, "pack": pack, "bins": bins, "schema": attributes}, sort_keys=True)
+    told = json.dumps({"unit": unit, "pack": pack, "bins": bins, "schema": attributes}, sort_keys=True)
+    moments = {"starts": np.asarray(starts, np.int64), "ends": np.asarray(ends, np.int64)}
+    return encode_arrays(moments | {"facts": pa.array([told])})
 
 
-def decode_facts(text: str) -> tuple[Unit, int, int, SeriesSchema]:
+def decode_facts(
+    data: pa.Buffer,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[Unit, int, int, SeriesSchema]]:
     """The inverse of `encode_facts`."""
-    facts = json.loads(text)
+    arrays = decode_arrays(data)
+    facts = json.loads(arrays["facts"][0].as_py())
     places = {place: tuple(Attribute(**a) for a in facts["schema"][place]) for place in PLACES}
-    return facts["unit"], facts["pack"], facts["bins"], SeriesSchema(**places)
+    known = (facts["unit"], facts["pack"], facts["bins"], SeriesSchema(**places))
+    return arrays["starts"].to_numpy(), arrays["ends"].to_numpy(), known

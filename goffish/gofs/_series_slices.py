@@ -146,19 +146,28 @@ def find_elements(graph: PartitionedGraph, template: Graph, bins: int) -> Iterat
     """Elements and bins of every partition; `template` is the graph put together again, with `edge_of_arc`."""
     original = graph.vertex_ids()
     for part in graph.slices():
-        sides = [_edges_of_arcs(template, part, part.out_arcs, original)]
-        if graph.info.directed:
-            sides.append(_edges_of_arcs(template.reverse, part, part.in_arcs, original))
-        # A sub-graph and an edge in one number: fewer than 2^31 of the one and 2^32 of the other.
-        edges = max(template.num_edges, 1)
-        keys = [subgraph * edges + edge for subgraph, edge in sides]
-        rows = distinct(np.concatenate(keys)).astype(np.int64, copy=False)
-        kind = vertex_dtype(rows.size)
-        places: list[NDArray[np.integer[Any]]] = [np.searchsorted(rows, key).astype(kind) for key in keys]
-        yield Elements(
-            part.subgraph_offsets, np.searchsorted(rows, np.arange(part.num_subgraphs + 1) * edges), rows % edges,
-            places[0], places[-1], assign_bins(np.diff(part.subgraph_offsets), bins),
-        )  # fmt: skip
+        yield elements_of(part, template, original, bins)
+
+
+def elements_of(part: Slice, template: Graph, original: NDArray[np.integer[Any]], bins: int) -> Elements:
+    """Elements and bins of one partition.
+
+    `template` has all arcs of the partition's vertices, and `edge_of_arc`; `original` is the vertex in it of each
+    partitioned number.
+    """
+    sides = [_edges_of_arcs(template, part, part.out_arcs, original)]
+    if part.directed:
+        sides.append(_edges_of_arcs(template.reverse, part, part.in_arcs, original))
+    # A sub-graph and an edge in one number: fewer than 2^31 of the one and 2^32 of the other.
+    edges = max(template.num_edges, 1)
+    keys = [subgraph * edges + edge for subgraph, edge in sides]
+    rows = distinct(np.concatenate(keys)).astype(np.int64, copy=False)
+    kind = vertex_dtype(rows.size)
+    places: list[NDArray[np.integer[Any]]] = [np.searchsorted(rows, key).astype(kind) for key in keys]
+    return Elements(
+        part.subgraph_offsets, np.searchsorted(rows, np.arange(part.num_subgraphs + 1) * edges), rows % edges,
+        places[0], places[-1], assign_bins(np.diff(part.subgraph_offsets), bins),
+    )  # fmt: skip
 
 
 def _edges_of_arcs(

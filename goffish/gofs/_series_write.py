@@ -38,8 +38,8 @@ from goffish.gofs._series_slices import (
     numbered,
     slice_kind,
 )  # fmt: skip
-from goffish.gofs.encoding import decode_arrays, encode_arrays, entry_of, is_template
 from goffish.gofs.encoding import encode_slice as encode_template
+from goffish.gofs.encoding import entry_of, is_template
 from goffish.gofs.files import Folder, open_folder
 from goffish.gofs.layout import build_layout
 from goffish.gofs.manifest import FileEntry, Manifest
@@ -163,12 +163,11 @@ def append_instances(path: str | Path, instances: Iterable[InstanceData], *, pro
         manifest = read_manifest(folder)
         graph = open_store(path)
         store.files = [dict(files) for files in manifest.files]
-        facts = decode_arrays(read_checked(folder, manifest.files[0][FACTS]))
-        unit, pack, bins, schema = decode_facts(facts["facts"][0].as_py())
+        starts, ends, (unit, pack, bins, schema) = decode_facts(read_checked(folder, manifest.files[0][FACTS]))
         needs = any(schema[name].default_column is not None for name in schema)
         statics = statics_of(schema, numbered(graph.to_graph())) if needs else {}
         reading = Reading(schema, unit, graph.num_vertices, graph.num_edges, statics)
-        reading.starts, reading.ends = (facts[name].to_pylist() for name in ("starts", "ends"))
+        reading.starts, reading.ends = starts.tolist(), ends.tolist()
         before = len(reading.starts)
         parts = [Elements.decode(read_checked(folder, files[ELEMENTS])) for files in manifest.files]
         kept = _kept_values(folder, manifest, reading, parts, pack)
@@ -204,12 +203,8 @@ class _Publication:
 
     def put_facts(self, reading: Reading, pack: int, bins: int) -> None:
         """Write the times of the instances and what is known of all of them."""
-        arrays = {
-            "starts": np.array(reading.starts, np.int64),
-            "ends": np.array(reading.ends, np.int64),
-            "facts": pa.array([encode_facts(reading.unit, pack, bins, reading.schema)]),
-        }
-        self.put(0, FACTS, "arrow", encode_arrays(arrays))
+        data = encode_facts(reading.starts, reading.ends, reading.unit, pack, bins, reading.schema)
+        self.put(0, FACTS, "arrow", data)
 
     def publish(self, info: GraphInfo) -> None:
         """The new manifest takes the place of the old one; then files that it does not name are removed."""

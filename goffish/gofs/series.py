@@ -37,9 +37,8 @@ from goffish.gofs._series_model import (
     moment,
     told,
 )  # fmt: skip
-from goffish.gofs._series_slices import ELEMENTS, FACTS, Block, Elements, assign_bins, decode_slice, slice_kind
+from goffish.gofs._series_slices import ELEMENTS, FACTS, Block, Elements, decode_slice, slice_kind
 from goffish.gofs._series_write import append_instances, write_series
-from goffish.gofs.encoding import decode_arrays
 from goffish.gofs.files import Folder, open_folder
 from goffish.gofs.manifest import Manifest
 from goffish.gofs.partitioned import PartitionedGraph
@@ -48,7 +47,7 @@ from goffish.graph.guards import expect, whole_number
 
 __all__ = [
     "Attribute", "Elements", "Instance", "InstanceData", "Series", "SeriesCounters", "SeriesSchema", "SparseColumn",
-    "append_instances", "as_series", "assign_bins", "moment", "open_series", "write_series",
+    "append_instances", "as_series", "moment", "open_series", "write_series",
 ]  # fmt: skip
 
 _CACHE_BYTES = 256 * 2**20
@@ -121,10 +120,8 @@ class Series:
         self.path = folder.location
         self._folder, self._manifest = folder, manifest
         self._options = {"cache_bytes": most_bytes, "cache_slots": slots, "prefetch": prefetch}
-        facts = decode_arrays(read_checked(folder, manifest.files[0][FACTS]))
-        self.starts: NDArray[np.int64] = facts["starts"].to_numpy()
-        self.ends: NDArray[np.int64] = facts["ends"].to_numpy()
-        self.unit, self.pack, self.bins, self.schema = decode_facts(facts["facts"][0].as_py())
+        facts = decode_facts(read_checked(folder, manifest.files[0][FACTS]))
+        self.starts, self.ends, (self.unit, self.pack, self.bins, self.schema) = facts
         self._cache = SliceCache(self._load, self._size, most_bytes, slots)
         self._prefetches = prefetch and slots is None
         self._elements: dict[int, Elements] = {}

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import importlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from goffish.errors import InputError
 from goffish.gofs import open_store
-from goffish.gofs.instances import Instances, open_instances
-from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, SparseColumn, write_series
 from goffish.timeseries._building import SeriesBuild, event_times
 from goffish.timeseries.append import append_from_events
 from goffish.timeseries.events import build_from_events, read_events
@@ -76,24 +71,6 @@ def build_from_spark(
         frame.write.mode("overwrite").parquet(rows)
         given = dict(spec) | {"inputs": [{"path": rows, "format": "parquet"}]}
         report = run.ingest(given, path, frame.sparkSession)
-    ingested = open_instances(path)
-    own = [Attribute(name, kind) for name, kind in ingested.attributes.items()]
-    schema = SeriesSchema(edge=(Attribute("exists", "bool", False), *own))
-    rules = given["instances"]
-    sizes = {name: rules[name] for name in ("pack", "bins") if name in rules}
-    store = write_series(open_store(path), path, schema, _ingested(ingested, open_store(path).num_partitions), **sizes)
     left = report.quarantined
-    return SeriesBuild(store, len(ingested), (f"{left:,} rows are in the quarantine",) if left else ())
-
-
-def _ingested(ingested: Instances, partitions: int) -> Iterator[InstanceData]:
-    """The instances as the ingest wrote them, over the whole graph."""
-    for i in range(len(ingested)):
-        tables = [ingested.read(p, i) for p in range(partitions)]
-        edges = [ingested.index(p).edge_id[t.column("edge").to_numpy()] for p, t in enumerate(tables)]
-        # An edge between two partitions is in both.
-        distinct, first = np.unique(np.concatenate(edges), return_index=True)
-        values = {"edge.exists": SparseColumn(distinct, np.ones(distinct.size, np.bool_))}
-        whole = pa.concat_tables(tables).take(pa.array(first))
-        values |= {f"edge.{name}": SparseColumn(distinct, whole.column(name)) for name in ingested.attributes}
-        yield InstanceData(int(ingested.starts[i]), int(ingested.ends[i]), values)
+    notes = (f"{left:,} rows are in the quarantine",) if left else ()
+    return SeriesBuild(open_store(path), report.instances["count"], notes)

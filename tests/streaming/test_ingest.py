@@ -16,9 +16,11 @@ import pandas as pd
 import pytest
 
 import goffish as gf
-from goffish.errors import InputError, JobError, StoreError
+from goffish.errors import JobError, StoreError
 from goffish.gofs import verify_store
-from goffish.gofs.instances import open_instances
+from goffish.gofs.files import open_folder
+from goffish.gofs.series import InstanceData, SparseColumn, append_instances, open_series, write_series
+from goffish.gofs.store import read_manifest
 from goffish.graph import to_arrow
 from goffish.streaming.ingest import ingest
 from tests.streaming.rows import files_of, quarantined, stamped_rows, stamped_spec
@@ -118,7 +120,7 @@ def test_rules_numbers_and_sums_of_two_inputs(spark: Any, tmp_path: Path) -> Non
     assert not (tmp_path / "s.work").exists()
 
 
-def test_instances_hold_what_happened_in_each_day(stamped: Any) -> None:
+def test_instances_hold_what_happened_in_each_day(stamped: Any, tmp_path: Path) -> None:
     """Breaks when an edge is in the wrong instance, has the value of another day, or is missing in the template."""
     folder, rows, _, report = stamped
     end = int(datetime(2024, 1, 11, tzinfo=UTC).timestamp())
@@ -137,36 +139,51 @@ def test_instances_hold_what_happened_in_each_day(stamped: Any) -> None:
     graph = store.to_graph()
     table = to_arrow(graph)
     assert {(r["source"], r["target"]): r["weight"] for r in table.to_pylist()} == edges
-    instances = open_instances(folder / "s")
-    assert len(instances) == 10 and instances.attributes == {"weight": "double"}
-    assert (instances.ends - instances.starts == DAY).all()
-    start = int(instances.starts[0])
-    assert instances.between(start + 1, start + 3 * DAY) == range(1, 3)
-    found = {}
+    series = open_series(folder / "s")
+    assert len(series) == 10 and list(series.schema) == ["edge.exists", "edge.weight"]
+    assert (series.ends - series.starts == DAY).all()
+    start = int(series.starts[0])
+    assert series.between(start + 1, start + 3 * DAY) == range(1, 3)
     names = list(zip(*(table.column(c).to_pylist() for c in ("source", "target")), strict=True))
-    for part in store.slices():
-        index = instances.index(part.partition)
-        assert np.array_equal(index.bin_of_subgraph < 2, np.ones(part.num_subgraphs, bool))
-        # The row of an arc leads to the edge that the template's numbering calls so.
-        labels = store.labels().to_pylist()
-        for vertex, at in zip(*_arcs(part), strict=True):
-            assert names[index.edge_id[index.edge_row[at]]][0] == labels[part.vertex_start + vertex]
-        for day in range(10):
-            rows_of_day = instances.read(part.partition, day)
-            for edge, weight in zip(*(rows_of_day.column(c).to_pylist() for c in ("edge", "weight")), strict=True):
-                key = (day, *names[index.edge_id[edge]])
-                assert found.setdefault(key, weight) == weight  # a cut edge is in two partitions
-            assert instances.read(part.partition, day, [], bins=[0, 1]).column_names == ["edge"]
+    found = {}
+    for day, instance in enumerate(store.instances()):
+        there, weights = instance.edge("exists").to_pylist(), instance.edge("weight").to_pylist()
+        found |= {(day, *names[at]): weights[at] for at in range(len(names)) if there[at]}
     assert found == days
-    with pytest.raises(InputError, match="instance 10 does not exist"):
-        instances.read(0, 10)
-    with pytest.raises(InputError, match="no attribute 'speed'; there are: weight"):
-        instances.read(0, 0, ["speed"])
+    # What the executors wrote is what one machine writes of the same instances.
+    number = {name: at for at, name in enumerate(names)}
+    data = []
+    for day in range(10):
+        some = [(number[u, v], w) for (d, u, v), w in days.items() if d == day]
+        edges_of_day = [edge for edge, _ in some]
+        columns = {"edge.exists": SparseColumn(edges_of_day, [True] * len(some))}
+        columns["edge.weight"] = SparseColumn(edges_of_day, [weight for _, weight in some])
+        data.append(InstanceData(start + day * DAY, start + (day + 1) * DAY, columns))
+    gf.open(folder / "s").save(tmp_path / "t")
+    write_series(gf.open(tmp_path / "t"), tmp_path / "t", series.schema, data, pack=series.pack, bins=series.bins)
+    assert read_manifest(open_folder(tmp_path / "t")) == read_manifest(open_folder(folder / "s"))
 
 
-def _arcs(part: Any) -> tuple[list[int], range]:
-    degrees = np.diff(part.out_arcs.offsets)
-    return np.repeat(np.arange(part.num_vertices), degrees).tolist(), range(int(degrees.sum()))
+def test_a_day_without_rows_and_a_series_on_its_way(spark: Any, tmp_path: Path) -> None:
+    """Breaks when a whole group of instances without rows has no slices, or an ingested store cannot be appended to."""
+    day = 1_704_067_200
+    rows = [(1, 2, 0), (2, 3, 9), (1, 2, 9)]
+    (tmp_path / "rows.txt").write_text("".join(f"{u} {v} {day + at * 86_400}\n" for u, v, at in rows))
+    spec = {
+        "inputs": [{"path": str(tmp_path / "rows.txt"), "format": "csv", "options": {"sep": " "}}],
+        "source": 0, "target": 1, "timestamp": {"column": 2, "format": "epoch_s"},
+        "instances": {"period": "1d", "pack": 2}, "partition": {"parts": 2},
+    }  # fmt: skip
+    ingest(spec, tmp_path / "s", spark)
+    store = gf.open(tmp_path / "s")
+    exists = [instance.edge("exists").to_pylist() for instance in store.instances()]
+    assert exists == [[True, False], *[[False, False]] * 8, [True, True]]
+    components = gf.run_series("components", tmp_path / "s").table.to_pylist()
+    assert len({row["component"] for row in components if row["timestep"] == 9}) == 1
+    last = int(open_series(tmp_path / "s").ends[-1])
+    later = InstanceData(last, last + DAY, {"edge.exists": SparseColumn([1], [True])})
+    assert append_instances(tmp_path / "s", [later]) == 11
+    assert [i.edge("exists").to_pylist() for i in gf.open(tmp_path / "s").instances()][10] == [False, True]
 
 
 def test_saving_an_opened_store_takes_its_instances_along(stamped: Any, tmp_path: Path) -> None:
@@ -175,13 +192,13 @@ def test_saving_an_opened_store_takes_its_instances_along(stamped: Any, tmp_path
     before = files_of(folder / "s")
     copy = gf.open(folder / "s").save(tmp_path / "copy")
     assert files_of(tmp_path / "copy") == before and copy.fingerprint() == report.fingerprint
-    assert len(open_instances(tmp_path / "copy")) == 10
+    assert len(open_series(tmp_path / "copy")) == 10
     assert copy.save(tmp_path / "copy").fingerprint() == report.fingerprint
     assert files_of(tmp_path / "copy") == before
     # A slice that has gone since the store was opened is missed before anything is published.
-    for slice_file in (tmp_path / "copy" / "p00001").glob("instances.g*"):
+    for slice_file in (tmp_path / "copy" / "p00001").glob("series.edge.exists.g*"):
         slice_file.unlink()
-    with pytest.raises(StoreError, match=r"instances\.g\d+.*: is gone; .* open it again"):
+    with pytest.raises(StoreError, match=r"series\.edge.*: is gone; .* open it again"):
         copy.save(tmp_path / "third")
     assert not (tmp_path / "third").exists()
 

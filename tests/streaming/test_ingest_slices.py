@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -12,19 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goffish.gofs import build_layout
+from goffish.gofs._series_slices import ELEMENTS
 from goffish.gofs.encoding import encode_slice
-from goffish.gofs.instances import InstanceIndex, encode_group
-from goffish.gofs.manifest import Manifest
-from goffish.gofs.partitioned import PartitionedGraph
+from goffish.gofs.files import open_folder
+from goffish.gofs.manifest import FileEntry, Manifest
+from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, SparseColumn, write_series
+from goffish.gofs.store import read_manifest
 from goffish.graph import from_edges
 from goffish.streaming.ingest.partition import _gather, _place_block
-from goffish.streaming.ingest.slices import SPOT_BITS, Plan, find_all_pieces, find_pieces, write_partition
+from goffish.streaming.ingest.plan import Plan
+from goffish.streaming.ingest.series import write_values
+from goffish.streaming.ingest.slices import SPOT_BITS, find_all_pieces, find_pieces, write_partition
 from goffish.streaming.ingest.stats import component_figures, degree_figures
 from goffish.streaming.ingest.write import make_manifest, with_empty_parts
 from tests.cases import Case, cases
 
 
-def _distributed(case: Case, labels: pa.Array | None, store: str) -> tuple[Plan, dict[int, list[dict]]]:
+def _distributed(case: Case, labels: pa.Array | None, store: str, **timed: Any) -> tuple[Plan, dict[int, list[dict]]]:
     """The steps of the job, with NumPy in the place of Spark's joins."""
     graph, owner = case.graph, case.owner
     u, v, weight, _ = graph.edge_columns()
@@ -47,7 +52,7 @@ def _distributed(case: Case, labels: pa.Array | None, store: str) -> tuple[Plan,
         np.bincount(owner, minlength=case.k), [part.size if part.any() else 0 for part in sizes], counts[counts > 0]
     )]  # fmt: skip
     kind = "implicit" if labels is None else "string"
-    plan = Plan(store, graph.num_vertices, graph.directed, True, kind, {"kind": "int64"}, *starts)
+    plan = Plan(store, graph.num_vertices, graph.directed, True, kind, {"kind": "int64"}, *starts, **timed)
     edges = pa.table({**{name: edges.column(name) for name in edges.column_names}, "u": spot[u], "v": spot[v]})
     reports = {}
     shuffled = np.random.default_rng(1).permutation(u.size)
@@ -103,32 +108,48 @@ def test_figures_of_nothing_and_the_bins_of_degrees() -> None:
     assert degree_figures([counts])["histogram"] == {"0": 1, "1": 1, "2-3": 2, "4-7": 1, "8-15": 1}
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7)), unique=True), st.integers(1, 3))
-def test_groups_hold_every_row_once(rows: list[tuple[int, int]], bins: int) -> None:
-    """Breaks when a slice loses a row, or a value slips from its edge to another."""
-    import pyarrow.parquet as pq
+@given(case=cases(), seed=st.integers(0, 99), times=st.integers(1, 7), pack=st.integers(1, 4), bins=st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_values_are_those_of_one_machine_byte_by_byte(
+    case: Case, seed: int, times: int, pack: int, bins: int, tmp_path_factory: Any
+) -> None:
+    """Breaks when executors lose a row, give it to another edge, or write another form than `write_series` does."""
+    folder, rng = tmp_path_factory.mktemp("store"), np.random.default_rng(seed)
+    starts = np.arange(times, dtype=np.int64) * 10
+    timed = {"starts": starts, "ends": starts + 10, "pack": pack, "bins": bins}
+    plan, reports = _distributed(case, None, str(folder / "a"), **timed)
+    u, v, weight, _ = case.graph.edge_columns()
+    there = rng.random((times, u.size)) < rng.choice([0.1, 0.9])
+    instance, edge = (at.astype(np.int64) for at in np.nonzero(there))
+    shuffled = rng.permutation(edge.size)
+    instance, edge = instance[shuffled], edge[shuffled]
+    values = {"weight": rng.random(edge.size), "a0": rng.integers(0, 3, edge.size)}
+    rows = pa.table({"instance": instance, "edge": edge, **values})
+    made: dict[int, list[dict]] = {}
+    for part in range(case.k):
+        own = (case.owner[u[edge]] == part) | (case.owner[v[edge]] == part)
+        elements = FileEntry(**reports[part][0]["files"][ELEMENTS])
+        for group in range(-(-times // pack)):
+            some = own & (instance // pack == group)
+            found = write_values(plan, part, group, elements, rows.filter(pa.array(some)) if some.any() else None)
+            made.setdefault(part, []).append(pickle.loads(found.column("body")[0].as_py()))
+    found = make_manifest(plan, reports, made, u.size, {"method": "given"})
 
-    edge_id = np.arange(8) * 10
-    home = np.arange(8) % 3
-    index = InstanceIndex(
-        np.arange(6), np.arange(1, 7), {"x": "int64"}, 6, edge_id, np.arange(8), home, np.arange(3) % bins
-    )
-    assert vars(InstanceIndex.decode(index.encode()))["attributes"] == {"x": "int64"}
-    instance, edge = (np.array([row[at] for row in rows], np.int64) for at in (0, 1))
-    value = pa.array(instance * 100 + edge)
-    found, tables = [], {}
-    for kind, suffix, data in encode_group(index, 0, instance, edge_id[edge], {"x": value}):
-        assert suffix == "parquet"
-        tables[kind] = pq.read_table(pa.BufferReader(data))
-    for kind, table in tables.items():
-        if kind.startswith("instances."):
-            place = kind.removeprefix("instances.")
-            values = tables[f"instance.x.{place}"].column("value").to_pylist()
-            pairs = list(zip(table.column("instance").to_pylist(), table.column("edge").to_pylist(), strict=True))
-            assert values == [i * 100 + e for i, e in pairs] and pairs == sorted(pairs)
-            assert {home[e] % bins for _, e in pairs} == {int(place[-5:])}
-            found += pairs
-    assert sorted(found) == sorted(rows)
+    whole = from_edges(
+        u, v, weight, directed=case.graph.directed, labels=np.arange(case.graph.num_vertices), self_loops="keep",
+        edge_attributes={"kind": np.arange(u.size) % 3},
+    )  # fmt: skip
+    own = (Attribute("exists", "bool", False), Attribute("weight", "float64"), Attribute("kind", "int64"))
+    names = {"edge.weight": "weight", "edge.kind": "a0"}
+    data = []
+    for at, start in enumerate(starts.tolist()):
+        some = instance == at
+        columns = {"edge.exists": SparseColumn(edge[some], np.ones(some.sum(), bool))}
+        columns |= {name: SparseColumn(edge[some], values[column][some]) for name, column in names.items()}
+        data.append(InstanceData(start, start + 10, columns))
+    layout = build_layout(whole, case.owner, case.k, partitioner={"method": "given"})
+    write_series(layout, folder / "b", SeriesSchema(edge=own), data, pack=pack, bins=bins)
+    assert found == read_manifest(open_folder(folder / "b"))
 
 
 @given(cases(), st.integers(1, 5))
@@ -151,18 +172,3 @@ def test_a_block_of_fennel_keeps_its_balance(case: Case, parts: int) -> None:
     _place_block(offsets, targets, owner, own.size, n, parts, simple.number_of_edges(), 1.1)
     assert np.array_equal(owner[own.size :], before)
     assert np.bincount(owner[: own.size], minlength=parts).max() <= max(1.1 * own.size / parts, -(-own.size // parts))
-
-
-def test_an_opened_store_does_not_read_instances(tmp_path: Path) -> None:
-    layout = build_layout(from_edges([0, 1], [1, 2]), np.zeros(3, np.int32), 1)
-    store = layout.save(tmp_path / "s")
-    assert isinstance(store, PartitionedGraph)
-    from goffish.errors import StoreError
-    from goffish.gofs.instances import open_instances
-
-    try:
-        open_instances(tmp_path / "s")
-    except StoreError as error:
-        assert "without instances" in str(error)
-    else:
-        raise AssertionError("a store without instances was opened as one with them")

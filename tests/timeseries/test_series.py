@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import goffish
 from goffish.errors import InputError, StoreError
 from goffish.gofs import build_layout, verify_store
+from goffish.gofs._series_slices import assign_bins
 from goffish.gofs.files import open_folder
 from goffish.gofs.series import (
     Attribute,
@@ -25,7 +26,6 @@ from goffish.gofs.series import (
     SeriesSchema,
     SparseColumn,
     append_instances,
-    assign_bins,
     moment,
     open_series,
     write_series,

@@ -127,19 +127,30 @@ def exchange(
 
 
 def grouped(
-    table: DataFrame, route: Route, function: Callable[[int, int, pa.Table], pa.Table], schema: str
+    table: DataFrame,
+    route: Route,
+    sizes: tuple[int, int],
+    function: Callable[[int, int, pa.Table | None], pa.Table],
+    schema: str,
 ) -> DataFrame:
-    """What `function` makes of each target and kind, with the rows that were sent there; one of them at a time."""
+    """What `function` makes of each target and kind, with the rows that were sent there; one of them at a time.
+
+    There are `sizes` targets and kinds; it is called for all of them, also where no row goes.
+    """
+    targets, kinds = sizes
 
     def receive(blocks: pa.Table) -> pa.Table:
         try:
             target, kind = (blocks.column(name)[0].as_py() for name in ("target", "kind"))
-            whole = unpack(value.as_buffer() for value in blocks.column("payload"))
-            return function(target, kind, whole)
+            return function(target, kind, unpack(value.as_buffer() for value in blocks.column("payload").drop_null()))
         finally:
             forget_archives()
 
-    return _blocks(table, route, None).groupBy("target", "kind").applyInArrow(receive, schema)
+    every = table.sparkSession.range(targets * kinds).selectExpr(
+        "0 AS key", f"CAST(id DIV {kinds} AS INT) AS target", f"CAST(id % {kinds} AS INT) AS kind",
+        "CAST(NULL AS BINARY) AS payload",
+    )  # fmt: skip
+    return _blocks(table, route, None).union(every).groupBy("target", "kind").applyInArrow(receive, schema)
 
 
 def unpack(blocks: Iterable[pa.Buffer]) -> pa.Table | None:

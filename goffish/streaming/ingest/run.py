@@ -30,7 +30,7 @@ from goffish.streaming.ingest.edges import (
 )
 from goffish.streaming.ingest.labels import number_vertices, with_numbers
 from goffish.streaming.ingest.partition import choose_method, method_options, place_vertices
-from goffish.streaming.ingest.slices import Plan
+from goffish.streaming.ingest.plan import Plan
 from goffish.streaming.ingest.sources import open_inputs, unreadable, versions
 from goffish.streaming.ingest.spec import IngestSpec, read_spec
 from goffish.streaming.ingest.stats import component_figures, degree_figures
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Changes when the same specification and inputs would give other steps.
-_FORMAT = 2
+_FORMAT = 3
 #: What a quarantine folder may hold: the files that Spark writes.
 _QUARANTINE_FILES = (".parquet", ".crc", "_SUCCESS", "_temporary")
 
@@ -232,16 +232,16 @@ class _Job:
             written = write.collect_reports(write.write_slices_of(plan, edges.table, places, vertices))
             reports = write.with_empty_parts(plan, written)
             report.partition = self._cut(reports) | figures
-        instances: write.Reports = {}
+        values: write.Reports = {}
         if edges.entries is not None and windows is not None:
             with self._step("instances"):
-                made = write.write_instances_of(plan, edges.entries, places, vertices, reports)
-                instances = write.collect_reports(made)
+                made = write.write_values_of(plan, edges.entries, places, vertices, reports)
+                values = write.collect_reports(made)
                 report.instances = {"start": windows.start, "period": windows.period, "count": windows.size}
         with self._step("publish"):
             self._statistics(plan, reports)
             self._write_quarantine(stored, again)
-            manifest = write.make_manifest(plan, reports, instances, report.edges, self._partitioner())
+            manifest = write.make_manifest(plan, reports, values, report.edges, self._partitioner())
             write.publish(folder, manifest)
             report.fingerprint = manifest.fingerprint()
         work.remove()

@@ -125,7 +125,7 @@ class InstanceRules(_Model):
     period: Period
     start: Moment | None = None
     pack: int = Field(default=10, ge=1, le=1_000_000, strict=True)
-    bins: int = Field(default=1, ge=1, le=100_000, strict=True)
+    bins: int = Field(default=5, ge=1, le=100_000, strict=True)
 
 
 class PartitionRules(_Model):

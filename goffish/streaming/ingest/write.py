@@ -12,24 +12,16 @@ from numpy.typing import NDArray
 
 from goffish.gofs import GraphInfo
 from goffish.gofs import manifest as manifests
+from goffish.gofs._series_slices import ELEMENTS
 from goffish.gofs.files import Folder
-from goffish.gofs.instances import INSTANCES
 from goffish.gofs.manifest import FileEntry, Manifest
 from goffish.gofs.store import is_store_file
 from goffish.streaming.ingest.blocks import Sent, exchange, grouped
 from goffish.streaming.ingest.edges import Windows
 from goffish.streaming.ingest.labels import Vertices, beside
-from goffish.streaming.ingest.slices import (
-    ARROW_TYPES,
-    PLACES,
-    REPORT,
-    SPOT_BITS,
-    Plan,
-    empty_tables,
-    find_pieces,
-    write_instances,
-    write_partition,
-)
+from goffish.streaming.ingest.plan import ARROW_TYPES, REPORT, Plan, empty_tables
+from goffish.streaming.ingest.series import write_values
+from goffish.streaming.ingest.slices import PLACES, SPOT_BITS, find_pieces, write_partition
 from goffish.streaming.ingest.spec import IngestSpec
 
 if TYPE_CHECKING:
@@ -98,20 +90,22 @@ def write_slices_of(plan: Plan, edges: DataFrame, places: DataFrame, vertices: V
     return exchange(both, plan.parts, build, REPORT)
 
 
-def write_instances_of(
+def write_values_of(
     plan: Plan, entries: DataFrame, places: DataFrame, vertices: Vertices, reports: Reports
 ) -> DataFrame:
-    """The slices of each partition and group of instances are written by one task; gives their reports."""
-    index = {part: FileEntry(**bodies[0]["files"][INSTANCES]) for part, bodies in reports.items()}
+    """The values of each partition and group of instances are written by one task; gives their reports."""
+    assert plan.starts is not None
+    elements = {part: FileEntry(**bodies[0]["files"][ELEMENTS]) for part, bodies in reports.items()}
 
     def groups(rows: pa.Table) -> Sent:
         sent = _touching(rows)
         return sent._replace(kind=rows.column("instance").to_numpy()[sent.rows] // plan.pack)
 
-    def write(part: int, group: int, rows: pa.Table) -> pa.Table:
-        return write_instances(plan, part, group, index[part], rows)
+    def write(part: int, group: int, rows: pa.Table | None) -> pa.Table:
+        return write_values(plan, part, group, elements[part], rows)
 
-    return grouped(_with_spots(entries, places, vertices), groups, write, REPORT)
+    sizes = (plan.parts, -(-plan.starts.size // plan.pack))
+    return grouped(_with_spots(entries, places, vertices), groups, sizes, write, REPORT)
 
 
 def _with_spots(edges: DataFrame, places: DataFrame, vertices: Vertices) -> DataFrame:
@@ -155,7 +149,7 @@ def with_empty_parts(plan: Plan, reports: Reports) -> Reports:
 
 
 def make_manifest(
-    plan: Plan, reports: Reports, instances: Reports, edges: int, partitioner: Mapping[str, Any]
+    plan: Plan, reports: Reports, values: Reports, edges: int, partitioner: Mapping[str, Any]
 ) -> Manifest:
     """The manifest of the store from the reports of all partitions."""
     bodies = [reports[part][0] for part in range(plan.parts)]
@@ -174,7 +168,7 @@ def make_manifest(
     files = []
     for part, body in enumerate(bodies):
         entries = dict(body["files"])
-        for report in instances.get(part, []):
+        for report in values.get(part, []):
             entries |= report["files"]
         order = [*body["files"], *sorted(set(entries) - set(body["files"]))]
         files.append({kind: FileEntry(**entries[kind]) for kind in order})
