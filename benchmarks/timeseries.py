@@ -163,9 +163,9 @@ if comm.rank == 0:
 """
 
 
-def on_ranks(job: str, path: Path, ranks: int, repeats: int) -> float:
+def on_ranks(job: str, path: Path, ranks: int, repeats: int, **more: Any) -> float:
     """Median seconds of a job on the ranks of ``mpirun``, one thread each."""
-    options = {**JOBS[job], **({"source": source_of(path)} if job == "tdsp" else {})}
+    options = {**JOBS[job], **({"source": source_of(path)} if job == "tdsp" else {}), **more}
     command = [
         *mpirun(ranks), sys.executable, "-m", "mpi4py", "-c", _ON_RANKS, str(path), job, repr(options), str(repeats),
     ]  # fmt: skip
@@ -311,16 +311,20 @@ def t6(stores: Stores, repeats: int) -> None:
 
 
 def t7(stores: Stores, repeats: int) -> None:
-    """T7: timesteps of hashtag aggregation side by side, one thread each."""
+    """T7: timesteps of hashtag aggregation side by side, on threads and on groups of ranks, one thread each."""
     path = stores.store("grid 1000 x 900")
     rows = []
-    base = 0.0
+    base, one_rank = 0.0, 0.0
     for count in (1, 2, 4, 8):
         seconds, _ = timed(partial(run, "hashtags", path, temporal_parallelism=count, threads=count), repeats)
-        base = base or seconds
-        rows.append([str(count), f"{seconds:.2f}", f"{base / seconds:.2f}"])
+        ranks = on_ranks("hashtags", path, count, repeats, temporal_parallelism=count) if count <= 2 else None
+        base, one_rank = base or seconds, one_rank or ranks or 0.0
+        rows.append([
+            str(count), f"{seconds:.2f}", f"{base / seconds:.2f}",
+            *(("", "") if ranks is None else (f"{ranks:.2f}", f"{one_rank / ranks:.2f}")),
+        ])  # fmt: skip
     print("\n### T7: hashtag aggregation on the grid of 900,000 vertices, timesteps side by side, one thread each\n")
-    _harness.print_table(["side by side", "seconds", "speed-up"], rows)
+    _harness.print_table(["side by side", "threads", "speed-up", "ranks", "speed-up"], rows)
 
 
 PARTS: dict[str, Callable[[Stores, int], None]] = {
