@@ -8,9 +8,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from goffish.errors import InputError
+from goffish.definitions import Definition, read_definition
 
 Format = Literal["csv", "json", "parquet", "orc", "avro"]
 Duplicates = Literal["min", "sum", "first", "drop", "keep"]
@@ -55,11 +55,7 @@ Period = Annotated[int, BeforeValidator(_as_period)]
 Moment = Annotated[int, BeforeValidator(_as_moment)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
-class InputFiles(_Model):
+class InputFiles(Definition):
     """Files of one format: paths or URIs that Spark's connectors read, with globs; compressed ones by their suffix."""
 
     path: str | list[str]
@@ -79,14 +75,14 @@ class InputFiles(_Model):
         return [self.path] if isinstance(self.path, str) else list(self.path)
 
 
-class WeightColumn(_Model):
+class WeightColumn(Definition):
     """The column of weights; `default` stands for a missing one."""
 
     column: ColumnName
     default: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
 
 
-class TimeColumn(_Model):
+class TimeColumn(Definition):
     """The column of timestamps.
 
     `format` is ``iso``, ``epoch_s``, ``epoch_ms``, or a pattern of Spark such as ``dd/MM/yyyy HH:mm``.
@@ -96,21 +92,21 @@ class TimeColumn(_Model):
     format: str = "iso"
 
 
-class AttributeColumn(_Model):
+class AttributeColumn(Definition):
     """One attribute of the edges and its type."""
 
     type: Literal["integer", "real", "text", "boolean"]
     column: ColumnName | None = None
 
 
-class TimeRange(_Model):
+class TimeRange(Definition):
     """From (inclusive) until (exclusive)."""
 
     start: Moment | None = None
     end: Moment | None = None
 
 
-class CleaningRules(_Model):
+class CleaningRules(Definition):
     """What is not an edge of the graph."""
 
     self_loops: Literal["drop", "keep"] = "drop"
@@ -119,7 +115,7 @@ class CleaningRules(_Model):
     window: TimeRange | None = None
 
 
-class InstanceRules(_Model):
+class InstanceRules(Definition):
     """How time is cut: instance i holds the rows from ``start + i · period`` on, before the next one begins."""
 
     period: Period
@@ -128,7 +124,7 @@ class InstanceRules(_Model):
     bins: int = Field(default=5, ge=1, le=100_000, strict=True)
 
 
-class PartitionRules(_Model):
+class PartitionRules(Definition):
     """Who owns which vertex."""
 
     parts: int = Field(default=4, ge=1, le=65_536, strict=True)
@@ -138,7 +134,7 @@ class PartitionRules(_Model):
     seed: int = Field(default=0, ge=0, lt=2**31, strict=True)
 
 
-class IngestSpec(_Model):
+class IngestSpec(Definition):
     """An ingest job; see ``docs/ingest.md`` for every field.
 
     Unknown fields are errors. Times are held in microseconds since 1970 (UTC).
@@ -198,86 +194,4 @@ def read_spec(spec: str | Path | Mapping[str, Any] | IngestSpec) -> IngestSpec:
     InputError
         In one line: the file, the field, what is wrong and what is accepted. Also where PyYAML is missing.
     """
-    if isinstance(spec, IngestSpec):
-        return spec
-    name, body = ("spec", dict(spec)) if isinstance(spec, Mapping) else (str(spec), _read_yaml(Path(spec)))
-    try:
-        return IngestSpec.model_validate(body)
-    except ValidationError as error:
-        raise InputError(f"{name}: {_told(error, body)}") from None
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        import yaml
-    except ImportError:
-        raise InputError('YAML files need PyYAML, which is not installed here: pip install "goffish[spark]"') from None
-
-    class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
-        """Refuses a field that is given twice, which YAML itself lets pass."""
-
-    def mapping(loader: Any, node: Any) -> dict[Any, Any]:
-        names = [loader.construct_object(key, deep=True) for key, _ in node.value]
-        twice = [name for at, name in enumerate(names) if name in names[:at]]
-        if twice:
-            raise yaml.MarkedYAMLError(problem=f"{twice[0]} is given twice", problem_mark=node.start_mark)
-        found: dict[Any, Any] = yaml.SafeLoader.construct_mapping(loader, node, deep=True)
-        return found
-
-    Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
-    try:
-        body = yaml.load(path.read_text(encoding="utf-8"), Loader)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not a text file in UTF-8") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f":{mark.line + 1}"
-        problem = getattr(error, "problem", None) or "is not YAML"
-        raise InputError(f"{path}{line}: {problem}") from None
-    if not isinstance(body, dict):
-        raise InputError(f"{path}: holds no fields; it needs at least inputs, source and target")
-    return body
-
-
-def _told(error: ValidationError, body: Any) -> str:
-    """The first problem, with the field as a user writes it."""
-    item = error.errors(include_url=False, include_context=False)[0]
-    field, value = "", body
-    for step in item["loc"]:
-        if not isinstance(value, dict | list):
-            break  # the names of a type's alternatives are pydantic's, not the user's
-        field += f"[{step}]" if isinstance(step, int) else f".{step}"
-        there = step in value if isinstance(value, dict) else isinstance(step, int)
-        value = value[step] if there else None  # type: ignore[index]
-    field = field.lstrip(".")
-    if item["type"] == "extra_forbidden":
-        return f"{field}: unknown field; {_accepted(item['loc'])}"
-    if item["type"] == "missing":
-        return f"{field}: is missing"
-    text = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return f"{field} = {_short(item['input'])}: {text}" if field else text
-
-
-_PLACES: dict[str, type[BaseModel]] = {
-    "inputs": InputFiles,
-    "weight": WeightColumn,
-    "timestamp": TimeColumn,
-    "attributes": AttributeColumn,
-    "clean": CleaningRules,
-    "window": TimeRange,
-    "instances": InstanceRules,
-    "partition": PartitionRules,
-}
-
-
-def _accepted(location: tuple[int | str, ...]) -> str:
-    homes = [name for name in location[:-1] if isinstance(name, str) and name in _PLACES]
-    model: type[BaseModel] = _PLACES[homes[-1]] if homes else IngestSpec
-    return f"there are {', '.join(model.model_fields)}"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
+    return read_definition(IngestSpec, spec, "spec", "inputs, source and target")

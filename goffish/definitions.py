@@ -1,0 +1,130 @@
+"""Definitions that users write in YAML or JSON: read, checked against a typed model, refused in one line."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from goffish.errors import InputError
+
+Model = TypeVar("Model", bound=BaseModel)
+_LONGEST = 60
+
+
+class Definition(BaseModel):
+    """Base of everything that a definition holds: unknown fields are errors, and nothing changes afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+def read_definition(model: type[Model], given: str | Path | Mapping[str, Any] | Model, name: str, needs: str) -> Model:
+    """Read and check a definition.
+
+    Parameters
+    ----------
+    model : type
+        What it has to be.
+    given
+        A YAML (or JSON) file, what such a file would hold, or the definition itself.
+    name : str
+        What a mapping is called in messages.
+    needs : str
+        What an empty file is told to hold at least.
+
+    Raises
+    ------
+    InputError
+        In one line: the file, the field, what is wrong and what is accepted. Also where PyYAML is missing.
+    """
+    if isinstance(given, model):
+        return given
+    if isinstance(given, Mapping):
+        body: dict[str, Any] = dict(given)
+    elif isinstance(given, str | Path):
+        name, body = str(given), _read_yaml(Path(given), needs)
+    else:
+        raise InputError(f"{name} is of type {type(given).__name__}: give a file, a mapping or a {model.__name__}")
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        raise InputError(f"{name}: {_told(error, body, model)}") from None
+
+
+def _read_yaml(path: Path, needs: str) -> dict[str, Any]:
+    try:
+        import yaml
+    except ImportError:
+        raise InputError("YAML files need PyYAML, which is not installed here: pip install pyyaml") from None
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
+        """Refuses a field that is given twice, which YAML itself lets pass."""
+
+    def mapping(loader: Any, node: Any) -> dict[Any, Any]:
+        names = [loader.construct_object(key, deep=True) for key, _ in node.value]
+        twice = [name for at, name in enumerate(names) if name in names[:at]]
+        if twice:
+            raise yaml.MarkedYAMLError(problem=f"{twice[0]} is given twice", problem_mark=node.start_mark)
+        found: dict[Any, Any] = yaml.SafeLoader.construct_mapping(loader, node, deep=True)
+        return found
+
+    Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+    try:
+        body = yaml.load(path.read_text(encoding="utf-8"), Loader)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not a text file in UTF-8") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f":{mark.line + 1}"
+        problem = getattr(error, "problem", None) or "is not YAML"
+        raise InputError(f"{path}{line}: {problem}") from None
+    if not isinstance(body, dict):
+        raise InputError(f"{path}: holds no fields; it needs at least {needs}")
+    return body
+
+
+def _told(error: ValidationError, body: Any, model: type[BaseModel]) -> str:
+    """The first problem, with the field as a user writes it."""
+    item = error.errors(include_url=False, include_context=False)[0]
+    field, value = "", body
+    for step in item["loc"]:
+        if not isinstance(value, dict | list):
+            break  # the names of a type's alternatives are pydantic's, not the user's
+        field += f"[{step}]" if isinstance(step, int) else f".{step}"
+        there = step in value if isinstance(value, dict) else isinstance(step, int) and step < len(value)
+        value = value[step] if there else None  # type: ignore[index]
+    field = field.lstrip(".")
+    if item["type"] == "extra_forbidden":
+        return f"{field}: unknown field; there are {', '.join(_home(model, item['loc'][:-1]).model_fields)}"
+    if item["type"] == "missing":
+        return f"{field}: is missing"
+    text = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return f"{field} = {_short(item['input'])}: {text}" if field else text
+
+
+def _home(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
+    """The model of the field at a location; where it is one of several, the first that has a name of the location."""
+    homes: list[type[BaseModel]] = [model]
+    for step in location:
+        found = [
+            m for home in homes if step in home.model_fields for m in _models(home.model_fields[str(step)].annotation)
+        ]
+        homes = found or homes
+    return homes[0]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models that an annotation names, also inside of lists, mappings and unions."""
+    if not typing.get_args(annotation):
+        return [annotation] if isinstance(annotation, type) and issubclass(annotation, BaseModel) else []
+    return [model for part in typing.get_args(annotation) for model in _models(part)]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
