@@ -22,6 +22,7 @@ import psutil
 #: Between two looks at what the commands took.
 _TICK_S = 0.05
 _TOLD_EVERY_S = 0.25
+_KNOWN_S = 0.5
 #: Processor time that may be saved up for a burst.
 _BURST_S = 0.1
 
@@ -35,6 +36,8 @@ class _Machine:
         self._lock = threading.Lock()
         self._taken: dict[int, float] = {}
         self._ended = 0.0
+        self._known: list[psutil.Process] = []
+        self._known_until = 0.0
 
     def run(self, number: int, command: list[str]) -> None:
         """Start a command."""
@@ -47,6 +50,7 @@ class _Machine:
             return
         with self._lock:
             self._running[number] = child
+        self._known_until = 0.0
 
     def govern(self) -> None:
         """Stop and continue the commands for ever so that they take no more than their share."""
@@ -55,9 +59,8 @@ class _Machine:
             time.sleep(_TICK_S)
             now = time.monotonic()
             taken = self._cpu_seconds()
-            budget = min(budget + (now - before) * self._limit, _BURST_S + self._limit * _TICK_S) - (
-                taken - self._ended
-            )
+            earned = (now - before) * self._limit
+            budget = min(budget + earned, _BURST_S) - (taken - self._ended)
             self._ended, before = taken, now
             if (budget <= 0) != stopped:
                 stopped = not stopped
@@ -69,7 +72,11 @@ class _Machine:
                 self._say()
 
     def _processes(self) -> list[psutil.Process]:
-        return list(psutil.Process().children(recursive=True))
+        """Commands and what they started; looked for anew once in a while, as that reads the whole process table."""
+        if time.monotonic() > self._known_until:
+            self._known = psutil.Process().children(recursive=True)
+            self._known_until = time.monotonic() + _KNOWN_S
+        return self._known
 
     def _cpu_seconds(self) -> float:
         """Of all commands so far; of those that ended, as last seen."""
