@@ -148,7 +148,9 @@ class Catalogue(Definition):
 
     def only(self, names: list[str]) -> Catalogue:
         """The same with some classes only."""
-        return self.model_copy(update={"classes": tuple(self.classes[self.number(name)] for name in names)})
+        # A copy would keep the columns of all classes where they were asked for already.
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return Catalogue(**{**fields, "classes": tuple(self.classes[self.number(name)] for name in names)})
 
 
 def known_catalogues() -> list[str]:

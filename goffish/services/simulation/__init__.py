@@ -1,0 +1,1 @@
+"""Dataflows on simulated clouds: input rates, forecasts, failures, and two engines that run a policy against them."""

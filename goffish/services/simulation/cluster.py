@@ -1,0 +1,193 @@
+"""The machines of a simulated run: which were asked for, when they work, what runs on them, and what they have cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.services.cloud.billing import rent
+from goffish.services.cloud.catalogue import Catalogue
+from goffish.services.dataflows.deployment import Deployment, Machine
+from goffish.services.dataflows.flow import Floats
+
+#: Seconds by which two moments may differ and still be the same.
+SLACK_S = 1e-6
+
+
+@dataclass
+class Rented:
+    """A machine's life, in seconds since the beginning; infinite for what does not happen."""
+
+    kind: int
+    start_s: float
+    ready_s: float
+    stop_s: float = np.inf
+    fail_s: float = np.inf
+
+
+class Placement(NamedTuple):
+    """Instances of a deployment as arrays, sorted by element, then by machine.
+
+    Attributes
+    ----------
+    ids : int64, shape (machines,)
+        Of the live machines, ascending.
+    kinds : int64, shape (machines,)
+    offsets : int64, shape (elements + 1,)
+        Places of element i are ``offsets[i]`` to ``offsets[i + 1]``.
+    element, machine, instances : int64, shape (places,)
+        `machine` is a row of `ids`.
+    """
+
+    ids: NDArray[np.int64]
+    kinds: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    element: NDArray[np.int64]
+    machine: NDArray[np.int64]
+    instances: NDArray[np.int64]
+
+
+@dataclass
+class Changes:
+    """What an adaptation changed.
+
+    Attributes
+    ----------
+    switched : list of (element, alternate)
+    started, stopped : list of int
+        Ids of machines.
+    moved : int
+        Instances that were added to or removed from running elements; one that was moved counts once.
+    """
+
+    switched: list[tuple[int, int]] = field(default_factory=list)
+    started: list[int] = field(default_factory=list)
+    stopped: list[int] = field(default_factory=list)
+    moved: int = 0
+
+    @property
+    def any(self) -> bool:
+        return bool(self.switched or self.started or self.stopped or self.moved)
+
+
+class Cluster:
+    """Machines, from the first request to the last release.
+
+    Attributes
+    ----------
+    log : dict from machine id to Rented
+        All that were ever asked for, in that order.
+    live : Deployment
+        What runs, or is about to.
+    """
+
+    def __init__(self, catalogue: Catalogue, elements: int) -> None:
+        self.catalogue = catalogue
+        self.log: dict[int, Rented] = {}
+        self.live = Deployment(catalogue, np.zeros(elements, np.int64))
+        self._placement: Placement | None = None
+
+    def enact(self, plan: Deployment, now: float, *, first: bool = False) -> Changes:
+        """Make what runs equal to a plan: release machines that it lacks, ask for those that it plans.
+
+        Machines of the first deployment work at once, others after the catalogue's start-up time.
+
+        Raises
+        ------
+        InputError
+            If the plan names machines that do not run, puts more on one than it has cores, or exceeds the catalogue's
+            limit.
+        """
+        plan.check()
+        old, limit = self.live, self.catalogue.limit
+        unknown = sorted(number for number in plan.machines if number >= 0 and number not in old.machines)
+        if unknown:
+            raise InputError(f"the policy names machine {unknown[0]}, which does not run")
+        if limit is not None and len(plan.machines) > limit:
+            raise InputError(f"the policy wants {len(plan.machines)} machines; the catalogue allows {limit} at a time")
+        changes = Changes(stopped=[number for number in old.machines if number not in plan.machines])
+        for number in changes.stopped:
+            self.log[number].stop_s = now
+        new = Deployment(self.catalogue, plan.active)
+        for number, machine in plan.machines.items():
+            if number >= 0:
+                kept = old.machines[number]
+                new.add_machine(Machine(number, kept.kind, kept.coefficient, kept.elapsed_s, dict(machine.instances)))
+                continue
+            given = len(self.log)
+            self.log[given] = Rented(machine.kind, now, now if first else now + self.catalogue.startup_s)
+            new.add_machine(Machine(given, machine.kind, 1.0, 0.0, dict(machine.instances)))
+            changes.started.append(given)
+        if not first:
+            changes.switched = [(int(i), int(new.active[i])) for i in np.flatnonzero(new.active != old.active)]
+            changes.moved = _moved(old, new)
+        self.live, self._placement = new, None
+        return changes
+
+    def fail_until(self, now: float) -> list[int]:
+        """Take away the machines that have failed; their paid time stays paid."""
+        gone = [number for number in self.live.machines if self.log[number].fail_s <= now + SLACK_S]
+        for number in gone:
+            self.log[number].stop_s = self.log[number].fail_s
+            self.live.drop_machine(number)
+        if gone:
+            self.live.settle()
+            self._placement = None
+        return gone
+
+    def observe(self, coefficients: dict[int, float], now: float) -> None:
+        """Tell the live deployment how fast its machines were, and how old they are."""
+        for number, machine in self.live.machines.items():
+            machine.coefficient = coefficients.get(number, machine.coefficient)
+            machine.elapsed_s = now - self.log[number].start_s
+        self.live.settle()
+
+    def cost(self, now: float) -> float:
+        """Everything that was paid up to a moment."""
+        elapsed = np.array([max(0.0, min(r.stop_s, now) - r.start_s) for r in self.log.values()])
+        prices = self.catalogue.prices[[r.kind for r in self.log.values()]]
+        return float(rent(elapsed, prices, self.catalogue.billing).sum())
+
+    def up_s(self, since: float, until: float) -> tuple[Floats, Floats]:
+        """From when and until when each live machine works within a stretch; equal where it does not."""
+        lives = [self.log[int(number)] for number in self.placement.ids]
+        low = np.array([max(since, r.ready_s) for r in lives])
+        high = np.array([min(until, r.fail_s) for r in lives])
+        return np.minimum(low, until), np.maximum(np.minimum(low, until), high)
+
+    @property
+    def placement(self) -> Placement:
+        """The live instances as arrays."""
+        if self._placement is None:
+            ids = sorted(self.live.machines)
+            places = sorted(
+                (element, row, count)
+                for row, number in enumerate(ids)
+                for element, count in self.live.machines[number].instances.items()
+            )
+            element, machine, count = np.array(places, np.int64).reshape(-1, 3).T.copy()
+            self._placement = Placement(
+                np.array(ids, np.int64),
+                np.array([self.live.machines[number].kind for number in ids], np.int64),
+                np.searchsorted(element, np.arange(self.live.active.size + 1)),
+                element,
+                machine,
+                count,
+            )
+        return self._placement
+
+
+def _moved(old: Deployment, new: Deployment) -> int:
+    """Per element the greater of the instances added and removed, summed up."""
+    difference: dict[int, list[int]] = {}
+    for number in {*old.machines, *new.machines}:
+        before = old.machines[number].instances if number in old.machines else {}
+        after = new.machines[number].instances if number in new.machines else {}
+        for element in {*before, *after}:
+            change = after.get(element, 0) - before.get(element, 0)
+            difference.setdefault(element, [0, 0])[change < 0] += abs(change)
+    return sum(max(both) for both in difference.values())

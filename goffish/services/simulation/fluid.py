@@ -1,0 +1,83 @@
+"""The interval model: messages as a fluid, one estimate for each interval. Reactive provisioning, §3.9."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from goffish.services.dataflows.flow import Estimate, Floats, Hosts
+from goffish.services.simulation.cluster import Changes
+from goffish.services.simulation.control import Control, Measured, Setting
+from goffish.services.simulation.records import Result
+
+
+def run_fluid(setting: Setting) -> Result:
+    """Run a policy on the interval model."""
+    control = Control(setting)
+    for step in range(setting.steps):
+        changes = control.begin(step)
+        control.end(step, _interval(control, step, changes))
+    return control.result()
+
+
+def _interval(control: Control, step: int, changes: Changes) -> Measured:
+    setting, cluster = control.setting, control.cluster
+    flow, interval = setting.flow, setting.interval_s
+    since, placed = step * interval, cluster.placement
+    low, high = cluster.up_s(since, since + interval)
+    # A machine counts with the part of the interval in which it works (§3.9).
+    delivered = setting.variability.speeds(placed.ids, low, high) * (high - low) / interval
+    power = placed.instances * (setting.catalogue.speeds[placed.kinds] * delivered)[placed.machine]
+    for element, _ in changes.switched:
+        power[placed.element == element] *= max(0.0, 1.0 - setting.switch_pause_s / interval)
+    total = np.asarray(np.bincount(placed.element, power, flow.size), np.float64)
+    hosts = _hosts(control, power, total, since) if setting.network else None
+    found = flow.estimate(
+        cluster.live.active,
+        total,
+        setting.rates[step],
+        queue=control.queue,
+        interval_s=interval,
+        hosts=hosts,
+        measure=setting.measure,
+    )
+    omega = found.omega if setting.omega == "rate" else _against_backlog(control, found, total, step)
+    queue = np.maximum(0.0, control.queue + (found.inflow - found.processed) * interval)
+    lost = (
+        _lost(control, power, total, queue, since + interval) if setting.failures.lose_messages else np.zeros(flow.size)
+    )
+    queue_mean = (control.queue + queue) / 2
+    return Measured(omega, found.inflow, found.processed, found.out, queue - lost, queue_mean, total, lost)
+
+
+def _hosts(control: Control, power: Floats, total: Floats, since: float) -> Hosts | None:
+    setting, placed = control.setting, control.cluster.placement
+    rated = setting.catalogue.bandwidths[placed.kinds]
+    if np.isinf(rated).all():
+        return None
+    whole = total[placed.element]
+    share = np.divide(power, whole, out=np.zeros_like(power), where=whole > 0)
+    observed = setting.variability.bandwidths(placed.ids, since, since + setting.interval_s)
+    return Hosts(placed.offsets, placed.machine, share, rated * observed)
+
+
+def _against_backlog(control: Control, found: Estimate, power: Floats, step: int) -> float:
+    """Relative throughput with what waits in the denominator: Eq. 4 as it is printed (6.4)."""
+    setting = control.setting
+    flow, outputs = setting.flow, setting.flow.outputs
+    if (power <= 0).any():
+        return 0.0
+    _, wanted = flow.ideal(control.cluster.live.active, setting.rates[step] + control.queue / setting.interval_s)
+    sent, most = found.out[outputs], wanted[outputs]
+    if setting.measure == "ratio_of_sums":
+        return float(min(1.0, sent.sum() / most.sum())) if most.sum() > 0 else 1.0
+    return float(np.minimum(1.0, np.divide(sent, most, out=np.ones_like(sent), where=most > 0)).mean())
+
+
+def _lost(control: Control, power: Floats, total: Floats, queue: Floats, until: float) -> Floats:
+    """Messages that wait on machines which fail in the interval: their share of the element's speed."""
+    placed = control.cluster.placement
+    failing = np.array([control.cluster.log[number].fail_s < until for number in placed.ids.tolist()], bool)
+    gone = np.bincount(placed.element, power * failing[placed.machine], total.size)
+    share = np.divide(gone, total, out=np.ones_like(total), where=total > 0)
+    dead = np.bincount(placed.element, failing[placed.machine], total.size) > 0
+    return np.asarray(queue * np.where(dead, share, 0.0), np.float64)
