@@ -1,0 +1,322 @@
+"""``goffish plan`` and ``goffish simulate``: where a dataflow's elements run, and what becomes of that over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from goffish.cli.checks import check_choice
+from goffish.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from goffish.services.cloud.catalogue import Catalogue
+    from goffish.services.dataflows.flow import Floats, Flow
+    from goffish.services.provisioning.situation import Policy
+    from goffish.services.simulation.records import Result
+
+_Dataflow = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATAFLOW",
+        help="A YAML or JSON file, or one that comes along: linear-road, sc13-diamond, text-classifier.",
+    ),
+]
+_Cloud = Annotated[str, typer.Option(help="Machine classes: a YAML or JSON file, or ec2-2013-m1, ec2-2013, ec2-2025.")]
+_Option = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="Of the policy, such as alternate_every=2; repeatable."),
+]
+_Rate = Annotated[
+    list[str] | None,
+    typer.Option("--rate", metavar="ELEMENT=RATE", help="Messages per second that an input expects; repeatable."),
+]
+_NoAlternates = Annotated[bool, typer.Option("--no-alternates", help="Fix every element to its best alternate.")]
+_Seed = Annotated[int, typer.Option(min=0, help="Of everything that is drawn at random.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+_DEFAULT_CLOUD = "ec2-2013-m1"
+_RATES_HELP = (
+    "constant, wave, walk, free-walk, spikes, on-off, daily, requests (a web server's), or a CSV or Parquet file with "
+    "a column for each input and a row for each interval."
+)
+
+
+def add_dataflow_commands(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command("plan")(_plan)
+    app.command("simulate")(_simulate)
+
+
+def _plan(
+    dataflow: _Dataflow,
+    policy: Annotated[str, typer.Option(help="Who plans; goffish plan --policies lists them.")] = "reactive-global",
+    cloud: _Cloud = _DEFAULT_CLOUD,
+    rates: Annotated[
+        str | None, typer.Option(help=f"Plan for the mean of these instead of the expected rates: {_RATES_HELP}")
+    ] = None,
+    rate: _Rate = None,
+    option: _Option = None,
+    no_alternates: _NoAlternates = False,
+    seed: _Seed = 0,
+    policies: Annotated[
+        bool,
+        typer.Option("--policies", callback=_list_policies, is_eager=True, help="List the policies."),
+    ] = False,
+    json: _Json = False,
+) -> None:
+    """Plan a dataflow: which alternate of each element, on which machines, at which price."""
+    from goffish.cli.inputs import working
+    from goffish.cli.output import print_json
+    from goffish.services.provisioning.policies import make_policy
+    from goffish.services.provisioning.report import describe_plan
+
+    flow, catalogue = _setting(dataflow, cloud, rate, no_alternates)
+    planner = make_policy(policy, _pairs(option, "--option"))
+    if rates is not None:
+        flow = flow.with_rates(_rates(rates, flow, None, flow.goal.interval_s, seed).mean(axis=0))
+    with working(f"planning with {policy}"):
+        plan = planner.deploy(flow, catalogue)
+    described = {"dataflow": dataflow, "policy": policy} | describe_plan(flow, plan, flow.rates)
+    if json:
+        print_json(described)
+    else:
+        _print_plan(described)
+
+
+def _simulate(
+    dataflow: _Dataflow,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="Who plans; several are compared. Default: reactive-global.")
+    ] = None,
+    cloud: _Cloud = _DEFAULT_CLOUD,
+    rates: Annotated[str, typer.Option(help=f"What comes in: {_RATES_HELP}")] = "constant",
+    rate: _Rate = None,
+    hours: Annotated[float | None, typer.Option(min=0, help="Length. Default: the period of the goal.")] = None,
+    interval: Annotated[float | None, typer.Option(help="Seconds between two decisions. Default: the goal's.")] = None,
+    variability: Annotated[
+        str,
+        typer.Option(help="Of the machines: none, ec2, walk, or a CSV or Parquet file with a column for each trace."),
+    ] = "none",
+    forecast: Annotated[
+        str, typer.Option(help="For policies that look ahead: oracle, last, mean, smoothing or arima.")
+    ] = "smoothing",
+    horizon: Annotated[float, typer.Option(min=0, help="Minutes that forecasts reach ahead.")] = 20.0,
+    error: Annotated[float, typer.Option(min=0, help="Mean error of the oracle, such as 0.1.")] = 0.0,
+    bias: Annotated[float, typer.Option(help="Bias of the oracle, such as 0.05.")] = 0.0,
+    mean_life: Annotated[float | None, typer.Option(help="Mean life of a machine in hours, until it fails.")] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="fluid (an estimate for each interval), events (queues on every machine) or real (processes)."
+        ),
+    ] = "fluid",
+    option: _Option = None,
+    no_alternates: _NoAlternates = False,
+    seed: _Seed = 0,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", help="Folder for intervals, elements, machines, events as Parquet.")
+    ] = None,
+    plot: Annotated[str | None, typer.Option(help="Picture over time: .png, .svg or .pdf.")] = None,
+    html: Annotated[str | None, typer.Option(help="The same as an interactive page.")] = None,
+    json: _Json = False,
+) -> None:
+    """Run a dataflow on a simulated cloud, or for real, and tell what it did and cost."""
+    from goffish.cli.output import print_json
+    from goffish.services.provisioning.policies import make_policy
+    from goffish.services.simulation.scenario import make_variability
+
+    check_choice("engine", engine, ("fluid", "events", "real"))
+    _check_targets(plot, html)
+    flow, catalogue = _setting(dataflow, cloud, rate, no_alternates)
+    length = flow.goal.interval_s if interval is None else interval
+    table = _rates(rates, flow, hours, length, seed)
+    machines = make_variability(variability, seed)
+    names = policy or ["reactive-global"]
+    planners = {name: make_policy(name, _pairs(option, "--option")) for name in names}
+    ahead = {"horizon": max(1, round(horizon * 60 / length)), "error": error, "bias": bias, "seed": seed}
+    results = {}
+    for name, planner in planners.items():
+        foresees = (forecast, ahead) if name in _looking_ahead() else None
+        with _followed(name, len(table)) as tell:
+            results[name] = _run(
+                engine, tell, flow, catalogue, planner, table, machines, foresees, length, mean_life, seed
+            )
+        if output is not None:
+            results[name].write(Path(output) / name if len(planners) > 1 else output)
+    if plot is not None or html is not None:
+        _draw(results, flow, catalogue.currency, plot, html)
+    if json:
+        print_json({"dataflow": dataflow, "runs": {name: _told(result) for name, result in results.items()}})
+    else:
+        _print_runs(dataflow, results, flow, catalogue.currency)
+
+
+def _run(
+    engine: str, tell: Callable[[int], None], flow: Flow, catalogue: Catalogue, policy: Policy, rates: Floats,
+    variability: Any, foresees: tuple[str, dict[str, Any]] | None, interval_s: float, mean_life: float | None,
+    seed: int,
+) -> Result:  # fmt: skip
+    from goffish.services.simulation.failures import Failures
+    from goffish.services.simulation.run import simulate
+    from goffish.services.simulation.scenario import make_forecaster
+
+    forecaster = None
+    if foresees is not None:
+        name, ahead = foresees
+        forecaster = make_forecaster(name, flow, rates, variability, interval_s=interval_s, **ahead)
+    failures = Failures(mean_life_s=None if mean_life is None else mean_life * 3600.0, seed=seed)
+    if engine == "real":
+        from goffish.services.live.run import run_live
+        from goffish.services.simulation.control import Setting
+
+        setting = Setting(
+            flow=flow, catalogue=catalogue, policy=policy, rates=rates, interval_s=interval_s, forecaster=forecaster,
+            failures=failures, seed=seed,
+        )  # fmt: skip
+        return run_live(setting, progress=tell)
+    return simulate(
+        flow, catalogue, policy, rates, variability, forecaster, engine=engine,  # type: ignore[arg-type]
+        interval_s=interval_s, failures=failures, seed=seed,
+    )  # fmt: skip
+
+
+def _looking_ahead() -> set[str]:
+    from goffish.services.provisioning.policies import looks_ahead, policy_names
+
+    return {name for name in policy_names() if looks_ahead(name)}
+
+
+def _list_policies(wanted: bool) -> None:
+    if wanted:
+        from goffish.cli.output import print_table
+        from goffish.services.provisioning.policies import POLICIES, STATIC, policy_names
+
+        rows = [[name, known.summary] for name, known in POLICIES.items()]
+        rows += [
+            [name, f"the first deployment of {name.removeprefix(STATIC)}, never adapted"]
+            for name in policy_names() if name.startswith(STATIC)
+        ]  # fmt: skip
+        print_table("policies", ["name", "what it does"], rows)
+        raise typer.Exit
+
+
+def _setting(dataflow: str, cloud: str, rate: list[str] | None, fixed: bool) -> tuple[Flow, Catalogue]:
+    from goffish.services.cloud.catalogue import read_catalogue
+    from goffish.services.dataflows.flow import compile_flow, external_rates
+    from goffish.services.dataflows.model import read_dataflow
+    from goffish.services.provisioning.reactive import without_alternates
+
+    flow, catalogue = compile_flow(read_dataflow(dataflow)), read_catalogue(cloud)
+    rates = {}
+    for name, text in _pairs(rate, "--rate").items():
+        try:
+            rates[name] = float(text)
+        except ValueError:
+            raise InputError(f"--rate {name}={text}: give messages per second as a number") from None
+        if not 0 <= rates[name] < float("inf"):
+            raise InputError(f"--rate {name}={text}: give 0 or more messages per second")
+    if rates:
+        flow = flow.with_rates(external_rates(flow, rates))
+    return without_alternates(flow) if fixed else flow, catalogue
+
+
+def _rates(name: str, flow: Flow, hours: float | None, interval_s: float, seed: int) -> Floats:
+    from goffish.services.simulation.scenario import make_rates
+
+    if not interval_s > 0:
+        raise InputError(f"--interval {interval_s:g}: give more than 0 seconds")
+    steps = round((flow.goal.period_h if hours is None else hours) * 3600.0 / interval_s)
+    if not 1 <= steps <= 1_000_000:
+        raise InputError(f"--hours: {steps:,} intervals of {interval_s:g} s; 1 to 1,000,000 are possible")
+    return make_rates(name, flow, steps, interval_s, seed)
+
+
+def _pairs(given: list[str] | None, option: str) -> dict[str, str]:
+    found = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{option} {text}: give NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _check_targets(plot: str | None, html: str | None) -> None:
+    from goffish.plot import check_picture
+    from goffish.plot.simulation import check_page
+
+    if plot is not None:
+        check_picture(plot)
+    if html is not None:
+        check_page(html)
+
+
+@contextmanager
+def _followed(name: str, steps: int) -> Iterator[Callable[[int], None]]:
+    from goffish.cli.inputs import progress_bar
+
+    with progress_bar(name) as update:
+        yield lambda done: update(done, steps)
+
+
+def _draw(results: dict[str, Result], flow: Flow, currency: str, plot: str | None, html: str | None) -> None:
+    from goffish.plot.files import save
+    from goffish.plot.simulation import simulation, simulation_page
+
+    if plot is not None:
+        save(simulation(results, flow.goal, currency=currency), plot)
+    if html is not None:
+        simulation_page(results, flow.goal, html, currency=currency)
+
+
+def _told(result: Result) -> dict[str, Any]:
+    return asdict(result.summary) | {
+        "planning_s_median": float(sorted(result.planning_s)[len(result.planning_s) // 2]),
+        "planning_s_most": float(max(result.planning_s)),
+        "intervals": result.intervals.to_pylist(),
+    }
+
+
+def _print_plan(plan: dict[str, Any]) -> None:
+    from goffish.cli.output import print_facts, print_table
+
+    money = plan["currency"]
+    print_facts(f"{plan['dataflow']}: {plan['policy']}", [
+        ("relative throughput", f"{plan['throughput']:.3f} (goal {plan['goal']:g})"),
+        ("value", f"{plan['value']:.4g}"),
+        (f"{money} per hour", f"{plan['cost_per_hour']:.4g}"),
+        (f"{money} for {plan['period_h']:g} h", f"{plan['cost']:.4g}"),
+        ("profit", f"{plan['profit']:.4g}"),
+        ("machines", len(plan["machines"])),
+    ])  # fmt: skip
+    print_table("\nelements", ["element", "alternate", "value", "messages/s", "processed", "instances", "power"], [
+        [e["element"], e["alternate"], round(e["value"], 4), round(e["input"], 3), round(e["processed"], 3),
+         e["instances"], round(e["power"], 3)]
+        for e in plan["elements"]
+    ])  # fmt: skip
+    print_table("\nmachines", ["machine", "class", f"{money}/h", "cores", "used", "instances"], [
+        [m["id"], m["class"], m["price_per_hour"], m["cores"], m["used"],
+         ", ".join(f"{count} {name}" for name, count in m["instances"].items())]
+        for m in plan["machines"]
+    ])  # fmt: skip
+
+
+def _print_runs(dataflow: str, results: dict[str, Result], flow: Flow, currency: str) -> None:
+    from goffish.cli.output import print_table
+
+    first = next(iter(results.values())).summary
+    steps = next(iter(results.values())).intervals.num_rows
+    goal = f"{flow.goal.throughput:g} ± {flow.goal.tolerance:g}"
+    title = f"{dataflow}: {steps:,} intervals, {first.rate:.4g} messages/s, goal {goal}"
+    header = ["policy", "throughput", "met", "value", currency, "profit", "changes", "starts", "failures", "waiting"]
+    print_table(title, header, [
+        [name, f"{s.omega:.4f}", "yes" if s.valid else "NO", f"{s.value:.4f}", f"{s.cost:.2f}", f"{s.profit:.4f}",
+         s.adaptations, s.starts, s.failures, round(s.queue)]
+        for name, s in ((name, result.summary) for name, result in results.items())
+    ])  # fmt: skip

@@ -1,0 +1,88 @@
+"""The first deployment of a dataflow (INITIAL_DEPLOYMENT); specification of reactive provisioning, §3.3."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.services.cloud.catalogue import Catalogue
+from goffish.services.dataflows.deployment import Deployment
+from goffish.services.dataflows.flow import SLACK, Floats, Flow
+from goffish.services.provisioning import _reactive_kernels as kernels
+from goffish.services.provisioning.alternates import Variant, alternate_costs, wiring
+from goffish.services.provisioning.repacking import Packing, place, repack_instances, repack_machines
+
+
+def machines_left(catalogue: Catalogue, running: int) -> int:
+    """How many more machines may be asked for."""
+    return int(np.iinfo(np.int64).max) if catalogue.limit is None else max(0, catalogue.limit - running)
+
+
+def forward_order(flow: Flow) -> NDArray[np.int64]:
+    """Elements in depth-first order from the inputs, lower ones first; neighbours come close to each other."""
+    seen = np.zeros(flow.size, np.bool_)
+    found: list[int] = []
+    stack = flow.inputs[::-1].tolist()
+    while stack:
+        element = stack.pop()
+        if not seen[element]:
+            seen[element] = True
+            found.append(element)
+            stack.extend(flow.succ[flow.succ_offsets[element] : flow.succ_offsets[element + 1]][::-1].tolist())
+    return np.array(found, np.int64)
+
+
+def initial_deployment(
+    flow: Flow, catalogue: Catalogue, variant: Variant = "central", external: Floats | None = None
+) -> Deployment:
+    """Choose alternates, then give cores of the largest class to the worst element until the goal is reached.
+
+    With ``"central"`` the machines are packed anew afterwards, which is kept only where it is cheaper and still
+    reaches the goal.
+
+    Parameters
+    ----------
+    external : float64, shape (elements,), optional
+        External input, messages per second; default: what the definition expects.
+
+    Raises
+    ------
+    InputError
+        If the machines that the catalogue allows are not enough.
+    """
+    external = flow.rates if external is None else external
+    _, active = alternate_costs(flow, variant)
+    packing, forward = _grow(flow, catalogue, active, external), forward_order(flow)
+    if variant == "central":
+        nothing = np.zeros(flow.size)
+        found = flow.estimate(active, packing.power(catalogue, flow.size), external)
+        moved = repack_instances(packing, catalogue, found.processed * flow.cost[flow.rows(active)])
+        # Smaller cores for single instances leave room on large machines; where large ones are cheaper for their speed
+        # that room is worth more than what the small ones cost less. Both are tried.
+        candidates = [
+            repack_machines(start, flow, catalogue, active, external, forward, nothing) for start in (packing, moved)
+        ]
+        packing = min((packing, *candidates), key=lambda found: round(found.price_per_hour(catalogue) / SLACK))
+    plan = Deployment(catalogue, active)
+    place(plan, packing)
+    return plan
+
+
+def _grow(flow: Flow, catalogue: Catalogue, active: NDArray[np.int64], external: Floats) -> Packing:
+    rows = flow.rows(active)
+    _, ideal_out = flow.ideal(active, external)
+    kind = catalogue.largest
+    none = np.zeros(0, np.int64)
+    elements, machines, new, omega = kernels.add_cores(
+        wiring(flow), forward_order(flow), flow.cost[rows], flow.selectivity[rows], external, ideal_out,
+        flow.goal.throughput, np.zeros(flow.size), np.zeros(flow.size, np.int64), none, np.zeros(0),
+        np.zeros(1, np.int64), none, int(catalogue.cores[kind]), float(catalogue.speeds[kind]),
+        machines_left(catalogue, 0),
+    )  # fmt: skip
+    if omega < flow.goal.throughput - SLACK or np.unique(elements).size < flow.size:
+        raise InputError(
+            f"{new} machines of class {catalogue.classes[kind].name}, all that the catalogue allows, reach a relative "
+            f"throughput of {omega:.3f}, not {flow.goal.throughput:g}"
+        )
+    return Packing(np.full(new, kind, np.int64), machines, elements)

@@ -1,0 +1,146 @@
+"""All policies by their names, with their options, for the command line and the service."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import typing
+from collections.abc import Mapping
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from goffish.errors import InputError
+from goffish.services.provisioning.situation import Policy
+
+
+class Known(NamedTuple):
+    """A policy that can be asked for.
+
+    Attributes
+    ----------
+    summary : str
+        What it does, in a line.
+    place : str
+        Module and class, below this package.
+    fixed : mapping
+        Options that its name implies.
+    looks_ahead : bool
+        Whether it makes use of forecasts.
+    nested : (str, str), optional
+        A field, and the class of its value, whose fields are options of the policy as well.
+    """
+
+    summary: str
+    place: str
+    fixed: Mapping[str, Any] = {}
+    looks_ahead: bool = False
+    nested: tuple[str, str] | None = None
+
+
+_ROOM = "goffish.services.provisioning"
+_AVERAGING = "averaging.Averaging"
+POLICIES: dict[str, Known] = {
+    "reactive-global": Known(
+        "costs of alternates include what follows; machines are repacked (CE)",
+        "reactive.Reactive",
+        {"variant": "central"},
+    ),
+    "reactive-local": Known(
+        "every element by its own costs, nothing is repacked (SH)", "reactive.Reactive", {"variant": "sharded"}
+    ),
+    "reactive-strict": Known(
+        "every element on machines of its own, from what it sees itself", "reactive.Reactive", {"variant": "strict"}
+    ),
+    "ga": Known(
+        "genetic algorithm at every step: near the optimum, and slow",
+        "genetic.Genetic",
+        nested=("search", "evolution.Search"),
+    ),
+    "hybrid": Known("genetic algorithm for the first deployment, reactive-global from then on", "reactive.Hybrid"),
+    "brute-force": Known("the optimum for a handful of elements; never adapted", "brute_force.BruteForce"),
+    "plasticc": Known("plans ahead on forecasts, acts late", "plasticc.Plasticc", looks_ahead=True),
+    "caf": Known("plans one step on the last interval", _AVERAGING, {"kind": "CAF"}),
+    "waaf": Known("plans one step on the mean of the last intervals", _AVERAGING, {"kind": "WAAF"}),
+    "wpa": Known("plans one step on the mean of the forecast", _AVERAGING, {"kind": "WPA"}, True),
+    "wpo": Known("plans one step on the best of the forecast", _AVERAGING, {"kind": "WPO"}, True),
+    "wpp": Known("plans one step on the worst of the forecast", _AVERAGING, {"kind": "WPP"}, True),
+    "ds2": Known("true processing rates, optimal parallelism in one step", "peers.TrueRateScaling"),
+    "target-utilisation": Known(
+        "keeps cores busy to a target, with stabilisation, as Flink's autoscaler does", "peers.UtilisationScaling"
+    ),
+    "threshold": Known("one instance more or less by the length of the queue", "peers.QueueScaling"),
+}
+#: In front of a name: its first deployment, never adapted.
+STATIC = "static-"
+
+
+def policy_names() -> list[str]:
+    """All that `make_policy` accepts."""
+    return [*POLICIES, *(STATIC + name for name in ("reactive-global", "reactive-local", "ga"))]
+
+
+def looks_ahead(name: str) -> bool:
+    """Whether a policy makes use of forecasts."""
+    return name in POLICIES and POLICIES[name].looks_ahead
+
+
+def make_policy(name: str, options: Mapping[str, Any] | None = None) -> Policy:
+    """A policy by its name.
+
+    Parameters
+    ----------
+    name : str
+        One of `policy_names`.
+    options : mapping, optional
+        Its fields by name; texts are taken for what the field needs. Policies that begin with the deployment of another
+        one have a field ``start`` with that one's name; default: ``reactive-global``.
+
+    Raises
+    ------
+    InputError
+        No such policy or option, or a value that the option does not accept.
+    """
+    if name not in policy_names():
+        raise InputError(f"no policy {name!r}: choose one of {', '.join(policy_names())}")
+    given = dict(options or {})
+    if name.startswith(STATIC):
+        return typing.cast(Policy, _class("reactive.Static")(make_policy(name.removeprefix(STATIC), given)))
+    known = POLICIES[name]
+    if name == "hybrid":
+        return typing.cast(Policy, _class(known.place)(make_policy("ga", given), make_policy("reactive-global")))
+    made = _class(known.place)
+    values: dict[str, Any] = dict(known.fixed)
+    fields = {field.name for field in dataclasses.fields(made) if field.init} - set(known.fixed)
+    if "start" in fields:
+        values["start"] = make_policy(str(given.pop("start", "reactive-global")))
+    nested = {} if known.nested is None else {known.nested[0]: _class(known.nested[1])}
+    own = fields - set(nested)
+    inner = {field.name for kind in nested.values() for field in dataclasses.fields(kind)}
+    unknown = next((option for option in given if option not in own | inner), None)
+    if unknown is not None:
+        raise InputError(f"policy {name}: no option {unknown!r}; there are: {', '.join(sorted(own | inner)) or 'none'}")
+    values |= {option: _checked(name, made, option, value) for option, value in given.items() if option in own}
+    for field, kind in nested.items():
+        chosen = {option: _checked(name, kind, option, value) for option, value in given.items() if option in inner}
+        values[field] = kind(**chosen)
+    return typing.cast(Policy, made(**values))
+
+
+def _checked(policy: str, made: Any, option: str, value: Any) -> Any:
+    """A value as the field of a dataclass needs it."""
+    field = next(field for field in dataclasses.fields(made) if field.name == option)
+    owner = SimpleNamespace(__annotations__={option: field.type})
+    hints = typing.get_type_hints(owner, vars(sys.modules[made.__module__]))
+    try:
+        return TypeAdapter(hints[option]).validate_python(value)
+    except ValidationError as error:
+        told = error.errors(include_url=False)[0]["msg"].removeprefix("Input ")
+        raise InputError(f"policy {policy}: {option} = {value!r}: {told}") from None
+
+
+def _class(place: str) -> Any:
+    module, name = place.split(".")
+    return getattr(import_module(f"{_ROOM}.{module}"), name)

@@ -1,0 +1,203 @@
+"""The reactive heuristics as policies: centralized (CE), sharded (SH), strictly sharded (SH_STRICT), and their
+references.
+
+Specification of reactive provisioning, §3.4 (Algorithm 2), §3.5 and §3.8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.services.cloud.catalogue import Catalogue
+from goffish.services.dataflows.deployment import Deployment
+from goffish.services.dataflows.flow import SLACK, Floats, Flow
+from goffish.services.provisioning.alternates import Variant, redeploy_alternates
+from goffish.services.provisioning.initial import initial_deployment
+from goffish.services.provisioning.scaling import redeploy_resources, release_idle, scale_out
+from goffish.services.provisioning.situation import Policy, Situation
+from goffish.services.provisioning.strict import strict_alternates, strict_deployment, strict_resources
+
+
+class Adaptation(NamedTuple):
+    """What a reactive policy did last.
+
+    Attributes
+    ----------
+    stage : {"none", "alternates", "resources", "both"}
+    omega : float
+        Relative throughput expected of the deployment, links between machines included.
+    reached : bool
+        Whether that is the goal's; if not after adding machines, no more help, or are allowed.
+    """
+
+    stage: str
+    omega: float
+    reached: bool
+
+
+@dataclass(frozen=True)
+class Reactive:
+    """Deploys for what is expected, and adapts to what was observed.
+
+    Attributes
+    ----------
+    variant : {"central", "sharded", "strict"}
+        CE, SH or SH_STRICT.
+    alternate_every, resource_every : int
+        Intervals between two looks at the alternates, and at the machines; 0 is never.
+    together : bool
+        Whether both are adapted where both are due; else the alternates only.
+    fit : float, optional
+        Share of its need that an alternate must find on the cores; default: the goal's throughput (§6.5).
+    trigger : {"last", "average"}
+        Throughput that counts: of the last interval, or the mean so far (§6.8).
+    """
+
+    variant: Literal["central", "sharded", "strict"] = "central"
+    alternate_every: int = 4
+    resource_every: int = 3
+    together: bool = False
+    fit: float | None = None
+    trigger: Literal["last", "average"] = "last"
+
+    def __post_init__(self) -> None:
+        for name, given, known in (
+            ("variant", self.variant, ("central", "sharded", "strict")),
+            ("trigger", self.trigger, ("last", "average")),
+        ):
+            if given not in known:
+                raise InputError(f"{name} is {given!r}; known are: {', '.join(known)}")
+        if min(self.alternate_every, self.resource_every) < 0:
+            raise InputError("alternate_every and resource_every count intervals: 0 (never), 1, 2 and so on")
+
+    @property
+    def _shared(self) -> Variant:
+        return "central" if self.variant == "central" else "sharded"
+
+    def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
+        """The first deployment, from rated speeds and expected rates (§3.3)."""
+        if self.variant == "strict":
+            return strict_deployment(flow, catalogue)
+        return initial_deployment(flow, catalogue, self._shared)
+
+    def adapt(self, situation: Situation, memory: Any) -> tuple[Deployment, Adaptation]:
+        """The deployment of the interval that begins (§3.4); machines that failed make more cores due at once
+        (§6.17).
+        """
+        flow, external, plan = situation.flow, situation.observed, situation.live
+        if situation.step == 0:
+            return plan, self._told("none", plan, flow, external)
+        alternates = self._due(situation.step, self.alternate_every)
+        resources = self._due(situation.step, self.resource_every) and (self.together or not alternates)
+        omega = float(situation.omegas.mean()) if self.trigger == "average" else situation.omega
+        if situation.failed:
+            plan = self._replaced(plan, flow, external)
+            alternates, resources = False, True
+        elif alternates:
+            plan = self._alternates(plan, flow, external, omega)
+        if resources and not situation.failed:
+            plan = self._resources(plan, flow, external, omega, situation.interval_s)
+        plan = plan.copy()
+        release_idle(plan, situation.interval_s)
+        stage = {(True, True): "both", (True, False): "alternates", (False, True): "resources"}
+        return plan, self._told(stage.get((alternates, resources), "none"), plan, flow, external)
+
+    @staticmethod
+    def _due(step: int, every: int) -> bool:
+        return every > 0 and step % every == 0
+
+    def _replaced(self, live: Deployment, flow: Flow, external: Floats) -> Deployment:
+        if self.variant == "strict":
+            return strict_resources(live, flow, external, give_back=False)
+        return scale_out(live, flow, external, self._shared)[0]
+
+    def _alternates(self, live: Deployment, flow: Flow, external: Floats, omega: float) -> Deployment:
+        if self.variant == "strict":
+            return strict_alternates(live, flow, external, self.fit)
+        plan, _ = redeploy_alternates(live, flow, external, omega, self._shared, self.fit)
+        return _kept(plan, live, flow, external, omega)
+
+    def _resources(self, live: Deployment, flow: Flow, external: Floats, omega: float, interval_s: float) -> Deployment:
+        if self.variant == "strict":
+            return strict_resources(live, flow, external)
+        plan, _ = redeploy_resources(live, flow, external, omega, interval_s, self._shared)
+        return _kept(plan, live, flow, external, omega)
+
+    @staticmethod
+    def _told(stage: str, plan: Deployment, flow: Flow, external: Floats) -> Adaptation:
+        omega = network_throughput(plan, flow, external)
+        return Adaptation(stage, omega, omega >= flow.goal.throughput - SLACK)
+
+
+def _kept(plan: Deployment, live: Deployment, flow: Flow, external: Floats, omega: float) -> Deployment:
+    """A plan that saves, unless the links between its machines, which the heuristics leave out, would miss the goal."""
+    saves = omega > flow.goal.throughput
+    if saves and network_throughput(plan, flow, external) < flow.goal.throughput - SLACK:
+        return live
+    return plan
+
+
+def network_throughput(plan: Deployment, flow: Flow, external: Floats) -> float:
+    """Relative throughput of a deployment with the rated links between its machines (NETCAP, §3.1)."""
+    _, sent = flow.ideal(plan.active, external)
+    narrowest = min((plan.catalogue.bandwidths[machine.kind] for machine in plan.machines.values()), default=np.inf)
+    # What one link can carry needs no look at where the elements are.
+    hosts = None if sent.max() * flow.message_bits <= narrowest * 1e6 else plan.hosts()
+    return flow.estimate(plan.active, plan.power, external, hosts=hosts).omega
+
+
+@dataclass(frozen=True)
+class Static:
+    """The first deployment of another policy, never adapted (§3.8)."""
+
+    policy: Policy
+
+    def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
+        """That of the other policy."""
+        return self.policy.deploy(flow, catalogue)
+
+    def adapt(self, situation: Situation, memory: Any) -> tuple[Deployment, None]:
+        """What runs."""
+        return situation.live, None
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """One policy for the first deployment, another one from then on; the papers suggest `Genetic` and `Reactive`
+    (§3.8).
+    """
+
+    first: Policy
+    then: Policy
+
+    def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
+        """That of the first policy."""
+        return self.first.deploy(flow, catalogue)
+
+    def adapt(self, situation: Situation, memory: Any) -> tuple[Deployment, Any]:
+        """That of the second policy."""
+        return self.then.adapt(situation, memory)
+
+
+def without_alternates(flow: Flow, active: NDArray[np.int64] | None = None) -> Flow:
+    """The dataflow with every element fixed to one alternate, by default the one of the greatest value (§3.8).
+
+    Values and the worth of money stay those of the whole dataflow, so that profits can be compared.
+    """
+    rows = flow.rows(flow.best if active is None else active)
+    fixed = replace(
+        flow,
+        alternate_names=tuple(flow.alternate_names[row] for row in rows.tolist()),
+        alternate_offsets=np.arange(flow.size + 1),
+        cost=flow.cost[rows],
+        value=flow.value[rows],
+        selectivity=flow.selectivity[rows],
+    )
+    # A dataflow without a choice has none of its own.
+    vars(fixed)["sigma"] = flow.sigma
+    return fixed

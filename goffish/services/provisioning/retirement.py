@@ -1,0 +1,66 @@
+"""Machines whose paid time is about to end: empty them where others have room, and stop them. PLAStiCC, §3.3."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from goffish.services.dataflows.flow import SLACK
+from goffish.services.provisioning.windows import Window
+
+
+def retire_machines(window: Window, target: float, within_steps: int, least_step: float = 0.0) -> None:
+    """Plan to stop machines at the end of their paid time, those with the fewest used cores first.
+
+    What still runs on one moves to free cores of others at once. An instance without a free core is given up if its
+    element keeps another one. A machine stays if its instances find no place, or if the throughput would fall short.
+
+    Parameters
+    ----------
+    window : Window
+        Without planned changes; gets these.
+    target : float
+        Least relative throughput of the whole window.
+    within_steps : int
+        Timesteps until the next plan is made: paid time that ends later is that plan's concern.
+    least_step : float
+        Least relative throughput of each timestep; 0 for none. Timesteps that miss it already do not count.
+    """
+    left = window.paid_left_s(0)
+    due = np.flatnonzero(left <= min(within_steps, window.steps) * window.interval_s + SLACK)
+    used = window.catalogue.cores[window.kinds[due]] - window.free[due]
+    for machine in due[np.lexsort((due, used))].tolist():
+        before = len(window.actions)
+        if _emptied(window, machine) and _holds(window, before, target, least_step):
+            window.retire(machine, max(0, math.ceil(left[machine] / window.interval_s - SLACK) - 1))
+        else:
+            window.rollback(before)
+            window.usable[machine] = True
+
+
+def _emptied(window: Window, machine: int) -> bool:
+    """Move everything away from a machine, as far as that is possible."""
+    window.usable[machine] = False
+    flow = window.flow
+    for element, count in window.instances_on(machine).items():
+        neighbours = [
+            *flow.pred[flow.pred_offsets[element] : flow.pred_offsets[element + 1]].tolist(),
+            *flow.succ[flow.succ_offsets[element] : flow.succ_offsets[element + 1]].tolist(),
+        ]
+        for _ in range(count):
+            target = window.fastest_free([element, *neighbours], 0)
+            if target < 0 and window.counts[element] == 1:
+                return False
+            window.take(element, machine, 0)
+            if target >= 0:
+                window.put(element, target, 0)
+    return True
+
+
+def _holds(window: Window, before: int, target: float, least_step: float) -> bool:
+    if len(window.actions) == before:
+        return True
+    if window.evaluate(0, window.steps).omega < target - SLACK:
+        return False
+    return least_step <= 0 or window.first_below(least_step, 0) == window.steps

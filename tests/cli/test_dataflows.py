@@ -1,0 +1,178 @@
+"""``goffish plan`` and ``goffish simulate``: what they say, write and refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from goffish.services.cloud.catalogue import read_catalogue
+from goffish.services.dataflows.flow import compile_flow
+from goffish.services.dataflows.model import read_dataflow
+from goffish.services.simulation.records import read_result
+from tests.cli.conftest import Place, assert_refused
+
+MINE = """
+elements:
+  - {id: read, cost: 0.1}
+  - id: guess
+    alternates: [{id: good, cost: 1.0, value: 1.0}, {id: quick, cost: 0.3, value: 0.8}]
+edges: [[read, guess]]
+inputs: {read: 4}
+goal: {throughput: 0.8, cost_at_best_value: 30, cost_at_worst_value: 10, period_h: 2, interval_s: 300}
+"""
+CLOUD = "classes:\n  - {name: small, cores: 1, price_per_hour: 0.1}\n  - {name: big, cores: 4, price_per_hour: 0.36}\n"
+
+
+@pytest.fixture
+def here(place: Place) -> Place:
+    (place / "mine.yaml").write_text(MINE)
+    (place / "cloud.yaml").write_text(CLOUD)
+    return place
+
+
+def test_a_plan_can_be_carried_out(here: Place) -> None:
+    """Breaks when the figures of a plan do not follow from what it says it runs."""
+    plan = here("plan", "mine.yaml", "--cloud", "cloud.yaml", "--json").json
+    cloud, flow = read_catalogue(here / "cloud.yaml"), compile_flow(read_dataflow(here / "mine.yaml"))
+    assert plan["cost_per_hour"] == pytest.approx(
+        sum(cloud.prices[cloud.number(machine["class"])] for machine in plan["machines"])
+    )
+    assert all(
+        sum(machine["instances"].values()) == machine["used"] <= machine["cores"] for machine in plan["machines"]
+    )
+    instances = {element["element"]: element["instances"] for element in plan["elements"]}
+    assert instances == {
+        name: sum(machine["instances"].get(name, 0) for machine in plan["machines"]) for name in flow.names
+    }
+    costs = {"read": 0.1, "guess": {"good": 1.0, "quick": 0.3}[plan["elements"][1]["alternate"]]}
+    share = min(min(1.0, instances[name] / (4 * costs[name])) for name in flow.names)
+    assert plan["throughput"] == pytest.approx(share) and share >= 0.8
+    assert plan["profit"] == pytest.approx(plan["value"] - flow.sigma * plan["cost"])
+    text = here("plan", "mine.yaml", "--cloud", "cloud.yaml").out
+    assert "relative throughput" in text and "guess" in text and "USD per hour" in text
+
+
+def test_plans_for_other_rates_and_without_alternates(here: Place) -> None:
+    few, many = (
+        here("plan", "mine.yaml", "--rate", f"read={rate}", "--json").json["cost_per_hour"] for rate in (1, 40)
+    )
+    assert many > few
+    fixed = here("plan", "mine.yaml", "--no-alternates", "--json").json
+    assert fixed["elements"][1]["alternate"] == "good" and fixed["value"] == 1
+    (here / "rates.csv").write_text("read\n" + "40\n" * 24)
+    assert here("plan", "mine.yaml", "--rates", "rates.csv", "--json").json["cost_per_hour"] == many
+    listed = here("plan", "--policies").out
+    assert "plasticc" in listed and "static-ga" in listed
+
+
+def test_a_simulated_run_and_its_files(here: Place) -> None:
+    """Breaks when tables, summary, picture or page do not tell the same run, or the same command gives other bytes."""
+    command = (
+        "simulate", "mine.yaml", "--cloud", "cloud.yaml", "--policy", "reactive-global", "--policy", "plasticc",
+        "--rates", "walk", "--variability", "ec2", "--forecast", "oracle", "--mean-life", "3", "--seed", "4",
+    )  # fmt: skip
+    told = here(*command, "-o", "out", "--plot", "run.png", "--html", "run.html", "--json").json
+    assert list(told["runs"]) == ["reactive-global", "plasticc"]
+    for name, run in told["runs"].items():
+        found = read_result(here / "out" / name)
+        assert len(run["intervals"]) == found.intervals.num_rows == 24
+        assert run["cost"] == pytest.approx(sum(found.machines.column("rent").to_pylist()))
+        assert run["omega"] == pytest.approx(sum(i["omega"] for i in run["intervals"]) / 24)
+        assert pq.read_table(here / "out" / name / "events.parquet").num_rows == found.events.num_rows > 0
+    assert (here / "run.png").read_bytes().startswith(b"\x89PNG")
+    page = (here / "run.html").read_text()
+    assert "<script" in page and "src=" not in page.split("<body>")[0].replace("data:", "")
+
+    def written() -> dict[Path, bytes]:
+        return {p: p.read_bytes() for p in [*(here / "out").rglob("*.*"), here / "run.png"]}
+
+    before = written()
+    assert here(*command, "-o", "out", "--plot", "run.png").code == 0
+    assert written() == before and len(before) == 11
+
+
+def test_events_and_the_interval_model_agree(here: Place) -> None:
+    """Breaks when one of the engines loses messages or machines: the same run, seen twice."""
+    runs = {
+        engine: here("simulate", "mine.yaml", "--engine", engine, "--json").json["runs"]["reactive-global"]
+        for engine in ("fluid", "events")
+    }
+    assert runs["fluid"]["cost"] == pytest.approx(runs["events"]["cost"])
+    assert runs["fluid"]["omega"] == pytest.approx(runs["events"]["omega"], abs=0.02)
+
+
+def test_a_real_run(here: Place) -> None:
+    """Breaks when a plan is not carried out by processes, or one of them outlives the command."""
+    told = here(
+        "simulate", "mine.yaml", "--cloud", "cloud.yaml", "--engine", "real", "--interval", "3", "--hours", "0.002",
+        "--json",
+    ).json["runs"]["reactive-global"]  # fmt: skip
+    assert len(told["intervals"]) == 2 and told["intervals"][1]["omega"] > 0.2
+
+
+def test_interrupted_real_runs_leave_no_process(here: Place) -> None:
+    """Breaks when Ctrl-C leaves machines or instances behind."""
+    command = [
+        sys.executable, "-m", "goffish", "simulate", "mine.yaml", "--engine", "real", "--interval", "20", "--hours", "1"
+    ]  # fmt: skip
+    process = subprocess.Popen(command, cwd=here.path, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 60
+    children: list[psutil.Process] = []
+    while len(children) < 3 and time.monotonic() < end:
+        time.sleep(0.2)
+        children = psutil.Process(process.pid).children(recursive=True)
+    assert len(children) >= 3
+    os.kill(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in said
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("plan", "none.yaml"), "no dataflow 'none.yaml'"),
+        (("plan", "mine.yaml", "--cloud", "none"), "no catalogue 'none'"),
+        (("plan", "mine.yaml", "--policy", "best"), "no policy 'best': choose one of reactive-global"),
+        (("plan", "mine.yaml", "--option", "speed=3"), "no option 'speed'; there are: alternate_every"),
+        (("plan", "mine.yaml", "--option", "speed"), "give NAME=VALUE"),
+        (("plan", "mine.yaml", "--option", "alternate_every=x"), "alternate_every = 'x'"),
+        (("plan", "mine.yaml", "--rate", "read=fast"), "give messages per second as a number"),
+        (("plan", "mine.yaml", "--rate", "write=1"), "rates: no element 'write'; there are: read, guess"),
+        (("plan", "mine.yaml", "--rate", "read=-1"), "give 0 or more"),
+        (("plan", "bad.yaml"), r"bad.yaml: elements\[0\].cost = 0"),
+        (("simulate", "mine.yaml", "--rates", "none"), "no rates 'none'"),
+        (("simulate", "mine.yaml", "--rates", "rates.csv"), "24 intervals are needed"),
+        (("simulate", "mine.yaml", "--variability", "none.csv"), "no variability 'none.csv'"),
+        (("simulate", "mine.yaml", "--engine", "magic"), "choose one of fluid, events, real"),
+        (("simulate", "mine.yaml", "--hours", "0"), "--hours: 0 intervals"),
+        (("simulate", "mine.yaml", "--interval", "0"), "give more than 0 seconds"),
+        (("simulate", "mine.yaml", "--plot", "run.bmp"), "the suffix must be one of"),
+        (("simulate", "mine.yaml", "--html", "run.png"), "must be .html"),
+        (("simulate", "mine.yaml", "--policy", "plasticc", "--forecast", "stars"), "no forecast 'stars'"),
+        (("simulate", "mine.yaml", "--policy", "plasticc", "--error", "0.1"), "added to the oracle only"),
+    ],
+)
+def test_what_is_refused(here: Place, arguments: tuple[str, ...], told: str) -> None:
+    (here / "bad.yaml").write_text("elements: [{id: a, cost: 0}]\ninputs: {a: 1}\n")
+    (here / "rates.csv").write_text("read\n1\n2\n")
+    ended = here(*arguments)
+    assert_refused(ended)
+    assert re.search(told, ended.err), ended.err
+
+
+def test_plans_are_json_all_the_way(here: Place) -> None:
+    said = here("simulate", "mine.yaml", "--hours", "0.5", "--json").out
+    assert json.loads(said)["dataflow"] == "mine.yaml"
+    assert Path(here / "mine.yaml").exists()
