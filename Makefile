@@ -32,7 +32,7 @@ test: lint
 
 bench: setup
 	$(INSTALL) ".[bench]"
-	@for script in ingest store components pagerank sssp louvain louvain_partitions betweenness betweenness_sampled closeness supersteps engines timeseries temporal_peers cold_start; do \
+	@for script in ingest store components pagerank sssp louvain louvain_partitions betweenness betweenness_sampled closeness supersteps engines timeseries temporal_peers provisioning lookahead cold_start; do \
 		echo; echo "## $$script"; echo; $(BIN)/python benchmarks/$$script.py || exit 1; \
 	done
 

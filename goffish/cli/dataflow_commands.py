@@ -25,7 +25,8 @@ _Dataflow = Annotated[
     str,
     typer.Argument(
         metavar="DATAFLOW",
-        help="A YAML or JSON file, or one that comes along: linear-road, sc13-diamond, text-classifier.",
+        help="A YAML or JSON file, or one that comes along: linear-road, sc13-diamond, plasticc-10x3, mixed-100, "
+        "text-classifier.",
     ),
 ]
 _Cloud = Annotated[str, typer.Option(help="Machine classes: a YAML or JSON file, or ec2-2013-m1, ec2-2013, ec2-2025.")]
@@ -67,6 +68,10 @@ def _plan(
     policies: Annotated[
         bool,
         typer.Option("--policies", callback=_list_policies, is_eager=True, help="List the policies."),
+    ] = False,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", callback=_print_schemas, is_eager=True, help="Print the JSON schemas of both files."),
     ] = False,
     json: _Json = False,
 ) -> None:
@@ -203,6 +208,16 @@ def _list_policies(wanted: bool) -> None:
             for name in policy_names() if name.startswith(STATIC)
         ]  # fmt: skip
         print_table("policies", ["name", "what it does"], rows)
+        raise typer.Exit
+
+
+def _print_schemas(wanted: bool) -> None:
+    if wanted:
+        from goffish.cli.output import print_json
+        from goffish.services.cloud.catalogue import Catalogue
+        from goffish.services.dataflows.model import Dataflow
+
+        print_json({"dataflow": Dataflow.model_json_schema(), "cloud": Catalogue.model_json_schema()})
         raise typer.Exit
 
 

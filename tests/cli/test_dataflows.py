@@ -71,6 +71,8 @@ def test_plans_for_other_rates_and_without_alternates(here: Place) -> None:
     assert fixed["elements"][1]["alternate"] == "good" and fixed["value"] == 1
     (here / "rates.csv").write_text("read\n" + "40\n" * 24)
     assert here("plan", "mine.yaml", "--rates", "rates.csv", "--json").json["cost_per_hour"] == many
+    schemas = here("plan", "--schema").json
+    assert set(schemas) == {"dataflow", "cloud"} and "selectivity" in str(schemas["dataflow"])
     listed = here("plan", "--policies").out
     assert "plasticc" in listed and "static-ga" in listed
 

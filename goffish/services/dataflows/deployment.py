@@ -6,6 +6,7 @@ provisioning, §2.3.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -161,7 +162,7 @@ class Deployment:
     @property
     def price_per_hour(self) -> float:
         """Of all machines."""
-        return float(sum(self.catalogue.prices[machine.kind] for machine in self.machines.values()))
+        return math.fsum(self.catalogue.prices[machine.kind] for machine in self.machines.values())
 
     def hosts(self, coefficient: dict[int, float] | None = None) -> Hosts:
         """Where the elements are, for an estimate over the network.

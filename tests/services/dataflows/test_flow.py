@@ -26,7 +26,9 @@ def compiled(name: str) -> Flow:
 
 def test_the_dataflows_of_the_papers() -> None:
     """G2, and the factors of section 4: breaks when a figure of a shipped file is wrong."""
-    assert set(known_dataflows()) >= {"sc13-diamond", "linear-road", "text-classifier"}
+    assert set(known_dataflows()) == {"sc13-diamond", "linear-road", "text-classifier", "plasticc-10x3", "mixed-100"}
+    sizes = {name: compiled(name).size for name in known_dataflows()}
+    assert (sizes["plasticc-10x3"], sizes["mixed-100"]) == (30, 100)
     small = compiled("sc13-diamond")
     assert small.value_of(small.worst) == pytest.approx(0.7075) and small.value_of(small.best) == 1
     assert small.sigma == pytest.approx(0.014625)
