@@ -22,6 +22,7 @@ import _harness
 import numpy as np
 from provisioning import stepped, timed
 
+from goffish.errors import InputError
 from goffish.services.cloud.catalogue import Catalogue, read_catalogue
 from goffish.services.dataflows.flow import compile_flow
 from goffish.services.dataflows.generators import layered_dataflow, staged_dataflow
@@ -30,11 +31,13 @@ from goffish.services.provisioning.genetic import Genetic
 from goffish.services.provisioning.policies import make_policy
 from goffish.services.provisioning.reactive import Reactive
 from goffish.services.provisioning.situation import Forecast
+from goffish.services.simulation import series
 from goffish.services.simulation.failures import Failures
 from goffish.services.simulation.forecasts import ForecastError, Oracle
+from goffish.services.simulation.rates import requests, scaled
 from goffish.services.simulation.records import Summary
 from goffish.services.simulation.run import simulate
-from goffish.services.simulation.scenario import make_rates, make_variability
+from goffish.services.simulation.scenario import make_forecaster, make_rates, make_variability
 
 M1 = read_catalogue("ec2-2013-m1")
 STEPS, INTERVAL_S = 144, 300.0
@@ -196,7 +199,67 @@ def f10(means: Means) -> None:
     _harness.print_table(["policy", "71", "72", "73", "74", "75", "76"], rows)
 
 
-PARTS: dict[str, Callable[[Means], None]] = {"F1": f1_to_f4, "F5": f5_f7, "F6": f6, "F8": f8, "F9": f9, "F10": f10}
+def forecasts(means: Means) -> None:
+    models = {
+        "last": series.last_value(), "mean": series.moving_mean(), "smoothing": series.exponential_smoothing(),
+        "arima": series.arima(),
+    }  # fmt: skip
+    day = round(86_400 / INTERVAL_S)
+    try:
+        log = requests(1.0, 14 * day, INTERVAL_S, first_s=7 * 86_400.0)
+    except InputError as error:
+        print(f"\nskipped: {error}")
+        return
+    speeds = make_variability("ec2", 1).speed.values[0][: 4 * day]
+    rows = []
+    for name, model in models.items():
+        cells = [name]
+        for values in (log, speeds):
+            errors: dict[int, list[float]] = {1: [], 4: [], 12: []}
+            for at in range(day, values.size - 12, 7):
+                ahead = model(values[:at], 12)
+                for steps, found in errors.items():
+                    found.append(abs(ahead[steps - 1] - values[at + steps - 1]) / values.mean())
+            cells += [f"{statistics.mean(found):.1%}" for found in errors.values()]
+        rows.append(cells)
+    print(
+        "\n### Forecasts of real request rates (NASA 1995, two weeks) and of generated machine speeds: mean absolute error over the mean\n"
+    )
+    ahead_of = [f"{what} {minutes} min" for what in ("rate", "speed") for minutes in (5, 20, 60)]
+    _harness.print_table(["model", *ahead_of], rows)
+
+    flow = compile_flow(staged(0))
+    variability = make_variability("ec2", 1)
+    rows = []
+    for first_day in (8, 15):
+        shape = requests(1.0, STEPS, INTERVAL_S, first_s=first_day * 86_400.0)
+        rates = scaled(flow, shape)
+        for name in ("oracle", *models):
+            forecaster = make_forecaster(name, flow, rates, variability, interval_s=INTERVAL_S, horizon=4)
+            for policy in ("plasticc", "wpa"):
+                made = make_policy(policy, {"horizon": 4})
+                found = simulate(flow, M1, made, rates, variability, forecaster, interval_s=INTERVAL_S, network=False)
+                summary = found.summary
+                figures = [f"{summary.omega:.3f}", f"{summary.profit:.3f}", f"{summary.cost:.0f}"]
+                rows.append([f"{first_day}", name, policy, *figures])
+        made = make_policy("caf")
+        summary = simulate(flow, M1, made, rates, variability, interval_s=INTERVAL_S, network=False).summary
+        rows.append(
+            [f"{first_day}", "–", "caf", f"{summary.omega:.3f}", f"{summary.profit:.3f}", f"{summary.cost:.0f}"]
+        )
+    print("\n### Policies on real request rates (first 12 hours of a day), by forecast, look-ahead of 20 minutes\n")
+    _harness.print_table(["day", "forecast", "policy", "throughput", "profit", "$"], rows)
+
+
+PARTS: dict[str, Callable[[Means], None]] = {
+    "F1": f1_to_f4,
+    "F5": f5_f7,
+    "F6": f6,
+    "F8": f8,
+    "F9": f9,
+    "F10": f10,
+    "forecasts": forecasts,
+}
 
 
 def main() -> None:
