@@ -222,9 +222,7 @@ def forecasts(means: Means) -> None:
                     found.append(abs(ahead[steps - 1] - values[at + steps - 1]) / values.mean())
             cells += [f"{statistics.mean(found):.1%}" for found in errors.values()]
         rows.append(cells)
-    print(
-        "\n### Forecasts of real request rates (NASA 1995, two weeks) and of generated machine speeds: mean absolute error over the mean\n"
-    )
+    print("\n### Forecasts of real request rates (NASA 1995) and machine speeds: mean absolute error over the mean\n")
     ahead_of = [f"{what} {minutes} min" for what in ("rate", "speed") for minutes in (5, 20, 60)]
     _harness.print_table(["model", *ahead_of], rows)
 
