@@ -1,0 +1,80 @@
+"""One slot of a job, the reference semantics. Specification of RTBA, §2.6."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+QUIESCED, STARTUP, RUNNING, CHECKPOINTING, MIGRATING, LOCAL_STATE, FINISHED = 0, 1, 2, 3, 4, 5, 6
+WAIT, PROCESS, CHECKPOINT, RELEASE, QUIT, MOVE, START = 0, 1, 2, 3, 4, 5, 6
+NOTHING, REVOKED, REFUSED = 0, 1, 2
+AT_END_OF_SLOT, AT_START_OF_HOUR = 1, 2
+
+
+@numba.njit(cache=True, nogil=True)
+def price_of(rules, choice, priced, locked, now, after):
+    """Price that a charge of this slot is multiplied by."""
+    if not rules.spot[choice]:
+        return rules.fixed[choice]
+    if priced == AT_START_OF_HOUR:
+        return locked
+    return after[rules.kind[choice]] if priced == AT_END_OF_SLOT else now[rules.kind[choice]]
+
+
+@numba.njit(cache=True, nogil=True)
+def leave(rules, state, work, saved, choice, hour, left, locked, action, now):
+    """Do a zero-time action: give the machine back, or quit a checkpoint. Gives the new status and the money."""
+    if action == QUIT:
+        return (RUNNING, work, saved, choice, hour, 0, locked), 0.0
+    row = 0 if rules.spot[choice] else 1
+    price = price_of(rules, choice, 0 if rules.priced[row] == AT_END_OF_SLOT else rules.priced[row], locked, now, now)
+    return (QUIESCED, saved, saved, -1, 0, 0, 0.0), rules.release[row, hour] * price
+
+
+@numba.njit(cache=True, nogil=True)
+def advance(rules, state, work, saved, choice, hour, left, locked, action, now, after, peaks):
+    """Do an action that takes the slot. Gives the new status, the money and what happened.
+
+    `now`, `after`: prices of the classes at the start and the end of the slot; `peaks`: the greatest in it, infinite if
+    the machine is taken away whatever the bid.
+    """
+    if state == MIGRATING or action == MOVE:
+        to_go = (rules.move_slots if action == MOVE else left) - 1
+        cost = rules.move_cost if action == MOVE else 0.0
+        return (MIGRATING if to_go else LOCAL_STATE, saved, saved, -1, 0, to_go, 0.0), cost, NOTHING
+    if state == LOCAL_STATE:
+        rest = max(0, work - rules.local_speed)
+        return (LOCAL_STATE if rest else FINISHED, rest, rest, -1, 0, 0, 0.0), 0.0, NOTHING
+    if state == QUIESCED:
+        if action < START:
+            return (QUIESCED, saved, saved, -1, 0, 0, 0.0), 0.0, NOTHING
+        choice, left, hour = action - START, rules.startup, 0
+        if rules.spot[choice] and now[rules.kind[choice]] > rules.bid[choice]:
+            return (QUIESCED, saved, saved, -1, 0, 0, 0.0), 0.0, REFUSED
+    peak = peaks[rules.kind[choice]]
+    lost = rules.spot[choice] and (peak > rules.bid[choice] or peak == np.inf)
+    row = 0 if rules.spot[choice] else 1
+    if state in (QUIESCED, STARTUP):
+        if lost:
+            return (QUIESCED, saved, saved, -1, 0, 0, 0.0), 0.0, REVOKED
+        return (STARTUP if left > 1 else RUNNING, saved, saved, choice, 0, left - 1, 0.0), 0.0, NOTHING
+    if hour == 0:
+        locked = price_of(rules, choice, 0, 0.0, now, now)
+    if lost:
+        rest = work if rules.notice else saved
+        price = price_of(
+            rules, choice, 0 if rules.priced[row] == AT_END_OF_SLOT else rules.priced[row], locked, now, now
+        )
+        return (QUIESCED, rest, rest, -1, 0, 0, 0.0), rules.revoke[row, hour] * price, REVOKED
+    money = rules.step[row, hour] * price_of(rules, choice, rules.priced[row], locked, now, after)
+    hour = rules.follow[row, hour]
+    if state == CHECKPOINTING or action == CHECKPOINT:
+        to_go = (left if state == CHECKPOINTING else rules.checkpoint) - 1
+        if to_go:
+            return (CHECKPOINTING, work, saved, choice, hour, to_go, locked), money, NOTHING
+        return (RUNNING, work, work, choice, hour, 0, locked), money, NOTHING
+    work = max(0, work - rules.speed[choice])
+    if work == 0:
+        money += rules.release[row, hour] * price_of(rules, choice, rules.priced[row], locked, now, after)
+        return (FINISHED, 0, saved, -1, 0, 0, 0.0), money, NOTHING
+    return (RUNNING, work, saved, choice, hour, 0, locked), money, NOTHING
