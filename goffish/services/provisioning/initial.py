@@ -11,7 +11,11 @@ from goffish.services.dataflows.deployment import Deployment
 from goffish.services.dataflows.flow import SLACK, Floats, Flow
 from goffish.services.provisioning import _reactive_kernels as kernels
 from goffish.services.provisioning.alternates import Variant, alternate_costs, wiring
+from goffish.services.provisioning.network import reaching_plan
 from goffish.services.provisioning.repacking import Packing, place, repack_instances, repack_machines
+
+#: First deployments of more machines are refused: streams that multiply in every layer would need billions of them.
+MOST_MACHINES = 1_000_000
 
 
 def machines_left(catalogue: Catalogue, running: int) -> int:
@@ -39,7 +43,7 @@ def initial_deployment(
     """Choose alternates, then give cores of the largest class to the worst element until the goal is reached.
 
     With ``"central"`` the machines are packed anew afterwards, which is kept only where it is cheaper and still
-    reaches the goal.
+    reaches the goal. Where links between machines miss it, neighbours are collocated as far as that helps (§6.14).
 
     Parameters
     ----------
@@ -49,30 +53,44 @@ def initial_deployment(
     Raises
     ------
     InputError
-        If the machines that the catalogue allows are not enough.
+        If the machines that the catalogue allows are not enough, or more than `MOST_MACHINES` are needed.
     """
     external = flow.rates if external is None else external
     _, active = alternate_costs(flow, variant)
     packing, forward = _grow(flow, catalogue, active, external), forward_order(flow)
+    packings = [packing]
     if variant == "central":
         nothing = np.zeros(flow.size)
         found = flow.estimate(active, packing.power(catalogue, flow.size), external)
         moved = repack_instances(packing, catalogue, found.processed * flow.cost[flow.rows(active)])
         # Smaller cores for single instances leave room on large machines; where large ones are cheaper for their speed
         # that room is worth more than what the small ones cost less. Both are tried.
-        candidates = [
+        packings += [
             repack_machines(start, flow, catalogue, active, external, forward, nothing) for start in (packing, moved)
         ]
-        packing = min((packing, *candidates), key=lambda found: round(found.price_per_hour(catalogue) / SLACK))
-    plan = Deployment(catalogue, active)
+        packings.sort(key=lambda found: round(found.price_per_hour(catalogue) / SLACK))
+    empty = Deployment(catalogue, active)
+    return reaching_plan((placed(empty, packing) for packing in packings), flow, external)[0]
+
+
+def placed(deployment: Deployment, packing: Packing) -> Deployment:
+    """A deployment with the machines of a packing."""
+    plan = deployment.copy()
     place(plan, packing)
     return plan
 
 
 def _grow(flow: Flow, catalogue: Catalogue, active: NDArray[np.int64], external: Floats) -> Packing:
     rows = flow.rows(active)
-    _, ideal_out = flow.ideal(active, external)
+    ideal_in, ideal_out = flow.ideal(active, external)
     kind = catalogue.largest
+    needed = flow.goal.throughput * float((ideal_in * flow.cost[rows]).sum()) / float(catalogue.powers[kind])
+    if needed > MOST_MACHINES:
+        raise InputError(
+            f"about {needed:.2g} machines of class {catalogue.classes[kind].name} are needed, more than "
+            f"{MOST_MACHINES:,}: element {flow.names[int(ideal_in.argmax())]} receives {ideal_in.max():.2g} messages a "
+            "second; look at the selectivities before it"
+        )
     none = np.zeros(0, np.int64)
     elements, machines, new, omega = kernels.add_cores(
         wiring(flow), forward_order(flow), flow.cost[rows], flow.selectivity[rows], external, ideal_out,

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.services.cloud.catalogue import Catalogue
 from goffish.services.dataflows.deployment import Deployment
-from goffish.services.dataflows.flow import SLACK, Floats, Flow
+from goffish.services.dataflows.flow import SLACK, Flow
 from goffish.services.provisioning.alternates import Variant, redeploy_alternates
 from goffish.services.provisioning.initial import initial_deployment
+from goffish.services.provisioning.network import network_throughput
 from goffish.services.provisioning.scaling import redeploy_resources, release_idle, scale_out
 from goffish.services.provisioning.situation import Policy, Situation
 from goffish.services.provisioning.strict import strict_alternates, strict_deployment, strict_resources
@@ -89,66 +90,58 @@ class Reactive:
         """The deployment of the interval that begins (§3.4); machines that failed make more cores due at once
         (§6.17).
         """
-        flow, external, plan = situation.flow, situation.observed, situation.live
+        plan = situation.live
         if situation.step == 0:
-            return plan, self._told("none", plan, flow, external)
+            return plan, self._told("none", plan, situation)
         alternates = self._due(situation.step, self.alternate_every)
         resources = self._due(situation.step, self.resource_every) and (self.together or not alternates)
         omega = float(situation.omegas.mean()) if self.trigger == "average" else situation.omega
         if situation.failed:
-            plan = self._replaced(plan, flow, external)
+            plan = self._replaced(plan, situation)
             alternates, resources = False, True
         elif alternates:
-            plan = self._alternates(plan, flow, external, omega)
+            plan = self._alternates(plan, situation, omega)
         if resources and not situation.failed:
-            plan = self._resources(plan, flow, external, omega, situation.interval_s)
+            plan = self._resources(plan, situation, omega)
         plan = plan.copy()
         release_idle(plan, situation.interval_s)
         stage = {(True, True): "both", (True, False): "alternates", (False, True): "resources"}
-        return plan, self._told(stage.get((alternates, resources), "none"), plan, flow, external)
+        return plan, self._told(stage.get((alternates, resources), "none"), plan, situation)
 
     @staticmethod
     def _due(step: int, every: int) -> bool:
         return every > 0 and step % every == 0
 
-    def _replaced(self, live: Deployment, flow: Flow, external: Floats) -> Deployment:
+    def _replaced(self, live: Deployment, seen: Situation) -> Deployment:
         if self.variant == "strict":
-            return strict_resources(live, flow, external, give_back=False)
-        return scale_out(live, flow, external, self._shared)[0]
+            return strict_resources(live, seen.flow, seen.observed, give_back=False)
+        return scale_out(live, seen.flow, seen.observed, self._shared, seen.bandwidths)[0]
 
-    def _alternates(self, live: Deployment, flow: Flow, external: Floats, omega: float) -> Deployment:
+    def _alternates(self, live: Deployment, seen: Situation, omega: float) -> Deployment:
         if self.variant == "strict":
-            return strict_alternates(live, flow, external, self.fit)
-        plan, _ = redeploy_alternates(live, flow, external, omega, self._shared, self.fit)
-        return _kept(plan, live, flow, external, omega)
+            return strict_alternates(live, seen.flow, seen.observed, self.fit)
+        plan, _ = redeploy_alternates(live, seen.flow, seen.observed, omega, self._shared, self.fit)
+        return _kept(plan, live, seen, omega)
 
-    def _resources(self, live: Deployment, flow: Flow, external: Floats, omega: float, interval_s: float) -> Deployment:
+    def _resources(self, live: Deployment, seen: Situation, omega: float) -> Deployment:
+        flow, external = seen.flow, seen.observed
         if self.variant == "strict":
             return strict_resources(live, flow, external)
-        plan, _ = redeploy_resources(live, flow, external, omega, interval_s, self._shared)
-        return _kept(plan, live, flow, external, omega)
+        plan, _ = redeploy_resources(live, flow, external, omega, seen.interval_s, self._shared, seen.bandwidths)
+        return _kept(plan, live, seen, omega)
 
     @staticmethod
-    def _told(stage: str, plan: Deployment, flow: Flow, external: Floats) -> Adaptation:
-        omega = network_throughput(plan, flow, external)
-        return Adaptation(stage, omega, omega >= flow.goal.throughput - SLACK)
+    def _told(stage: str, plan: Deployment, seen: Situation) -> Adaptation:
+        omega = network_throughput(plan, seen.flow, seen.observed, seen.bandwidths)
+        return Adaptation(stage, omega, omega >= seen.flow.goal.throughput - SLACK)
 
 
-def _kept(plan: Deployment, live: Deployment, flow: Flow, external: Floats, omega: float) -> Deployment:
-    """A plan that saves, unless the links between its machines, which the heuristics leave out, would miss the goal."""
-    saves = omega > flow.goal.throughput
-    if saves and network_throughput(plan, flow, external) < flow.goal.throughput - SLACK:
+def _kept(plan: Deployment, live: Deployment, seen: Situation, omega: float) -> Deployment:
+    """A plan that saves, unless the links between its machines would miss the goal: savings are made without them."""
+    goal = seen.flow.goal.throughput
+    if omega > goal and network_throughput(plan, seen.flow, seen.observed, seen.bandwidths) < goal - SLACK:
         return live
     return plan
-
-
-def network_throughput(plan: Deployment, flow: Flow, external: Floats) -> float:
-    """Relative throughput of a deployment with the rated links between its machines (NETCAP, §3.1)."""
-    _, sent = flow.ideal(plan.active, external)
-    narrowest = min((plan.catalogue.bandwidths[machine.kind] for machine in plan.machines.values()), default=np.inf)
-    # What one link can carry needs no look at where the elements are.
-    hosts = None if sent.max() * flow.message_bits <= narrowest * 1e6 else plan.hosts()
-    return flow.estimate(plan.active, plan.power, external, hosts=hosts).omega
 
 
 @dataclass(frozen=True)

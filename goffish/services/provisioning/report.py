@@ -6,7 +6,7 @@ from typing import Any
 
 from goffish.services.dataflows.deployment import Deployment
 from goffish.services.dataflows.flow import Floats, Flow
-from goffish.services.provisioning.reactive import network_throughput
+from goffish.services.provisioning.network import network_throughput
 
 
 def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from goffish.services.dataflows.deployment import Deployment
 from goffish.services.dataflows.flow import SLACK, Floats, Flow
 from goffish.services.provisioning import _reactive_kernels as kernels
 from goffish.services.provisioning.alternates import Variant, wiring
-from goffish.services.provisioning.initial import forward_order, machines_left
-from goffish.services.provisioning.repacking import Packing, place, repack_machines
+from goffish.services.provisioning.initial import forward_order, machines_left, placed
+from goffish.services.provisioning.network import Bandwidths, reaching_plan
+from goffish.services.provisioning.repacking import Packing, repack_machines
 
 Ints = NDArray[np.int64]
 
@@ -79,17 +80,29 @@ def machine_weights(deployment: Deployment, element: int, billing: Billing) -> d
     return found
 
 
-def scale_out(live: Deployment, flow: Flow, external: Floats, variant: Variant = "central") -> tuple[Deployment, float]:
+def scale_out(
+    live: Deployment,
+    flow: Flow,
+    external: Floats,
+    variant: Variant = "central",
+    bandwidths: Bandwidths | None = None,
+) -> tuple[Deployment, float]:
     """Give cores to the worst element until the goal is reached; free cores near it first, then new machines.
 
     With ``"central"`` the new machines are then moved to cheaper classes and packed anew, as far as the goal stays
-    reached.
+    reached. Where links between machines miss it, instances are added beside their neighbours (§6.14).
+
+    Parameters
+    ----------
+    bandwidths : mapping from machine id to float, optional
+        Observed over rated bandwidth.
 
     Returns
     -------
     Deployment
     float
-        The throughput expected of it; less than the goal if the catalogue allows no more machines.
+        The throughput expected of it; less than the goal if the catalogue allows no more machines, or if links are too
+        slow for more of them to help.
     """
     plan, catalogue, goal = live.copy(), live.catalogue, flow.goal.throughput
     columns, rows = _columns(live), flow.rows(live.active)
@@ -109,13 +122,12 @@ def scale_out(live: Deployment, flow: Flow, external: Floats, variant: Variant =
     here = machines < columns.kinds.size
     for element, at in zip(elements[here].tolist(), machines[here].tolist(), strict=True):
         plan.put(element, columns.ids[at])
-    packing = Packing(np.full(new, kind, np.int64), machines[~here] - columns.kinds.size, elements[~here])
+    packings = [Packing(np.full(new, kind, np.int64), machines[~here] - columns.kinds.size, elements[~here])]
     if variant == "central" and new and omega >= goal - SLACK:
         base = plan.power.copy()
-        packing = _retyped(packing, flow, live, external, base)
-        packing = repack_machines(packing, flow, catalogue, live.active, external, forward, base)
-    place(plan, packing)
-    return plan, flow.estimate(plan.active, plan.power, external).omega
+        smaller = _retyped(packings[0], flow, live, external, base)
+        packings.insert(0, repack_machines(smaller, flow, catalogue, live.active, external, forward, base))
+    return reaching_plan((placed(plan, packing) for packing in packings), flow, external, bandwidths)
 
 
 def _runs(start: Ints, length: Ints) -> Ints:
@@ -227,7 +239,13 @@ def release_idle(plan: Deployment, interval_s: float) -> None:
 
 
 def redeploy_resources(
-    live: Deployment, flow: Flow, external: Floats, omega: float, interval_s: float, variant: Variant = "central"
+    live: Deployment,
+    flow: Flow,
+    external: Floats,
+    omega: float,
+    interval_s: float,
+    variant: Variant = "central",
+    bandwidths: Bandwidths | None = None,
 ) -> tuple[Deployment, float]:
     """Scale out below the goal's band, scale in above it (RESOURCE_REDEPLOY, §3.4); alternates stay as they are.
 
@@ -239,16 +257,18 @@ def redeploy_resources(
         External input, messages per second.
     omega : float
         Relative throughput observed.
+    bandwidths : mapping from machine id to float, optional
+        Observed over rated bandwidth.
 
     Returns
     -------
     Deployment
     float
-        The throughput that is expected of it.
+        The throughput that is expected of it; links between machines count where it scales out.
     """
     goal = flow.goal
     if omega < goal.throughput - goal.tolerance - SLACK:
-        return scale_out(live, flow, external, variant)
+        return scale_out(live, flow, external, variant, bandwidths)
     if omega > goal.throughput + goal.tolerance + SLACK:
         return scale_in(live, flow, external, interval_s, variant)
     return live, flow.estimate(live.active, live.power, external).omega

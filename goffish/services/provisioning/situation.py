@@ -62,6 +62,8 @@ class Situation:
         The newest one.
     failed : int
         Machines that failed in the last interval.
+    bandwidths : mapping from machine id to float
+        Observed over rated bandwidth in the last interval; machines that are not named have the rated one.
     """
 
     flow: Flow
@@ -77,6 +79,7 @@ class Situation:
     spent: float = 0.0
     forecast: Forecast | None = None
     failed: int = 0
+    bandwidths: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def observed(self) -> Floats:

@@ -76,6 +76,7 @@ class Control:
         self._omegas = np.zeros(setting.steps)
         self._speeds: dict[int, Floats] = {}
         self._seen: dict[int, int] = {}
+        self._bandwidths: dict[int, float] = {}
         self._forecast: Forecast | None = None
         self._failed: list[int] = []
 
@@ -102,7 +103,7 @@ class Control:
         return changes
 
     def end(self, step: int, measured: Measured) -> None:
-        """Record what was measured, and take note of how fast machines were."""
+        """Record what was measured, and take note of how fast machines and their links were."""
         setting, since = self.setting, step * self.setting.interval_s
         until = since + setting.interval_s
         ids = self.cluster.placement.ids
@@ -110,6 +111,9 @@ class Control:
         seen = np.flatnonzero(high > low + SLACK_S)
         means = setting.variability.speeds(ids[seen], low[seen], high[seen])
         coefficients = dict(zip(ids[seen].tolist(), means.tolist(), strict=True))
+        if setting.variability.network is not None:
+            links = setting.variability.bandwidths(ids[seen], low[seen], high[seen])
+            self._bandwidths = dict(zip(ids[seen].tolist(), links.tolist(), strict=True))
         for number, coefficient in coefficients.items():
             if number not in self._speeds:
                 self._speeds[number], self._seen[number] = np.empty(setting.steps - step), 0
@@ -142,6 +146,7 @@ class Control:
             spent=self.cluster.cost(step * setting.interval_s),
             forecast=self._forecast,
             failed=len(self._failed),
+            bandwidths={n: self._bandwidths[n] for n in self.cluster.live.machines if n in self._bandwidths},
         )
 
     def _foresee(self, step: int) -> None:

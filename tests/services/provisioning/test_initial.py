@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from goffish.errors import InputError
 from goffish.services.cloud.catalogue import Catalogue
-from goffish.services.dataflows.flow import Flow
+from goffish.services.dataflows.flow import Flow, compile_flow
+from goffish.services.dataflows.model import read_dataflow
 from goffish.services.provisioning.alternates import Variant
 from goffish.services.provisioning.initial import forward_order, initial_deployment
 from tests.services.provisioning.cases import M1, SIX, L, S, flows, ideal_by_hand
@@ -93,6 +94,22 @@ def test_too_few_machines_are_refused() -> None:
         initial_deployment(_at(10), M1.model_copy(update={"limit": 2}))
     with pytest.raises(InputError, match="all that the catalogue allows"):
         initial_deployment(L, M1.model_copy(update={"limit": 1}))
+
+
+def test_streams_that_multiply_are_refused() -> None:
+    """Thirty elements that double their messages: planning would give cores one by one for years."""
+    flow = compile_flow(
+        read_dataflow(
+            {
+                "elements": [{"id": f"e{at}", "cost": 1.0, "selectivity": 2.0} for at in range(30)],
+                "edges": [[f"e{at}", f"e{at + 1}"] for at in range(29)],
+                "inputs": {"e0": 1.0},
+            }
+        )
+    )
+    # 2^30 - 1 core-seconds a second, at a goal of 0.8 on machines of power 8.
+    with pytest.raises(InputError, match=r"about 1.1e\+08 machines of class m1.xlarge.* element e29 receives 5.4e\+08"):
+        initial_deployment(flow, M1)
 
 
 def test_elements_that_are_not_fed_have_a_core() -> None:

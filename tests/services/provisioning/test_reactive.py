@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from goffish.errors import InputError
 from goffish.services.dataflows.deployment import Deployment
 from goffish.services.dataflows.flow import Flow
+from goffish.services.provisioning.network import network_throughput
 from goffish.services.provisioning.reactive import (
     Hybrid,
     Reactive,
     Static,
-    network_throughput,
     without_alternates,
 )
 from goffish.services.provisioning.strict import own_target, strict_alternates, strict_resources

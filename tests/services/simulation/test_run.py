@@ -128,3 +128,20 @@ def test_everything_has_failed() -> None:
         )  # fmt: skip
         assert result.intervals["omega"].to_pylist()[2:] == [0, 0] and result.summary.cost == pytest.approx(0.06)
         assert result.summary.queue >= 200
+
+
+def test_policies_see_how_fast_links_were() -> None:
+    """Breaks when links that deliver less than they are rated for are planned with as if they did not."""
+    variability, policy = like_ec2(3), Fixed([{0: 1}, {1: 1}])
+    simulate(
+        flow=chain(0.1, 0.1), catalogue=catalogue(mbit_s=100.0), policy=policy, rates=np.ones((4, 1)) * [[1.0, 0.0]],
+        interval_s=700.0, variability=variability,
+    )  # fmt: skip
+    for seen in policy.seen:
+        until = seen.step * 700.0
+        expected = variability.bandwidths(np.array([0, 1]), until - 700.0, until)
+        assert list(seen.bandwidths) == [0, 1] and list(seen.bandwidths.values()) == pytest.approx(expected.tolist())
+    assert len({seen.bandwidths[0] for seen in policy.seen}) > 1
+    policy = Fixed([{0: 1}])
+    simulate(flow=chain(0.1), catalogue=catalogue(), policy=policy, rates=RATES)
+    assert all(seen.bandwidths == {} for seen in policy.seen)
