@@ -10,6 +10,7 @@ small-world graph; every figure is a run over a store, slices included, unless i
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import subprocess
 import sys
@@ -146,7 +147,7 @@ def r1(stores: Stores, repeats: int) -> None:
 
 
 _ON_RANKS = """
-import statistics, sys, time
+import json, statistics, sys, time
 from mpi4py import MPI
 import goffish as gf
 from goffish.gofs.series import open_series
@@ -155,7 +156,7 @@ for _ in range(1 + int(sys.argv[4])):
     comm.Barrier()
     begun = time.perf_counter()
     with open_series(sys.argv[1]) as series:
-        gf.run_series(sys.argv[2], series, engine="mpi", comm=comm, threads=1, **eval(sys.argv[3]))
+        gf.run_series(sys.argv[2], series, engine="mpi", comm=comm, threads=1, **json.loads(sys.argv[3]))
     comm.Barrier()
     seconds.append(time.perf_counter() - begun)
 if comm.rank == 0:
@@ -167,7 +168,8 @@ def on_ranks(job: str, path: Path, ranks: int, repeats: int, **more: Any) -> flo
     """Median seconds of a job on the ranks of ``mpirun``, one thread each."""
     options = {**JOBS[job], **({"source": source_of(path)} if job == "tdsp" else {}), **more}
     command = [
-        *mpirun(ranks), sys.executable, "-m", "mpi4py", "-c", _ON_RANKS, str(path), job, repr(options), str(repeats),
+        *mpirun(ranks), sys.executable, "-m", "mpi4py", "-c", _ON_RANKS, str(path), job, json.dumps(options),
+        str(repeats),
     ]  # fmt: skip
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
@@ -222,9 +224,9 @@ def r4(stores: Stores, repeats: int) -> None:
 
 
 _PEAK = """
-import sys
+import json, sys
 import goffish as gf
-gf.run_series(sys.argv[2], sys.argv[1], engine="local", threads=2, **eval(sys.argv[3]))
+gf.run_series(sys.argv[2], sys.argv[1], engine="local", threads=2, **json.loads(sys.argv[3]))
 # Not ru_maxrss: a process inherits that of the one that started it.
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
@@ -237,7 +239,7 @@ def r5(stores: Stores, repeats: int) -> None:
         peaks = []
         for instances in (10, 200):
             path = stores.store("US roads", 6, instances)
-            command = [sys.executable, "-c", _PEAK, str(path), job, repr(JOBS[job])]
+            command = [sys.executable, "-c", _PEAK, str(path), job, json.dumps(JOBS[job])]
             peaks.append(int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) / 1024)
         rows.append([job, *(f"{peak:.0f}" for peak in peaks), f"{peaks[1] / peaks[0]:.2f}"])
     print("\n### R5: peak memory in MiB, interpreter and libraries included\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,6 +54,24 @@ def read_definition(model: type[Model], given: str | Path | Mapping[str, Any] | 
         return model.model_validate(body)
     except ValidationError as error:
         raise InputError(f"{name}: {_told(error, body, model)}") from None
+
+
+def shipped_definitions(room: Traversable) -> list[str]:
+    """Names of the definitions that come along in a folder of the package."""
+    return sorted(entry.name.removesuffix(".yaml") for entry in room.iterdir() if entry.name.endswith(".yaml"))
+
+
+def read_shipped(
+    model: type[Model], given: str | Path | Mapping[str, Any] | Model, room: Traversable, name: str, needs: str
+) -> Model:
+    """The same as `read_definition`, or one of those in a folder of the package by its name."""
+    known = shipped_definitions(room)
+    if isinstance(given, str) and given in known:
+        with resources.as_file(room / f"{given}.yaml") as path:
+            return read_definition(model, path, name, needs)
+    if isinstance(given, str | Path) and not Path(given).exists():
+        raise InputError(f"no {name} {str(given)!r}: give a file, or one of {', '.join(known)}")
+    return read_definition(model, given, name, needs)
 
 
 def _read_yaml(path: Path, needs: str) -> dict[str, Any]:

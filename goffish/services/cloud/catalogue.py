@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from goffish.definitions import Definition, read_definition
+from goffish.definitions import Definition, read_shipped, shipped_definitions
 from goffish.errors import InputError
 
+_ROOM = resources.files("goffish.services.cloud") / "catalogues"
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -155,8 +156,7 @@ class Catalogue(Definition):
 
 def known_catalogues() -> list[str]:
     """Names of the catalogues that come with GoFFish."""
-    files = resources.files("goffish.services.cloud") / "catalogues"
-    return sorted(entry.name.removesuffix(".yaml") for entry in files.iterdir() if entry.name.endswith(".yaml"))
+    return shipped_definitions(_ROOM)
 
 
 def read_catalogue(given: str | Path | dict[str, Any] | Catalogue) -> Catalogue:
@@ -167,9 +167,4 @@ def read_catalogue(given: str | Path | dict[str, Any] | Catalogue) -> Catalogue:
     InputError
         In one line: the file, the field, what is wrong and what is accepted.
     """
-    if isinstance(given, str) and given in known_catalogues():
-        with resources.as_file(resources.files("goffish.services.cloud") / "catalogues" / f"{given}.yaml") as path:
-            return read_definition(Catalogue, path, "catalogue", "classes")
-    if isinstance(given, str | Path) and not Path(given).exists():
-        raise InputError(f"no catalogue {str(given)!r}: give a file, or one of {', '.join(known_catalogues())}")
-    return read_definition(Catalogue, given, "catalogue", "classes")
+    return read_shipped(Catalogue, given, _ROOM, "catalogue", "classes")

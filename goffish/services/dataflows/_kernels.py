@@ -20,6 +20,28 @@ def ideal_rates(order, pred_offsets, pred, selectivity, external, ideal_in, idea
 
 
 @numba.njit(cache=True, nogil=True)
+def _serve(i, rate, cost, selectivity, power, backlog, inflow, processed, out, local):
+    """What element i does with what comes in and what waits."""
+    total = rate + backlog[i]
+    done = min(total, power[i] / cost[i])
+    inflow[i] = rate
+    processed[i] = done
+    out[i] = done * selectivity[i]
+    local[i] = done / total if total > 0 else 1.0
+
+
+@numba.njit(cache=True, nogil=True)
+def _relative(outputs, out, ideal_out):
+    """Mean over outputs of their shares of the ideal, each at most 1, and the share of all of them together."""
+    mean, sent, wanted = 0.0, 0.0, 0.0
+    for i in outputs:
+        sent += out[i]
+        wanted += ideal_out[i]
+        mean += min(1.0, out[i] / ideal_out[i]) if ideal_out[i] > 0 else 1.0
+    return mean / outputs.size, min(1.0, sent / wanted) if wanted > 0 else 1.0
+
+
+@numba.njit(cache=True, nogil=True)
 def estimate(
     order, pred_offsets, pred, outputs, cost, selectivity, external, power, backlog, ideal_out,
     inflow, processed, out, local,
@@ -33,18 +55,8 @@ def estimate(
         rate = external[i]
         for e in range(pred_offsets[i], pred_offsets[i + 1]):
             rate += out[pred[e]]
-        total = rate + backlog[i]
-        done = min(total, power[i] / cost[i])
-        inflow[i] = rate
-        processed[i] = done
-        out[i] = done * selectivity[i]
-        local[i] = done / total if total > 0 else 1.0
-    mean, sent, wanted = 0.0, 0.0, 0.0
-    for i in outputs:
-        sent += out[i]
-        wanted += ideal_out[i]
-        mean += min(1.0, out[i] / ideal_out[i]) if ideal_out[i] > 0 else 1.0
-    return mean / outputs.size, min(1.0, sent / wanted) if wanted > 0 else 1.0
+        _serve(i, rate, cost, selectivity, power, backlog, inflow, processed, out, local)
+    return _relative(outputs, out, ideal_out)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -60,18 +72,8 @@ def estimate_on_network(
         rate = external[i]
         for e in range(pred_offsets[i], pred_offsets[i + 1]):
             rate += carried(pred[e], i, out[pred[e]], host_offsets, host_vm, host_share, bandwidth, message_bits)
-        total = rate + backlog[i]
-        done = min(total, power[i] / cost[i])
-        inflow[i] = rate
-        processed[i] = done
-        out[i] = done * selectivity[i]
-        local[i] = done / total if total > 0 else 1.0
-    mean, sent, wanted = 0.0, 0.0, 0.0
-    for i in outputs:
-        sent += out[i]
-        wanted += ideal_out[i]
-        mean += min(1.0, out[i] / ideal_out[i]) if ideal_out[i] > 0 else 1.0
-    return mean / outputs.size, min(1.0, sent / wanted) if wanted > 0 else 1.0
+        _serve(i, rate, cost, selectivity, power, backlog, inflow, processed, out, local)
+    return _relative(outputs, out, ideal_out)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -12,9 +12,10 @@ from typing import Annotated, Any
 import networkx as nx
 from pydantic import Field, model_validator
 
-from goffish.definitions import Definition, read_definition
-from goffish.errors import InputError
+from goffish.definitions import Definition, read_shipped, shipped_definitions
 from goffish.services.cloud.catalogue import Name, NotNegative, Positive
+
+_ROOM = resources.files("goffish.services.dataflows") / "library"
 
 
 class Alternate(Definition):
@@ -175,8 +176,7 @@ def _refuse_twice(names: list[str], what: str) -> None:
 
 def known_dataflows() -> list[str]:
     """Names of the dataflows that come with GoFFish."""
-    files = resources.files("goffish.services.dataflows") / "library"
-    return sorted(entry.name.removesuffix(".yaml") for entry in files.iterdir() if entry.name.endswith(".yaml"))
+    return shipped_definitions(_ROOM)
 
 
 def read_dataflow(given: str | Path | dict[str, Any] | Dataflow) -> Dataflow:
@@ -187,10 +187,4 @@ def read_dataflow(given: str | Path | dict[str, Any] | Dataflow) -> Dataflow:
     InputError
         In one line: the file, the field, what is wrong and what is accepted.
     """
-    needs = "elements and inputs"
-    if isinstance(given, str) and given in known_dataflows():
-        with resources.as_file(resources.files("goffish.services.dataflows") / "library" / f"{given}.yaml") as path:
-            return read_definition(Dataflow, path, "dataflow", needs)
-    if isinstance(given, str | Path) and not Path(given).exists():
-        raise InputError(f"no dataflow {str(given)!r}: give a file, or one of {', '.join(known_dataflows())}")
-    return read_definition(Dataflow, given, "dataflow", needs)
+    return read_shipped(Dataflow, given, _ROOM, "dataflow", "elements and inputs")

@@ -67,7 +67,7 @@ def empty_tables(plan: Plan) -> tuple[pa.Table, pa.Table]:
 
 
 def report_row(partition: int, body: Mapping[str, Any]) -> pa.Table:
-    """A report as one row of `REPORT`."""
+    """A report as one row of `REPORT`; only the driver of the same job reads it, straight from its executors."""
     packed = pa.array([pickle.dumps(dict(body), protocol=5)], pa.binary())
     return pa.table({"part": pa.array([partition], pa.int32()), "body": packed})
 
