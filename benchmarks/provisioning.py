@@ -1,4 +1,4 @@
-"""Reactive provisioning: experiments E1 to E10 of the specification of reactive provisioning (section 7), and peers.
+"""Reactive provisioning: experiments E1 to E10 of its specification (section 7), peers, and spot machines.
 
     python benchmarks/provisioning.py [--only E1 E4 …]
 
@@ -26,13 +26,14 @@ from goffish.services.dataflows.generators import layered_dataflow, mixed_datafl
 from goffish.services.dataflows.model import read_dataflow
 from goffish.services.provisioning.brute_force import BruteForce
 from goffish.services.provisioning.genetic import Genetic
-from goffish.services.provisioning.policies import make_policy
+from goffish.services.provisioning.policies import looks_ahead, make_policy
 from goffish.services.provisioning.reactive import Reactive, without_alternates
 from goffish.services.provisioning.situation import Policy, Situation
 from goffish.services.simulation.rates import free_walk, scaled, walk, wave
 from goffish.services.simulation.records import Result
 from goffish.services.simulation.run import simulate
-from goffish.services.simulation.scenario import make_variability
+from goffish.services.simulation.scenario import make_forecaster, make_variability
+from goffish.services.spot.prices import seconds_of
 
 M1 = read_catalogue("ec2-2013-m1")
 SIX = read_catalogue("ec2-2013")
@@ -314,6 +315,37 @@ def peers() -> None:
     )
 
 
+def spot() -> None:
+    """The same dataflow on demand, and with spot machines at the prices of 2015, on a dozen days."""
+    both = read_catalogue("ec2-2015-spot")
+    fixed = both.only(["r3.large", "c3.xlarge"])
+    steady = both.only(["r3.large", "c3.xlarge", "r3.large-spot-b", "c3.xlarge-spot-b"])
+    flow = graph_l(50.0)
+    days = [seconds_of("2015-03-15") + 14 * 86_400.0 * week for week in range(12)]
+    rows = []
+    for name in ("reactive-global", "reactive-local", "plasticc", "ds2", "target-utilisation"):
+        for title, cloud in (("on demand", fixed), ("spot, zones a and b", both), ("spot, zone b", steady)):
+            found = several((spot_run, (flow, cloud, name, day, seed)) for seed, day in enumerate(days))
+            told = [r.summary for r in found]
+            taken = sum(int(r.machines["taken"].to_numpy().sum()) for r in found)
+            means = [statistics.mean(getattr(s, field) for s in told) for field in ("omega", "cost", "profit")]
+            rows.append([name, title, f"{means[0]:.3f}", f"{min(s.omega for s in told):.3f}", f"{means[1]:.2f}",
+                         f"{means[2]:.3f}", f"{taken / len(days):.1f}", f"{sum(s.valid for s in told)}/{len(days)}"])  # fmt: skip
+    print("\n### Spot machines: graph L, 50 messages/s as a random walk, goal 0.8, 12 h on each of 12 days of 2015\n")
+    header = ["policy", "machines", "throughput", "least", "$", "profit", "machines taken away", "goal met"]
+    _harness.print_table(header, rows)
+
+
+def spot_run(flow: Flow, cloud: Catalogue, name: str, day: float, seed: int) -> Result:
+    policy, rates, machines = make_policy(name), walked(flow, seed), make_variability("ec2", seed)
+    forecaster = None
+    if looks_ahead(name):
+        forecaster = make_forecaster(
+            "smoothing", flow, rates, machines, interval_s=flow.goal.interval_s, horizon=30, seed=seed
+        )
+    return simulate(flow, cloud, policy, rates, machines, forecaster, spot_since=day, seed=seed)
+
+
 def speed() -> None:
     rows = []
     for cloud, name in ((SIX, "six classes"), (M1, "four m1 classes")):
@@ -337,7 +369,7 @@ def speed() -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "E1": e1, "E2": e2_e3, "E4": e4_e5, "E6": e6, "E7": e7, "E8": e8, "E9": e9, "E10": e10, "peers": peers,
-    "speed": speed,
+    "spot": spot, "speed": speed,
 }  # fmt: skip
 
 

@@ -115,6 +115,9 @@ def _simulate(
     error: Annotated[float, typer.Option(min=0, help="Mean error of the oracle, such as 0.1.")] = 0.0,
     bias: Annotated[float, typer.Option(help="Bias of the oracle, such as 0.05.")] = 0.0,
     mean_life: Annotated[float | None, typer.Option(help="Mean life of a machine in hours, until it fails.")] = None,
+    spot_since: Annotated[
+        str | None, typer.Option(help="Spot prices from this day on, such as 2015-06-01. Default: the traces' begin.")
+    ] = None,
     engine: Annotated[
         str,
         typer.Option(
@@ -142,6 +145,7 @@ def _simulate(
     length = flow.goal.interval_s if interval is None else interval
     table = _rates(rates, flow, hours, length, seed)
     machines = make_variability(variability, seed)
+    since = _moment(spot_since)
     names = policy or ["reactive-global"]
     planners = {name: make_policy(name, _pairs(option, "--option")) for name in names}
     ahead = {"horizon": max(1, round(horizon * 60 / length)), "error": error, "bias": bias, "seed": seed}
@@ -150,7 +154,7 @@ def _simulate(
         foresees = (forecast, ahead) if name in _looking_ahead() else None
         with _followed(name, len(table)) as tell:
             results[name] = _run(
-                engine, tell, flow, catalogue, planner, table, machines, foresees, length, mean_life, seed
+                engine, tell, flow, catalogue, planner, table, machines, foresees, length, mean_life, seed, since
             )
         if output is not None:
             results[name].write(Path(output) / name if len(planners) > 1 else output)
@@ -165,7 +169,7 @@ def _simulate(
 def _run(
     engine: str, tell: Callable[[int], None], flow: Flow, catalogue: Catalogue, policy: Policy, rates: Floats,
     variability: Any, foresees: tuple[str, dict[str, Any]] | None, interval_s: float, mean_life: float | None,
-    seed: int,
+    seed: int, spot_since: float | None,
 ) -> Result:  # fmt: skip
     from goffish.services.simulation.failures import Failures
     from goffish.services.simulation.run import simulate
@@ -182,12 +186,12 @@ def _run(
 
         setting = Setting(
             flow=flow, catalogue=catalogue, policy=policy, rates=rates, interval_s=interval_s, forecaster=forecaster,
-            failures=failures, seed=seed,
+            failures=failures, seed=seed, spot_since=spot_since,
         )  # fmt: skip
         return run_live(setting, progress=tell)
     return simulate(
         flow, catalogue, policy, rates, variability, forecaster, engine=engine,  # type: ignore[arg-type]
-        interval_s=interval_s, failures=failures, seed=seed,
+        interval_s=interval_s, failures=failures, seed=seed, spot_since=spot_since,
     )  # fmt: skip
 
 
@@ -250,6 +254,17 @@ def _rates(name: str, flow: Flow, hours: float | None, interval_s: float, seed: 
     if not 1 <= steps <= 1_000_000:
         raise InputError(f"--hours: {steps:,} intervals of {interval_s:g} s; 1 to 1,000,000 are possible")
     return make_rates(name, flow, steps, interval_s, seed)
+
+
+def _moment(day: str | None) -> float | None:
+    from goffish.services.spot.prices import seconds_of
+
+    if day is None:
+        return None
+    try:
+        return seconds_of(day)
+    except ValueError:
+        raise InputError(f"--spot-since {day}: give a day or time such as 2015-06-01T12:00") from None
 
 
 def _pairs(given: list[str] | None, option: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from goffish.definitions import Definition, read_shipped, shipped_definitions
 from goffish.errors import InputError
@@ -22,6 +22,8 @@ _ROOM = resources.files("goffish.services.cloud") / "catalogues"
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+#: Price of an hour, in plans, of a class that is not to be had.
+PROHIBITIVE = 1e9
 
 
 class Billing(Definition):
@@ -33,10 +35,14 @@ class Billing(Definition):
         Every started quantum is paid in full: 3600 is billing by the hour, 1 by the second.
     minimum_s : float
         Least time that is charged once a machine was started.
+    cut_off : {"paid", "free", "first-hour-free"}
+        The quantum in which the provider takes a spot machine away is paid like any other, is free (EC2 until 2017), or
+        nothing is paid for a machine that is taken in its first hour (EC2 since).
     """
 
     quantum_s: Positive = 3600.0
     minimum_s: NotNegative = 0.0
+    cut_off: Literal["paid", "free", "first-hour-free"] = "paid"
 
 
 class MachineClass(Definition):
@@ -49,12 +55,19 @@ class MachineClass(Definition):
     speed : float
         Of one core, relative to the reference core.
     price_per_hour : float
-        On demand, in the catalogue's currency.
+        On demand, in the catalogue's currency; of a spot machine what it would cost on demand.
     bandwidth_mbit_s : float, optional
         Rated; ``None`` is without a limit.
     memory_mb : float, optional
     market : {"on-demand", "spot", "local"}
-        Spot machines follow a price trace and may be taken away; local ones are there already.
+        Spot machines cost what `prices` say and are taken away when that exceeds `bid`; local ones are there already.
+    prices : str, optional
+        Of a spot machine: a file of prices over time, or the name of a trace of 2015
+        (`goffish.services.spot.prices.shared_trace`).
+    bid : float, optional
+        Of a spot machine: the most that is paid for an hour; default: `price_per_hour`.
+    available : bool
+        Whether it can be had now. What is not to be had costs `PROHIBITIVE` in plans.
     """
 
     name: Name
@@ -64,6 +77,17 @@ class MachineClass(Definition):
     bandwidth_mbit_s: Positive | None = None
     memory_mb: Positive | None = None
     market: Literal["on-demand", "spot", "local"] = "on-demand"
+    prices: str | None = None
+    bid: Positive | None = None
+    available: bool = True
+
+    @model_validator(mode="after")
+    def _spot_fields(self) -> MachineClass:
+        if self.market == "spot" and self.prices is None:
+            raise ValueError(f"{self.name} is a spot machine: prices must name a file or trace of its prices")
+        if self.market != "spot" and (self.prices is not None or self.bid is not None):
+            raise ValueError(f"{self.name} has prices or a bid: only for market: spot")
+        return self
 
     @property
     def power(self) -> float:
@@ -118,8 +142,13 @@ class Catalogue(Definition):
 
     @cached_property
     def prices(self) -> NDArray[np.float64]:
-        """Of an hour of each class."""
-        return np.array([c.price_per_hour for c in self.classes])
+        """Of an hour of each class; `PROHIBITIVE` where it is not to be had."""
+        return np.array([c.price_per_hour if c.available else PROHIBITIVE for c in self.classes])
+
+    @cached_property
+    def available(self) -> NDArray[np.bool_]:
+        """Which classes are to be had."""
+        return np.array([c.available for c in self.classes])
 
     @cached_property
     def bandwidths(self) -> NDArray[np.float64]:
@@ -134,11 +163,15 @@ class Catalogue(Definition):
     @property
     def largest(self) -> int:
         """The class of the greatest power; of equal ones the cheapest, then the first."""
-        return int(np.lexsort((np.arange(self.powers.size), self.prices, -self.powers))[0])
+        return self.by_power()[0]
 
     def by_power(self) -> list[int]:
-        """Classes from the most powerful to the least, cheaper ones first among equals."""
-        return [int(c) for c in np.lexsort((np.arange(self.powers.size), self.prices, -self.powers))]
+        """Classes that are to be had, from the most powerful to the least, cheaper ones first among equals.
+
+        All of them if none is to be had.
+        """
+        order = np.lexsort((np.arange(self.powers.size), self.prices, -self.powers))
+        return [int(c) for c in order if self.available[c] or not self.available.any()]
 
     def number(self, name: str) -> int:
         """The number of a class by its name."""
@@ -149,9 +182,13 @@ class Catalogue(Definition):
 
     def only(self, names: list[str]) -> Catalogue:
         """The same with some classes only."""
-        # A copy would keep the columns of all classes where they were asked for already.
+        return self.with_classes(tuple(self.classes[self.number(name)] for name in names))
+
+    def with_classes(self, classes: tuple[MachineClass, ...]) -> Catalogue:
+        """The same with other classes."""
+        # A copy would keep the columns of the old classes where they were asked for already.
         fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return Catalogue(**{**fields, "classes": tuple(self.classes[self.number(name)] for name in names)})
+        return Catalogue(**{**fields, "classes": classes})
 
 
 def known_catalogues() -> list[str]:

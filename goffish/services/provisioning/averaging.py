@@ -118,7 +118,8 @@ def predicted(situation: Situation, horizon: int) -> Outlook | None:
         for number, series in forecast.speeds.items()
         if number in situation.live.machines
     }
-    return Outlook(forecast.rates[age:last], speeds, typical_coefficient(observed_speeds(situation)))
+    links = {number: np.asarray(series[age:last], np.float64) for number, series in forecast.bandwidths.items()}
+    return Outlook(forecast.rates[age:last], speeds, typical_coefficient(observed_speeds(situation)), links)
 
 
 def observed_speeds(situation: Situation) -> dict[int, Floats]:

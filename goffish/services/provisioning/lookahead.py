@@ -44,6 +44,9 @@ class Aims:
         Least relative throughput of every single timestep; 0 for none.
     most_actions : int
         Changes, retirement left aside, after which planning ends.
+    repack : {"first", "last"}
+        Whether machines at the end of their paid time are emptied before the other changes are planned, or after, from
+        the last one on (as the paper prints it).
     """
 
     target: float
@@ -56,6 +59,7 @@ class Aims:
     value_over: Literal["period", "so far"] = "period"
     least_step: float = 0.0
     most_actions: int = 600
+    repack: Literal["first", "last"] = "first"
 
     def share(self, first: int, last: int) -> float:
         """What one unit of value from timestep `first` to before `last` of the window is worth."""
@@ -132,9 +136,12 @@ def look_ahead(flow: Flow, live: Deployment, outlook: Outlook, aims: Aims, *, qu
         The same for the same arguments: no clock, no random number.
     """
     window = Window(flow, live, outlook, aims.interval_s, queue=queue, room=aims.most_actions)
-    retire_machines(window, aims.target, aims.cadence, aims.least_step)
+    if aims.repack == "first":
+        retire_machines(window, aims.target, aims.cadence, aims.least_step)
     planner = _Planner(window, aims)
     reason = planner.run()
+    if aims.repack == "last":
+        retire_machines(window, aims.target, aims.cadence, aims.least_step, planner.at)
     return Plan(live, tuple(window.actions), window.steps, reason, tuple(planner.crossovers))
 
 
@@ -218,7 +225,7 @@ class _Planner:
         cost = window.flow.cost[window.flow.rows(window.active[self.at])]
         power = window.mean_power(self.at, window.steps)
         missing = float(np.maximum(self.aims.target * found.ideal_in * cost - power, 0.0).sum()) / window.typical
-        enough = catalogue.powers >= missing - SLACK
+        enough = (catalogue.powers >= missing - SLACK) & catalogue.available
         return int(np.where(enough, catalogue.prices, np.inf).argmin()) if enough.any() else catalogue.largest
 
     def _value(self, element: int, alternate: int) -> float:
@@ -253,8 +260,17 @@ class _Planner:
         if element < 0:
             return False
         if alternate >= 0:
+            before = int(window.active[at, element])
             window.switch(element, alternate, at)
             self._forget()
         else:
             window.take(element, machine, at)
+        if window.links is not None and window.evaluate(at, window.steps).omega < aims.target - SLACK:
+            # What was chosen keeps up with the cores alone, not with the links.
+            if alternate >= 0:
+                window.active[at:, element] = before
+                window.actions.pop()
+            else:
+                window.rollback(len(window.actions) - 1)
+            return False
         return True

@@ -85,7 +85,10 @@ class Plasticc:
     least_step : float
         Least relative throughput of every single timestep; 0 for none: a window may make up for a bad one.
     value_over : {"period", "so far"}
+    repack : {"first", "last"}
         See `Aims`.
+    network : bool
+        Count links between machines too, as predicted, or as rated where nothing is. Planning takes longer then.
 
     Notes
     -----
@@ -100,8 +103,12 @@ class Plasticc:
     backlog: bool = False
     least_step: float = 0.0
     value_over: Literal["period", "so far"] = "period"
+    repack: Literal["first", "last"] = "first"
+    network: bool = False
 
     def __post_init__(self) -> None:
+        if self.repack not in ("first", "last"):
+            raise InputError(f"repack = {self.repack!r}: first or last is needed")
         if self.horizon < 1 or self.cadence < 1:
             raise InputError(f"horizon and cadence are timesteps, at least 1: {self.horizon}, {self.cadence}")
         if not 0 <= self.least_step <= 1:
@@ -135,8 +142,13 @@ class Plasticc:
         if outlook is None:
             return None
         target = effective_target(situation) if self.carry_over else situation.flow.goal.throughput
-        aims = aims_of(situation, target, cadence=cadence, value_over=self.value_over, least_step=self.least_step)
+        aims = replace(
+            aims_of(situation, target, cadence=cadence, value_over=self.value_over, least_step=self.least_step),
+            repack=self.repack,
+        )
         queue = situation.queue if self.backlog and situation.queue.size else None
+        if not self.network:
+            outlook = outlook._replace(bandwidths=None)
         return look_ahead(situation.flow, situation.live, outlook, aims, queue=queue)
 
     @property

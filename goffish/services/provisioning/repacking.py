@@ -89,6 +89,7 @@ def repack_instances(packing: Packing, catalogue: Catalogue, need: Floats) -> Pa
     target = np.full(size, -1, np.int64)
     for kind in np.lexsort((catalogue.prices, catalogue.powers)):
         fits = (catalogue.speeds[kind] >= rest - SLACK) & (catalogue.speeds[kind] < speed - SLACK)
+        fits &= catalogue.available[kind]
         target[moving & fits & (target < 0)] = kind
     kinds, machine = packing.kinds, packing.machine.copy()
     for kind in range(catalogue.cores.size):

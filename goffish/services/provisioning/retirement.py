@@ -10,7 +10,7 @@ from goffish.services.dataflows.flow import SLACK
 from goffish.services.provisioning.windows import Window
 
 
-def retire_machines(window: Window, target: float, within_steps: int, least_step: float = 0.0) -> None:
+def retire_machines(window: Window, target: float, within_steps: int, least_step: float = 0.0, since: int = 0) -> None:
     """Plan to stop machines at the end of their paid time, those with the fewest used cores first.
 
     What still runs on one moves to free cores of others at once. An instance without a free core is given up if its
@@ -19,27 +19,32 @@ def retire_machines(window: Window, target: float, within_steps: int, least_step
     Parameters
     ----------
     window : Window
-        Without planned changes; gets these.
+        Without planned changes after `since`; gets these.
     target : float
         Least relative throughput of the whole window.
     within_steps : int
         Timesteps until the next plan is made: paid time that ends later is that plan's concern.
     least_step : float
         Least relative throughput of each timestep; 0 for none. Timesteps that miss it already do not count.
+    since : int
+        The timestep from which on machines are emptied.
     """
     left = window.paid_left_s(0)
-    due = np.flatnonzero(left <= min(within_steps, window.steps) * window.interval_s + SLACK)
+    within = min(within_steps, window.steps) * window.interval_s
+    # Machines that are only planned are not for this plan to stop.
+    runs = np.array(window.ids, np.int64) >= 0
+    due = np.flatnonzero(runs & (left > since * window.interval_s - SLACK) & (left <= within + SLACK))
     used = window.catalogue.cores[window.kinds[due]] - window.free[due]
     for machine in due[np.lexsort((due, used))].tolist():
         before = len(window.actions)
-        if _emptied(window, machine) and _holds(window, before, target, least_step):
-            window.retire(machine, max(0, math.ceil(left[machine] / window.interval_s - SLACK) - 1))
+        if _emptied(window, machine, since) and _holds(window, before, target, least_step, since):
+            window.retire(machine, max(since, math.ceil(left[machine] / window.interval_s - SLACK) - 1))
         else:
             window.rollback(before)
             window.usable[machine] = True
 
 
-def _emptied(window: Window, machine: int) -> bool:
+def _emptied(window: Window, machine: int, since: int) -> bool:
     """Move everything away from a machine, as far as that is possible."""
     window.usable[machine] = False
     flow = window.flow
@@ -49,18 +54,18 @@ def _emptied(window: Window, machine: int) -> bool:
             *flow.succ[flow.succ_offsets[element] : flow.succ_offsets[element + 1]].tolist(),
         ]
         for _ in range(count):
-            target = window.fastest_free([element, *neighbours], 0)
+            target = window.fastest_free([element, *neighbours], since)
             if target < 0 and window.counts[element] == 1:
                 return False
-            window.take(element, machine, 0)
+            window.take(element, machine, since)
             if target >= 0:
-                window.put(element, target, 0)
+                window.put(element, target, since)
     return True
 
 
-def _holds(window: Window, before: int, target: float, least_step: float) -> bool:
+def _holds(window: Window, before: int, target: float, least_step: float, since: int) -> bool:
     if len(window.actions) == before:
         return True
-    if window.evaluate(0, window.steps).omega < target - SLACK:
+    if window.evaluate(since, window.steps).omega < target - SLACK:
         return False
-    return least_step <= 0 or window.first_below(least_step, 0) == window.steps
+    return least_step <= 0 or window.first_below(least_step, since) == window.steps

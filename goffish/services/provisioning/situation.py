@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -28,11 +29,14 @@ class Forecast(NamedTuple):
         External input, messages per second.
     speeds : mapping from machine id to float64, shape (horizon,)
         Coefficients: speed over rated speed. Machines that are not named have the mean of those that are observed.
+    bandwidths : mapping from machine id to float64, shape (horizon,)
+        Bandwidth over rated bandwidth; machines that are not named have the rated one.
     """
 
     step: int
     rates: Floats
     speeds: Mapping[int, Floats]
+    bandwidths: Mapping[int, Floats] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.services.cloud.billing import billed_quanta, paid_left_s
 from goffish.services.dataflows.deployment import Deployment
-from goffish.services.dataflows.flow import Estimate, Floats, Flow
+from goffish.services.dataflows.flow import SLACK, Estimate, Floats, Flow, Hosts
 from goffish.services.provisioning import _window_kernels as kernels
 
 
@@ -31,11 +31,14 @@ class Outlook(NamedTuple):
         Coefficients: speed over rated speed.
     typical : float
         Coefficient of machines that `speeds` does not name, planned ones among them.
+    bandwidths : mapping from machine id to float64, shape (timesteps,), optional
+        Bandwidth over rated bandwidth, 1 for machines that are not named; without it links do not count.
     """
 
     rates: Floats
     speeds: Mapping[int, Floats]
     typical: float = 1.0
+    bandwidths: Mapping[int, Floats] | None = None
 
 
 class Action(NamedTuple):
@@ -114,6 +117,10 @@ class Window:
         for at, (number, machine) in enumerate(zip(self.ids, machines, strict=True)):
             self.speeds[at] = outlook.speeds.get(number, outlook.typical)
             self.speeds[at] *= self.catalogue.speeds[machine.kind]
+        self.links = None if outlook.bandwidths is None else np.ones((most, steps))
+        for at, number in enumerate(self.ids):
+            if self.links is not None and outlook.bandwidths is not None:
+                self.links[at] = outlook.bandwidths.get(number, 1.0)
         self._mean_from, self._mean = -1, np.zeros(most)
         self._place(room)
 
@@ -151,6 +158,21 @@ class Window:
             self.mean_rates(first, last),
             queue=self.queue if first == 0 else None,
             interval_s=length * self.interval_s,
+            hosts=None if self.links is None else self._hosts(self.links[:, first:last].mean(axis=1), first, last),
+        )
+
+    def _hosts(self, links: Floats, first: int, last: int) -> Hosts:
+        """Where instances are, and what the links of their machines carry on average."""
+        used = np.flatnonzero(self.held[: self.entries] > 0)
+        used = used[np.lexsort((self.host[used], self.element[used]))]
+        element, host, count = self.element[used], self.host[used], len(self.ids)
+        power = self.held[used] * self.speeds[:count, first:last].mean(axis=1)[host]
+        total = np.bincount(element, power, self.flow.size)[element]
+        return Hosts(
+            np.searchsorted(element, np.arange(self.flow.size + 1)),
+            host,
+            np.divide(power, total, out=np.zeros_like(power), where=total > 0),
+            self.catalogue.bandwidths[self.kinds[:count]] * links[:count],
         )
 
     def mean_rates(self, first: int, last: int) -> Floats:
@@ -181,6 +203,11 @@ class Window:
 
         `first` itself if there is none.
         """
+        if self.links is not None:
+            ends = (
+                end for end in range(last, first, -1) if low - SLACK <= self.evaluate(first, end).omega <= high + SLACK
+            )
+            return next(ends, first)
         rows = self.flow.rows(self.active[first])
         found: int = kernels.farthest_end(
             *self._graph, self.flow.cost[rows], self.flow.selectivity[rows], self.message_sums, self.power_sums,
@@ -190,6 +217,9 @@ class Window:
 
     def first_below(self, least: float, first: int) -> int:
         """The first timestep from `first` on whose own throughput is below `least`; `steps` if there is none."""
+        if self.links is not None:
+            steps = range(first, self.steps)
+            return next((k for k in steps if self.evaluate(k, k + 1).omega < least - SLACK), self.steps)
         rows = self.flow.rows(self.active[first])
         found: int = kernels.first_below(
             *self._graph, self.flow.cost[rows], self.flow.selectivity[rows], self.rates, self.powers,

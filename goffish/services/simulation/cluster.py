@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.services.cloud.billing import rent
-from goffish.services.cloud.catalogue import Catalogue
+from goffish.services.cloud.spot_market import SpotMarket
 from goffish.services.dataflows.deployment import Deployment, Machine
 from goffish.services.dataflows.flow import Floats
 
@@ -20,13 +19,17 @@ SLACK_S = 1e-6
 
 @dataclass
 class Rented:
-    """A machine's life, in seconds since the beginning; infinite for what does not happen."""
+    """A machine's life, in seconds since the beginning; infinite for what does not happen.
+
+    `taken`: it fails because the provider takes it away.
+    """
 
     kind: int
     start_s: float
     ready_s: float
     stop_s: float = np.inf
     fail_s: float = np.inf
+    taken: bool = False
 
 
 class Placement(NamedTuple):
@@ -83,13 +86,27 @@ class Cluster:
         All that were ever asked for, in that order.
     live : Deployment
         What runs, or is about to.
+    catalogue : Catalogue
+        With the present prices.
     """
 
-    def __init__(self, catalogue: Catalogue, elements: int) -> None:
-        self.catalogue = catalogue
+    def __init__(self, market: SpotMarket, elements: int) -> None:
+        self.catalogue = market.priced(0.0)
         self.log: dict[int, Rented] = {}
-        self.live = Deployment(catalogue, np.zeros(elements, np.int64))
+        self.live = Deployment(self.catalogue, np.zeros(elements, np.int64))
+        self._market = market
         self._placement: Placement | None = None
+
+    def price(self, now: float) -> None:
+        """Take over the prices of a moment."""
+        self.catalogue = self.live.catalogue = self._market.priced(now)
+
+    def take_until(self, until: float) -> None:
+        """Set the seconds at which the provider takes machines away, so far as they are before `until`."""
+        for life in (self.log[number] for number in self.live.machines):
+            moment = self._market.taken_s(life.kind, life.start_s)
+            if moment < until - SLACK_S and moment < life.fail_s:
+                life.fail_s, life.taken = moment, True
 
     def enact(self, plan: Deployment, now: float, *, first: bool = False) -> Changes:
         """Make what runs equal to a plan: release machines that it lacks, ask for those that it plans.
@@ -146,11 +163,19 @@ class Cluster:
             machine.elapsed_s = now - self.log[number].start_s
         self.live.settle()
 
+    def rents(self, now: float) -> Floats:
+        """What each machine that was ever asked for has cost up to a moment."""
+        lives = list(self.log.values())
+        return self._market.rents(
+            np.array([life.kind for life in lives], np.int64),
+            np.array([life.start_s for life in lives]),
+            np.array([min(life.stop_s, life.fail_s, now) for life in lives]),
+            np.array([life.taken and life.fail_s <= min(life.stop_s, now) for life in lives], np.bool_),
+        )
+
     def cost(self, now: float) -> float:
         """Everything that was paid up to a moment."""
-        elapsed = np.array([max(0.0, min(r.stop_s, now) - r.start_s) for r in self.log.values()])
-        prices = self.catalogue.prices[[r.kind for r in self.log.values()]]
-        return float(rent(elapsed, prices, self.catalogue.billing).sum())
+        return float(self.rents(now).sum())
 
     def up_s(self, since: float, until: float) -> tuple[Floats, Floats]:
         """From when and until when each live machine works within a stretch; equal where it does not."""

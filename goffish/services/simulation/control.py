@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from goffish.services.cloud.catalogue import Catalogue
+from goffish.services.cloud.spot_market import SpotMarket
 from goffish.services.cloud.variability import Variability, steady
 from goffish.services.dataflows.flow import Floats, Flow, Measure
 from goffish.services.provisioning.situation import Forecast, Policy, Situation
@@ -40,6 +41,7 @@ class Setting:
     tick_s: float = 1.0
     arrivals: Arrivals = "even"
     seed: int = 0
+    spot_since: float | None = None
 
     @property
     def steps(self) -> int:
@@ -69,7 +71,8 @@ class Control:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.cluster = Cluster(setting.catalogue, setting.flow.size)
+        market = SpotMarket(setting.catalogue, setting.spot_since, setting.steps * setting.interval_s)
+        self.cluster = Cluster(market, setting.flow.size)
         self.recorder = Recorder(setting.flow, setting.catalogue, setting.steps, setting.interval_s)
         self.queue = np.zeros(setting.flow.size)
         self._memory: Any = None
@@ -85,11 +88,12 @@ class Control:
         setting, now = self.setting, step * self.setting.interval_s
         begun = time.perf_counter()
         if step == 0:
-            plan = setting.policy.deploy(setting.flow, setting.catalogue)
+            plan = setting.policy.deploy(setting.flow, self.cluster.catalogue)
         else:
             # A machine that fails at the very beginning is known to be gone.
-            setting.failures.strike(self.cluster, now, now + 2 * SLACK_S)
+            self._strike(now, now + 2 * SLACK_S)
             self._failed += self.cluster.fail_until(now)
+            self.cluster.price(now)
             situation = self._situation(step)
             begun = time.perf_counter()
             plan, self._memory = setting.policy.adapt(situation, self._memory)
@@ -97,7 +101,7 @@ class Control:
         changes = self.cluster.enact(plan, now, first=step == 0)
         if step == 0:
             self._foresee(0)
-        setting.failures.strike(self.cluster, now + (2 * SLACK_S if step else 0.0), now + setting.interval_s)
+        self._strike(now + (2 * SLACK_S if step else 0.0), now + setting.interval_s)
         self.recorder.enacted(step, now, changes, self.cluster, len(self._failed), taken)
         self._failed = []
         return changes
@@ -134,7 +138,7 @@ class Control:
         self._foresee(step)
         return Situation(
             flow=setting.flow,
-            catalogue=setting.catalogue,
+            catalogue=self.cluster.catalogue,
             step=step,
             steps=setting.steps,
             interval_s=setting.interval_s,
@@ -148,6 +152,11 @@ class Control:
             failed=len(self._failed),
             bandwidths={n: self._bandwidths[n] for n in self.cluster.live.machines if n in self._bandwidths},
         )
+
+    def _strike(self, since: float, until: float) -> None:
+        """Let machines fail, or be taken away, in a stretch."""
+        self.setting.failures.strike(self.cluster, since, until)
+        self.cluster.take_until(until)
 
     def _foresee(self, step: int) -> None:
         forecaster = self.setting.forecaster

@@ -108,12 +108,12 @@ class ForecastError:
             drawn = np.random.default_rng([self.seed, 12, forecast.step, number]).normal(0.0, 1.0, count)
             wrong = forecast.speeds[number] * (1.0 + drawn * deviations) * (1.0 + self.bias)
             speeds[number] = np.clip(wrong, LEAST_SPEED, MOST_SPEED)
-        return Forecast(forecast.step, np.where(inputs, np.maximum(rates, LEAST_RATE), 0.0), speeds)
+        return forecast._replace(rates=np.where(inputs, np.maximum(rates, LEAST_RATE), 0.0), speeds=speeds)
 
 
 @dataclass(eq=False)
 class Oracle:
-    """Reads the future: actual rates, and actual coefficients of the machines that there are.
+    """Reads the future: actual rates, and actual coefficients of the machines that there are; links are free of errors.
 
     Attributes
     ----------
@@ -141,7 +141,12 @@ class Oracle:
         ids = np.array(sorted(speeds), np.int64)
         future = self.variability.future(ids, step * self.interval_s, self.interval_s, count)
         known = dict(zip(ids.tolist(), future, strict=True))
-        exact = Forecast(step, self.rates[step : step + count].copy(), known)
+        links = {}
+        if self.variability.network is not None and ids.size:
+            starts = (step + np.arange(count)) * self.interval_s
+            seen = [self.variability.bandwidths(ids, start, start + self.interval_s) for start in starts]
+            links = dict(zip(ids.tolist(), np.array(seen).T, strict=True))
+        exact = Forecast(step, self.rates[step : step + count].copy(), known, links)
         return self.error.applied(exact, self.horizon, np.asarray((self.rates > 0).any(axis=0), np.bool_))
 
 

@@ -18,7 +18,6 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.services.cloud.billing import rent
 from goffish.services.cloud.catalogue import Catalogue
 from goffish.services.dataflows.flow import SLACK, Floats, Flow
 from goffish.services.simulation.cluster import SLACK_S, Changes, Cluster
@@ -98,10 +97,11 @@ class Result:
     elements : pyarrow.Table
         ``step, element, alternate, instances, power, inflow, processed, out, queue, queue_mean, lost``.
     machines : pyarrow.Table
-        ``machine, class, start_s, ready_s, stop_s, failed, rent``; one that still runs has no `stop_s`.
+        ``machine, class, start_s, ready_s, stop_s, failed, taken, rent``; one that still runs has no `stop_s`, and
+        one that was taken away by its provider counts as failed too.
     events : pyarrow.Table
-        ``time_s, event, machine, element, alternate, messages`` with the events start, ready, fail, stop, switch and
-        migrate (messages that leave a released machine).
+        ``time_s, event, machine, element, alternate, messages`` with the events start, ready, fail, take (by the
+        provider), stop, switch and migrate (messages that leave a released machine).
     planning_s : float64, shape (steps,)
         Seconds that the policy took; the only figures that depend on the clock, and in no table.
     """
@@ -251,7 +251,8 @@ class Recorder:
             "ready_s": ready,
             "stop_s": pa.array(stop, mask=np.isinf(stop)),
             "failed": np.isfinite(fail) & (fail <= stop),
-            "rent": rent(np.minimum(stop, end) - start, self._catalogue.prices[kinds], self._catalogue.billing),
+            "taken": np.array([life.taken and life.fail_s <= life.stop_s for life in lives], np.bool_),
+            "rent": cluster.rents(end),
         })  # fmt: skip
 
     def _event_table(self, cluster: Cluster, end: float) -> pa.Table:
@@ -259,7 +260,8 @@ class Recorder:
         for number, life in cluster.log.items():
             gone = min(life.stop_s, life.fail_s)
             failed = life.fail_s <= life.stop_s
-            moments = ((life.start_s, "start"), (life.ready_s, "ready"), (gone, "fail" if failed else "stop"))
+            end_event = "stop" if not failed else "take" if life.taken else "fail"
+            moments = ((life.start_s, "start"), (life.ready_s, "ready"), (gone, end_event))
             for moment, event in moments:
                 if moment <= min(gone, end - SLACK_S):
                     events.append({"time_s": moment, "event": event, "machine": number})

@@ -38,6 +38,7 @@ def simulate(
     tick_s: float = 1.0,
     arrivals: Arrivals = "even",
     seed: int = 0,
+    spot_since: float | None = None,
 ) -> Result:
     """Deploy a dataflow, adapt it from interval to interval, and record what happens.
 
@@ -73,6 +74,8 @@ def simulate(
     arrivals : {"even", "poisson"}
         Of the event engine: messages come evenly, or as Poisson processes drawn from `seed`.
     seed : int
+    spot_since : float, optional
+        Seconds since 1970 (UTC) from which on prices of spot machines are taken; default: as early as there are any.
 
     Returns
     -------
@@ -119,6 +122,7 @@ def simulate(
         tick_s=tick_s,
         arrivals=arrivals,
         seed=seed,
+        spot_since=spot_since,
     )
     if engine == "fluid":
         from goffish.services.simulation.fluid import run_fluid

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 import os
 import zlib
 from collections.abc import Sequence
@@ -125,30 +124,6 @@ def read_csv(path: str | Path, name: str | None = None) -> Trace:
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"{path}: prices cannot be read ({error}); set GOFFISH_DATA") from None
     return trace_of(times, prices, name or path.name.split(".csv")[0])
-
-
-def read_aws(path: str | Path) -> dict[str, Trace]:
-    """Traces from the output of ``aws ec2 describe-spot-price-history`` (JSON).
-
-    Returns
-    -------
-    dict from "zone-product-class" to Trace
-        In the order of their names.
-    """
-    try:
-        entries = json.loads(Path(path).read_text())["SpotPriceHistory"]
-        found: dict[str, tuple[list[float], list[float]]] = {}
-        # The newest comes first; of several at one time the one that came last is to count.
-        for entry in reversed(entries):
-            name = "-".join(str(entry[key]) for key in ("AvailabilityZone", "ProductDescription", "InstanceType"))
-            times, prices = found.setdefault(name, ([], []))
-            times.append(seconds_of(entry["Timestamp"]))
-            prices.append(float(entry["SpotPrice"]))
-    except OSError as error:
-        raise InputError(f"{path}: prices cannot be read ({error.strerror or error})") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: is no output of aws ec2 describe-spot-price-history ({error})") from None
-    return {name: trace_of(*found[name], name) for name in sorted(found)}
 
 
 def shared_trace(name: str) -> Trace:

@@ -29,12 +29,13 @@ def machine_classes(startup_s: float = 0.0, limit: int | None = None, only: int 
     return Catalogue(classes=classes, startup_s=startup_s, limit=limit)
 
 
-def chain(cheap: bool = False, **goal: float) -> Flow:
+def chain(cheap: bool = False, message_bytes: int = 1000, **goal: float) -> Flow:
     """A -> B of the golden vectors; `cheap` gives B an alternate of cost 0.7 and value 0.8."""
     alternates = [{"id": "exact", "cost": 1.0, "value": 1.0}, {"id": "cheap", "cost": 0.7, "value": 0.8}]
     second = {"id": "B", "alternates": alternates} if cheap else {"id": "B", "cost": 1.0}
     elements = [{"id": "A", "cost": 0.5}, second]
     given = {"elements": elements, "edges": [["A", "B"]], "inputs": {"A": 4}, "goal": goal}
+    given["message_bytes"] = message_bytes
     return compile_flow(Dataflow.model_validate(given))
 
 

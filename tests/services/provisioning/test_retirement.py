@@ -54,6 +54,21 @@ def test_instances_move_near_their_neighbours_and_then_to_the_fastest() -> None:
     assert found == [(0, "remove", 2, 1), (0, "add", 0, 1), (0, "retire", 2, -1)]
 
 
+def test_machines_are_emptied_from_a_later_timestep_on() -> None:
+    """Else repacking after the other changes undoes what was planned for the timesteps before them."""
+    machines = [Machine(0, 2, instances={1: 1}), Machine(1, 3, instances={0: 1, 1: 2}), Machine(3, 2)]
+    leaving = Machine(2, 0, elapsed_s=3000, instances={1: 1})
+    window = window_of(*machines, leaving, rate=2.0)
+    before = window.powers.copy()
+    retire_machines(window, 0.8, 4, since=1)
+    assert [(a.step, a.what, a.machine) for a in window.actions] == [(1, "remove", 2), (1, "add", 0), (1, "retire", 2)]
+    assert np.array_equal(window.powers[0], before[0])
+    # One whose time is over before then is paid for again: nothing is to be saved.
+    late = window_of(*machines, leaving, rate=2.0)
+    retire_machines(late, 0.8, 4, since=3)
+    assert late.actions == []
+
+
 def test_what_finds_no_core_is_given_up_only_if_it_is_not_the_last() -> None:
     """Else an element is left without any instance, and the dataflow stands still."""
     spare = Machine(2, 0, elapsed_s=3300, instances={1: 1})

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
-from goffish.services.dataflows.deployment import Deployment
+from goffish.services.cloud.catalogue import Catalogue, MachineClass
+from goffish.services.dataflows.deployment import Deployment, Machine
 from goffish.services.dataflows.flow import Flow
 from goffish.services.provisioning import _window_kernels as kernels
+from goffish.services.provisioning.lookahead import Aims, look_ahead
 from goffish.services.provisioning.scaling import machine_weights
 from goffish.services.provisioning.windows import Outlook, Window
 from tests.services.provisioning.planning import (
@@ -164,3 +166,46 @@ def test_a_window_without_timesteps_is_refused() -> None:
     """Else an empty prediction ends in a division by zero."""
     with pytest.raises(InputError, match="at least one timestep"):
         Window(chain(), chain_deployment(1, 1), Outlook(np.zeros((0, 2)), {}), 300.0)
+
+
+#: Messages of 0.8 Mbit.
+LINKED = chain(message_bytes=100_000)
+
+
+def linked_chain(*links: float, rate: float = 4.0) -> Window:
+    """A and B on machines of their own whose links carry 4 messages of 100 kB a second, over as many timesteps."""
+    classes = (MachineClass(name="m", cores=2, speed=4.0, price_per_hour=1, bandwidth_mbit_s=3.2),)
+    live = Deployment(Catalogue(classes=classes), np.zeros(2, np.int64))
+    live.add_machine(Machine(0, 0, instances={0: 1}))
+    live.add_machine(Machine(1, 0, instances={1: 1}))
+    outlook = Outlook(chain_rates(*[rate] * len(links)), {}, bandwidths={0: np.array(links)})
+    return Window(LINKED, live, outlook, 300.0)
+
+
+def test_predicted_links_count_in_windows() -> None:
+    """6.14: else a plan holds on paper while its messages wait for a link; the sums are done by hand."""
+    window = linked_chain(1.0, 0.5, 0.5, 0.5)
+    # The receiver's link has its rated bandwidth; that of the sender decides: 4 or 2 of 4 messages a second.
+    assert [window.evaluate(k, k + 1).omega for k in range(4)] == pytest.approx([1.0, 0.5, 0.5, 0.5])
+    assert [window.evaluate(0, end).omega for end in (1, 2, 3, 4)] == pytest.approx([1.0, 0.75, 2 / 3, 0.625])
+    assert window.end_within(0, 4, 0.7, 1.0) == 2 and window.end_within(1, 4, 0.7, 1.0) == 1
+    assert window.first_below(0.9, 0) == 1 and window.first_below(0.4, 0) == 4
+    window.put(1, 0, 2)
+    window.take(1, 1, 2)
+    assert window.evaluate(2, 4).omega == pytest.approx(1.0)  # both on one machine: nothing crosses a link
+    assert Window(LINKED, window.live, Outlook(chain_rates(4, 4), {}), 300.0).evaluate(0, 2).omega == 1.0
+
+
+def test_plans_do_not_save_what_the_links_need() -> None:
+    """Else scaling in takes a core that keeps messages off a link; without predictions of links it is taken."""
+    classes = (MachineClass(name="m", cores=4, speed=4.0, price_per_hour=1, bandwidth_mbit_s=0.8),)
+    live = Deployment(Catalogue(classes=classes), np.zeros(2, np.int64))
+    live.add_machine(Machine(0, 0, instances={0: 1, 1: 1}))
+    live.add_machine(Machine(1, 0, instances={0: 1, 1: 1}))
+    aims = Aims(0.8, 0.0, 0, 12, 300.0)
+    rates = chain_rates(4, 4, 4, 4)
+    cores = look_ahead(LINKED, live, Outlook(rates, {}), aims).deployment(3)
+    assert cores.counts.tolist() == [1, 1]
+    links = look_ahead(LINKED, live, Outlook(rates, {}, bandwidths={}), aims).deployment(3)
+    reached = LINKED.estimate(links.active, links.power, rates[0], hosts=links.hosts()).omega
+    assert reached >= 0.8 - 1e-9

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from goffish.errors import InputError
 from goffish.services.spot import prices
-from goffish.services.spot.prices import SlotPrices, Trace, in_slots, read_aws, read_csv, seconds_of, trace_of
+from goffish.services.spot.histories import read_prices
+from goffish.services.spot.prices import SlotPrices, Trace, in_slots, read_csv, seconds_of, trace_of
 from tests.graph.graph_helpers import data_file
 
 DAY = seconds_of("2015-07-01")
@@ -94,16 +95,16 @@ def test_aws(tmp_path: Path) -> None:
         entry("c5.large", "2015-07-01T00:00:00+00:00", "0.0200"),
     ]
     path.write_text(json.dumps({"SpotPriceHistory": entries}))
-    found = read_aws(path)
+    found = read_prices(path)
     assert list(found) == ["us-east-1a-Linux/UNIX-c5.large", "us-east-1a-Linux/UNIX-m5.large"]
     first = found["us-east-1a-Linux/UNIX-c5.large"]
     assert first.times.tolist() == [DAY, DAY + 7200] and first.prices.tolist() == [0.02, 0.03]
     for text in ("[]", "{", '{"SpotPriceHistory": [{"SpotPrice": "1"}]}'):
         path.write_text(text)
         with pytest.raises(InputError, match="describe-spot-price-history"):
-            read_aws(path)
+            read_prices(path)
     with pytest.raises(InputError, match="cannot be read"):
-        read_aws(tmp_path / "none.json")
+        read_prices(tmp_path / "none.json")
 
 
 def test_shared_traces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,24 +7,36 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from goffish.errors import InputError
-from goffish.services.cloud.billing import rent
 from goffish.services.cloud.catalogue import Catalogue
+from goffish.services.cloud.spot_market import SpotMarket
 
 
 @dataclass
 class Ledger:
-    """Times are seconds on the provider's clock; ids count from 0 in the order of the requests."""
+    """Times are seconds on the provider's clock; ids count from 0 in the order of the requests.
+
+    Attributes
+    ----------
+    catalogue : Catalogue
+    began : float
+        When the provider began: prices of spot machines are counted from there.
+    """
 
     catalogue: Catalogue
+    began: float = 0.0
     kinds: list[int] = field(default_factory=list)
     started: list[float] = field(default_factory=list)
     stopped: list[float | None] = field(default_factory=list)
+    market: SpotMarket = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.market = SpotMarket(self.catalogue)
 
     def start(self, kind: int, now: float) -> int:
         """Note a request; gives the machine's id."""
         if not 0 <= kind < len(self.catalogue.classes):
             raise InputError(f"no machine class {kind}: the catalogue has {len(self.catalogue.classes)}")
-        running = sum(stop is None for stop in self.stopped)
+        running = sum(stop is None and not self.taken(at, now) for at, stop in enumerate(self.stopped))
         if self.catalogue.limit is not None and running >= self.catalogue.limit:
             raise InputError(f"the catalogue allows {self.catalogue.limit} machines at a time")
         self.kinds.append(kind)
@@ -45,12 +57,28 @@ class Ledger:
 
     def elapsed(self, machine: int, now: float) -> float:
         """Seconds that are paid for, before they are rounded."""
+        return self.end(machine, now) - self.started[machine]
+
+    def end(self, machine: int, now: float) -> float:
+        """When a machine was given back or lost; `now` if it was not."""
         stop = self.stopped[machine]
-        return (now if stop is None else stop) - self.started[machine]
+        return min(now if stop is None else stop, self._taken_at(machine))
+
+    def taken(self, machine: int, now: float) -> bool:
+        """Whether the provider has taken a spot machine away, because its price exceeded its bid."""
+        return self._taken_at(machine) <= self.end(machine, now)
 
     def spent(self, now: float) -> float:
         """Price of all machines so far."""
         ids = range(len(self.kinds))
-        prices = self.catalogue.prices[self.kinds] if self.kinds else 0.0
-        elapsed = np.array([self.elapsed(machine, now) for machine in ids])
-        return float(rent(elapsed, prices, self.catalogue.billing).sum())
+        return float(
+            self.market.rents(
+                np.array(self.kinds, np.int64),
+                np.array(self.started) - self.began,
+                np.array([self.end(machine, now) for machine in ids]) - self.began,
+                np.array([self.taken(machine, now) for machine in ids], np.bool_),
+            ).sum()
+        )
+
+    def _taken_at(self, machine: int) -> float:
+        return self.began + self.market.taken_s(self.kinds[machine], self.started[machine] - self.began)

@@ -53,7 +53,7 @@ class LocalProvider:
                 f"reference_share={reference_share}: give a part of a processor, more than 0 and at most 1"
             )
         self._catalogue, self._share = catalogue, reference_share
-        self._ledger = Ledger(catalogue)
+        self._ledger = Ledger(catalogue, time.monotonic())
         self._agents: list[_Agent] = []
         self._temporary = tempfile.TemporaryDirectory(prefix="goffish-machines-") if folder is None else None
         self._folder = Path(folder if self._temporary is None else self._temporary.name)  # type: ignore[arg-type]
@@ -96,11 +96,13 @@ class LocalProvider:
         self._agents[machine].end(signal.SIGKILL)
 
     def states(self) -> Mapping[int, State]:
-        found = {}
+        found, now = {}, time.monotonic()
         for machine, agent in enumerate(self._agents):
+            if self._ledger.taken(machine, now):
+                agent.end(signal.SIGKILL)
             found[machine] = agent.state()
             if found[machine] == "failed":
-                self._ledger.stop(machine, time.monotonic())
+                self._ledger.stop(machine, now)
         return found
 
     def spent(self) -> float:

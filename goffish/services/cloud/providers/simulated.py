@@ -53,7 +53,7 @@ class SimulatedProvider:
         return {machine: self._state(machine) for machine in range(len(self._ledger.kinds))}
 
     def _state(self, machine: int) -> State:
-        if machine in self._failed:
+        if machine in self._failed or self._ledger.taken(machine, self.now):
             return "failed"
         if self._ledger.stopped[machine] is not None:
             return "stopped"
@@ -76,7 +76,7 @@ class SimulatedProvider:
     def exit_code(self, task: Task) -> int | None:
         if task not in self._ends:
             raise InputError(f"no task {task.number} on machine {task.machine}")
-        stop = self._ledger.stopped[task.machine]
-        if stop is not None and stop < self._ends[task]:
+        stop = self._ledger.end(task.machine, self.now)
+        if stop < min(self.now, self._ends[task]):
             return -9
         return 0 if self.now >= self._ends[task] else None
