@@ -135,3 +135,17 @@ def add_bottlenecks(
         counts[worst] += 1
         chosen[given] = worst
         given += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def longest_path(order, pred_offsets, pred, node, edge):
+    """The longest path; `node`: length of each element, `edge`: of each edge, in the order of `pred`."""
+    length = np.zeros(node.size)
+    longest = 0.0
+    for i in order:
+        before = 0.0
+        for at in range(pred_offsets[i], pred_offsets[i + 1]):
+            before = max(before, length[pred[at]] + edge[at])
+        length[i] = before + node[i]
+        longest = max(longest, length[i])
+    return longest

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.services.dataflows import _kernels
 from goffish.services.dataflows.model import Dataflow, Goal
+from goffish.services.dataflows.needs import NeedColumns, need_columns
 
 Floats = NDArray[np.float64]
 Measure = Literal["mean", "ratio_of_sums"]
@@ -46,6 +47,8 @@ class Flow:
         `value` is relative: the best alternate of each element has 1 (Eq. 1).
     message_bits : float
     goal : Goal
+    needs : NeedColumns
+        What an instance of each element needs of its machine.
     """
 
     names: tuple[str, ...]
@@ -64,6 +67,7 @@ class Flow:
     selectivity: Floats
     message_bits: float
     goal: Goal
+    needs: NeedColumns
 
     @property
     def size(self) -> int:
@@ -236,6 +240,7 @@ def compile_flow(dataflow: Dataflow) -> Flow:
         selectivity=np.array([a.selectivity for some in choices for a in some]),
         message_bits=dataflow.message_bytes * 8.0,
         goal=dataflow.goal,
+        needs=need_columns([element.needs for element in dataflow.elements]),
         **_neighbours(graph),
     )
 

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from goffish.definitions import Definition, read_shipped, shipped_definitions
 from goffish.services.cloud.catalogue import Name, NotNegative, Positive
+from goffish.services.dataflows.needs import Needs
 
 _ROOM = resources.files("goffish.services.dataflows") / "library"
 
@@ -45,6 +46,7 @@ class Element(Definition):
     alternates: tuple[Alternate, ...] = ()
     cost: Positive | None = None
     selectivity: Positive | None = None
+    needs: Needs = Needs()
 
     @model_validator(mode="after")
     def _one_way(self) -> Element:

@@ -104,7 +104,7 @@ def test_wrong_catalogues_are_refused(tmp_path: Path) -> None:
         read_catalogue({"classes": [{"name": "spot", "cores": 1, "price_per_hour": 1, "market": "spot"}]})
     with pytest.raises(InputError, match="a has prices or a bid: only for market: spot"):
         read_catalogue({"classes": [{"name": "a", "cores": 1, "price_per_hour": 1, "bid": 1}]})
-    with pytest.raises(InputError, match="reach from 2015-03-01 00:00 to 2015-03-02 03:46, not from .* for 28 hours"):
+    with pytest.raises(InputError, match=r"reach from 2015-03-01 00:00 to 2015-03-02 03:46, not from .* for 28 hours"):
         SpotMarket(catalogue(tmp_path), length_s=100_800)
     with pytest.raises(InputError, match=r"nowhere.csv.gz: prices cannot be read .*set GOFFISH_DATA"):
         SpotMarket(catalogue(tmp_path, spot={"prices": "nowhere"}))
