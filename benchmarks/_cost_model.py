@@ -16,7 +16,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import _graphs  # noqa: F401  (a checkout works without an installation)
 import numpy as np
+
+from goffish.services.graph_jobs.fitting import least_squares
 
 #: Bytes a second that a worker's network sends: 10 Gbit/s.
 NETWORK = 1.25e9
@@ -52,15 +55,9 @@ class Exchange:
 
 def fit(runs: Sequence[Mapping[str, float]]) -> Exchange:
     """From runs with ``supersteps``, ``remote_bytes`` and ``overhead`` (seconds that were not computing)."""
-    from scipy.optimize import nnls
-
     terms = np.array([[run["supersteps"], run["remote_bytes"]] for run in runs], dtype=np.float64)
-    seconds = np.array([run["overhead"] for run in runs])
     # Relative errors: a run of a second and one of a minute count alike.
-    scale = np.maximum(seconds, 1e-4)[:, None]
-    units = np.maximum(terms.max(axis=0), 1.0)
-    found, _ = nnls(terms / units / scale, (seconds / scale[:, 0]))
-    latency, per_byte = found / units
+    latency, per_byte = least_squares(terms, np.array([run["overhead"] for run in runs]), 1e-4)
     return Exchange(float(latency), float(per_byte))
 
 

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from goffish import __version__
+from goffish.cli.calibrate_command import add_calibrate_command
 from goffish.cli.dataflow_commands import add_dataflow_commands
 from goffish.cli.ingest_commands import add_ingest_command
 from goffish.cli.plot_commands import add_plot_commands
@@ -60,6 +61,7 @@ add_plot_commands(app)
 add_spark_commands(app)
 add_ingest_command(app)
 add_dataflow_commands(app)
+add_calibrate_command(app)
 series = typer.Typer(
     cls=_Commands, help="Graphs whose values change with time: build, append, info, run, plot.", no_args_is_help=True
 )

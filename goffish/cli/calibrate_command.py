@@ -1,0 +1,105 @@
+"""``goffish calibrate``: measure this machine, so that the work of graph jobs can be estimated."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from goffish.services.graph_jobs.calibration import Calibration
+
+
+def add_calibrate_command(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command("calibrate")(_calibrate)
+
+
+def _calibrate(
+    algorithms: Annotated[
+        str | None,
+        typer.Option(help="Names with commas between. Default: components,pagerank,sssp,louvain,betweenness."),
+    ] = None,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="local (default), mpi or spark; repeatable. All cores are used.")
+    ] = None,
+    sizes: Annotated[str, typer.Option(help="Of the largest graphs: tiny, small, medium or large.")] = "medium",
+    minutes: Annotated[
+        float, typer.Option(help="Begin no run later than this, once each algorithm has been fitted and tested.")
+    ] = 3.0,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Default: your own, ~/.config/goffish/calibration.json."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on after an interrupt or where the time ended: measured runs are kept."),
+    ] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Measure nothing; show the errors of -o FILE, or of the one in use.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Measure how much work, memory and checkpoints graph jobs take here, and how far estimates of them are off.
+
+    Each algorithm runs on generated graphs, each time in a process of its own. A cost model is fitted to some of them
+    and tested on others, and on real graphs where GOFFISH_DATA has them. Ctrl-C keeps what was measured; --resume goes
+    on from there.
+    """
+    from goffish.services.graph_jobs.calibration import SHIPPED, read_calibration, user_path
+
+    if show:
+        path = Path(output) if output is not None else user_path() if user_path().is_file() else SHIPPED
+        _print(read_calibration(path), path, json)
+        return
+    from goffish.cli.inputs import progress_bar
+    from goffish.cli.output import say
+    from goffish.services.graph_jobs.measuring import DEFAULT, Journal, Plan, measure
+
+    names = DEFAULT if algorithms is None else tuple(dict.fromkeys(n.strip() for n in algorithms.split(",")))
+    plan = Plan(names, tuple(dict.fromkeys(engine or ["local"])), sizes, 60.0 * minutes)
+    path = user_path() if output is None else Path(output)
+    earlier = read_calibration(path) if path.is_file() else None
+    journal = Journal(path.with_name(f"{path.name}.runs"), resume, earlier)
+    with progress_bar("measuring") as update:
+        found = measure(plan, journal, lambda done, total, what: update(done, total))
+    missing = len(plan.keys - {run.key for run in found.runs})
+    whole = found if earlier is None else found.merged(earlier)
+    whole.write(path)
+    journal.path.unlink()
+    _print(found, path, json)
+    if not json:
+        rest = f" ({missing} of {len(plan.keys)} runs are missing; --resume goes on)" if missing else ""
+        say(f"\nwritten to {path}{rest}")
+
+
+def _print(calibration: Calibration, path: Path, json: bool) -> None:
+    from goffish.cli.output import print_json, print_table
+
+    errors = [asdict(error) for error in calibration.errors()]
+    if json:
+        models: list[dict[str, Any]] = [
+            {"algorithm": algorithm, "engine": engine, **asdict(model)}
+            for (algorithm, engine), model in calibration.models.items()
+        ]
+        body = {"calibration": str(path), "machine": dict(calibration.machine), "errors": errors, "models": models}
+        print_json({**body, "runs": len(calibration.runs)})
+        return
+    by_pair: dict[tuple[str, str], dict[str, Any]] = {}
+    for error in errors:
+        by_pair.setdefault((error["algorithm"], error["engine"]), {})[error["quantity"]] = error
+    header = ["algorithm", "engine", "fitted", "tested", "start-up s"]
+    quantities = {"work": "work", "work, file": "work, file", "memory": "memory", "checkpoint": "checkpoint"}
+    rows = []
+    for (algorithm, engine), found in by_pair.items():
+        same = [run for run in calibration.runs if run.key[:2] == (algorithm, engine)]
+        fitted = sum(run.fitted for run in same)
+        startup = round(calibration.models[algorithm, engine].startup.seconds, 2)
+        cells = [f"{found[name]['median']:.2f} ({found[name]['worst']:.2f})" for name in quantities]
+        rows.append([algorithm, engine, fitted, len(same) - fitted, startup, *cells])
+    title = (
+        f"{calibration.describe_machine()}: factor by which estimates were off on graphs not fitted to, median (worst)"
+    )
+    print_table(title, [*header, *quantities.values()], rows)
