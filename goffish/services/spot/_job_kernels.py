@@ -32,6 +32,28 @@ def leave(rules, state, work, saved, choice, hour, left, locked, action, now):
 
 
 @numba.njit(cache=True, nogil=True)
+def save_slots(rules, work):
+    """Slots of a checkpoint that begins with so much work left."""
+    return rules.saves[min(work, rules.saves.size) - 1]
+
+
+@numba.njit(cache=True, nogil=True)
+def settle(rules, state, work, choice, hour, locked, now):
+    """Money at a deadline that is missed: what is left, and giving the machine back; nothing if the deadline is hard.
+
+    `now`: prices at the deadline.
+    """
+    if rules.penalty == np.inf:
+        return 0.0
+    money = rules.penalty * work
+    if choice >= 0:
+        row = 0 if rules.spot[choice] else 1
+        priced = 0 if rules.priced[row] == AT_END_OF_SLOT else rules.priced[row]
+        money += rules.release[row, hour] * price_of(rules, choice, priced, locked, now, now)
+    return money
+
+
+@numba.njit(cache=True, nogil=True)
 def advance(rules, state, work, saved, choice, hour, left, locked, action, now, after, peaks):
     """Do an action that takes the slot. Gives the new status, the money and what happened.
 
@@ -54,22 +76,25 @@ def advance(rules, state, work, saved, choice, hour, left, locked, action, now, 
     peak = peaks[rules.kind[choice]]
     lost = rules.spot[choice] and (peak > rules.bid[choice] or peak == np.inf)
     row = 0 if rules.spot[choice] else 1
-    if state in (QUIESCED, STARTUP):
+    starts = state in (QUIESCED, STARTUP)
+    if starts and not rules.startup_billed:
         if lost:
             return (QUIESCED, saved, saved, -1, 0, 0, 0.0), 0.0, REVOKED
         return (STARTUP if left > 1 else RUNNING, saved, saved, choice, 0, left - 1, 0.0), 0.0, NOTHING
     if hour == 0:
         locked = price_of(rules, choice, 0, 0.0, now, now)
     if lost:
-        rest = work if rules.notice else saved
+        rest = work if rules.notice and not starts else saved
         price = price_of(
             rules, choice, 0 if rules.priced[row] == AT_END_OF_SLOT else rules.priced[row], locked, now, now
         )
         return (QUIESCED, rest, rest, -1, 0, 0, 0.0), rules.revoke[row, hour] * price, REVOKED
     money = rules.step[row, hour] * price_of(rules, choice, rules.priced[row], locked, now, after)
     hour = rules.follow[row, hour]
+    if starts:
+        return (STARTUP if left > 1 else RUNNING, saved, saved, choice, hour, left - 1, locked), money, NOTHING
     if state == CHECKPOINTING or action == CHECKPOINT:
-        to_go = (left if state == CHECKPOINTING else rules.checkpoint) - 1
+        to_go = (left if state == CHECKPOINTING else save_slots(rules, work)) - 1
         if to_go:
             return (CHECKPOINTING, work, saved, choice, hour, to_go, locked), money, NOTHING
         return (RUNNING, work, work, choice, hour, 0, locked), money, NOTHING

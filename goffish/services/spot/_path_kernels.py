@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from goffish.services.spot._job_kernels import AT_END_OF_SLOT, AT_START_OF_HOUR
+from goffish.services.spot._job_kernels import AT_END_OF_SLOT, AT_START_OF_HOUR, save_slots
 
 
 @numba.njit(cache=True, nogil=True)
@@ -29,6 +29,25 @@ def known_path(rules, work, slots, end, prices, peaks, found):
     starting = np.full((rules.startup - 1, choices, work + 1), np.inf)
     new_idle, new_running = idle.copy(), running.copy()
     new_saving, new_starting = saving.copy(), starting.copy()
+    hours = np.zeros((choices, rules.startup + 1), np.int64)
+    for j in range(choices):
+        row = 0 if rules.spot[j] else 1
+        for k in range(rules.startup - 1, -1, -1):
+            hours[j, k] = rules.follow[row, hours[j, k + 1]] if rules.startup_billed else 0
+    if rules.penalty < np.inf:
+        # At the deadline what is left is paid for, and the machine given back.
+        for s in range(work + 1):
+            idle[s] = rules.penalty * s
+            for j in range(choices):
+                row = 0 if rules.spot[j] else 1
+                for d in range(states):
+                    settled = rules.release[row, d] * price_at(rules, j, end, d, prices)
+                    for c in range(1, s + 1):
+                        running[j, s * (s + 1) // 2 + c, d] = settled + rules.penalty * c
+                for k in range(rules.startup - 1):
+                    d = hours[j, k + 1]
+                    starting[k, j, s] = rules.release[row, d] * price_at(rules, j, end, d, prices) + rules.penalty * s
+        saving[:] = running
     idle[0] = 0.0
     found[0] = idle[work]
     for left in range(1, slots + 1):
@@ -38,17 +57,26 @@ def known_path(rules, work, slots, end, prices, peaks, found):
             for j in range(choices):
                 kind = rules.kind[j]
                 peak = peaks[slot, kind]
+                row = 0 if rules.spot[j] else 1
                 taken = rules.spot[j] and (peak > rules.bid[j] or peak == np.inf)
                 diagonal = s * (s + 1) // 2 + s
                 for k in range(rules.startup):
-                    ready = running[j, diagonal, 0] if k == 0 else starting[k - 1, j, s]
+                    ready = running[j, diagonal, hours[j, 0]] if k == 0 else starting[k - 1, j, s]
                     value = idle[s] if taken else ready
+                    if rules.startup_billed:
+                        d = hours[j, k + 1]
+                        due = price_at(rules, j, slot, d, prices)
+                        late = rules.priced[row] == AT_END_OF_SLOT
+                        charged = price_at(rules, j, slot + 1, d, prices) if late else due
+                        value += rules.revoke[row, d] * due if taken else rules.step[row, d] * charged
                     if k < rules.startup - 1:
                         new_starting[k, j, s] = value
                     elif not rules.spot[j] or prices[slot, kind] <= rules.bid[j]:
                         best = min(best, value)
-            if rules.local_speed and -(-s // rules.local_speed) <= left - rules.move_slots:
-                best = min(best, rules.move_cost)
+            if rules.local_speed:
+                rest = max(0, s - rules.local_speed * max(0, left - rules.move_slots))
+                if rest == 0 or rules.penalty < np.inf:
+                    best = min(best, rules.move_cost + (rules.penalty * rest if rest else 0.0))
             new_idle[s] = best if s else 0.0
         for j in range(choices):
             row = 0 if rules.spot[j] else 1
@@ -69,7 +97,8 @@ def known_path(rules, work, slots, end, prices, peaks, found):
                         rest = c - rules.speed[j]
                         run = step + running[j, base + rest, then] if rest > 0 else finish
                         done = step + running[j, saved, then]
-                        save = step + saving[longer - 1, j, base + c, then] if longer else done
+                        further = save_slots(rules, c) - 1
+                        save = step + saving[further - 1, j, base + c, then] if further else done
                         best = min(quitting, lost if taken else min(run, save))
                         new_running[j, base + c, d] = best
                         for k in range(longer):

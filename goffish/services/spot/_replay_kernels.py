@@ -24,57 +24,84 @@ from goffish.services.spot._job_kernels import (
     WAIT,
     advance,
     leave,
+    settle,
 )
+from goffish.services.spot._table_kernels import IN_WORD
 
-H1, H2, H3 = 1, 2, 3
+H1, H2, H3, GREEDY, EAGER, UNIFORM = 1, 2, 3, 4, 5, 6
 #: Columns of what a replay gives for each run.
 COST, DONE, LOSSES, SAVES, RENTED, ON_DEMAND = range(6)
 
 
 class Plan(NamedTuple):
-    """A heuristic: its kind (0 is on demand only), its choices, the work of the job, and H3's interval."""
+    """A heuristic: its kind (0 is on demand only), its choices, the work of the job, the interval of its checkpoints,
+    and the slots from submission to deadline (for the line of uniform progress)."""
 
     kind: int
     spot: int
     on_demand: int
     work: int
     interval: float
+    slots: int = 0
 
 
 class Strategy(NamedTuple):
-    """A table as columns; `sizes`: bins of each class; `edges` padded with infinity."""
+    """A table as columns: `_build.Actions` and others; `sizes`: bins of each class; `edges` padded with infinity."""
 
     idle: np.ndarray
-    running: np.ndarray
-    saving: np.ndarray
+    base: np.ndarray
     states: np.ndarray
-    row_bytes: np.ndarray
-    offset: np.ndarray
-    saving_offset: np.ndarray
+    first: np.ndarray
+    since: np.ndarray
+    number: np.ndarray
+    words: np.ndarray
     sizes: np.ndarray
     edges: np.ndarray
 
 
 @numba.njit(cache=True, nogil=True)
+def behind(plan, work, slot):
+    """Whether less is done than the line from submission to deadline wants at a slot (c_p(t) < e_p(t))."""
+    return (plan.work - work) * plan.slots < slot * plan.work
+
+
+@numba.njit(cache=True, nogil=True)
+def catch_up(plan, rules, left, work, saved):
+    """What uniform progress does on demand: stay until it is ahead of the line of two start-ups later (hysteresis)."""
+    checkpoint = rules.checkpoint
+    then = left - checkpoint if work < saved else left
+    limit = rules.startup + -(-work // rules.speed[plan.on_demand])
+    if then - rules.startup - 1 - checkpoint < limit:
+        return PROCESS
+    if behind(plan, work, plan.slots - then + 2 * rules.startup):
+        return PROCESS
+    return CHECKPOINT if work < saved else RELEASE
+
+
+@numba.njit(cache=True, nogil=True)
 def heuristic_action(plan, rules, left, state, work, saved, choice, price):
-    """What a heuristic does, §3.6. `price`: that of its class now."""
+    """What a heuristic does, §3.6, or a peer. `price`: that of its class now."""
     if plan.kind == 0:
         return START + plan.on_demand if state == QUIESCED else PROCESS if state == RUNNING else WAIT
     speed = rules.speed[plan.on_demand]
-    kept = saved if plan.kind == H3 else plan.work
+    rolling = plan.kind >= H3
+    kept = saved if rolling else plan.work
     limit = rules.startup + -(-kept // speed)
     checkpoint = 0 if plan.kind == H1 else rules.checkpoint
     if state == QUIESCED:
         if left - rules.startup - 1 - checkpoint < limit:
             return START + plan.on_demand
-        return START + plan.spot if price <= rules.bid[plan.spot] else WAIT
+        if price <= rules.bid[plan.spot]:
+            return START + plan.spot
+        late = plan.kind == UNIFORM and behind(plan, work, plan.slots - left)
+        return START + plan.on_demand if late or plan.kind == EAGER else WAIT
     if state != RUNNING:
         return WAIT
     if choice == plan.on_demand:
-        return PROCESS
+        return catch_up(plan, rules, left, work, saved) if plan.kind == UNIFORM else PROCESS
     if left <= limit:
         return RELEASE
-    due = plan.kind == H3 and saved - work >= plan.interval
+    due = rolling and saved - work >= plan.interval
     if -(-work // speed) <= left - limit:
         return CHECKPOINT if due and left - checkpoint >= limit else PROCESS
     if plan.kind == H1:
@@ -82,7 +109,7 @@ def heuristic_action(plan, rules, left, state, work, saved, choice, price):
     if left <= limit + checkpoint:
         if work < saved and left - checkpoint >= limit:
             return CHECKPOINT
-        return RELEASE if plan.kind == H3 and work == saved else PROCESS
+        return RELEASE if rolling and work == saved else PROCESS
     return CHECKPOINT if due else PROCESS
 
 
@@ -97,13 +124,18 @@ def bin_of(edges, price):
 
 @numba.njit(cache=True, nogil=True)
 def table_action(strategy, rules, left, state, work, saved, choice, hour, to_go, locked, prices):
-    """What a table says."""
-    if state == LOCAL_STATE:
-        return PROCESS
-    joint, joints = 0, 1
+    """What a table says at these prices, where their ages do not matter."""
+    joint = 0
     for i in range(strategy.sizes.size):
         joint = joint * strategy.sizes[i] + bin_of(strategy.edges[i], prices[i])
-        joints *= strategy.sizes[i]
+    return table_action_at(strategy, rules, left, state, work, saved, choice, hour, to_go, locked, joint)
+
+
+@numba.njit(cache=True, nogil=True)
+def table_action_at(strategy, rules, left, state, work, saved, choice, hour, to_go, locked, joint):
+    """What a table says in a joint state of the prices."""
+    if state == LOCAL_STATE:
+        return PROCESS
     if state == QUIESCED:
         found = strategy.idle[left, joint, saved]
         if found == 0:
@@ -114,22 +146,33 @@ def table_action(strategy, rules, left, state, work, saved, choice, hour, to_go,
     if hour > 0 and rules.spot[choice] and rules.priced[0] == AT_START_OF_HOUR:
         kind = rules.kind[choice]
         hour = 1 + (hour - 1) * strategy.sizes[kind] + bin_of(strategy.edges[kind], locked)
-    row = (saved * (saved - 1) // 2 + work - 1) * strategy.states[choice] + hour
-    width = strategy.row_bytes[choice]
-    if state == RUNNING:
-        byte = strategy.running[strategy.offset[choice] + (left * joints + joint) * width + (row >> 2)]
-        code = (byte >> (2 * (row & 3))) & 3
-        return PROCESS if code == 0 else CHECKPOINT if code == 1 else RELEASE
-    step = left * (rules.checkpoint - 1) + to_go - 1
-    byte = strategy.saving[strategy.saving_offset[choice] + (step * joints + joint) * width + (row >> 2)]
-    return QUIT if (byte >> (2 * (row & 3))) & 3 else WAIT
+    _, joints, works = strategy.idle.shape
+    layer = to_go if state == CHECKPOINTING else 0
+    row = (layer * joints + joint) * (works - 1) + saved - 1
+    place = strategy.base[choice] + row * strategy.states[choice] + hour
+    low, high = strategy.first[place] - 1, strategy.first[place + 1]
+    before = low
+    while high - low > 1:
+        middle = (low + high) // 2
+        if strategy.since[middle] <= left:
+            low = middle
+        else:
+            high = middle
+    code = np.uint64(0)
+    if low > before:
+        word = strategy.words[strategy.number[low], (work - 1) // IN_WORD]
+        code = (word >> np.uint64(2 * ((work - 1) % IN_WORD))) & np.uint64(3)
+    if state == CHECKPOINTING:
+        return WAIT if code == 0 else QUIT
+    return PROCESS if code == 0 else CHECKPOINT if code == 1 else RELEASE
 
 
 @numba.njit(cache=True, nogil=True)
-def replay(by_table, strategy, plan, rules, kind, work0, slots, starts, prices, peaks, found, states):
+def replay(by_table, strategy, plan, rules, kind, work0, slots, starts, prices, peaks, joints, found, states):
     """Run a job from each of `starts`; fills `found`, shape (starts, 6), and adds to `states`, shape (slots + 1, 7).
 
-    `kind`: class of the heuristic. `states` counts the jobs in each state at the start of each slot, and at the end.
+    `kind`: class of the heuristic. `joints`: joint state of the prices at the start of each slot, for a table. `states`
+    counts the jobs in each state at the start of each slot, and at the end.
     """
     for run in range(starts.size):
         state, work, saved, choice, hour, to_go, locked = QUIESCED, work0, work0, -1, 0, 0, 0.0
@@ -138,8 +181,8 @@ def replay(by_table, strategy, plan, rules, kind, work0, slots, starts, prices, 
             at = starts[run] + slot
             now = prices[at]
             if by_table:
-                action = table_action(
-                    strategy, rules, slots - slot, state, work, saved, choice, hour, to_go, locked, now
+                action = table_action_at(
+                    strategy, rules, slots - slot, state, work, saved, choice, hour, to_go, locked, joints[at]
                 )
             else:
                 action = heuristic_action(plan, rules, slots - slot, state, work, saved, choice, now[kind])
@@ -162,6 +205,8 @@ def replay(by_table, strategy, plan, rules, kind, work0, slots, starts, prices, 
             cost += money
             slot += 1
         done = slot if state == FINISHED else 0
+        if not done:
+            cost += settle(rules, state, work, choice, hour, locked, prices[starts[run] + slots])
         for rest in range(slot, slots + 1):
             states[rest, state] += 1
         found[run, COST], found[run, DONE], found[run, LOSSES] = cost, done, losses

@@ -1,7 +1,8 @@
 """Kernels of the strategy table: expectations over prices, and a slot's decisions. Specification of RTBA, §3.2, §3.3.
 
-Arrays of running machines have the shape (joint prices, rows); row of remaining work c >= 1, saved work s >= c and
-hour state d of n: ``(s * (s - 1) / 2 + c - 1) * n + d``, so a smaller job's table is a prefix of a larger one's.
+Values of running machines are a flat array of one block for each saved work s >= 1, of shape (joint prices, n, s) for
+n hour states and remaining work c of 1 to s: block s begins at ``joint prices * n * s * (s - 1) / 2``, so a smaller
+job's values are a prefix of a larger one's, and a block with its expectation fits into the cache.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import numpy as np
 
 #: An action must be better by more than this to be preferred over one that is named before it.
 TIE = 1e-15
-RUN, SAVE, LEAVE = 0, 1, 2
+RUN, SAVE, LEAVE = np.uint64(0), np.uint64(1), np.uint64(2)
+TWO = np.uint64(2)
+#: Actions are packed into words of 64 bits, two bits each.
+IN_WORD = 32
 
 
 @numba.njit(cache=True, nogil=True)
@@ -29,30 +33,43 @@ def expect(values, found, spare, chains, sizes):
         for o in range(outer):
             for a in range(sizes[i]):
                 for r in range(inner):
-                    into = target[(o * sizes[i] + a) * inner + r]
+                    into = (o * sizes[i] + a) * inner + r
                     first = True
                     for b in range(sizes[i]):
                         chance = chains[i, a, b]
                         if chance == 0.0:
                             continue
-                        row = source[(o * sizes[i] + b) * inner + r]
+                        row = (o * sizes[i] + b) * inner + r
                         if first:
-                            for x in range(into.size):
-                                into[x] = chance * row[x]
+                            for x in range(values.shape[1]):
+                                target[into, x] = chance * source[row, x]
                             first = False
                         else:
-                            for x in range(into.size):
-                                into[x] += chance * row[x]
+                            for x in range(values.shape[1]):
+                                target[into, x] += chance * source[row, x]
                     if first:
-                        into[:] = 0.0
+                        target[into] = 0.0
         source = target
 
 
 @numba.njit(cache=True, nogil=True)
-def entered(expected, starting, lost, feasible, spot, states, found):
+def complete(values, joint, states, works, found):
+    """Values where all that is done is saved (c = s), into `found`, shape (joint prices, hour states * works)."""
+    for s in range(1, works + 1):
+        at = joint * states * (s * (s - 1) // 2) + s - 1
+        for p in range(joint):
+            for d in range(states):
+                found[p, d * works + s - 1] = values[at]
+                at += s
+
+
+@numba.njit(cache=True, nogil=True)
+def entered(ready, starting, lost, feasible, spot, hours, paid, found):
     """Value of a start-up with k + 1 slots to go, into `found`, shape (start-up slots, joint prices, work + 1).
 
-    `starting`: expectation of start-ups with k slots to go, of one slot less.
+    `ready`: expectation of `complete`; `starting`: of start-ups with k slots to go, of one slot less; `hours`: hour
+    state of the machine that is ready, by joint price; `paid`: expected money of each slot, shape (start-up slots,
+    joint prices).
     """
     prices, works = lost.shape
     for k in range(found.shape[0]):
@@ -62,9 +79,9 @@ def entered(expected, starting, lost, feasible, spot, states, found):
                 if spot and not feasible[s]:
                     found[k, p, s] = np.inf
                 elif k == 0:
-                    found[k, p, s] = expected[p, (s * (s + 1) // 2 - 1) * states] + lost[p, s]
+                    found[k, p, s] = ready[p, hours[p] * (works - 1) + s - 1] + lost[p, s] + paid[k, p]
                 else:
-                    found[k, p, s] = starting[k - 1, p, s] + lost[p, s]
+                    found[k, p, s] = starting[k - 1, p, s] + lost[p, s] + paid[k, p]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -91,50 +108,146 @@ def choose(waiting, ventures, covered, local, found, actions):
 
 @numba.njit(cache=True, nogil=True)
 def decide(
-    expected, saving, lost, free, feasible, follow, charge, finish, release, speed, spot, notice,
-    found, found_saving, actions, saving_actions,
+    running, saving, survive, sizes, ready, lost, free, feasible, follow, charge, finish, release, saves, speed, spot,
+    notice, buffers, words,
 ):  # fmt: skip
-    """Decide where a machine of one choice is held: go on, save, or give it back; two bits each.
+    """Decide where a machine of one choice is held: go on, save, or give it back.
 
-    `saving`: expectation of checkpoints with k + 1 slots to go, shape (checkpoint slots - 1, joint prices, rows).
+    Replaces `running` and `saving`, shape (longest checkpoint - 1, values of running): expectation, choice and new
+    value, one block after the other.
     `follow`, `charge`, `finish`, `release`: shape (joint prices, hour states); expected money of a slot, of one in
-    which the job ends, and of giving the machine back.
-    `actions` and `saving_actions` must be 0.
+    which the job ends, and of giving the machine back. `saves`: slots of a checkpoint by the work left.
+    `buffers`: shape (2 + len(saving), size of the largest block). `words`: shape (1 + len(saving), joint prices, works,
+    hour states, words), for the actions of running and of checkpointing machines.
     """
     prices, states = follow.shape
-    works = free.shape[1]
+    works = free.shape[1] - 1
     longer = saving.shape[0]
-    for p in range(prices):
-        for s in range(1, works):
-            base = s * (s - 1) // 2 - 1
-            allowed = feasible[s] or not spot
-            for c in range(1, s + 1):
-                row = (base + c) * states
-                after = (base + c - speed) * states
-                saved = (c * (c + 1) // 2 - 1) * states
-                gone = lost[p, c] if notice else lost[p, s]
-                for d in range(states):
-                    best, action = np.inf, RUN
-                    paid, then = 0.0, 0
-                    if allowed:
-                        paid = charge[p, d] + gone
-                        then = follow[p, d]
-                        best = paid + expected[p, after + then] if c > speed else finish[p, d] + gone
-                        save = paid + (saving[longer - 1, p, row + then] if longer else expected[p, saved + then])
-                        if save < best - TIE:
-                            best, action = save, SAVE
-                    leave = release[p, d] + free[p, s]
-                    if leave < best - TIE:
-                        best, action = leave, LEAVE
-                    at = row + d
-                    found[p, at] = best
-                    actions[p, at >> 2] |= action << (2 * (at & 3))
-                    for k in range(longer):
-                        on = np.inf
+    gone, first, quits = np.empty(works), np.empty(works), np.empty((longer, works), np.bool_)
+    for s in range(1, works + 1):
+        width = s * states
+        base, size = prices * states * (s * (s - 1) // 2), prices * width
+        allowed = feasible[s] or not spot
+        block = running[base : base + size].reshape(prices, width)
+        expected = buffers[0, :size].reshape(prices, width)
+        if allowed:
+            spare = buffers[1, :size].reshape(prices, width)
+            expect(block, expected, spare, survive, sizes)
+            for k in range(longer):
+                expect(
+                    saving[k, base : base + size].reshape(prices, width), buffers[2 + k, :size].reshape(prices, width),
+                    spare, survive, sizes,
+                )  # fmt: skip
+        for p in range(prices):
+            for i in range(s):
+                gone[i] = lost[p, i + 1] if notice else lost[p, s]
+            for d in range(states):
+                found, then = block[p, d * s : (d + 1) * s], follow[p, d]
+                leave = release[p, d] + free[p, s]
+                stay, finished = charge[p, d], finish[p, d]
+                at, after, done = p * width + d * s, p * width + then * s, then * works
+                hoped, saved = buffers[0, after : after + s], ready[p, done : done + s]
+                for i in range(s):
+                    first[i] = saved[i]
+                if longer > 0:
+                    for i in range(s):
+                        further = saves[min(i + 1, saves.size) - 1] - 1
+                        if further > 0:
+                            first[i] = buffers[1 + further, after + i]
+                for word in range((s + IN_WORD - 1) // IN_WORD):
+                    packed, shift = np.uint64(0), np.uint64(0)
+                    for i in range(word * IN_WORD, min(s, (word + 1) * IN_WORD)):
+                        best, code = np.inf, RUN
                         if allowed:
-                            on = paid + (saving[k - 1, p, row + then] if k else expected[p, saved + then])
-                        if best < on - TIE:
-                            found_saving[k, p, at] = best
-                            saving_actions[k, p, at >> 2] |= 1 << (2 * (at & 3))
-                        else:
-                            found_saving[k, p, at] = on
+                            due = stay + gone[i]
+                            best = due + hoped[i - speed] if i >= speed else finished + gone[i]
+                            save = due + first[i]
+                            code = SAVE if save < best - TIE else RUN
+                            best = save if save < best - TIE else best
+                        code = LEAVE if leave < best - TIE else code
+                        best = leave if leave < best - TIE else best
+                        found[i] = best
+                        packed |= code << shift
+                        shift += TWO
+                        for k in range(longer):
+                            on = np.inf
+                            if allowed:
+                                on = stay + gone[i] + (buffers[1 + k, after + i] if k > 0 else saved[i])
+                            saving[k, base + at + i] = best if best < on - TIE else on
+                            quits[k, i] = best < on - TIE
+                    words[0, p, s - 1, d, word] = packed
+                for k in range(longer):
+                    pack(quits[k, :s], words[1 + k, p, s - 1, d])
+
+
+@numba.njit(cache=True, nogil=True)
+def pack(quits, found):
+    """Pack whether checkpoints are given up into words."""
+    for i in range(quits.size):
+        if i % IN_WORD == 0:
+            found[i // IN_WORD] = 0
+        found[i // IN_WORD] |= np.uint64(quits[i]) << np.uint64(2 * (i % IN_WORD))
+
+
+@numba.njit(cache=True, nogil=True)
+def place(word, dictionary, index):
+    """Place of a row of words in the hash index of a dictionary: where it is, or where it belongs."""
+    mixed = np.uint64(0)
+    for part in word:
+        mixed = (mixed ^ part) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    mask = np.uint64(index.size - 1)
+    at = mixed & mask
+    while index[at] >= 0:
+        same = True
+        for i in range(word.size):
+            if dictionary[index[at], i] != word[i]:
+                same = False
+                break
+        if same:
+            break
+        at = (at + np.uint64(1)) & mask
+    return at
+
+
+@numba.njit(cache=True, nogil=True)
+def enter(dictionary, count, index):
+    """Fill an empty hash index with a dictionary."""
+    index[:] = -1
+    for number in range(count):
+        index[place(dictionary[number], dictionary, index)] = number
+
+
+@numba.njit(cache=True, nogil=True)
+def changes(words, before, dictionary, count, index, keys, numbers):
+    """Note which rows of `words` differ from `before`, and their numbers in the dictionary; replaces `before`.
+
+    The dictionary and its index must have room. Gives how many rows changed, and the size of the dictionary.
+    """
+    changed = 0
+    for key in range(len(words)):
+        same = True
+        for i in range(words.shape[1]):
+            if words[key, i] != before[key, i]:
+                same = False
+                break
+        if same:
+            continue
+        before[key] = words[key]
+        at = place(words[key], dictionary, index)
+        if index[at] < 0:
+            dictionary[count] = words[key]
+            index[at] = count
+            count += 1
+        keys[changed], numbers[changed] = key, index[at]
+        changed += 1
+    return changed, count
+
+
+@numba.njit(cache=True, nogil=True)
+def by_key(keys, numbers, since, ends, runs_since, runs_number):
+    """Sort changes of one slot by their keys; `ends`: where the next run of each key is to be stored."""
+    for i in range(keys.size):
+        at = ends[keys[i]]
+        runs_since[at], runs_number[at] = since, numbers[i]
+        ends[keys[i]] = at + 1

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from goffish.errors import StoreError
 from goffish.partial import partial_file
+from goffish.services.spot._build import Actions
 from goffish.services.spot.model import Local, Market, SpotClass
 from goffish.services.spot.table import Table
 
 MAGIC = b"GOFFSPOT"
-VERSION = 1
+VERSION = 2
 #: Magic, version, length of the header, its SHA-256.
 HEAD = struct.Struct("<8sIQ32s")
 ALIGN = 64
@@ -42,8 +43,7 @@ def write_table(path: str | Path, table: Table) -> None:
     arrays: list[tuple[str, NDArray[Any]]] = [
         ("values", table.values),
         ("idle_actions", table.idle_actions),
-        ("running_actions", table.running_actions),
-        ("saving_actions", table.saving_actions),
+        *((name, getattr(table.actions, name)) for name in Actions._fields),
     ]
     for j, parts in enumerate(table.last):
         arrays += [(f"{name} {j}", part) for name, part in zip(("running", "saving", "starting"), parts, strict=True)]
@@ -121,7 +121,7 @@ def open_table(path: str | Path, market: Market | None = None) -> Table:
     )
     return Table(
         market, header["work"], header["slots"], arrays["values"], arrays["idle_actions"],
-        arrays["running_actions"], arrays["saving_actions"], last,
+        Actions(*(arrays[name] for name in Actions._fields)), last,
     )  # fmt: skip
 
 
@@ -159,12 +159,18 @@ def market_of(fingerprint: dict[str, Any]) -> Market:
     named = dict(fingerprint)
     classes = []
     for name in named.pop("classes"):
-        fields = {key: named.pop(f"{name}: {key}") for key in ("speed", "on_demand", "hazard")}
+        fields = {key: named.pop(f"{name}: {key}") for key in ("speed", "on_demand", "hazard", "ages")}
         for key in ("edges", "levels", "chain", "covers"):
             fields[key] = np.array(named.pop(f"{name}: {key}"), np.int64 if key == "covers" else np.float64)
         classes.append(SpotClass(name=name, **fields))
-    local = named.pop("local")
-    return Market(tuple(classes), local=None if local is None else Local(*local), **named)
+    local, saves, joint = named.pop("local"), named.pop("checkpoint_slots"), named.pop("joint_chain")
+    return Market(
+        tuple(classes),
+        checkpoint_slots=saves[0] if len(saves) == 1 else tuple(saves),
+        local=None if local is None else Local(*local),
+        joint_chain=None if joint is None else np.array(joint, np.float64),
+        **named,
+    )
 
 
 def _json(value: Any) -> bytes:

@@ -1,6 +1,7 @@
 """Simple rules on one machine class: on demand only, H1 (two-stage), H2 (boundary checkpoint), H3 (rolling checkpoint).
 
-Specification of RTBA, §3.6 and §3.7. None misses a deadline that can be kept, whatever the prices do.
+Specification of RTBA, §3.6 and §3.7; the rules of others are in `peers`. None misses a deadline that can be kept,
+whatever the prices do.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from goffish.services.spot.job import Status
 from goffish.services.spot.model import Market
 from goffish.services.spot.prices import Trace
 
-Kind = Literal["on-demand", "h1", "h2", "h3"]
+Kind = Literal["on-demand", "h1", "h2", "h3", "greedy", "eager", "uniform-progress"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +28,8 @@ class Heuristic:
     Attributes
     ----------
     market : Market
-    kind : {"on-demand", "h1", "h2", "h3"}
+    kind : {"on-demand", "h1", "h2", "h3", "greedy", "eager", "uniform-progress"}
+        For the last three see `peers.peer`.
     work : int
         Units of the job.
     class_number : int
@@ -35,7 +37,9 @@ class Heuristic:
     bid : int
         Number of its bid among those of the class.
     interval : float
-        H3: units of work between two checkpoints.
+        From H3 on: units of work between two checkpoints.
+    slots : int
+        Uniform progress: from submission to deadline.
     """
 
     market: Market
@@ -44,6 +48,7 @@ class Heuristic:
     class_number: int = 0
     bid: int = 0
     interval: float = np.inf
+    slots: int = 0
     plan: kernels.Plan = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -51,11 +56,12 @@ class Heuristic:
             raise InputError(f"no heuristic {self.kind!r}; there are: {', '.join(get_args(Kind))}")
         if self.work < 1 or not self.interval > 0:
             raise InputError("work must be at least 1 unit, and the interval of checkpoints more than 0")
+        if self.slots < (self.kind == "uniform-progress"):
+            raise InputError(f"uniform progress needs the slots until the deadline, at least 1, not {self.slots}")
         market, number = self.market, self.class_number
         spot = -1 if self.kind == "on-demand" else market.spot_choice(number, self.bid)
-        plan = kernels.Plan(
-            get_args(Kind).index(self.kind), spot, market.on_demand_choice(number), self.work, float(self.interval)
-        )
+        kind, on_demand = get_args(Kind).index(self.kind), market.on_demand_choice(number)
+        plan = kernels.Plan(kind, spot, on_demand, self.work, float(self.interval), self.slots)
         object.__setattr__(self, "plan", plan)
 
     @property
@@ -63,8 +69,8 @@ class Heuristic:
         """The shortest deadline that the rule keeps."""
         return self.market.startup_slots + -(-self.work // self.market.classes[self.class_number].speed)
 
-    def decide(self, left: int, status: Status, prices: Sequence[float]) -> int:
-        """The action of `job` to take now, with `left` slots until the deadline."""
+    def decide(self, left: int, status: Status, prices: Sequence[float], ages: Sequence[int] | None = None) -> int:
+        """The action of `job` to take now, with `left` slots until the deadline; how old prices are does not matter."""
         return int(
             kernels.heuristic_action(
                 self.plan, self.market.rules, left, status.state, status.work, status.saved, status.choice,
@@ -93,10 +99,10 @@ def young_interval(lifetime: float, speed: int, checkpoint_slots: int) -> float:
 
 
 def on_demand_cost(market: Market, work: int, class_number: int) -> float:
-    """Price of a job that runs on demand from start to end, without a start-up that is charged (§3.7)."""
+    """Price of a job that runs on demand from start to end (§3.7); with its start-up if that is billed."""
     one, machine = market.classes[class_number], market.on_demand
     hours, state = 0.0, 0
-    for _ in range(-(-work // one.speed)):
+    for _ in range(-(-work // one.speed) + market.startup_slots * market.startup_billed):
         hours += float(machine.step[state])
         state = int(machine.follow[state])
     return (hours + float(machine.release[state])) * one.on_demand

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.services.spot import _job_kernels as kernels
 from goffish.services.spot.model import Market
 from goffish.services.spot.prices import SlotPrices
+
+Floats = NDArray[np.float64]
 
 QUIESCED, STARTUP, RUNNING, CHECKPOINTING = 0, 1, 2, 3
 MIGRATING, LOCAL_STATE, FINISHED = 4, 5, 6
@@ -123,8 +126,8 @@ def advance(
 class Policy(Protocol):
     """Decides what a job does next: a table or a heuristic."""
 
-    def decide(self, left: int, status: Status, prices: Sequence[float]) -> int:
-        """The action to take with `left` slots until the deadline."""
+    def decide(self, left: int, status: Status, prices: Sequence[float], ages: Sequence[int] | None = None) -> int:
+        """The action to take with `left` slots until the deadline; `ages`: slots since each price entered its bin."""
 
 
 class Entry(NamedTuple):
@@ -144,6 +147,7 @@ class Run:
     Attributes
     ----------
     cost : float
+        With the market's `late_penalty`, if it has one and the deadline was missed.
     finished : int
         Slot at whose end it was done, counted from 1; 0 if the deadline was missed.
     log : list of Entry
@@ -159,13 +163,49 @@ def run_job(market: Market, policy: Policy, work: int, slots: int, prices: SlotP
     if first < 0 or first + slots > prices.slots:
         raise InputError(f"slots {first} to {first + slots} are needed, the prices end at {prices.slots}")
     run, status, slot = Run(), submitted(work), 0
+    ages = market.ages_of(prices.prices)
     while slot < slots and status.state != FINISHED:
         at = first + slot
-        action = policy.decide(slots - slot, status, prices.prices[at].tolist())
+        action = policy.decide(slots - slot, status, prices.prices[at].tolist(), ages[at].tolist())
         step = advance(market, status, action, prices.prices[at], prices.prices[at + 1], prices.peaks[at])
         run.log.append(Entry(slot, status, action, step.money, step.event))
         run.cost += step.money
         status = step.status
         slot += not step.timeless
-    run.finished = slot if status.state == FINISHED else 0
+    if status.state == FINISHED:
+        run.finished = slot
+    else:
+        run.cost += settle(market, status, prices.prices[first + slots])
     return run
+
+
+def settle(market: Market, status: Status, now: Sequence[float] | Floats) -> float:
+    """Money of a job that is at its deadline and not finished: the penalty, and giving its machine back (O-14).
+
+    `now`: prices of the classes. Nothing if the market has no `late_penalty`.
+    """
+    prices = np.asarray(now, np.float64)
+    return float(
+        kernels.settle(market.rules, status.state, status.work, status.choice, status.hour, status.locked, prices)
+    )
+
+
+def slots_left(deadline_s: float, now_s: float, slot_s: float, margin_slots: int = 0) -> int:
+    """Whole slots until a deadline, less a margin (§3.5, O-9); 0 if there are none.
+
+    Never optimistic: less than a slot counts as nothing. The margin is for start-ups that take longer than expected.
+
+    Raises
+    ------
+    InputError
+        For times that are not finite, a slot that does not last more than 0 s, or a margin below 0.
+    """
+    span = deadline_s - now_s
+    if not np.isfinite(span) or not slot_s > 0 or margin_slots < 0:
+        raise InputError(
+            f"deadline in {span:g} s, slots of {slot_s:g} s, margin of {margin_slots}: "
+            "must be finite, more than 0, and 0 or more"
+        )
+    whole = int(span // slot_s)
+    # A quotient may have been rounded up to a whole number.
+    return max(0, whole - (whole * slot_s > span) - margin_slots)

@@ -31,7 +31,8 @@ class Replay:
     ----------
     costs : float64, shape (runs,)
     finished : int64, shape (runs,)
-        Slot at whose end each was done, counted from 1; 0 where the deadline was missed.
+        Slot at whose end each was done, counted from 1; 0 where the deadline was missed. Then `costs` holds the
+        market's `late_penalty`, if it has one.
     losses, checkpoints : int64, shape (runs,)
         Machines that were taken away, also during start-up; checkpoints that were begun.
     rented, on_demand : int64, shape (runs,)
@@ -65,23 +66,24 @@ class Replay:
 
 
 def strategy_of(table: Table) -> kernels.Strategy:
-    """A table as the columns that the kernels read."""
+    """A table as the columns that the kernels read.
+
+    With `table_action` it is only to be used where the market is not `aged`: that looks at present prices alone.
+    """
     classes = table.market.classes
     widest = max(c.edges.size for c in classes)
     edges = np.stack([np.pad(c.edges, (0, widest - c.edges.size), constant_values=np.inf) for c in classes])
-    layout = table.layout
-    return kernels.Strategy(
-        table.idle_actions, table.running_actions, table.saving_actions, layout.states, layout.row_bytes,
-        layout.offset, layout.saving_offset, table.market.sizes, edges,
-    )  # fmt: skip
+    bins = np.array([c.bins for c in classes], np.int64)
+    return kernels.Strategy(table.idle_actions, *table.actions, bins, edges)
 
 
-def _no_strategy() -> kernels.Strategy:
+def no_strategy() -> kernels.Strategy:
     """What stands for a table where a heuristic decides."""
-    none, bytes_ = np.zeros(0, np.int64), np.zeros(0, np.uint8)
+    none, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
     return kernels.Strategy(
-        np.zeros((0, 0, 0), np.uint8), bytes_, bytes_, none, none, none, none, none, np.zeros((0, 0))
-    )
+        np.zeros((0, 0, 0), np.uint8), none, none, none, small, small, np.zeros((0, 0), np.uint64), none,
+        np.zeros((0, 0)),
+    )  # fmt: skip
 
 
 def replay(
@@ -112,7 +114,7 @@ def replay(
     Raises
     ------
     InputError
-        If the deadline cannot be kept for certain, or a start does not fit into the prices or the table.
+        If the deadline is hard and cannot be kept for certain, or a start does not fit into the prices or the table.
     """
     market = policy.market
     begin = np.arange(prices.slots - slots + 1) if starts is None else np.asarray(starts, np.int64)
@@ -122,8 +124,9 @@ def replay(
         raise InputError(f"prices of {len(market.classes)} classes are needed, not of {prices.prices.shape[1]}")
     _check_job(policy, market, work, slots)
     table = isinstance(policy, Table)
-    strategy = strategy_of(policy) if isinstance(policy, Table) else _no_strategy()
+    strategy = strategy_of(policy) if isinstance(policy, Table) else no_strategy()
     plan = policy.plan if isinstance(policy, Heuristic) else kernels.Plan(0, -1, 0, work, np.inf)
+    joints = market.joint(prices.prices, market.ages_of(prices.prices)) if table else np.zeros(0, np.int64)
     kind = policy.class_number if isinstance(policy, Heuristic) else 0
     found = np.empty((begin.size, 6))
     pieces = np.array_split(np.arange(begin.size), threads)
@@ -134,7 +137,7 @@ def replay(
             rows = slice(int(pieces[number][0]), int(pieces[number][-1]) + 1)
             kernels.replay(
                 table, strategy, plan, market.rules, kind, work, slots, begin[rows], prices.prices, prices.peaks,
-                found[rows], counts[number],
+                joints, found[rows], counts[number],
             )  # fmt: skip
 
     with ThreadPoolExecutor(threads) as pool:
@@ -150,8 +153,10 @@ def _check_job(policy: Table | Heuristic, market: Market, work: int, slots: int)
     else:
         if work != policy.work:
             raise InputError(f"the heuristic is for jobs of {policy.work} units, not {work}")
+        if policy.slots not in (0, slots):
+            raise InputError(f"the heuristic is for deadlines of {policy.slots} slots, not {slots}")
         least = policy.least_slots
-        possible = slots >= least
+        possible = slots >= least or market.late_penalty is not None
     if not possible:
         raise InputError(
             f"{work} units within {slots} slots are not feasible; the earliest possible end is {least} slots"
@@ -161,23 +166,36 @@ def _check_job(policy: Table | Heuristic, market: Market, work: int, slots: int)
 def simulate_prices(market: Market, slots: int, runs: int, rng: np.random.Generator) -> tuple[SlotPrices, Ints]:
     """Price paths of the market's own chains, one after the other, and where each begins; for `replay`.
 
-    The first prices are from the chains' long run. Hazards are peaks that exceed every bid.
+    The first prices are from the chains' long run. Hazards are peaks that exceed every bid. Before each path are as
+    many slots as it takes to know the ages of its first prices.
     """
-    steps = slots + 1
+    known = max(one.ages for one in market.classes) - 1
+    steps = known + slots + 1
+    levels = [_within(one.edges, one.levels) for one in market.classes]
     prices = np.empty((runs, steps, len(market.classes)))
-    for kind, one in enumerate(market.classes):
-        passed = np.cumsum(one.chain, axis=1)[:, :-1]
-        state = np.searchsorted(np.cumsum(one.stationary)[:-1], rng.random(runs), "right")
-        for step in range(steps):
-            if step:
-                state = (passed[state] <= rng.random(runs)[:, None]).sum(axis=1)
-            prices[:, step, kind] = _within(one.edges, one.levels)[state]
+    if market.joint_chain is not None:
+        paths = _paths(market.joint_chain, market.stationary, steps, runs, rng)
+        for kind in range(len(market.classes)):
+            prices[:, :, kind] = levels[kind][market.joint_bins[kind][paths]]
+    else:
+        for kind, one in enumerate(market.classes):
+            prices[:, :, kind] = levels[kind][_paths(one.chain, one.stationary, steps, runs, rng) // one.ages]
     flat = prices.reshape(runs * steps, -1)
     peaks = flat[1:].copy()
     for kind, one in enumerate(market.classes):
         if one.hazard:
             peaks[rng.random(len(peaks)) < one.hazard, kind] = np.inf
-    return SlotPrices(flat, peaks), np.arange(runs, dtype=np.int64) * steps
+    return SlotPrices(flat, peaks), np.arange(runs, dtype=np.int64) * steps + known
+
+
+def _paths(chain: Floats, first: Floats, steps: int, runs: int, rng: np.random.Generator) -> Ints:
+    """States of a chain, shape (runs, steps); `first`: probabilities of the first one."""
+    passed = np.cumsum(chain, axis=1)[:, :-1]
+    found = np.empty((runs, steps), np.int64)
+    found[:, 0] = np.searchsorted(np.cumsum(first)[:-1], rng.random(runs), "right")
+    for step in range(1, steps):
+        found[:, step] = (passed[found[:, step - 1]] <= rng.random(runs)[:, None]).sum(axis=1)
+    return found
 
 
 def _within(edges: Floats, levels: Floats) -> Floats:

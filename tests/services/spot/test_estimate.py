@@ -11,7 +11,10 @@ import pytest
 from goffish.errors import InputError
 from goffish.services.spot.billing import automaton
 from goffish.services.spot.estimate import (
+    FLOOR,
+    bin_correlation,
     estimate_class,
+    estimate_joint,
     log_likelihood,
     most_likely,
     most_probable_bids,
@@ -91,11 +94,92 @@ def test_the_most_likely_estimate() -> None:
     assert most_likely(found, test, SLOT) in (1, 2)
     bins = np.searchsorted(EDGES, test.at(SLOT * np.arange(5000)))
     by_hand = sum(np.log(found[1].chain[a, b]) for a, b in pairwise(bins))
-    assert log_likelihood(found[1], test, SLOT) == pytest.approx(by_hand)
+    assert log_likelihood(found[1], test, SLOT) == pytest.approx(by_hand, rel=1e-4)
     never = SpotClass("n", 1, 0.1, EDGES, LEVELS, np.eye(3), np.array([0]))
-    assert log_likelihood(never, test, SLOT) == -np.inf
+    changes = int((np.diff(bins) != 0).sum())
+    floor = changes * np.log(FLOOR / 3) + (4999 - changes) * np.log(1 - FLOOR * 2 / 3)
+    assert log_likelihood(never, test, SLOT) == pytest.approx(floor)
     with pytest.raises(InputError, match="same bids"):
         most_likely([found[0], estimate_class(train, 1, 0.1, SLOT, bids=EDGES + 0.01)], test, SLOT)
+
+
+def test_semi_markov_by_hand() -> None:
+    """Counts of each age; one that was never seen leaves at its bin's rate. Breaks when ages count from elsewhere."""
+    # Bins by slot: 0 0 0 1 0 0 0 1 1 0, and 0 at the end: bin 0 is left at ages -, -, 2 of 2; bin 1 at 1 of 2, 1 of 1.
+    trace = trace_of(SLOT * np.array([0, 3, 4, 7, 9, 10]), [0.02, 0.05, 0.02, 0.05, 0.02, 0.02])
+    found = estimate_class(trace, 1, 0.13, SLOT, bids=EDGES[:1], estimator="semi", ages=4)
+    slot = estimate_class(trace, 1, 0.13, SLOT, bids=EDGES[:1], estimator="slot").chain
+    assert (found.ages, found.chain.shape, found.covers.tolist()) == (4, (8, 8), [0])
+    rate = slot[0, 1]
+    for age, (seen, left) in enumerate([(3, 0), (2, 0), (2, 2), (0, 0)]):
+        expected = (left + 0.1 * rate) / (seen + 0.1)
+        assert found.chain[age, 4] == pytest.approx(expected)
+        assert found.chain[age, min(age + 1, 3)] == pytest.approx(1 - expected)
+    assert found.chain[4, 0] == pytest.approx((1 + 0.1 * slot[1, 0]) / 2.1)
+    assert found.chain[7, 0] == pytest.approx(slot[1, 0])
+    with pytest.raises(InputError, match="ages = 0"):
+        estimate_class(trace, 1, 0.13, SLOT, bids=EDGES, estimator="semi", ages=0)
+
+
+def test_likelihood_tells_sojourns_apart() -> None:
+    """Semi-Markov where spikes last two slots for certain, Markov where they do not; by hand for both."""
+    rng = np.random.default_rng(4)
+    calm = rng.geometric(0.1, 2000)
+    times = np.cumsum(np.stack((calm, np.full(2000, 2)), axis=1).ravel())
+    regular = trace_of(SLOT * np.append(0, times), LEVELS[[*[0, 2] * 2000, 0]])
+    chain = chain_of(np.array([0.05, 0.3, 0.5]), GOES)
+    for history, best in ((regular, (3,)), (_path(chain, 20_000, 5), (1, 2))):
+        half = (history.start + history.end) / 2 // SLOT * SLOT
+        train, test = history.between(history.start, half), history.between(half, history.end)
+        found = [
+            estimate_class(train, 1, 0.1, SLOT, bids=EDGES, estimator=e)  # type: ignore[arg-type]
+            for e in ("paper", "level", "slot", "semi")
+        ]
+        assert most_likely(found, test, SLOT) in best
+        bins = np.searchsorted(EDGES, test.at(SLOT * np.arange(half / SLOT, test.end / SLOT + 1)))
+        age, total = 0, 0.0
+        for a, b in pairwise(bins.tolist()):
+            chance = found[3].chain[3 * a + age, 3 * b + (min(age + 1, 2) if a == b else 0)]
+            total, age = total + np.log(chance), min(age + 1, 2) if a == b else 0
+        assert log_likelihood(found[3], test, SLOT) == pytest.approx(total, abs=1.0)
+
+
+def test_joint_chain_and_correlation() -> None:
+    """O-15: by counting; what was never seen moves as the product does. Correlations against NumPy's."""
+    rng = np.random.default_rng(6)
+    chain = chain_of(np.array([0.05, 0.3, 0.5]), GOES)
+    first, other = _path(chain, 4000, 7), _path(chain, 4000, 8)
+    mixed = np.where(rng.random(4000) < 0.8, first.at(SLOT * np.arange(4000)), other.at(SLOT * np.arange(4000)))
+    second = trace_of(SLOT * np.arange(4000), mixed)
+    classes = [
+        estimate_class(first, 1, 0.1, SLOT, bids=EDGES, estimator="slot", name="a"),
+        estimate_class(second, 1, 0.1, SLOT, bids=EDGES[:1], estimator="semi", ages=2, name="b"),
+    ]
+    traces = [first, second]
+    prices = np.stack([t.at(SLOT * np.arange(3999)) for t in (first, second)])
+    bins = np.stack([np.searchsorted(EDGES, prices[0]), np.searchsorted(EDGES[:1], prices[1])])
+    found = bin_correlation(traces, classes, SLOT)
+    assert found == pytest.approx(np.corrcoef(bins), abs=1e-3) and found[0, 1] > 0.3
+    assert abs(bin_correlation([first, other], [classes[0], classes[0]], SLOT)[0, 1]) < 0.1
+    still = trace_of([0, SLOT * 3999], [0.02, 0.02])
+    assert bin_correlation([first, still], [classes[0]] * 2, SLOT).tolist() == [[1, 0], [0, 1]]
+    joint = estimate_joint(traces, classes, SLOT)
+    product = np.kron(classes[0].chain, classes[1].chain)
+    age = [0]
+    for a, b in pairwise(bins[1].tolist()):
+        age.append(int(a == b))
+    states = bins[0] * 4 + bins[1] * 2 + age
+    pairs = np.zeros((12, 12))
+    np.add.at(pairs, (states[:-1], states[1:]), 1)
+    seen = pairs.sum(axis=1)
+    expected = (pairs + 0.05 * 12 * product) / (seen + 0.05 * 12)[:, None]
+    assert joint == pytest.approx(expected, abs=0.02) and joint.sum(axis=1) == pytest.approx(1)
+    never = estimate_joint([still, still], classes, SLOT)
+    assert never[2:] == pytest.approx(product[2:], abs=1e-15)
+    with pytest.raises(InputError, match="need a trace each"):
+        estimate_joint([first], classes, SLOT)
+    with pytest.raises(InputError, match="in common"):
+        bin_correlation([first, trace_of([1e9, 2e9], [0.1, 0.1])], classes, SLOT)
 
 
 def test_markets() -> None:

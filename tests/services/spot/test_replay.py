@@ -17,21 +17,17 @@ from goffish.services.spot.heuristics import Heuristic, lifetime_interval, mean_
 from goffish.services.spot.job import (
     CHECKPOINT,
     FINISHED,
-    POSSIBLE,
-    QUIESCED,
     RELEASE,
     REVOKED,
-    START,
     Status,
     advance,
     run_job,
     submitted,
 )
-from goffish.services.spot.model import Market
 from goffish.services.spot.prices import SlotPrices, trace_of
 from goffish.services.spot.replay import replay, simulate_prices
 from goffish.services.spot.table import Table, build_table
-from tests.services.spot.spot_cases import exact_cost, joint_states, random_market, reference
+from tests.services.spot.spot_cases import best_by_trial, exact_cost, joint_states, random_market, reference
 
 SEEDS = st.integers(0, 2**32 - 1)
 KINDS = ("h1", "h2", "h3")
@@ -175,32 +171,11 @@ def test_clairvoyant(seed: int) -> None:
     bound = lower_bounds(market, 3, 7, prices, np.arange(7, 13))
     for at, end in enumerate((7, 8)):
         for left in (4, 7):
-            tried = _best_by_trial(market, 3, left, prices, end)
+            tried = best_by_trial(market, 3, left, prices, end)
             assert bound[at, left] == tried or bound[at, left] == pytest.approx(tried, abs=1e-12)
     if market.least_slots(3) <= 7:
         found = replay(build_table(market, 3, 7), 3, 7, prices)
         assert (bound[:, 7] <= found.costs + 1e-12).all()
-
-
-def _best_by_trial(market: Market, work: int, slots: int, prices: SlotPrices, end: int) -> float:
-    @cache
-    def best(left: int, status: Status) -> float:
-        if status.state == FINISHED:
-            return 0.0
-        if left == 0:
-            return np.inf
-        actions: list[int] = list(POSSIBLE[status.state])
-        if status.state == QUIESCED:
-            actions += range(START, START + market.choices)
-            actions += [5] if market.local else []
-        at, found = end - left, []
-        for action in actions:
-            now, after = prices.prices[at], prices.prices[at + 1]
-            step = advance(market, status, action, now, after, prices.peaks[at])
-            found.append(step.money + best(left - (not step.timeless), step.status))
-        return min(found)
-
-    return best(slots, submitted(work))
 
 
 def test_intervals() -> None:
