@@ -14,6 +14,7 @@ from goffish.cli.ingest_commands import add_ingest_command
 from goffish.cli.plot_commands import add_plot_commands
 from goffish.cli.run_command import add_commands
 from goffish.cli.spark_commands import add_spark_commands
+from goffish.cli.spot_commands import add_spot_commands
 from goffish.cli.store_commands import add_store_commands
 from goffish.cli.timeseries_commands import add_series_commands
 from goffish.cli.timeseries_events import add_event_commands
@@ -62,6 +63,7 @@ add_spark_commands(app)
 add_ingest_command(app)
 add_dataflow_commands(app)
 add_calibrate_command(app)
+add_spot_commands(app, _Commands)
 series = typer.Typer(
     cls=_Commands, help="Graphs whose values change with time: build, append, info, run, plot.", no_args_is_help=True
 )

@@ -135,6 +135,7 @@ def _simulate(
     json: _Json = False,
 ) -> None:
     """Run a dataflow on a simulated cloud, or for real, and tell what it did and cost."""
+    from goffish.cli.inputs import moment
     from goffish.cli.output import print_json
     from goffish.services.provisioning.policies import make_policy
     from goffish.services.simulation.scenario import make_variability
@@ -145,7 +146,7 @@ def _simulate(
     length = flow.goal.interval_s if interval is None else interval
     table = _rates(rates, flow, hours, length, seed)
     machines = make_variability(variability, seed)
-    since = _moment(spot_since)
+    since = moment(spot_since, "--spot-since")
     names = policy or ["reactive-global"]
     planners = {name: make_policy(name, _pairs(option, "--option")) for name in names}
     ahead = {"horizon": max(1, round(horizon * 60 / length)), "error": error, "bias": bias, "seed": seed}
@@ -254,17 +255,6 @@ def _rates(name: str, flow: Flow, hours: float | None, interval_s: float, seed: 
     if not 1 <= steps <= 1_000_000:
         raise InputError(f"--hours: {steps:,} intervals of {interval_s:g} s; 1 to 1,000,000 are possible")
     return make_rates(name, flow, steps, interval_s, seed)
-
-
-def _moment(day: str | None) -> float | None:
-    from goffish.services.spot.prices import seconds_of
-
-    if day is None:
-        return None
-    try:
-        return seconds_of(day)
-    except ValueError:
-        raise InputError(f"--spot-since {day}: give a day or time such as 2015-06-01T12:00") from None
 
 
 def _pairs(given: list[str] | None, option: str) -> dict[str, str]:

@@ -115,3 +115,15 @@ def as_label(text: str, graph: Graph | PartitionedGraph) -> int | str:
     if not -(1 << 63) <= number < 1 << 63:
         raise InputError(f"unknown vertex {text}: this graph's vertices are 64-bit integers")
     return number
+
+
+def moment(day: str | None, option: str) -> float | None:
+    """Seconds since 1970 of a day or time that the user gives."""
+    from goffish.services.spot.prices import seconds_of
+
+    if day is None:
+        return None
+    try:
+        return seconds_of(day)
+    except ValueError:
+        raise InputError(f"{option} {day}: give a day or time such as 2015-06-01T12:00") from None

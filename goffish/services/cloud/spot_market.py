@@ -41,7 +41,7 @@ class SpotMarket:
     def __init__(self, catalogue: Catalogue, since: float | None = None, length_s: float = 0.0) -> None:
         self.catalogue = catalogue
         traces = {
-            kind: _trace(found.prices) for kind, found in enumerate(catalogue.classes) if found.prices is not None
+            kind: read_trace(found.prices) for kind, found in enumerate(catalogue.classes) if found.prices is not None
         }
         begin = max((trace.start for trace in traces.values()), default=0.0) if since is None else since
         for trace in traces.values():
@@ -108,7 +108,8 @@ class SpotMarket:
         return float(counts @ trace.prices[first:last]) * quantum / _HOUR_S
 
 
-def _trace(name: str) -> Trace:
+def read_trace(name: str) -> Trace:
+    """Prices from a file, or a trace of 2015 by its name."""
     if not Path(name).exists():
         return shared_trace(name)
     found = read_prices(name)

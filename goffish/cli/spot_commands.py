@@ -1,0 +1,323 @@
+"""Commands for deadline-bound jobs on the spot market: fit, table, simulate, advise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from goffish.cli.inputs import moment
+from goffish.cli.spot_inputs import (
+    check_picture,
+    class_names,
+    draw,
+    figure,
+    figures,
+    positive,
+    prices_now,
+    status_from,
+    strategy_for,
+    told_market,
+    whole_slots,
+    with_likelihoods,
+)
+from goffish.errors import InputError
+
+if TYPE_CHECKING:
+    from goffish.services.graph_jobs import JobEstimate
+
+_Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+_Plot = Annotated[str | None, typer.Option(help="Picture: .png, .svg or .pdf.")]
+_Market = Annotated[str, typer.Argument(help="A market that goffish spot fit has written.")]
+_Work = Annotated[float, typer.Option("--work", help="Core-hours of the job.")]
+_Deadline = Annotated[float, typer.Option("--deadline", help="Hours from the submission to the deadline.")]
+_Since = Annotated[str | None, typer.Option(help="Begin, such as 2015-06-01 or 2015-06-01T12:00 (UTC).")]
+_Until = Annotated[str | None, typer.Option(help="End, likewise.")]
+_DEFAULT_POLICIES = ("rtba", "h1", "h2", "h3", "greedy", "uniform-progress", "on-demand", "clairvoyant")
+
+
+def add_spot_commands(app: typer.Typer, group: Any) -> None:
+    """Add ``goffish spot`` with its commands."""
+    spot = typer.Typer(
+        cls=group, help="Jobs with a deadline on spot machines: fit, table, simulate, advise.", no_args_is_help=True
+    )
+    for name, command in (("fit", _fit), ("table", _table), ("simulate", _simulate), ("advise", _advise)):
+        spot.command(name)(command)
+    app.add_typer(spot, name="spot")
+
+
+def _fit(
+    cloud: Annotated[str, typer.Argument(help="A catalogue (file or name) with classes on the spot market.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="Where the market is written (JSON).")],
+    only: Annotated[list[str] | None, typer.Option(help="A class of the catalogue; repeatable. Default: all.")] = None,
+    since: _Since = None,
+    until: _Until = None,
+    preset: Annotated[
+        str, typer.Option(help="Rules of billing and bids: paper-2012, ec2-linux, ec2-suse or no-bid.")
+    ] = "ec2-linux",
+    estimator: Annotated[
+        str,
+        typer.Option(
+            help="Of the price chains: paper, level, slot, semi, or auto (the most likely on the last fifth)."
+        ),
+    ] = "auto",
+    slot: Annotated[float, typer.Option(help="Minutes of a slot; a part of an hour.")] = 10.0,
+    checkpoint: Annotated[float, typer.Option(min=0, help="Minutes that a checkpoint takes.")] = 10.0,
+    startup: Annotated[
+        float | None, typer.Option(min=0, help="Minutes of a start-up. Default: the catalogue's.")
+    ] = None,
+    monthly_loss: Annotated[
+        float, typer.Option(min=0, help="Share of machines that the provider takes within a month whatever the price.")
+    ] = 0.0,
+    local: Annotated[
+        int, typer.Option(min=0, help="Cores of a machine of your own that may take the job over; 0: there is none.")
+    ] = 0,
+    local_cost: Annotated[float, typer.Option(min=0, help="Money of moving the job's data to it.")] = 0.0,
+    plot: _Plot = None,
+    json: _Json = False,
+) -> None:
+    """Fit a market to price histories: bids, price levels, and how prices change."""
+    from goffish.cli.inputs import working
+    from goffish.cli.output import print_facts, print_json, print_table
+    from goffish.services.cloud.catalogue import read_catalogue
+    from goffish.services.spot.fitting import fit_market, write_fitted
+    from goffish.services.spot.presets import monthly_hazard
+
+    check_picture(plot)
+    catalogue, seconds = read_catalogue(cloud), slot * 60.0
+    with working("fitting"):
+        fitted = fit_market(
+            catalogue, only, moment(since, "--since"), moment(until, "--until"), preset=preset,
+            estimator=estimator, slot_s=seconds, checkpoint_s=checkpoint * 60.0,  # type: ignore[arg-type]
+            startup_s=None if startup is None else startup * 60.0,
+            hazard=monthly_hazard(monthly_loss, seconds) if monthly_loss else 0.0,
+            local_cores=local, local_cost=local_cost,
+        )  # fmt: skip
+        write_fitted(output, fitted)
+        if plot is not None:
+            draw("prices", plot, fitted.traces(), fitted.market)
+    body = told_market(fitted, output)
+    if json:
+        print_json(body)
+        return
+    print_facts(output, [
+        ("period", body["period"]), ("estimator", with_likelihoods(fitted)),
+        ("slot", f"{slot:g} min; start-up {fitted.market.startup_slots}, checkpoint "
+                 f"{fitted.market.longest_checkpoint} slots"),
+        ("unit of work", f"{fitted.market.unit:.4g} core-hours"),
+    ])  # fmt: skip
+    print_table("\nclasses", ["class", "units/slot", "on demand $/h", "bids", "levels $/h", "share of time"], [
+        [c["class"], c["speed"], c["on_demand"], figures(c["bids"]), figures(c["levels"]), figures(c["share"])]
+        for c in body["classes"]
+    ])  # fmt: skip
+    strong = max((abs(v) for at, row in enumerate(fitted.correlation) for v in row[:at]), default=0.0)
+    if strong > 0.5:
+        print_facts("", [("note", f"prices of the classes go together (correlation {strong:.2f}); the model has them "
+                                  "move by themselves")])  # fmt: skip
+
+
+def _table(
+    market: _Market,
+    work: Annotated[float, typer.Option(help="Core-hours of the largest job.")],
+    deadline: Annotated[float, typer.Option(help="Hours of the longest deadline.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="Where the table is written.")],
+    extends: Annotated[
+        str | None, typer.Option(help="A table of the same market and work with a shorter deadline, to build on.")
+    ] = None,
+    plot: _Plot = None,
+    json: _Json = False,
+) -> None:
+    """Build the strategy table: what to do next, and what the rest costs, for all jobs up to this size."""
+    import time
+
+    from goffish.cli.inputs import progress_bar
+    from goffish.cli.output import print_facts, print_json, print_table
+    from goffish.services.spot.files import fingerprint_digest, open_table, write_table
+    from goffish.services.spot.fitting import read_fitted
+    from goffish.services.spot.table import build_table
+
+    check_picture(plot)
+    fitted = read_fitted(market)
+    units, slots = fitted.market.units(positive(work, "--work")), whole_slots(deadline, fitted, "--deadline")
+    before = None if extends is None else open_table(extends, fitted.market)
+    begun = time.perf_counter()
+    with progress_bar("building the table") as update:
+        table = build_table(fitted.market, units, slots, extends=before, progress=lambda done: update(done, slots))
+        write_table(output, table)
+    seconds = time.perf_counter() - begun
+    if plot is not None:
+        draw("cost_map", plot, table)
+    hour = fitted.market.slots_per_hour
+    drops = [
+        {"deadline_h": at / hour, "saves": drop, "expected_cost": table.expected_cost(units, at)}
+        for at, drop in table.cliffs(units)[:5]
+    ]
+    body = {
+        "table": output, "core_hours": units * fitted.market.unit, "deadline_h": slots / hour, "bytes": table.bytes,
+        "seconds": seconds, "fingerprint": fingerprint_digest(fitted.market),
+        "earliest_h": fitted.market.least_slots(units) / hour, "cliffs": drops,
+    }  # fmt: skip
+    if json:
+        print_json(body)
+        return
+    print_facts(output, [
+        ("jobs up to", f"{body['core_hours']:.4g} core-hours, {body['deadline_h']:.4g} h to the deadline"),
+        ("size", f"{table.bytes / 1e6:.1f} MB, built in {seconds:.2f} s"),
+        ("earliest deadline", f"{body['earliest_h']:.3g} h for the largest job"),
+    ])  # fmt: skip
+    print_table("\nwhere a little more time saves the most (largest job)", ["deadline, h", "expected $", "saves"], [
+        [f"{d['deadline_h']:.2f}", f"{d['expected_cost']:.4f}", f"{d['saves']:.0%}"] for d in drops
+    ])  # fmt: skip
+
+
+def _simulate(
+    market: _Market,
+    work: _Work,
+    deadline: _Deadline,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Repeatable: rtba, h1, h2, h3, h3-young, greedy, eager, uniform-progress, on-demand, "
+            "clairvoyant. Default: most of them."
+        ),
+    ] = None,
+    since: _Since = None,
+    until: _Until = None,
+    every: Annotated[float, typer.Option(min=0, help="Minutes between the starts of two jobs.")] = 10.0,
+    table: Annotated[str | None, typer.Option(help="A table to use; default: one is built.")] = None,
+    plot: _Plot = None,
+    plot_job: Annotated[
+        str | None, typer.Option(help="Picture of one job under rtba, the one that lost the most.")
+    ] = None,
+    output: Annotated[str | None, typer.Option("-o", "--output", help="All runs as Parquet.")] = None,
+    json: _Json = False,
+) -> None:
+    """Run a job from every start time over the prices of a period, under several policies."""
+    import numpy as np
+
+    from goffish.cli.inputs import working
+    from goffish.cli.output import print_json, print_table
+    from goffish.services.spot.contest import cheapest_on_demand, contest, write_outcomes
+    from goffish.services.spot.fitting import read_fitted
+    from goffish.services.spot.job import run_job
+    from goffish.services.spot.prices import in_slots
+
+    for picture in (plot, plot_job):
+        check_picture(picture)
+    fitted = read_fitted(market)
+    found = fitted.market
+    units, slots = found.units(positive(work, "--work")), whole_slots(deadline, fitted, "--deadline")
+    names = policy or list(_DEFAULT_POLICIES)
+    begin, end = moment(since, "--since"), moment(until, "--until")
+    traces = fitted.traces(begin, end)
+    prices = in_slots(traces, fitted.slot_s, traces[0].start, traces[0].end)
+    step = max(1, round(every * 60.0 / fitted.slot_s))
+    starts = np.arange(0, prices.slots - slots + 1, step, dtype=np.int64)
+    if not starts.size:
+        raise InputError(
+            f"--deadline {deadline:g}: the period has {prices.slots / found.slots_per_hour:.4g} hours only"
+        )
+    with working("simulating"):
+        strategy = strategy_for(table, fitted, units, slots) if "rtba" in names or plot_job is not None else None
+        ran = contest(found, strategy, names, units, slots, prices, starts, fitted.traces())
+        if output is not None:
+            write_outcomes(output, ran, fitted.slot_s, traces[0].start)
+        price = cheapest_on_demand(found, units, slots)
+        if plot is not None:
+            draw("outcomes", plot, ran, price)
+        if plot_job is not None and strategy is not None:
+            losses = next((o.replay.losses for o in ran if o.policy == "rtba" and o.replay), np.zeros(starts.size))
+            first = int(starts[int(np.argmax(losses))])
+            draw("job", plot_job, run_job(found, strategy, units, slots, prices, first), found, prices, first)
+    rows = [one.told(price) for one in ran]
+    if json:
+        print_json({"core_hours": units * found.unit, "deadline_h": slots / found.slots_per_hour, "on_demand": price,
+                    "trained_until": fitted.last, "tested_from": traces[0].start, "policies": rows})  # fmt: skip
+        return
+    overlap = begin is None or begin < fitted.last
+    title = (
+        f"{starts.size:,} jobs of {units * found.unit:.4g} core-hours, {slots / found.slots_per_hour:.4g} h each"
+        + (" (on prices that the market was fitted to)" if overlap else "")
+    )
+    header = ["policy", "machines", "mean $", "worst $", "saves", "missed", "losses", "checkpoints", "time on demand"]
+    print_table(title, header, [
+        [r["policy"], r["machines"], f"{r['mean_cost']:.4f}", f"{r['worst_cost']:.4f}", f"{r['saving']:.1%}",
+         r["missed"], *(figure(r[name]) for name in ("losses", "checkpoints", "on_demand_share"))]
+        for r in rows
+    ])  # fmt: skip
+
+
+def _advise(
+    job: Annotated[
+        str | None,
+        typer.Argument(help="A graph file or store, whose work is estimated; or leave it out and give --work."),
+    ] = None,
+    market: Annotated[str | None, typer.Option(help="A market that goffish spot fit has written.")] = None,
+    deadline: Annotated[float | None, typer.Option(help="Hours from now to the deadline.")] = None,
+    algorithm: Annotated[str, typer.Option(help="Of a graph job.")] = "louvain",
+    engine: Annotated[str, typer.Option(help="Of a graph job: local, mpi or spark.")] = "local",
+    work: Annotated[float | None, typer.Option(help="Core-hours that are left, instead of a graph job.")] = None,
+    saved: Annotated[
+        float | None, typer.Option(help="Core-hours that are left from the last checkpoint on. Default: --work.")
+    ] = None,
+    price: Annotated[
+        list[str] | None, typer.Option(help="CLASS=DOLLARS now; repeatable. Default: the last price of the history.")
+    ] = None,
+    holding: Annotated[
+        str | None, typer.Option(help="The machine that the job runs on: CLASS@BID, or CLASS for one on demand.")
+    ] = None,
+    used: Annotated[float, typer.Option(min=0, help="Minutes of its billed hour that it has used.")] = 0.0,
+    margin: Annotated[float, typer.Option(min=0, help="Minutes before the deadline by which to be done.")] = 0.0,
+    table: Annotated[str | None, typer.Option(help="A table to use; default: one is built.")] = None,
+    plot: _Plot = None,
+    json: _Json = False,
+) -> None:
+    """Say what a job should do now: wait, start a machine at a bid, go on, checkpoint, or give its machine back."""
+    from goffish.cli.inputs import working
+    from goffish.cli.output import print_facts, print_json, print_table
+    from goffish.services.spot.advice import advise
+    from goffish.services.spot.fitting import read_fitted
+    from goffish.services.spot.job import slots_left
+
+    check_picture(plot)
+    if market is None or deadline is None:
+        raise InputError("--market and --deadline are needed")
+    if (job is None) == (work is None):
+        raise InputError("give a graph file or store, or --work with the core-hours that are left")
+    fitted = read_fitted(market)
+    estimate: JobEstimate | None = None
+    with working("estimating"):
+        if job is not None:
+            from goffish.services.graph_jobs import estimate as estimated
+            from goffish.services.graph_jobs import shape_of
+
+            estimate = estimated(shape_of(job, algorithm, engine))
+            work = estimate.core_hours_high
+    assert work is not None
+    slots = slots_left(
+        positive(deadline, "--deadline") * 3600.0, 0.0, fitted.slot_s, round(margin * 60 / fitted.slot_s)
+    )
+    status = status_from(fitted, work, saved, holding, used)
+    prices, ages = prices_now(fitted, price)
+    with working("looking ahead"):
+        strategy = strategy_for(table, fitted, status.saved, slots)
+        found = advise(strategy, status, slots, prices, ages)
+    if plot is not None:
+        draw("cost_curve", plot, strategy, status.saved, slots, prices, ages)
+    body = found.told() | {"market": market, "prices": dict(zip(class_names(fitted), prices, strict=True))}
+    if estimate is not None:
+        body["estimate"] = {"core_hours": estimate.core_hours, "core_hours_high": estimate.core_hours_high,
+                            "warnings": list(estimate.warnings)}  # fmt: skip
+    if json:
+        print_json(body)
+        return
+    facts = [("do now", found.text), ("expected to cost", f"{found.expected_cost:.4g} $"),
+             ("on demand alone", f"{found.on_demand_cost:.4g} $"),
+             ("left to do", f"{status.work * fitted.market.unit:.4g} core-hours within {deadline:g} h")]  # fmt: skip
+    if estimate is not None:
+        facts.append(("estimate", f"{estimate.core_hours:.4g} core-hours, at most {estimate.core_hours_high:.4g}"))
+        facts += [("note", warning) for warning in estimate.warnings]
+    print_facts("advice", facts)
+    print_table("\nwith another deadline", ["hours", "expected $"], [
+        [f"{h:.2f}", f"{cost:.4f}"] for h, cost in found.deadlines
+    ])  # fmt: skip

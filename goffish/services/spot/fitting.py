@@ -1,0 +1,203 @@
+"""A market from the spot classes of a catalogue and their price histories, its estimator chosen by likelihood.
+
+Specification of RTBA, §3.1 and §6 (O-6, O-15).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from goffish.errors import InputError
+from goffish.partial import partial_file
+from goffish.services.cloud.catalogue import Catalogue
+from goffish.services.cloud.spot_market import read_trace
+from goffish.services.spot.estimate import Estimator, bin_correlation, log_likelihood
+from goffish.services.spot.files import market_of
+from goffish.services.spot.model import Local, Market
+from goffish.services.spot.presets import market_from
+from goffish.services.spot.prices import Trace, moment_text
+
+FORMAT, VERSION = "goffish-spot-market", 1
+#: Part of the history, at its end, that estimators are judged by; the one that is chosen is fitted to all of it.
+JUDGED = 0.2
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A market, and where it is from.
+
+    Attributes
+    ----------
+    market : Market
+    prices : tuple of str
+        File or trace name of each class.
+    first, last : float
+        Of the history, in seconds since 1970.
+    estimator : str
+    likelihoods : dict from estimator to float
+        Mean log-likelihood of a slot of the part that was judged, classes added up; empty if none was chosen.
+    correlation : list of list of float
+        Of the classes' bins; classes are taken as independent.
+    """
+
+    market: Market
+    prices: tuple[str, ...]
+    first: float
+    last: float
+    estimator: str
+    likelihoods: dict[str, float]
+    correlation: list[list[float]]
+
+    @property
+    def slot_s(self) -> float:
+        """Length of a slot."""
+        return HOUR_S / self.market.slots_per_hour
+
+    def traces(self, first: float | None = None, last: float | None = None) -> list[Trace]:
+        """Prices of the classes; by default those of the history that was fitted to."""
+        begin, end = self.first if first is None else first, self.last if last is None else last
+        return [read_trace(name).between(begin, end) for name in self.prices]
+
+
+def fit_market(
+    catalogue: Catalogue,
+    classes: list[str] | None = None,
+    first: float | None = None,
+    last: float | None = None,
+    *,
+    preset: str = "ec2-linux",
+    estimator: Estimator | Literal["auto"] = "auto",
+    slot_s: float = 600.0,
+    checkpoint_s: float = 600.0,
+    startup_s: float | None = None,
+    hazard: float = 0.0,
+    local_cores: int = 0,
+    local_cost: float = 0.0,
+) -> Fitted:
+    """Fit a market.
+
+    Parameters
+    ----------
+    catalogue : Catalogue
+        Its classes on the spot market; speeds are rounded down to whole reference cores.
+    classes : list of str, optional
+        Names of some of them; default: all.
+    first, last : float, optional
+        Part of the histories, in seconds since 1970; default: what all of them cover.
+    preset : str
+        Of `presets.PRESETS`.
+    estimator : str
+        Of the price chains; ``auto`` takes the one under which the last fifth of the history is the most likely.
+    slot_s, checkpoint_s : float
+    startup_s : float, optional
+        Default: that of the catalogue.
+    hazard : float
+        Probability in a slot to lose any spot machine whatever its price.
+    local_cores : int
+        Cores of a machine of one's own; 0: there is none.
+    local_cost : float
+        Money of moving the job's data to it, which takes a slot.
+
+    Raises
+    ------
+    InputError
+        For a catalogue without spot classes, a class that is none of them, or prices that do not cover the time.
+    """
+    spot = [c for c in catalogue.classes if c.market == "spot" and c.prices is not None]
+    names = [c.name for c in spot]
+    for name in classes or ():
+        if name not in names:
+            raise InputError(f"no spot class {name!r} in the catalogue; there are: {', '.join(names) or 'none'}")
+    chosen = [c for c in spot if classes is None or c.name in classes]
+    if not chosen:
+        raise InputError("the catalogue has no classes on the spot market (market: spot, prices: …)")
+    sources = tuple(str(c.prices) for c in chosen)
+    traces = [read_trace(name) for name in sources]
+    begin = max(t.start for t in traces) if first is None else first
+    end = min(t.end for t in traces) if last is None else last
+    # Classes are called as in the catalogue, whatever their files are called.
+    parts = [replace(t.between(begin, end), name=c.name) for t, c in zip(traces, chosen, strict=True)]
+    cores = [max(1, int(c.power + 1e-9)) for c in chosen]
+    if local_cores < 0 or not local_cost >= 0:
+        raise InputError(f"local_cores = {local_cores}, local_cost = {local_cost:g}: must be 0 or more")
+    starts = catalogue.startup_s if startup_s is None else startup_s
+
+    def made(one: Estimator, histories: list[Trace]) -> Market:
+        market = market_from(
+            preset, histories, cores, [c.price_per_hour for c in chosen], slot_s=slot_s, startup_s=starts,
+            checkpoint_s=checkpoint_s, estimator=one, hazards=[hazard] * len(chosen),
+        )  # fmt: skip
+        return replace(market, local=_local(market, min(cores), local_cores, local_cost))
+
+    likelihoods: dict[str, float] = {}
+    if estimator == "auto":
+        split = end - JUDGED * (end - begin)
+        train = [t.between(begin, split) for t in parts]
+        judged = [t.between(split, end) for t in parts]
+        slots = max(1.0, (end - split) // slot_s)
+        for one in get_args(Estimator):
+            market = made(one, train)
+            likelihoods[one] = sum(
+                log_likelihood(c, t, slot_s) / slots for c, t in zip(market.classes, judged, strict=True)
+            )
+    known = get_args(Estimator)
+    if estimator != "auto" and estimator not in known:
+        raise InputError(f"no estimator {estimator!r}; there are: auto, {', '.join(known)}")
+    best: Estimator = max(known, key=lambda one: likelihoods[one]) if estimator == "auto" else estimator
+    market = made(best, parts)
+    correlation = bin_correlation(parts, market.classes, slot_s)
+    return Fitted(market, sources, begin, end, best, likelihoods, np.asarray(correlation).tolist())
+
+
+def _local(market: Market, cores: int, local_cores: int, cost: float) -> Local | None:
+    """The machine of one's own, in the market's units: `cores` is what the class of the least speed has."""
+    if not local_cores:
+        return None
+    slowest = min(one.speed for one in market.classes)
+    return Local(max(1, local_cores * slowest // cores), 1, cost)
+
+
+def write_fitted(path: str | Path, fitted: Fitted) -> None:
+    """Write a fitted market as JSON; the file is complete or not there at all."""
+    body: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "market": fitted.market.fingerprint(),
+        "prices": list(fitted.prices),
+        "first": fitted.first,
+        "last": fitted.last,
+        "period": f"{moment_text(fitted.first)} to {moment_text(fitted.last)} UTC",
+        "estimator": fitted.estimator,
+        "likelihoods": fitted.likelihoods,
+        "correlation": fitted.correlation,
+    }
+    with partial_file(Path(path)) as partial:
+        partial.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+
+
+def read_fitted(path: str | Path) -> Fitted:
+    """Read a fitted market.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or is none of `write_fitted`.
+    """
+    try:
+        body = json.loads(Path(path).read_text(encoding="utf-8"))
+        if body.get("format") != FORMAT or body.get("version") != VERSION:
+            raise InputError(f"{path}: is no spot market of version {VERSION}: make one with goffish spot fit")
+        return Fitted(
+            market_of(body["market"]), tuple(body["prices"]), float(body["first"]), float(body["last"]),
+            body["estimator"], body["likelihoods"], body["correlation"],
+        )  # fmt: skip
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: is no spot market ({error}): make one with goffish spot fit") from None

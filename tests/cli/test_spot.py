@@ -1,0 +1,166 @@
+"""``goffish spot fit|table|simulate|advise``: what they say, write and refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from goffish.services.spot.fitting import Fitted, write_fitted
+from tests.cli.conftest import Ended, Place, assert_refused
+from tests.services.spot.spot_cases import tiny
+
+DAYS = 12
+CLOUD = """
+startup_s: 120
+billing: {{quantum_s: 3600}}
+classes:
+  - {{name: owned, cores: 4, price_per_hour: 0.21}}
+  - {{name: spot, cores: 4, speed: 1.08, price_per_hour: 0.21, market: spot, prices: {prices}}}
+"""
+
+
+def prices(path: Path) -> Path:
+    """Each day 14.4 hours at 0.02, 7.2 at 0.05 and 2.4 at 0.50."""
+    rows = ["timestamp_utc,price_usd_per_hour"]
+    begin = np.datetime64("2015-03-01T00:00:00")
+    for day in range(DAYS):
+        for hour, price in ((0, 0.02), (14.4, 0.05), (21.6, 0.5)):
+            rows.append(f"{begin + np.timedelta64(int((24 * day + hour) * 3600), 's')},{price}")
+    rows.append(f"{begin + np.timedelta64(DAYS, 'D')},0.02")
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def refused(ended: Ended, told: str) -> None:
+    assert_refused(ended)
+    assert told in ended.err
+
+
+@pytest.fixture
+def here(place: Place) -> Place:
+    prices(place / "prices.csv")
+    (place / "cloud.yaml").write_text(CLOUD.format(prices="prices.csv"))
+    return place
+
+
+@pytest.fixture
+def golden(place: Place) -> Place:
+    """The specification's tiny model (§7.2), with a price that is low at the end."""
+    path = prices(place / "prices.csv")
+    start = np.datetime64("2015-03-01").astype("datetime64[s]").astype(float)
+    write_fitted(place / "tiny.json", Fitted(tiny(), (str(path),), start, start + 86_400.0, "paper", {}, [[1.0]]))
+    return place
+
+
+def test_a_market_is_what_the_prices_say(here: Place) -> None:
+    """Breaks when bids, levels or shares of time are not those of the history; they are counted by hand."""
+    body = here("spot", "fit", "cloud.yaml", "-o", "market.json", "--preset", "ec2-linux", "--json").json
+    one = body["classes"][0]
+    assert one["class"] == "spot" and one["on_demand"] == 0.21
+    # Half and three quarters of the time are covered by 0.02 and 0.05, nine tenths by 0.05 too, then on demand.
+    assert one["bids"] == pytest.approx([0.02, 0.05, 0.21])
+    assert one["levels"] == pytest.approx([0.02, 0.05, 0.21, 0.5])
+    assert body["unit_core_hours"] == pytest.approx(4 / 6)
+    assert set(body["likelihoods"]) == {"paper", "level", "slot", "semi"}
+    assert body["likelihoods"][body["estimator"]] == max(body["likelihoods"].values())
+    assert here("spot", "fit", "cloud.yaml", "-o", "again.json", "--preset", "ec2-linux").out.count("spot") >= 1
+    assert (here / "again.json").read_bytes() == (here / "market.json").read_bytes()
+
+
+def test_advice_is_the_golden_table(golden: Place) -> None:
+    """Breaks when advice is not that of the table, or costs are another job's; figures of §7.2."""
+
+    def advice(*given: str) -> dict[str, float]:
+        return golden("spot", "advise", "--market", "tiny.json", *given, "--json").json
+
+    low = advice("--work", "1", "--deadline", "2", "--price", "tiny=0.02")
+    assert low["expected_cost"] == pytest.approx(0.0596, abs=1e-9) and low["on_demand_cost"] == pytest.approx(0.13)
+    assert low["action"].startswith("start tiny on the spot market")
+    high = advice("--work", "1", "--deadline", "2.5", "--price", "tiny=0.5")
+    assert high["expected_cost"] == pytest.approx(0.0948, abs=1e-9) and high["action"] == "wait"
+    assert {d["hours"]: round(d["expected_cost"], 6) for d in low["deadlines"]} == {1.0: 0.13, 1.5: 0.13, 2.0: 0.0596}
+    # A slot of margin is a slot less; half of the work done and saved is a job of half the size.
+    assert advice("--work", "1", "--deadline", "2.5", "--margin", "30", "--price", "tiny=0.02") == low
+    last = advice("--work", "2", "--deadline", "1.5")
+    assert last["action"] == "start tiny on demand" and last["expected_cost"] == pytest.approx(0.13)
+    held = advice("--work", "1", "--saved", "2", "--holding", "tiny", "--deadline", "1")
+    assert held["action"] == "go on"
+
+
+def test_a_table_is_built_once_and_used_again(golden: Place) -> None:
+    """Breaks when a table on disk is not the one that was built, or one for another market is taken."""
+    body = golden("spot", "table", "tiny.json", "--work", "3", "--deadline", "4", "-o", "t.table", "--json").json
+    assert body["core_hours"] == 3 and body["earliest_h"] == 2.0
+    assert body["cliffs"][0]["saves"] > 0 and (golden / "t.table").stat().st_size > 0
+    short = golden("spot", "table", "tiny.json", "--work", "3", "--deadline", "2", "-o", "s.table", "--json")
+    assert short.code == 0
+    assert golden("spot", "table", "tiny.json", "--work", "3", "--deadline", "4", "-o", "e.table",
+                  "--extends", "s.table").code == 0  # fmt: skip
+    assert (golden / "e.table").read_bytes() == (golden / "t.table").read_bytes()
+    given = ["--market", "tiny.json", "--work", "2", "--deadline", "3", "--price", "tiny=0.02", "--json"]
+    with_table = golden("spot", "advise", *given, "--table", "t.table").json
+    assert with_table["expected_cost"] == pytest.approx(0.07368, abs=1e-9)
+    assert with_table["action"] == golden("spot", "advise", *given).json["action"]
+    refused(golden("spot", "advise", *given, "--table", "tiny.json"), "tiny.json: is no strategy table")
+
+
+def test_policies_run_over_the_same_prices(here: Place) -> None:
+    """Breaks when jobs are lost, a policy is charged wrongly, or the file does not hold what is printed."""
+    here("spot", "fit", "cloud.yaml", "-o", "market.json", "--preset", "paper-2012", "--until", "2015-03-09")
+    period = ["--since", "2015-03-09", "--until", "2015-03-12"]
+    written = ["-o", "runs.parquet", "--plot", "runs.png", "--plot-job", "job.svg"]
+    body = here(
+        "spot", "simulate", "market.json", "--work", "4", "--deadline", "4", *period, *written, "--json"
+    ).json  # fmt: skip
+    told = {row["policy"]: row for row in body["policies"]}
+    assert list(told) == ["rtba", "h1", "h2", "h3", "greedy", "uniform-progress", "on-demand", "clairvoyant"]
+    assert all(row["missed"] == 0 for row in told.values())
+    assert told["on-demand"]["mean_cost"] == pytest.approx(0.21) == body["on_demand"]
+    assert told["clairvoyant"]["mean_cost"] <= min(row["mean_cost"] for row in told.values()) + 1e-12
+    assert told["rtba"]["saving"] == pytest.approx(1 - told["rtba"]["mean_cost"] / 0.21)
+    runs = pq.read_table(here / "runs.parquet").to_pandas()
+    assert runs.groupby("policy")["cost"].mean().to_dict() == pytest.approx(
+        {n: r["mean_cost"] for n, r in told.items()}
+    )
+    assert (runs[runs["policy"] == "rtba"]["hours"] <= 4).all()
+    assert (here / "runs.png").stat().st_size > 1000 and "<svg" in (here / "job.svg").read_text()[:500]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["fit", "ec2-2013", "-o", "m.json"], "the catalogue has no classes on the spot market"),
+        (["fit", "cloud.yaml", "-o", "m.json", "--only", "owned"], "no spot class 'owned' in the catalogue"),
+        (["fit", "cloud.yaml", "-o", "m.json", "--slot", "7"], "an hour must be a whole number of slots"),
+        (["fit", "cloud.yaml", "-o", "m.json", "--since", "soon"], "--since soon: give a day or time"),
+        (["fit", "cloud.yaml", "-o", "m.json", "--since", "2020-01-01"], "it reaches from 2015-03-01"),
+        (["fit", "cloud.yaml", "-o", "m.json", "--estimator", "best"], "no estimator 'best'"),
+        (["fit", "cloud.yaml", "-o", "m.json", "--preset", "azure"], "no preset 'azure'"),
+        (["table", "cloud.yaml", "--work", "1", "--deadline", "2", "-o", "t"], "cloud.yaml: is no spot market"),
+        (["simulate", "nowhere.json", "--work", "1", "--deadline", "2"], "nowhere.json: cannot be read"),
+        (["advise", "--deadline", "2", "--work", "1"], "--market and --deadline are needed"),
+        (["advise", "--market", "m.json", "--deadline", "2"], "give a graph file or store, or --work"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(here: Place, given: list[str], told: str) -> None:
+    """Breaks when a wrong value passes, leaves a file, or is answered with a traceback."""
+    refused(here("spot", *given), told)
+    assert not (here / "m.json").exists() and not (here / "t").exists()
+
+
+def test_what_cannot_be_done_is_refused(golden: Place) -> None:
+    """Breaks when a deadline is promised that cannot be kept, or the user is not told what can."""
+    common = ["spot", "advise", "--market", "tiny.json"]
+    refused(golden(*common, "--work", "3", "--deadline", "1"), "the deadline cannot be promised: 2 hours")
+    refused(golden(*common, "--work", "-1", "--deadline", "1"), "--work -1: give more than 0")
+    refused(golden(*common, "--work", "2", "--saved", "1", "--deadline", "4"), "--saved 1: from the last")
+    refused(golden(*common, "--work", "1", "--deadline", "4", "--price", "huge=1"), "with a class of tiny")
+    refused(golden(*common, "--work", "1", "--deadline", "4", "--holding", "tiny@x"), "give CLASS@BID")
+    refused(golden(*common, "--work", "1", "--deadline", "4", "--holding", "tiny@0.001"), "knows bids of 0.26")
+    long = golden("spot", "simulate", "tiny.json", "--work", "1", "--deadline", "400", "--policy", "on-demand")
+    refused(long, "--deadline 400: the period has 24 hours only")
+    unknown = golden("spot", "simulate", "tiny.json", "--work", "1", "--deadline", "4", "--policy", "luck")
+    refused(unknown, "no policy 'luck'")

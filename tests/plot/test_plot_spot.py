@@ -1,0 +1,71 @@
+"""Pictures of spot jobs: what is drawn is what was computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from goffish.errors import InputError
+from goffish.plot import spot
+from goffish.services.spot.contest import contest
+from goffish.services.spot.job import run_job
+from goffish.services.spot.prices import SlotPrices, Trace
+from goffish.services.spot.table import Table, build_table
+from tests.services.spot.spot_cases import tiny
+
+MARKET = tiny()
+PRICES = SlotPrices.of_path(np.array([[0.02]] * 4 + [[0.5]] * 2 + [[0.02]] * 12))
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    return build_table(MARKET, 3, 8)
+
+
+def artists(figure: Any, gid: str) -> list[Any]:
+    return [a for axes in figure.axes for a in axes.get_children() if a.get_gid() == gid]
+
+
+def test_prices_with_bids() -> None:
+    """Breaks when a price is drawn at another time, or a bid is missing."""
+    trace = Trace(np.array([0.0, 3600.0, 7200.0]), np.array([0.02, 0.5, 0.03]), 9000.0)
+    figure = spot.prices([trace], MARKET)
+    line = artists(figure, "price-0")[0]
+    assert line.get_ydata().tolist() == [0.02, 0.5, 0.03, 0.03] and line.get_drawstyle() == "steps-post"
+    assert [at.hour for at in line.get_xdata()] == [0, 1, 2, 2]
+    assert [a.get_ydata()[0] for a in artists(figure, "bid-0")] == MARKET.classes[0].bids.tolist()
+    assert artists(figure, "on-demand-0")[0].get_ydata()[0] == 0.13
+
+
+def test_the_map_of_costs(table: Table) -> None:
+    """Breaks when rows and columns are mixed up, or what cannot be promised is not left out."""
+    found = artists(spot.cost_map(table, [0.02]), "cost")[0].get_array()
+    assert found.shape == (3, 8)
+    assert found[0].compressed().round(6).tolist() == [0.13, 0.13, 0.0596, 0.0596, 0.05256, 0.043408, 0.038128]
+    assert found.mask[:, 0].all() and found.mask[2].sum() == 3
+
+
+def test_cost_by_deadline(table: Table) -> None:
+    """Breaks when the marked deadline is not the job's."""
+    figure = spot.cost_curve(table, 1, 4, [0.02])
+    mark = artists(figure, "now")[0]
+    assert (mark.get_xdata()[0], round(mark.get_ydata()[0], 6)) == (2.0, 0.0596)
+
+
+def test_outcomes_and_one_job(table: Table) -> None:
+    """Breaks when means, worst costs or states are those of other jobs."""
+    starts = np.arange(8)
+    found = contest(MARKET, table, ["rtba", "on-demand"], 2, 8, PRICES, starts)
+    figure = spot.outcomes(found, 0.13)
+    for at, one in enumerate(found):
+        assert artists(figure, f"mean-{at}")[0].get_xdata()[0] == pytest.approx(one.costs.mean())
+        assert artists(figure, f"worst-{at}")[0].get_xdata()[0] == pytest.approx(one.costs.max())
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["rtba", "on-demand, tiny"]
+    run = run_job(MARKET, table, 2, 8, PRICES)
+    picture = spot.job(run, MARKET, PRICES)
+    left = artists(picture, "work")[0].get_ydata()
+    assert left[0] == 2 and left[-1] < 2
+    with pytest.raises(InputError, match="no outcomes to draw"):
+        spot.outcomes([], 1.0)
