@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -73,6 +74,12 @@ def _fit(
         int, typer.Option(min=0, help="Cores of a machine of your own that may take the job over; 0: there is none.")
     ] = 0,
     local_cost: Annotated[float, typer.Option(min=0, help="Money of moving the job's data to it.")] = 0.0,
+    dependent: Annotated[
+        bool, typer.Option("--dependent", help="Prices of the classes move together, as they did in the history.")
+    ] = False,
+    late_penalty: Annotated[
+        float | None, typer.Option(min=0, help="Dollars for each core-hour left at the deadline, which is soft then.")
+    ] = None,
     plot: _Plot = None,
     json: _Json = False,
 ) -> None:
@@ -91,7 +98,7 @@ def _fit(
             estimator=estimator, slot_s=seconds, checkpoint_s=checkpoint * 60.0,  # type: ignore[arg-type]
             startup_s=None if startup is None else startup * 60.0,
             hazard=monthly_hazard(monthly_loss, seconds) if monthly_loss else 0.0,
-            local_cores=local, local_cost=local_cost,
+            local_cores=local, local_cost=local_cost, dependent=dependent, late_penalty=late_penalty,
         )  # fmt: skip
         write_fitted(output, fitted)
         if plot is not None:
@@ -111,9 +118,9 @@ def _fit(
         for c in body["classes"]
     ])  # fmt: skip
     strong = max((abs(v) for at, row in enumerate(fitted.correlation) for v in row[:at]), default=0.0)
-    if strong > 0.5:
-        print_facts("", [("note", f"prices of the classes go together (correlation {strong:.2f}); the model has them "
-                                  "move by themselves")])  # fmt: skip
+    if strong > 0.5 and not dependent:
+        told = f"prices of the classes go together (correlation {strong:.2f}), the model has them move by themselves"
+        print_facts("", [("note", f"{told}: --dependent")])
 
 
 def _table(
@@ -123,6 +130,9 @@ def _table(
     output: Annotated[str, typer.Option("-o", "--output", help="Where the table is written.")],
     extends: Annotated[
         str | None, typer.Option(help="A table of the same market and work with a shorter deadline, to build on.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="Tell the shortest deadline in which the largest job costs no more.")
     ] = None,
     plot: _Plot = None,
     json: _Json = False,
@@ -152,11 +162,14 @@ def _table(
         {"deadline_h": at / hour, "saves": drop, "expected_cost": table.expected_cost(units, at)}
         for at, drop in table.cliffs(units)[:5]
     ]
-    body = {
+    body: dict[str, Any] = {
         "table": output, "core_hours": units * fitted.market.unit, "deadline_h": slots / hour, "bytes": table.bytes,
         "seconds": seconds, "fingerprint": fingerprint_digest(fitted.market),
         "earliest_h": fitted.market.least_slots(units) / hour, "cliffs": drops,
     }  # fmt: skip
+    if budget is not None:
+        within = table.min_deadline(units, budget)
+        body["within_budget_h"] = None if within is None else within / hour
     if json:
         print_json(body)
         return
@@ -164,10 +177,15 @@ def _table(
         ("jobs up to", f"{body['core_hours']:.4g} core-hours, {body['deadline_h']:.4g} h to the deadline"),
         ("size", f"{table.bytes / 1e6:.1f} MB, built in {seconds:.2f} s"),
         ("earliest deadline", f"{body['earliest_h']:.3g} h for the largest job"),
+        *([] if budget is None else [(f"within {budget:g} $", _hours_text(body["within_budget_h"]))]),
     ])  # fmt: skip
     print_table("\nwhere a little more time saves the most (largest job)", ["deadline, h", "expected $", "saves"], [
         [f"{d['deadline_h']:.2f}", f"{d['expected_cost']:.4f}", f"{d['saves']:.0%}"] for d in drops
     ])  # fmt: skip
+
+
+def _hours_text(hours: float | None) -> str:
+    return "no deadline of the table" if hours is None else f"from {hours:.3g} h on"
 
 
 def _simulate(
@@ -269,6 +287,9 @@ def _advise(
     used: Annotated[float, typer.Option(min=0, help="Minutes of its billed hour that it has used.")] = 0.0,
     margin: Annotated[float, typer.Option(min=0, help="Minutes before the deadline by which to be done.")] = 0.0,
     table: Annotated[str | None, typer.Option(help="A table to use; default: one is built.")] = None,
+    local_busy: Annotated[
+        bool, typer.Option("--local-busy", help="The machine of your own is not free now: plan without it.")
+    ] = False,
     plot: _Plot = None,
     json: _Json = False,
 ) -> None:
@@ -285,6 +306,8 @@ def _advise(
     if (job is None) == (work is None):
         raise InputError("give a graph file or store, or --work with the core-hours that are left")
     fitted = read_fitted(market)
+    if local_busy:
+        fitted = replace(fitted, market=replace(fitted.market, local=None))
     estimate: JobEstimate | None = None
     with working("estimating"):
         if job is not None:

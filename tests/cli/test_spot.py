@@ -90,9 +90,29 @@ def test_advice_is_the_golden_table(golden: Place) -> None:
     assert held["action"] == "go on"
 
 
+def test_a_machine_of_ones_own_and_soft_deadlines(here: Place) -> None:
+    """Breaks when a machine that is busy is planned with, or lateness is refused although it has a price."""
+    fit = ["spot", "fit", "cloud.yaml", "--preset", "paper-2012", "-o", "market.json"]
+    here(*fit, "--local", "4", "--local-cost", "0.001")
+    # Seven slots: one to move, six to work; before that, waiting is as good.
+    given = ["spot", "advise", "--market", "market.json", "--work", "4", "--deadline", "1.17", "--json"]
+    own = here(*given).json
+    assert own["action"] == "move to the machine of your own" and own["expected_cost"] == pytest.approx(0.001)
+    busy = here(*given, "--local-busy").json
+    assert busy["action"] != own["action"] and busy["expected_cost"] > 0.01
+    late = ["spot", "advise", "--market", "market.json", "--work", "4", "--deadline", "0.5", "--local-busy", "--json"]
+    refused(here(*late), "the deadline cannot be promised: 1.17 hours is the earliest")
+    here(*fit, "--late-penalty", "0.01", "--dependent")
+    # Nothing is worth doing: 4 core-hours that are late cost 4 cents.
+    assert here(*late).json["expected_cost"] <= 0.04 + 1e-9
+
+
 def test_a_table_is_built_once_and_used_again(golden: Place) -> None:
     """Breaks when a table on disk is not the one that was built, or one for another market is taken."""
-    body = golden("spot", "table", "tiny.json", "--work", "3", "--deadline", "4", "-o", "t.table", "--json").json
+    given = ["--work", "3", "--deadline", "4", "-o", "t.table", "--budget", "0.2", "--json"]
+    body = golden("spot", "table", "tiny.json", *given).json
+    # By the long run of prices (low 5/7 of the time) seven slots cost 0.2198, eight 0.1860.
+    assert body["within_budget_h"] == 4.0
     assert body["core_hours"] == 3 and body["earliest_h"] == 2.0
     assert body["cliffs"][0]["saves"] > 0 and (golden / "t.table").stat().st_size > 0
     short = golden("spot", "table", "tiny.json", "--work", "3", "--deadline", "2", "-o", "s.table", "--json")

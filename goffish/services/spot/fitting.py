@@ -16,7 +16,7 @@ from goffish.errors import InputError
 from goffish.partial import partial_file
 from goffish.services.cloud.catalogue import Catalogue
 from goffish.services.cloud.spot_market import read_trace
-from goffish.services.spot.estimate import Estimator, bin_correlation, log_likelihood
+from goffish.services.spot.estimate import Estimator, bin_correlation, estimate_joint, log_likelihood
 from goffish.services.spot.files import market_of
 from goffish.services.spot.model import Local, Market
 from goffish.services.spot.presets import market_from
@@ -79,6 +79,8 @@ def fit_market(
     hazard: float = 0.0,
     local_cores: int = 0,
     local_cost: float = 0.0,
+    dependent: bool = False,
+    late_penalty: float | None = None,
 ) -> Fitted:
     """Fit a market.
 
@@ -103,6 +105,10 @@ def fit_market(
         Cores of a machine of one's own; 0: there is none.
     local_cost : float
         Money of moving the job's data to it, which takes a slot.
+    dependent : bool
+        Let the prices of the classes move together, as they did in the history (O-15).
+    late_penalty : float, optional
+        Money for each core-hour that is left at the deadline (O-14); default: the deadline is hard.
 
     Raises
     ------
@@ -133,7 +139,12 @@ def fit_market(
             preset, histories, cores, [c.price_per_hour for c in chosen], slot_s=slot_s, startup_s=starts,
             checkpoint_s=checkpoint_s, estimator=one, hazards=[hazard] * len(chosen),
         )  # fmt: skip
-        return replace(market, local=_local(market, min(cores), local_cores, local_cost))
+        return replace(
+            market,
+            local=_local(market, min(cores), local_cores, local_cost),
+            joint_chain=estimate_joint(histories, market.classes, slot_s) if dependent else None,
+            late_penalty=None if late_penalty is None else late_penalty * market.unit,
+        )
 
     likelihoods: dict[str, float] = {}
     if estimator == "auto":
