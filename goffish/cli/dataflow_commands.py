@@ -99,6 +99,9 @@ def _simulate(
     policy: Annotated[
         list[str] | None, typer.Option(help="Who plans; several are compared. Default: reactive-global.")
     ] = None,
+    compare: Annotated[
+        str | None, typer.Option(help="The same as several --policy: names with commas between.")
+    ] = None,
     cloud: _Cloud = _DEFAULT_CLOUD,
     rates: Annotated[str, typer.Option(help=f"What comes in: {_RATES_HELP}")] = "constant",
     rate: _Rate = None,
@@ -147,7 +150,8 @@ def _simulate(
     table = _rates(rates, flow, hours, length, seed)
     machines = make_variability(variability, seed)
     since = moment(spot_since, "--spot-since")
-    names = policy or ["reactive-global"]
+    names = [*(policy or ()), *(name.strip() for name in (compare or "").split(",") if name.strip())]
+    names = list(dict.fromkeys(names)) or ["reactive-global"]
     planners = {name: make_policy(name, _pairs(option, "--option")) for name in names}
     ahead = {"horizon": max(1, round(horizon * 60 / length)), "error": error, "bias": bias, "seed": seed}
     results = {}
@@ -334,9 +338,9 @@ def _print_runs(dataflow: str, results: dict[str, Result], flow: Flow, currency:
     steps = next(iter(results.values())).intervals.num_rows
     goal = f"{flow.goal.throughput:g} ± {flow.goal.tolerance:g}"
     title = f"{dataflow}: {steps:,} intervals, {first.rate:.4g} messages/s, goal {goal}"
-    header = ["policy", "throughput", "met", "value", currency, "profit", "changes", "starts", "failures", "waiting"]
-    print_table(title, header, [
-        [name, f"{s.omega:.4f}", "yes" if s.valid else "NO", f"{s.value:.4f}", f"{s.cost:.2f}", f"{s.profit:.4f}",
-         s.adaptations, s.starts, s.failures, round(s.queue)]
+    header = ["policy", "throughput", "met", "compliance", "latency, s", "value", currency, "profit"]
+    print_table(title, [*header, "changes", "starts", "failures", "waiting"], [
+        [name, f"{s.omega:.4f}", "yes" if s.valid else "NO", f"{s.compliance:.1%}", f"{s.latency_s:.3g}",
+         f"{s.value:.4f}", f"{s.cost:.2f}", f"{s.profit:.4f}", s.reconfigurations, s.starts, s.failures, round(s.queue)]
         for name, s in ((name, result.summary) for name, result in results.items())
     ])  # fmt: skip

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 _HOUR_S = 3600.0
 _GRID = "#e4e4e4"
+_TITLE = "Rate, throughput, latency, cost, reconfigurations and machines over time"
 
 
 @styled
 def simulation(results: Result | dict[str, Result], goal: Goal, *, currency: str = "USD", title: str = "") -> Figure:
-    """Draw one run, or several under their names, as four panels over time.
+    """Draw one run, or several under their names, as panels over time.
 
     Parameters
     ----------
@@ -36,7 +37,8 @@ def simulation(results: Result | dict[str, Result], goal: Goal, *, currency: str
     Returns
     -------
     matplotlib.figure.Figure
-        From top to bottom: external messages per second, relative throughput, cost so far, and machines.
+        From top to bottom: external messages per second, relative throughput, latency, cost so far, reconfigurations so
+        far, and machines.
 
     Raises
     ------
@@ -44,41 +46,50 @@ def simulation(results: Result | dict[str, Result], goal: Goal, *, currency: str
         No run, runs of different lengths, more than seven, or matplotlib is missing.
     """
     runs = _runs(results)
-    figure = new_figure(9.0, 8.0, fitted=True)
-    axes = figure.subplots(4, 1, sharex=True, height_ratios=(2, 3, 2, 2))
+    figure = new_figure(9.0, 10.5, fitted=True)
+    axes = figure.subplots(6, 1, sharex=True, height_ratios=(2, 3, 2, 2, 2, 2))
     first = next(iter(runs.values()))
     hours = _hours(first)
     axes[0].stairs(_column(first, "rate"), hours, color=QUIET, linewidth=1.2, gid="rate")
     axes[0].set_ylabel("messages/s")
     axes[0].set_ylim(bottom=0)
-    axes[0].set_title(title or "Rate, throughput, cost and machines over time")
+    axes[0].set_title(title or _TITLE)
     low, high = goal.throughput - goal.tolerance, goal.throughput + goal.tolerance
     axes[1].axhspan(low, high, color="#e8f1e8", gid="band", zorder=0)
     axes[1].axhline(goal.throughput, color=COLOURS[2], linewidth=1.0, linestyle=(0, (4, 3)), gid="goal")
     for at, (name, run) in enumerate(runs.items()):
         look = {"color": COLOURS[at], "linewidth": 1.3}
         axes[1].stairs(_column(run, "omega"), hours, baseline=None, label=name, gid=f"omega-{at}", **look)
-        axes[2].plot(hours, np.concatenate(([0.0], _column(run, "cost"))), gid=f"cost-{at}", label=name, **look)
-        axes[3].stairs(_column(run, "machines"), hours, baseline=None, gid=f"machines-{at}", label=name, **look)
+        axes[2].stairs(_column(run, "latency_s"), hours, baseline=None, gid=f"latency-{at}", **look)
+        axes[3].plot(hours, np.concatenate(([0.0], _column(run, "cost"))), gid=f"cost-{at}", label=name, **look)
+        axes[4].stairs(_changes(run), hours, baseline=None, gid=f"changes-{at}", **look)
+        axes[5].stairs(_column(run, "machines"), hours, baseline=None, gid=f"machines-{at}", label=name, **look)
         failed = np.flatnonzero(_column(run, "failures"))
         if failed.size:
-            axes[3].plot(
+            axes[5].plot(
                 hours[failed], _column(run, "machines")[failed], "x", color=ALARM, markersize=6, gid=f"failures-{at}",
                 label="failed machines" if at == 0 else None, clip_on=False,
             )  # fmt: skip
     axes[1].set_ylabel("relative throughput")
     axes[1].set_ylim(0, 1.02)
-    axes[2].set_ylabel(f"cost ({currency})")
+    axes[2].set_ylabel("latency (s)")
+    axes[2].set_yscale("symlog", linthresh=1.0)
     axes[2].set_ylim(bottom=0)
-    axes[3].set_ylabel("machines")
+    axes[3].set_ylabel(f"cost ({currency})")
     axes[3].set_ylim(bottom=0)
-    integer_ticks(axes[3].yaxis, 6)
-    axes[3].set_xlabel("hours")
+    axes[4].set_ylabel("changes")
+    axes[4].set_ylim(bottom=0)
+    axes[5].set_ylabel("machines")
+    axes[5].set_ylim(bottom=0)
+    for panel in axes[4:]:
+        integer_ticks(panel.yaxis, 6)
+    axes[2].yaxis.set_major_formatter("{x:g}")
+    axes[5].set_xlabel("hours")
     for axis in axes:
         axis.grid(axis="y", color=_GRID, linewidth=0.6)
         axis.set_xlim(hours[0], hours[-1])
     if len(runs) > 1 or any(_column(run, "failures").any() for run in runs.values()):
-        legend_beside(axes[3], axes[3].get_legend_handles_labels()[0], "")
+        legend_beside(axes[5], axes[5].get_legend_handles_labels()[0], "")
         legend_beside(axes[1], axes[1].get_legend_handles_labels()[0], "")
     figure.align_ylabels()
     return figure
@@ -99,9 +110,9 @@ def simulation_page(
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
-    names = ("messages/s", "relative throughput", f"cost ({currency})", "machines")
-    heights = (0.2, 0.35, 0.22, 0.23)
-    figure = make_subplots(rows=4, cols=1, shared_xaxes=True, vertical_spacing=0.04, row_heights=heights)
+    names = ("messages/s", "relative throughput", "latency (s)", f"cost ({currency})", "changes", "machines")
+    heights = (0.14, 0.24, 0.15, 0.16, 0.15, 0.16)
+    figure = make_subplots(rows=6, cols=1, shared_xaxes=True, vertical_spacing=0.03, row_heights=heights)
     first = next(iter(runs.values()))
     hours = _hours(first)
     figure.add_trace(_steps(go, hours, _column(first, "rate"), "external rate", QUIET, legend=False), 1, 1)
@@ -114,14 +125,14 @@ def simulation_page(
         figure.add_trace(_steps(go, hours, _column(run, "omega"), name, colour, legend=True), 2, 1)
         cost = np.concatenate(([0.0], _column(run, "cost")))
         line = {"color": colour}
-        figure.add_trace(go.Scatter(x=hours, y=cost, name=name, line=line, legendgroup=name, showlegend=False), 3, 1)
-        figure.add_trace(_steps(go, hours, _column(run, "machines"), name, colour, legend=False), 4, 1)
+        figure.add_trace(go.Scatter(x=hours, y=cost, name=name, line=line, legendgroup=name, showlegend=False), 4, 1)
+        for row, values in ((3, _column(run, "latency_s")), (5, _changes(run)), (6, _column(run, "machines"))):
+            figure.add_trace(_steps(go, hours, values, name, colour, legend=False), row, 1)
     for row, label in enumerate(names, 1):
         figure.update_yaxes(title_text=label, rangemode="tozero", row=row, col=1)
-    figure.update_xaxes(title_text="hours", row=4, col=1)
+    figure.update_xaxes(title_text="hours", row=6, col=1)
     figure.update_layout(
-        title=title or "Rate, throughput, cost and machines over time", template="plotly_white", hovermode="x unified",
-        height=900,
+        title=title or _TITLE, template="plotly_white", hovermode="x unified", height=1200,
     )  # fmt: skip
     temporary = target.with_name(f".{target.name}.partial")
     try:
@@ -175,3 +186,8 @@ def _hours(run: Result) -> Any:
 
 def _column(run: Result, name: str) -> Any:
     return run.intervals.column(name).to_numpy()
+
+
+def _changes(run: Result) -> Any:
+    """Reconfigurations so far: switches, changes of instances, starts and stops of machines."""
+    return sum(_column(run, name) for name in ("switches", "instance_changes", "starts", "stops")).cumsum()

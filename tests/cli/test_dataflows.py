@@ -188,3 +188,30 @@ def test_plans_are_json_all_the_way(here: Place) -> None:
     said = here("simulate", "mine.yaml", "--hours", "0.5", "--json").out
     assert json.loads(said)["dataflow"] == "mine.yaml"
     assert Path(here / "mine.yaml").exists()
+
+
+def test_a_policy_of_ones_own(here: Place) -> None:
+    """The one of docs/own-policy.md, in at most 30 lines; breaks when it is not run as the others are."""
+    page = (Path(__file__).parents[2] / "docs" / "own-policy.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    assert len([line for line in code.splitlines() if line.strip()]) <= 30
+    (here / "keep_headroom.py").write_text(code)
+    own = "keep_headroom.py:KeepHeadroom"
+    plan = here(
+        "plan", "mine.yaml", "--cloud", "cloud.yaml", "--policy", own, "--option", "headroom=1.5", "--json"
+    ).json
+    # 4 messages a second need 0.4 and 4 cores; half as much again, whole instances: 1 and 6.
+    assert [element["instances"] for element in plan["elements"]] == [1, 6] and plan["throughput"] == 1.0
+    runs = here("simulate", "mine.yaml", "--cloud", "cloud.yaml", "--compare", f"ds2,{own}", "--json").json["runs"]
+    assert list(runs) == ["ds2", own] and runs[own]["omega"] == pytest.approx(1.0)
+    for name, told in (
+        ("nowhere.py:X", "policy nowhere.py:X: cannot be loaded (FileNotFoundError"),
+        ("keep_headroom.py:Deployment", "Deployment must be a dataclass with the methods deploy and adapt"),
+        ("no_such_module:X", "cannot be loaded (ModuleNotFoundError"),
+    ):
+        refused = here("plan", "mine.yaml", "--cloud", "cloud.yaml", "--policy", name)
+        assert_refused(refused)
+        assert told in refused.err
+    wrong = here("plan", "mine.yaml", "--cloud", "cloud.yaml", "--policy", own, "--option", "head=2")
+    assert_refused(wrong)
+    assert "no option 'head'; there are: headroom" in wrong.err

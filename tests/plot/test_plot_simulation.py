@@ -44,10 +44,12 @@ def test_the_panels_hold_what_was_recorded(runs: dict[str, Any]) -> None:
     hours = np.arange(25) / 12
     for at, result in enumerate(runs.values()):
         columns = {name: result.intervals.column(name).to_numpy() for name in result.intervals.column_names}
-        for gid, name in ((f"omega-{at}", "omega"), (f"machines-{at}", "machines")):
+        panels = ((f"omega-{at}", "omega"), (f"machines-{at}", "machines"), (f"latency-{at}", "latency_s"))
+        for gid, name in panels:
             data = drawn(figure, gid).get_data()
             assert np.allclose(data.values, columns[name]) and np.allclose(data.edges, hours)
         assert np.allclose(drawn(figure, f"cost-{at}").get_ydata(), [0, *columns["cost"]])
+        assert drawn(figure, f"changes-{at}").get_data().values[-1] == result.summary.reconfigurations
         x, y = drawn(figure, f"failures-{at}").get_data()
         assert np.allclose(x, [10 * 300 / 3600]) and y.tolist() == [columns["machines"][10]]
     assert np.allclose(drawn(figure, "rate").get_data().values, columns["rate"])
@@ -61,7 +63,7 @@ def test_the_page_is_whole_and_holds_the_same(runs: dict[str, Any], tmp_path: Pa
     page = simulation_page(runs, FLOW.goal, tmp_path / "run.html").read_text()
     assert not re.findall(r"<(?:script|link)[^>]+(?:src|href)=", page)
     traces = json.loads(re.search(r'Plotly\.newPlot\(\s*"simulation",\s*(\[.*?\]),\s*\{', page, re.S)[1])  # type: ignore[index]
-    assert [trace["name"] for trace in traces] == ["external rate", *(name for name in runs for _ in range(3))]
+    assert [trace["name"] for trace in traces] == ["external rate", *(name for name in runs for _ in range(5))]
     assert not list(tmp_path.glob(".*"))
 
 

@@ -7,6 +7,8 @@ import sys
 import typing
 from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -93,7 +95,7 @@ def make_policy(name: str, options: Mapping[str, Any] | None = None) -> Policy:
     Parameters
     ----------
     name : str
-        One of `policy_names`.
+        One of `policy_names`, or ``file.py:Class`` (or ``module:Class``) for one of the user's own.
     options : mapping, optional
         Its fields by name; texts are taken for what the field needs. Policies that begin with the deployment of another
         one have a field ``start`` with that one's name; default: ``reactive-global``.
@@ -103,15 +105,21 @@ def make_policy(name: str, options: Mapping[str, Any] | None = None) -> Policy:
     InputError
         No such policy or option, or a value that the option does not accept.
     """
+    given = dict(options or {})
+    if ":" in name:
+        return _built(name, own_policy(name), Known("", ""), given)
     if name not in policy_names():
         raise InputError(f"no policy {name!r}: choose one of {', '.join(policy_names())}")
-    given = dict(options or {})
     if name.startswith(STATIC):
         return typing.cast(Policy, _class("reactive.Static")(make_policy(name.removeprefix(STATIC), given)))
     known = POLICIES[name]
     if name == "hybrid":
         return typing.cast(Policy, _class(known.place)(make_policy("ga", given), make_policy("reactive-global")))
-    made = _class(known.place)
+    return _built(name, _class(known.place), known, given)
+
+
+def _built(name: str, made: Any, known: Known, given: dict[str, Any]) -> Policy:
+    """A policy of a class, with options for its fields."""
     values: dict[str, Any] = dict(known.fixed)
     fields = {field.name for field in dataclasses.fields(made) if field.init} - set(known.fixed)
     if "start" in fields:
@@ -127,6 +135,35 @@ def make_policy(name: str, options: Mapping[str, Any] | None = None) -> Policy:
         chosen = {option: _checked(name, kind, option, value) for option, value in given.items() if option in inner}
         values[field] = kind(**chosen)
     return typing.cast(Policy, made(**values))
+
+
+def own_policy(place: str) -> Any:
+    """The class of a policy of the user's own, ``file.py:Class`` or ``package.module:Class``.
+
+    It is code that runs: only for names that the user has given here, never for those of a request.
+
+    Raises
+    ------
+    InputError
+        If it cannot be loaded, or is no dataclass with the methods of a `Policy`.
+    """
+    source, _, name = place.rpartition(":")
+    try:
+        if source.endswith(".py"):
+            spec = spec_from_file_location(f"goffish_policy_{Path(source).stem}", source)
+            assert spec is not None and spec.loader is not None
+            module = module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+        else:
+            module = import_module(source)
+    except (ImportError, OSError, SyntaxError) as error:
+        raise InputError(f"policy {place}: cannot be loaded ({type(error).__name__}: {error})") from None
+    made = getattr(module, name, None)
+    methods = all(callable(getattr(made, method, None)) for method in ("deploy", "adapt"))
+    if made is None or not dataclasses.is_dataclass(made) or not methods:
+        raise InputError(f"policy {place}: {name} must be a dataclass with the methods deploy and adapt")
+    return made
 
 
 def _checked(policy: str, made: Any, option: str, value: Any) -> Any:

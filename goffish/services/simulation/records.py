@@ -21,6 +21,7 @@ from goffish.errors import InputError
 from goffish.services.cloud.catalogue import Catalogue
 from goffish.services.dataflows.flow import SLACK, Floats, Flow
 from goffish.services.simulation.cluster import SLACK_S, Changes, Cluster
+from goffish.services.simulation.latency import latency_s
 
 if TYPE_CHECKING:
     from goffish.services.simulation.control import Measured
@@ -58,6 +59,10 @@ class Summary:
         Messages that were lost with failed machines.
     rate : float
         Mean external rate of all streams together that was realised (6.4b).
+    compliance : float
+        Share of the intervals whose throughput is not below the goal's band.
+    latency_s : float
+        Mean seconds of a message along the slowest path (`latency.latency_s`), weighed by the external rate.
     """
 
     omega: float
@@ -77,6 +82,13 @@ class Summary:
     queue: float
     lost: float
     rate: float
+    compliance: float
+    latency_s: float
+
+    @property
+    def reconfigurations(self) -> int:
+        """Switches of alternates, changes of instances, starts and stops of machines."""
+        return self.switches + self.instance_changes + self.starts + self.stops
 
     @property
     def compared(self) -> float | None:
@@ -92,8 +104,8 @@ class Result:
     ----------
     summary : Summary
     intervals : pyarrow.Table
-        ``step, start_s, omega, value, cost, rate, queue, machines, cores, switches, instance_changes, starts, stops,
-        failures``; `cost` is that up to the end of the interval.
+        ``step, start_s, omega, value, cost, rate, queue, latency_s, machines, cores, switches, instance_changes,
+        starts, stops, failures``; `cost` is that up to the end of the interval.
     elements : pyarrow.Table
         ``step, element, alternate, instances, power, inflow, processed, out, queue, queue_mean, lost``.
     machines : pyarrow.Table
@@ -142,7 +154,7 @@ class Recorder:
             name: np.zeros(steps, np.int64)
             for name in ("machines", "cores", "switches", "instance_changes", "starts", "stops", "failures")
         }
-        self._figures = {name: np.zeros(steps) for name in ("omega", "value", "cost", "rate", "queue")}
+        self._figures = {name: np.zeros(steps) for name in ("omega", "value", "cost", "rate", "queue", "latency_s")}
         shape = (steps, flow.size)
         self._places = {name: np.zeros(shape, np.int64) for name in ("alternate", "instances")}
         self._flows = {
@@ -181,6 +193,8 @@ class Recorder:
         figures["cost"][step] = cluster.cost(until)
         figures["rate"][step] = rates.sum()
         figures["queue"][step] = measured.queue.sum()
+        live = cluster.live
+        figures["latency_s"][step] = latency_s(self._flow, live.active, live.counts, measured, self._interval_s)
 
     def event(self, time_s: float, event: str, **fields: Any) -> None:
         """Note an event."""
@@ -223,6 +237,8 @@ class Recorder:
             queue=float(figures["queue"][-1]),
             lost=float(self._flows["lost"].sum()),
             rate=float(figures["rate"].mean()),
+            compliance=float((omegas >= flow.goal.throughput - flow.goal.tolerance - SLACK).mean()),
+            latency_s=_weighted(figures["latency_s"], figures["rate"]),
         )
 
     def _element_table(self) -> pa.Table:
@@ -283,6 +299,11 @@ class Recorder:
             return None
         name: str = self._flow.alternate_names[int(rows[event["element"]] + event["alternate"])]
         return name
+
+
+def _weighted(values: Floats, weights: Floats) -> float:
+    total = float(weights.sum())
+    return float(values @ weights) / total if total > 0 else float(values.mean())
 
 
 def _names(names: tuple[str, ...], places: Any) -> pa.DictionaryArray:

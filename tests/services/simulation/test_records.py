@@ -66,6 +66,11 @@ def test_summaries_follow_from_the_tables() -> None:
     told, omegas = result.summary, np.array(result.intervals["omega"].to_pylist())
     assert told.omega == pytest.approx(omegas.mean()) and told.omega_sd == pytest.approx(omegas.std())
     assert told.chi == sum(not 0.75 <= omega <= 0.85 for omega in omegas.tolist())
+    assert told.compliance == pytest.approx(np.mean(omegas >= 0.75 - 1e-9))
+    columns = result.intervals.to_pydict()
+    assert told.latency_s == pytest.approx(np.average(columns["latency_s"], weights=columns["rate"]))
+    changes = sum(sum(columns[name]) for name in ("switches", "instance_changes", "starts", "stops"))
+    assert told.reconfigurations == changes > 0
     assert told.value == 1.0 and told.cost == pytest.approx(sum(result.machines["rent"].to_pylist()))
     assert told.profit == pytest.approx(1 - 0.003125 * told.cost)
     assert told.profit_against_break_even == pytest.approx(told.profit - 1 + 0.003125 * 72)
@@ -107,3 +112,22 @@ def test_results_in_files(tmp_path: Path) -> None:
     assert all(getattr(again, name).to_pydict() == getattr(result, name).to_pydict() for name in TABLES)
     with pytest.raises(InputError, match="is no simulated run"):
         read_result(tmp_path)
+
+
+@pytest.mark.parametrize("engine", ["fluid", "events"])
+def test_latency_is_waiting_and_work(engine: str) -> None:
+    """Little's law by hand: 2 messages a second, the second element keeps up with 1; its queue grows by 1 a second.
+
+    Breaks when an element's wait, speed or path is another one's.
+    """
+    flow = chain(0.25, 1.0, rate=2.0)
+    rates = np.tile(flow.rates, (3, 1))
+    policy = Fixed([{0: 1}, {1: 1}])
+    run = simulate(flow, catalogue(), policy, rates, engine=engine, interval_s=100.0, tick_s=0.5)  # type: ignore[arg-type]
+    # On average 50, 150, 250 messages wait for the second element, of which one a second is done.
+    expected = [0.25 + 1.0 + wait for wait in (50, 150, 250)]
+    assert run.intervals["latency_s"].to_pylist() == pytest.approx(expected, abs=2.0 if engine == "events" else 1e-9)
+    fast = simulate(flow, catalogue(speed=4.0), policy, rates, engine=engine, interval_s=100.0)  # type: ignore[arg-type]
+    assert fast.intervals["latency_s"].to_pylist() == pytest.approx(
+        [1.25 / 4] * 3, abs=1.0 if engine == "events" else 1e-9
+    )
