@@ -32,7 +32,11 @@ _Dataflow = Annotated[
 _Cloud = Annotated[str, typer.Option(help="Machine classes: a YAML or JSON file, or ec2-2013-m1, ec2-2013, ec2-2025.")]
 _Option = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="Of the policy, such as alternate_every=2; repeatable."),
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="Of the policy, such as alternate_every=2; of one of several: POLICY.NAME=VALUE.",
+    ),
 ]
 _Rate = Annotated[
     list[str] | None,
@@ -152,7 +156,8 @@ def _simulate(
     since = moment(spot_since, "--spot-since")
     names = [*(policy or ()), *(name.strip() for name in (compare or "").split(",") if name.strip())]
     names = list(dict.fromkeys(names)) or ["reactive-global"]
-    planners = {name: make_policy(name, _pairs(option, "--option")) for name in names}
+    given = _pairs(option, "--option")
+    planners = {name: make_policy(name, _options_of(name, names, given)) for name in names}
     ahead = {"horizon": max(1, round(horizon * 60 / length)), "error": error, "bias": bias, "seed": seed}
     results = {}
     for name, planner in planners.items():
@@ -259,6 +264,13 @@ def _rates(name: str, flow: Flow, hours: float | None, interval_s: float, seed: 
     if not 1 <= steps <= 1_000_000:
         raise InputError(f"--hours: {steps:,} intervals of {interval_s:g} s; 1 to 1,000,000 are possible")
     return make_rates(name, flow, steps, interval_s, seed)
+
+
+def _options_of(name: str, names: list[str], given: dict[str, str]) -> dict[str, str]:
+    """Options of one of several policies: those for all, and those that begin with its name and a dot."""
+    for_one = {option for option in given for other in names if option.startswith(f"{other}.")}
+    own = {option.removeprefix(f"{name}."): value for option, value in given.items() if option.startswith(f"{name}.")}
+    return {option: value for option, value in given.items() if option not in for_one} | own
 
 
 def _pairs(given: list[str] | None, option: str) -> dict[str, str]:

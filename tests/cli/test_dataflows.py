@@ -204,6 +204,9 @@ def test_a_policy_of_ones_own(here: Place) -> None:
     assert [element["instances"] for element in plan["elements"]] == [1, 6] and plan["throughput"] == 1.0
     runs = here("simulate", "mine.yaml", "--cloud", "cloud.yaml", "--compare", f"ds2,{own}", "--json").json["runs"]
     assert list(runs) == ["ds2", own] and runs[own]["omega"] == pytest.approx(1.0)
+    more = here("simulate", "mine.yaml", "--cloud", "cloud.yaml", "--compare", f"ds2,{own}", "--option",
+                f"{own}.headroom=3", "--json").json["runs"]  # fmt: skip
+    assert more["ds2"]["cost"] == runs["ds2"]["cost"] and more[own]["cost"] > runs[own]["cost"]
     for name, told in (
         ("nowhere.py:X", "policy nowhere.py:X: cannot be loaded (FileNotFoundError"),
         ("keep_headroom.py:Deployment", "Deployment must be a dataclass with the methods deploy and adapt"),

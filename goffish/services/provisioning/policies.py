@@ -74,6 +74,11 @@ POLICIES: dict[str, Known] = {
         "keeps cores busy to a target, with stabilisation, as Flink's autoscaler does", "peers.UtilisationScaling"
     ),
     "threshold": Known("one instance more or less by the length of the queue", "peers.QueueScaling"),
+    "latency-aware": Known(
+        "instances and machines of another policy, placed so that those that talk sit together",
+        "latency_aware.policy.LatencyAware",
+        nested=("search", "latency_aware.ant_system.Ants"),
+    ),
 }
 #: In front of a name: its first deployment, never adapted.
 STATIC = "static-"
@@ -179,5 +184,5 @@ def _checked(policy: str, made: Any, option: str, value: Any) -> Any:
 
 
 def _class(place: str) -> Any:
-    module, name = place.split(".")
+    module, name = place.rsplit(".", 1)
     return getattr(import_module(f"{_ROOM}.{module}"), name)

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.services.dataflows.flow import Floats, Flow
+from goffish.services.dataflows.flow import Flow
 from goffish.services.dataflows.host_plan import critical_path
 
 if TYPE_CHECKING:
     from goffish.services.simulation.control import Measured
 
 
-def latency_s(flow: Flow, active: NDArray[np.int64], instances: Floats, measured: Measured, interval_s: float) -> float:
+def latency_s(
+    flow: Flow, active: NDArray[np.int64], instances: NDArray[np.int64], measured: Measured, interval_s: float
+) -> float:
     """Seconds along the slowest path: waiting by Little's law, and work on a core of the element's mean speed.
 
     Links between machines are left out. Where messages wait and none was processed, they wait for an interval.
@@ -22,7 +24,7 @@ def latency_s(flow: Flow, active: NDArray[np.int64], instances: Floats, measured
     Parameters
     ----------
     active : int64, shape (elements,)
-    instances : float64, shape (elements,)
+    instances : int64, shape (elements,)
     measured : Measured
     interval_s : float
     """

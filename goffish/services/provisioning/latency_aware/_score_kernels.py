@@ -1,0 +1,86 @@
+"""Score, overload and violations of a placement, in numba; `p` is the `Columns` of a problem."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+#: Shares by which a limit may be exceeded before it counts.
+SLACK = 1e-9
+#: Overloads are compared to so many digits.
+DIGITS = 1e9
+
+
+@numba.njit(cache=True, nogil=True)
+def latency_of(p, place):
+    """Milliseconds that the slowest path spends in the network."""
+    reached = np.zeros(place.size)
+    longest = 0.0
+    for i in p.order:
+        for at in range(p.pred_offsets[i], p.pred_offsets[i + 1]):
+            before = p.pred[at]
+            reached[i] = max(reached[i], reached[before] + p.latency[place[before], place[i]])
+        longest = max(longest, reached[i])
+    return longest
+
+
+@numba.njit(cache=True, nogil=True)
+def excess(used, limit, by_count):
+    """Of one resource of a host: 1 or 0 by count, else what is used above the limit as a share of it."""
+    if used <= limit * (1.0 + SLACK):
+        return 0.0
+    return 1.0 if by_count else (used - limit) / limit
+
+
+@numba.njit(cache=True, nogil=True)
+def host_excess(p, host, cpu, memory, by_count):
+    """Of both resources of a host that are used so much."""
+    return excess(cpu, p.cpu_limit[host], by_count) + excess(memory, p.memory_limit[host], by_count)
+
+
+@numba.njit(cache=True, nogil=True)
+def loads(p, place):
+    """CPU and memory used, and operators, on every host."""
+    cpu, memory = np.zeros(p.cpu_limit.size), np.zeros(p.cpu_limit.size)
+    count = np.zeros(p.cpu_limit.size, np.int64)
+    for o in range(place.size):
+        cpu[place[o]] += p.cpu[o]
+        memory[place[o]] += p.memory[o]
+        count[place[o]] += 1
+    return cpu, memory, count
+
+
+@numba.njit(cache=True, nogil=True)
+def without_latency(p, place, count):
+    """The score but for its latency."""
+    used = 0
+    for number in count:
+        if number:
+            used += 1
+    total = 0.0
+    for e in range(p.source.size):
+        if place[p.source[e]] != place[p.target[e]]:
+            total += p.apart[e]
+    return p.host_weight * used + total
+
+
+@numba.njit(cache=True, nogil=True)
+def evaluate(p, place):
+    """Score, latency (ms), violations and overload."""
+    cpu, memory, count = loads(p, place)
+    latency = latency_of(p, place)
+    violations, overload = 0, 0.0
+    for j in range(count.size):
+        violations += int(host_excess(p, j, cpu[j], memory[j], True))
+        overload += host_excess(p, j, cpu[j], memory[j], False)
+    for o in range(place.size):
+        if not p.allowed[o, place[o]]:
+            violations += 1
+            overload += 1.0
+    return p.latency_weight * latency + without_latency(p, place, count), latency, violations, overload
+
+
+@numba.njit(cache=True, nogil=True)
+def rounded(overload):
+    """An overload as it is compared."""
+    return np.floor(overload * DIGITS + 0.5) / DIGITS
