@@ -27,7 +27,7 @@ import numpy as np
 
 from goffish.services.spot.availability import read_availability
 from goffish.services.spot.clairvoyant import lower_bounds
-from goffish.services.spot.contest import cheapest_on_demand, contest
+from goffish.services.spot.comparison import cheapest_on_demand, compare
 from goffish.services.spot.estimate import most_probable_bids, quantile_bids
 from goffish.services.spot.heuristics import Heuristic, lifetime_interval
 from goffish.services.spot.job import submitted
@@ -255,7 +255,7 @@ def real_prices() -> None:
                         names = ["rtba", "greedy", "eager", "uniform-progress", "clairvoyant"]
                     else:
                         names += ["h1", "h2", "h3"]
-                    for one in contest(market, strategy, names, work, 6 * hours, prices, starts, train):
+                    for one in compare(market, strategy, names, work, 6 * hours, prices, starts, train):
                         missed += 0 if one.replay is None else one.replay.missed
                         machines = "" if one.machines == "all" else f", {one.machines.split('-')[-1]}"
                         label = f"{one.policy}{machines}" + (

@@ -215,7 +215,7 @@ def _simulate(
 
     from goffish.cli.inputs import working
     from goffish.cli.output import print_json, print_table
-    from goffish.services.spot.contest import cheapest_on_demand, contest, write_outcomes
+    from goffish.services.spot.comparison import cheapest_on_demand, compare, write_outcomes
     from goffish.services.spot.fitting import read_fitted
     from goffish.services.spot.job import run_job
     from goffish.services.spot.prices import in_slots
@@ -237,7 +237,7 @@ def _simulate(
         )
     with working("simulating"):
         strategy = strategy_for(table, fitted, units, slots) if "rtba" in names or plot_job is not None else None
-        ran = contest(found, strategy, names, units, slots, prices, starts, fitted.traces())
+        ran = compare(found, strategy, names, units, slots, prices, starts, fitted.traces())
         if output is not None:
             write_outcomes(output, ran, fitted.slot_s, traces[0].start)
         price = cheapest_on_demand(found, units, slots)

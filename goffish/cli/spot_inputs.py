@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,6 +47,8 @@ def prices_now(fitted: Fitted, given: list[str] | None) -> tuple[list[float], li
 
     They are the last ones of the history, unless the user gives others, which have come just now if they changed bins.
     """
+    import numpy as np
+
     from goffish.services.spot.prices import in_slots
 
     traces = fitted.traces()

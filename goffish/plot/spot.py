@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.plot.style import ALARM, COLOURS, INK, NOTHING, QUIET, SEQUENCE, legend_beside, new_figure, styled
-from goffish.services.spot.contest import Outcome
+from goffish.services.spot.comparison import Outcome
 from goffish.services.spot.job import CHECKPOINT, CHECKPOINTING, FINISHED, RUNNING, START, STARTUP, STATE_NAMES, Run
 from goffish.services.spot.model import Market
 from goffish.services.spot.prices import SlotPrices, Trace

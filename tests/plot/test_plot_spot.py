@@ -9,7 +9,7 @@ import pytest
 
 from goffish.errors import InputError
 from goffish.plot import spot
-from goffish.services.spot.contest import contest
+from goffish.services.spot.comparison import compare
 from goffish.services.spot.job import run_job
 from goffish.services.spot.prices import SlotPrices, Trace
 from goffish.services.spot.table import Table, build_table
@@ -57,7 +57,7 @@ def test_cost_by_deadline(table: Table) -> None:
 def test_outcomes_and_one_job(table: Table) -> None:
     """Breaks when means, worst costs or states are those of other jobs."""
     starts = np.arange(8)
-    found = contest(MARKET, table, ["rtba", "on-demand"], 2, 8, PRICES, starts)
+    found = compare(MARKET, table, ["rtba", "on-demand"], 2, 8, PRICES, starts)
     figure = spot.outcomes(found, 0.13)
     for at, one in enumerate(found):
         assert artists(figure, f"mean-{at}")[0].get_xdata()[0] == pytest.approx(one.costs.mean())

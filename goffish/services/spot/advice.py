@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from goffish.errors import InputError
-from goffish.services.spot.contest import cheapest_on_demand
+from goffish.services.spot.comparison import cheapest_on_demand
 from goffish.services.spot.job import (
     CHECKPOINT,
     MOVE,

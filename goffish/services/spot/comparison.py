@@ -104,7 +104,7 @@ def cheapest_on_demand(market: Market, work: int, slots: int) -> float:
     return min(prices, default=np.inf)
 
 
-def contest(
+def compare(
     market: Market,
     table: Table | None,
     policies: Sequence[str],

@@ -12,7 +12,7 @@ from goffish.errors import InputError
 from goffish.services.cloud.catalogue import read_catalogue
 from goffish.services.spot.advice import advise, running, text_of
 from goffish.services.spot.clairvoyant import lower_bounds
-from goffish.services.spot.contest import POLICIES, cheapest_on_demand, contest, most_probable_bid, write_outcomes
+from goffish.services.spot.comparison import POLICIES, cheapest_on_demand, compare, most_probable_bid, write_outcomes
 from goffish.services.spot.fitting import fit_market, read_fitted, write_fitted
 from goffish.services.spot.heuristics import Heuristic
 from goffish.services.spot.job import CHECKPOINT, PROCESS, RELEASE, START, run_job, submitted
@@ -29,7 +29,7 @@ def test_each_policy_is_run_on_each_class_that_can_do_it() -> None:
     market = reference()
     table = build_table(market, 24, 30)
     prices, starts = simulate_prices(market, 30, 20, np.random.default_rng(1))
-    found = contest(market, table, POLICIES, 24, 30, prices, starts, HISTORY)
+    found = compare(market, table, POLICIES, 24, 30, prices, starts, HISTORY)
     machines = {(one.policy, one.machines) for one in found}
     assert machines == {("rtba", "all"), ("clairvoyant", "all")} | {
         (name, kind) for name in set(POLICIES) - {"rtba", "clairvoyant"} for kind in ("medium", "large")
@@ -45,7 +45,7 @@ def test_each_policy_is_run_on_each_class_that_can_do_it() -> None:
     assert by_name["clairvoyant", "all"].costs == pytest.approx(known)
     assert all((one.costs >= known - 1e-9).all() for one in found)
     # Medium machines are too slow for the tightest deadlines.
-    tight = contest(market, table, ["on-demand"], 24, 13, prices, starts)
+    tight = compare(market, table, ["on-demand"], 24, 13, prices, starts)
     assert [one.machines for one in tight] == ["large"] and tight[0].costs == pytest.approx(0.52)
     assert cheapest_on_demand(market, 24, 13) == pytest.approx(0.52) and np.isinf(cheapest_on_demand(market, 24, 12))
 
@@ -57,7 +57,7 @@ def test_the_most_probable_bid() -> None:
     assert most_probable_bid(market, 0) == int(np.argmax(shares[:4])) == 1
 
 
-def test_what_a_contest_needs() -> None:
+def test_what_a_comparison_needs() -> None:
     """Breaks when a missing table or history is guessed."""
     market = tiny()
     prices = SlotPrices.of_path(np.full((10, 1), 0.02))
@@ -65,16 +65,16 @@ def test_what_a_contest_needs() -> None:
         (["rtba"], "rtba needs a table"), (["h3"], "h3 needs the prices before"), (["x"], "no policy 'x'"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=told):
-            contest(market, None, names, 1, 4, prices, np.arange(3))
+            compare(market, None, names, 1, 4, prices, np.arange(3))
     with pytest.raises(InputError, match="5 units within 4 slots: no class can do that"):
-        contest(market, None, ["on-demand"], 5, 4, prices, np.arange(3))
+        compare(market, None, ["on-demand"], 5, 4, prices, np.arange(3))
 
 
 def test_runs_as_a_file(tmp_path: Path) -> None:
     """Breaks when a row does not hold its own run."""
     market = tiny()
     prices = SlotPrices.of_path(np.full((10, 1), 0.02))
-    found = contest(market, None, ["on-demand", "clairvoyant"], 1, 4, prices, np.arange(3))
+    found = compare(market, None, ["on-demand", "clairvoyant"], 1, 4, prices, np.arange(3))
     write_outcomes(tmp_path / "runs.parquet", found, 1800.0, 7200.0)
     rows = pq.read_table(tmp_path / "runs.parquet").to_pylist()
     assert [row["cost"] for row in rows[:3]] == pytest.approx([0.13] * 3) and len(rows) == 6
