@@ -138,7 +138,7 @@ class Availability:
         on_demand, spot_price : float
             Prices of an hour.
         slot_s : float
-        estimator : {"paper", "level", "slot"}
+        estimator : {"paper", "level", "slot", "semi"}
             As for `estimate_class`: "paper" leaves both bins with one probability, the others each with its own.
         name : str, optional
             Default: the trace's.

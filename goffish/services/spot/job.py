@@ -206,6 +206,4 @@ def slots_left(deadline_s: float, now_s: float, slot_s: float, margin_slots: int
             f"deadline in {span:g} s, slots of {slot_s:g} s, margin of {margin_slots}: "
             "must be finite, more than 0, and 0 or more"
         )
-    whole = int(span // slot_s)
-    # A quotient may have been rounded up to a whole number.
-    return max(0, whole - (whole * slot_s > span) - margin_slots)
+    return max(0, int(span // slot_s) - margin_slots)

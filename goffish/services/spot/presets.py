@@ -109,7 +109,7 @@ def market_from(
         one of the `SpotClass`.
     bids : sequence of float64, optional
         Of each class, instead of the preset's rule.
-    estimator : {"paper", "level", "slot"}
+    estimator : {"paper", "level", "slot", "semi"}
         Of the chains.
     local : Local, optional
 

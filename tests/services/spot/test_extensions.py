@@ -21,20 +21,16 @@ from goffish.services.spot.files import fingerprint_digest, open_table, write_ta
 from goffish.services.spot.heuristics import Heuristic, on_demand_cost
 from goffish.services.spot.job import (
     CHECKPOINT,
-    RELEASE,
-    REVOKED,
-    START,
-    Run,
     Status,
     advance,
     run_job,
     settle,
-    slots_left,
 )
-from goffish.services.spot.model import Market, SpotClass, chain_of, midpoints, units_left
+from goffish.services.spot.model import Market, SpotClass, chain_of, midpoints
 from goffish.services.spot.prices import SlotPrices
 from goffish.services.spot.replay import replay, simulate_prices
 from goffish.services.spot.table import Table, build_table
+from tests.services.spot.spot_bills import bill_of
 from tests.services.spot.spot_cases import (
     ages_of,
     bellman,
@@ -94,6 +90,12 @@ def test_actions_are_worth_their_values(seed: int) -> None:
         assert found == expected or found == pytest.approx(expected, abs=SLACK)
         mean = table.expected_cost(3, 7, prices_of(market, p), ages_of(market, p))
         assert mean == pytest.approx(expected, abs=SLACK) or mean == expected
+    if market.classes[0].covers.size:
+        p = joint_states(market)[0]
+        for kind in KINDS:
+            # §7.1, 7, also where the deadline is soft.
+            rule = Heuristic(market, kind, 3, 0, 0, 1.0)  # type: ignore[arg-type]
+            assert exact_cost(market, rule, 3, 7, p) >= table.values[7, 0, 3] - SLACK
 
 
 def _off_model(market: Market, seed: int, slots: int) -> SlotPrices:
@@ -119,7 +121,7 @@ def test_replay_is_run_job(seed: int) -> None:
         for first in range(16):
             run = run_job(market, policy, 3, slots, prices, first)
             assert found.costs[first] == run.cost and found.finished[first] == run.finished
-            assert run.cost == pytest.approx(_bill_of(market, run, prices, first, slots), abs=1e-12)
+            assert run.cost == pytest.approx(bill_of(market, run, prices, first, slots), abs=1e-12)
         assert not (hard and found.missed)
 
 
@@ -136,87 +138,6 @@ def test_clairvoyant(seed: int) -> None:
     if market.least_slots(3) <= 7 or market.late_penalty is not None:
         found = replay(build_table(market, 3, 7), 3, 7, prices)
         assert (bound[:, 7] <= found.costs + 1e-12).all()
-
-
-def _bill_of(market: Market, run: Run, prices: SlotPrices, first: int, slots: int) -> float:
-    """§7.1, 9: what a run cost, from the list of its machines: which one, when, and who ended it."""
-    now = [prices.prices[first + entry.slot] for entry in run.log]
-    after = [prices.prices[first + entry.slot + 1] for entry in run.log if entry.slot < prices.slots - first]
-    total, used, begun = 0.0, [], -1
-    for at, entry in enumerate(run.log):
-        status = entry.status
-        follows = run.log[at + 1].status if at + 1 < len(run.log) else None
-        if status.state == 0 and entry.action == 5 and market.local is not None:
-            total += market.local.move_cost
-        asked = status.state == 0 and entry.action >= START and entry.event != 2
-        if asked:
-            used, begun = [], entry.action - START
-        if not asked and status.choice < 0:
-            continue
-        starting = asked or status.state == 1
-        if entry.action not in (RELEASE, 4) and (not starting or market.startup_billed):
-            used.append(at)
-        gone = follows is None and not run.finished
-        finished = follows is None and run.finished > 0
-        if entry.action == RELEASE or entry.event == REVOKED or finished or gone:
-            ended = "user" if entry.action == RELEASE else "provider" if entry.event == REVOKED else "end"
-            at_end = prices.prices[first + slots] if gone and ended == "end" else None
-            total += _machine(market, begun, used, ended, now, after, now[at] if ended == "user" else at_end)
-            begun = -1
-    if not run.finished and market.late_penalty is not None:
-        # Replayed to its deadline: what is left then is in the last entry, and what its slot did.
-        total += market.late_penalty * _left_at_end(market, run)
-    return total
-
-
-def _left_at_end(market: Market, run: Run) -> int:
-    last = run.log[-1]
-    status, saved = last.status, last.status.saved
-    if last.event == REVOKED:
-        return status.work if market.notice and status.state in (2, 3) else saved
-    if status.state == 2 and last.action == 1:
-        return status.work - int(market.rules.speed[status.choice])
-    if status.state == 5:
-        assert market.local is not None
-        return status.work - market.local.speed
-    return saved if status.state in (0, 1, 4) else status.work
-
-
-def _machine(
-    market: Market, choice: int, used: list[int], ended: str, now: list[Any], after: list[Any], at_end: Any
-) -> float:
-    """Bill of a machine by the words of §2.7; `used`: places in the log of its slots that are billed."""
-    spot, kind, hour = bool(market.rules.spot[choice]), int(market.rules.kind[choice]), market.slots_per_hour
-    rule = market.spot_billing if spot else market.on_demand_billing
-
-    def at(prices: Any) -> float:
-        return float(prices[kind]) if spot else market.classes[kind].on_demand
-
-    whole, cut = divmod(len(used), hour)
-    taken = ended == "provider" and bool(used)
-    if rule == "per_second":
-        return sum(at(now[k]) for k in used) / hour
-    if rule == "first_hour_free":
-        if taken and len(used) <= hour:
-            return 0.0
-        if whole:
-            return at(now[used[hour - 1]]) + sum(at(now[k]) for k in used[hour:]) / hour
-        last = at_end if at_end is not None else now[used[-1]] if used else None
-        return cut / hour * at(last) if cut else 0.0
-    hours = [used[k : k + hour] for k in range(0, len(used), hour)]
-    total = 0.0
-    for number, slots in enumerate(hours):
-        last = number == len(hours) - 1
-        if last and taken:
-            price = now[slots[0]] if rule == "hourly_start" else now[slots[-1]]
-            total += at(price) * (spot and market.charge_revoked)
-        elif rule == "hourly_start":
-            total += at(now[slots[0]])
-        elif last and len(slots) < hour and at_end is not None:
-            total += at(at_end)
-        else:
-            total += at(after[slots[-1]])
-    return total
 
 
 @given(SEEDS)
@@ -255,6 +176,17 @@ def test_great_penalties_are_hard_deadlines(seed: int) -> None:
     kept = np.isfinite(hard.values)
     assert soft.values[kept] == pytest.approx(hard.values[kept], abs=1e-9)
     assert (soft.values[~kept] > 1e3).all()
+
+
+@pytest.mark.parametrize("startup", [1, 2])
+def test_machines_that_are_always_taken(startup: int) -> None:
+    """The guard, where nothing that survives says that a loss is fatal: on demand is all there is."""
+    one = replace(tiny().classes[0], hazard=1.0)
+    market = _with(tiny(), classes=(one,), startup_slots=startup)
+    values = build_table(market, 3, 8).values
+    for c in (1, 2, 3):
+        assert (np.isfinite(values[:, :, c]) == (np.arange(9) >= market.least_slots(c))[:, None]).all()
+        assert values[market.least_slots(c) :, :, c] == pytest.approx(on_demand_cost(market, c, 0))
 
 
 def test_a_soft_deadline_by_hand() -> None:
@@ -366,39 +298,6 @@ def test_ages_of_prices() -> None:
     assert table.decide(8, Status(0, 3, 3), [0.3], [0]) == 0
     share = market.stationary[:3] / market.stationary[:3].sum()
     assert table.expected_cost(3, 8, [0.02]) == pytest.approx(share @ table.values[8, :3, 3])
-
-
-@given(st.floats(0.01, 20), st.floats(0, 9e4), st.floats(0, 0.999), st.floats(0, 0.999), st.integers(0, 3))
-def test_rounding_at_run_time(core_hours: float, span: float, more: float, later: float, margin: int) -> None:
-    """§7.1, 11: work and time within a unit and a slot decide alike, and what is feasible rounded is so exactly."""
-    market = reference()
-    work, left = units_left(core_hours, market.unit), slots_left(1e6 + span, 1e6, 600.0, margin)
-    grown = core_hours + more * (work * market.unit - core_hours)
-    passed = later * max(0.0, (1e6 + span - 1e6) - 600.0 * (left + margin))
-    assert units_left(grown, market.unit) == work
-    if left:
-        assert slots_left(1e6 + span, 1e6 + passed * 0.999, 600.0, margin) == left
-    assert work * market.unit >= core_hours - 1e-9 and (left == 0 or 600.0 * (left + margin) <= span + 1e-6)
-    if work >= 1 and left >= market.least_slots(work):
-        exact = market.startup_slots + core_hours / market.unit / 2
-        assert span / 600.0 >= exact - 1e-6
-
-
-def test_run_time_helpers() -> None:
-    """By hand; and O-9: a start-up that takes longer is waited for, whatever is left."""
-    assert [slots_left(3600, now, 600, 1) for now in (0, 0.1, 600, 2400, 3000, 9000)] == [5, 4, 4, 1, 0, 0]
-    assert slots_left(0.3, 0, 0.1) == 2 and slots_left(7200, 0, 600) == 12
-    assert [units_left(x, 1 / 3) for x in (8, 8.01, 0, 7.99)] == [24, 25, 0, 24]
-    for arguments, match in (((np.inf, 0, 600), "finite"), ((1, 0, 0), "more than 0"), ((1, 0, 1, -1), "0 or more")):
-        with pytest.raises(InputError, match=match):
-            slots_left(*arguments)
-    with pytest.raises(InputError, match="core-hours in units"):
-        units_left(-1, 1)
-    for market in (reference(startup_slots=2), _with(reference(), startup_billed=True)):
-        table = build_table(market, 6, 20)
-        for left in range(20, 0, -1):
-            for choice in range(market.choices):
-                assert table.decide(left, Status(1, 6, 6, choice, 0, 1), [0.014, 0.028]) == 0
 
 
 def test_files(tmp_path: Path) -> None:
