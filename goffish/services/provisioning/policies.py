@@ -74,6 +74,10 @@ POLICIES: dict[str, Known] = {
         "keeps cores busy to a target, with stabilisation, as Flink's autoscaler does", "peers.UtilisationScaling"
     ),
     "threshold": Known("one instance more or less by the length of the queue", "peers.QueueScaling"),
+    "edrp": Known(
+        "replicas and places by an integer program over response time, cost and downtime (search where it is large)",
+        "edrp.policy.Edrp",
+    ),
     "latency-aware": Known(
         "instances and machines of another policy, placed so that those that talk sit together",
         "latency_aware.policy.LatencyAware",

@@ -1,0 +1,303 @@
+"""Metrics of places, compiled: downtime of a change, delay and price of a stream, response time of the whole."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numba
+import numpy as np
+
+#: An instance of the problem as arrays; bits, seconds, bits per second. Of each edge: in the order of `pred`.
+#: Of a kind stand together, in the rows that follow: every array more is seconds of compilation.
+Model = namedtuple(
+    "Model",
+    "order pred_offsets pred targets out_offsets out_edges most edge_rates table missing allowed current "
+    "elements hosts pairs scalars scale bounds literal storm known",
+)
+UNIT_PRICE, CORES, MEMORY, STATE, CODE, RESTART = range(6)
+HOST_PRICE, NODE_LOG, ROOM_CORES, ROOM_MEMORY, TO_S, FROM_S, UP_BPS, DOWN_BPS, START, OCCUPIED = range(10)
+DELAY, TRAFFIC, LINK_LOG = range(3)
+LOCAL_BPS, SYNC_S, ALL_CODE = range(3)
+#: A violated bound weighs so much more than any objective.
+PENALTY = 1000.0
+
+
+@numba.njit(cache=True, nogil=True)
+def total(row):
+    """A sum by a plain loop: those of NumPy compile longer than they run here."""
+    found = 0
+    for u in range(row.size):
+        found += row[u]
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _transfer(bits, there_s, back_s, bps, literal):
+    return 0.0 if bits == 0.0 and not literal else there_s + bits / bps + back_s
+
+
+@numba.njit(cache=True, nogil=True)
+def upload_share(before, after, old, new, literal):
+    """Share of the state that leaves a host with so many replicas before and after (Eq. 31)."""
+    share = max(before - after, 0) / old
+    if new > old:
+        share += (before if literal else min(before, after)) * (new - old) / (old * new)
+    return share
+
+
+@numba.njit(cache=True, nogil=True)
+def download_share(before, after, old, new):
+    """Eq. 32."""
+    share = max(after - before, 0) / new
+    if new < old:
+        share += min(before, after) * (old - new) / (old * new)
+    return share
+
+
+@numba.njit(cache=True, nogil=True)
+def general_downtime(m, i, before, after):
+    """Eq. 25 to 32, of element i."""
+    hosts, old, new, same = before.size, 0, 0, True
+    for u in range(hosts):
+        old += before[u]
+        new += after[u]
+        same = same and before[u] == after[u]
+    if same:
+        return 0.0
+    state, worst = m.elements[STATE, i], 0.0
+    for v in range(hosts):
+        if after[v] == 0:
+            continue
+        share = download_share(before[v], after[v], old, new)
+        down = _transfer(state * share, m.hosts[TO_S, v], m.hosts[FROM_S, v], m.hosts[DOWN_BPS, v], m.literal)
+        code = 0.0
+        if before[v] == 0:
+            code = _transfer(m.elements[CODE, i], m.hosts[TO_S, v], m.hosts[FROM_S, v], m.hosts[DOWN_BPS, v], m.literal)
+        begin = m.hosts[START, v] if after[v] > before[v] else 0.0
+        if not m.literal:
+            worst = max(worst, begin)
+        if old == 0:
+            # Nothing is left of the element: its code and the stored state are fetched.
+            worst = max(worst, code + down + begin)
+        for u in range(hosts):
+            if before[u] == 0 or u == v:
+                continue
+            share = upload_share(before[u], after[u], old, new, m.literal)
+            up = _transfer(state * share, m.hosts[TO_S, u], m.hosts[FROM_S, u], m.hosts[UP_BPS, u], m.literal)
+            worst = max(worst, max(code, up) + down + begin)
+    return m.scalars[SYNC_S] + worst
+
+
+@numba.njit(cache=True, nogil=True)
+def storm_downtime(m, i, before, after):
+    """Eq. 34 to 38, of element i; without the restart in place."""
+    hosts, old, new, same, pair = before.size, 0, 0, True, False
+    for u in range(hosts):
+        old += before[u]
+        new += after[u]
+        same = same and before[u] == after[u]
+    if same:
+        return 0.0
+    state, every, worst = m.elements[STATE, i], m.scalars[ALL_CODE], 0.0
+    for v in range(hosts):
+        if after[v] == 0:
+            continue
+        down = _transfer(state * after[v] / new, m.hosts[TO_S, v], m.hosts[FROM_S, v], m.hosts[DOWN_BPS, v], m.literal)
+        code = (
+            0.0
+            if m.hosts[OCCUPIED, v] > 0.0
+            else _transfer(every, m.hosts[TO_S, v], m.hosts[FROM_S, v], m.hosts[DOWN_BPS, v], m.literal)
+        )
+        begin = after[v] * m.hosts[START, v]
+        if old == 0:
+            worst = max(worst, code + down + begin)
+        for u in range(hosts):
+            if before[u] == 0 or u == v:
+                continue
+            pair = True
+            up = _transfer(state * before[u] / old, m.hosts[TO_S, u], m.hosts[FROM_S, u], m.hosts[UP_BPS, u], m.literal)
+            worst = max(worst, code + up + down + begin)
+    if not pair and old > 0 and not m.literal:
+        for v in range(hosts):
+            if after[v] > 0:
+                local = state * (before[v] / old + after[v] / new) / m.scalars[LOCAL_BPS]
+                worst = max(worst, local + after[v] * m.hosts[START, v])
+    return m.scalars[SYNC_S] + worst
+
+
+@numba.njit(cache=True, nogil=True)
+def restart_downtime(m, i, before):
+    """Eq. 39 and 40: element i is saved, started anew and restored where it is."""
+    size, worst = total(before), 0.0
+    for u in range(before.size):
+        if before[u] > 0:
+            worst = max(
+                worst,
+                2.0 * m.elements[STATE, i] * before[u] / size / m.scalars[LOCAL_BPS] + before[u] * m.hosts[START, u],
+            )
+    return m.scalars[SYNC_S] + worst
+
+
+@numba.njit(cache=True, nogil=True)
+def element_downtime(m, i, after):
+    """Of element i, from the current places; 0 if there are none yet."""
+    if not m.known:
+        return 0.0
+    if m.storm:
+        return storm_downtime(m, i, m.current[i], after)
+    return general_downtime(m, i, m.current[i], after)
+
+
+@numba.njit(cache=True, nogil=True)
+def element_downtimes(m, i, candidates):
+    found = np.empty(len(candidates))
+    for at in range(len(candidates)):
+        found[at] = element_downtime(m, i, candidates[at])
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def stream_delay(delays, first, second):
+    """Eq. 3."""
+    worst = 0.0
+    for u in range(first.size):
+        if first[u] > 0:
+            for v in range(second.size):
+                if second[v] > 0 and delays[u, v] > worst:
+                    worst = delays[u, v]
+    return worst
+
+
+@numba.njit(cache=True, nogil=True)
+def stream_delays(delays, first, second):
+    """Eq. 3 of all pairs of candidates, shape (first, second)."""
+    found = np.empty((len(first), len(second)))
+    reach = np.empty(delays.shape[0])
+    for a in range(len(first)):
+        for v in range(reach.size):
+            reach[v] = 0.0
+            for u in range(reach.size):
+                if first[a, u] > 0 and delays[u, v] > reach[v]:
+                    reach[v] = delays[u, v]
+        for b in range(len(second)):
+            worst = 0.0
+            for v in range(reach.size):
+                if second[b, v] > 0 and reach[v] > worst:
+                    worst = reach[v]
+            found[a, b] = worst
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def stream_price(traffic, rate, first, second):
+    """Eq. 4, over pairs of replicas."""
+    found = 0.0
+    for u in range(first.size):
+        if first[u] > 0:
+            for v in range(second.size):
+                if second[v] > 0:
+                    found += first[u] * second[v] * traffic[u, v]
+    return found * rate / (total(first) * total(second))
+
+
+@numba.njit(cache=True, nogil=True)
+def refresh(m, counts, i, node, edge, paid, logs, edge_logs, down):
+    """Bring what depends on the places of element i up to date."""
+    row = counts[i]
+    size = total(row)
+    latency, missing, log = 0.0, 0.0, 0.0
+    for u in range(row.size):
+        if row[u] > 0:
+            latency = max(latency, m.table[i, min(size, m.table.shape[1] - 1), u])
+            if latency == np.inf:
+                missing = max(missing, 1.0, m.missing[i, u] - size)
+            log += m.hosts[NODE_LOG, u]
+    # An element that cannot keep up has no latency; how far it is off is told as negative numbers.
+    node[i] = -missing if missing > 0 else latency
+    logs[i] = log
+    down[i] = element_downtime(m, i, row)
+    for at in range(m.pred_offsets[i], m.pred_offsets[i + 1]):
+        _refresh_edge(m, counts, at, edge, paid, edge_logs)
+    for at in range(m.out_offsets[i], m.out_offsets[i + 1]):
+        _refresh_edge(m, counts, m.out_edges[at], edge, paid, edge_logs)
+
+
+@numba.njit(cache=True, nogil=True)
+def _refresh_edge(m, counts, at, edge, paid, edge_logs):
+    first, second = counts[m.pred[at]], counts[m.targets[at]]
+    if total(first) == 0 or total(second) == 0:
+        edge[at] = paid[at] = edge_logs[at] = 0.0
+        return
+    edge[at] = stream_delay(m.pairs[DELAY], first, second)
+    paid[at] = stream_price(m.pairs[TRAFFIC], m.edge_rates[at], first, second)
+    log = 0.0
+    for u in range(first.size):
+        if first[u] > 0:
+            for v in range(second.size):
+                if second[v] > 0 and u != v:
+                    log += m.pairs[LINK_LOG, u, v]
+    edge_logs[at] = log
+
+
+@numba.njit(cache=True, nogil=True)
+def figures(m, counts, node, edge, paid, logs, edge_logs, down):
+    """Response time, price, downtime, logarithm of the availability, and by how much elements cannot keep up."""
+    length = np.zeros(node.size)
+    response, missing, price, downtime = 0.0, 0.0, 0.0, 0.0
+    for i in m.order:
+        before = 0.0
+        for at in range(m.pred_offsets[i], m.pred_offsets[i + 1]):
+            before = max(before, length[m.pred[at]] + edge[at])
+        if node[i] < 0:
+            missing -= node[i]
+        length[i] = before + max(node[i], 0.0)
+        response = max(response, length[i])
+        price += total(counts[i]) * m.elements[UNIT_PRICE, i]
+        downtime = max(downtime, down[i])
+    changed = False
+    for i in range(node.size):
+        for u in range(counts.shape[1]):
+            changed = changed or counts[i, u] != m.current[i, u]
+    if m.storm and m.known and changed:
+        for i in range(node.size):
+            downtime = max(downtime, m.elements[RESTART, i])
+    for u in range(m.hosts[HOST_PRICE].size):
+        if m.hosts[HOST_PRICE, u] != 0.0:
+            for i in range(node.size):
+                if counts[i, u] > 0:
+                    price += m.hosts[HOST_PRICE, u]
+                    break
+    log = 0.0
+    for i in range(node.size):
+        log += logs[i]
+    for at in range(edge.size):
+        price += paid[at]
+        log += edge_logs[at]
+    return response, price, downtime, log, missing
+
+
+@numba.njit(cache=True, nogil=True)
+def objective(m, response, price, downtime, log):
+    """Eq. 12; `scale`: each weight over its bound."""
+    return m.scale[0] * response + m.scale[1] * price + m.scale[2] * downtime + m.scale[3] * log
+
+
+@numba.njit(cache=True, nogil=True)
+def excess(m, response, price, downtime, log):
+    """By how much bounds are violated, in units of the bounds."""
+    b = m.bounds
+    over = max(response / b[0] - 1.0, 0.0) + max(price / b[1] - 1.0, 0.0) + max(downtime / b[2] - 1.0, 0.0)
+    if b[3] < 0.0:
+        over += max(log / b[3] - 1.0, 0.0)
+    return over if over > 1e-9 else 0.0
+
+
+@numba.njit(cache=True, nogil=True)
+def all_figures(m, counts):
+    """`figures` from the counts alone."""
+    size, edges = len(counts), m.pred.size
+    node, logs, down = np.zeros(size), np.zeros(size), np.zeros(size)
+    edge, paid, edge_logs = np.zeros(edges), np.zeros(edges), np.zeros(edges)
+    for i in range(size):
+        refresh(m, counts, i, node, edge, paid, logs, edge_logs, down)
+    return figures(m, counts, node, edge, paid, logs, edge_logs, down), node, edge, down

@@ -1,0 +1,197 @@
+"""The controller: period by period, the deployment that is best to change to (EDRP, §3.5).
+
+What it is given has been monitored already: one problem for each period, with the rates and delays of that period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from goffish.errors import InputError
+from goffish.services.provisioning.edrp.candidates import overloaded
+from goffish.services.provisioning.edrp.heuristic import greedy, local_search
+from goffish.services.provisioning.edrp.metrics import Metrics, metrics
+from goffish.services.provisioning.edrp.problem import Ints, Problem, Weights
+from goffish.services.provisioning.edrp.program import Solution, Solver, solve, solve_near
+from goffish.services.provisioning.edrp.rules import threshold
+
+Method = Literal["near", "full", "heuristic", "never", "threshold"]
+METHODS: tuple[Method, ...] = ("near", "full", "heuristic", "never", "threshold")
+
+
+@dataclass(frozen=True)
+class Planner:
+    """How a period is planned.
+
+    Attributes
+    ----------
+    method : {"near", "full", "heuristic", "never", "threshold"}
+        r-EDRP, EDRP, local search; never changed, or by thresholds of utilisation.
+    solver : Solver
+    calm : bool
+        Of several optima the one with the least downtime.
+    rounds : int
+        Of the local search.
+    seed : int
+    """
+
+    method: Method = "near"
+    solver: Solver = field(default_factory=Solver)
+    calm: bool = False
+    rounds: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise InputError(f"method {self.method!r}: choose one of {', '.join(METHODS)}")
+
+    def plan(self, problem: Problem) -> tuple[Ints, str]:
+        """Places for a period, and how they were found: the current ones if nothing else is ("alert").
+
+        Where r-EDRP has no solution, elements that cannot keep up are given two steps; then all deployments are tried,
+        by the program or, if it would be too large, by local search; then bounds may be exceeded within one step (§3.4
+        and §3.7).
+        """
+        if problem.current is None:
+            raise InputError("the controller needs a current deployment: begin with start_deployment")
+        if self.method == "never":
+            return problem.current, "never"
+        if self.method == "threshold":
+            return threshold(problem), "threshold"
+        if self.method == "heuristic":
+            return self._searched(problem) or (problem.current, "alert")
+        first = self._solved(problem, self.method == "full")
+        if first is not None:
+            return first, self.method
+        late = tuple(overloaded(problem))
+        if self.method == "near" and late:
+            second = _counts(solve_near(problem, late, solver=self.solver, calm=self.calm))
+            if second is not None:
+                return second, "two steps"
+        full = self._solved(problem, True) if self.method == "near" else None
+        if full is not None:
+            return full, "full"
+        found = self._searched(problem)
+        if found is not None:
+            return found
+        relaxed = _counts(solve_near(problem, late, solver=self.solver, relaxed=True))
+        return (problem.current, "alert") if relaxed is None else (relaxed, "relaxed")
+
+    def _solved(self, problem: Problem, full: bool) -> Ints | None:
+        try:
+            return _counts((solve if full else solve_near)(problem, solver=self.solver, calm=self.calm))
+        except InputError:
+            # Too large for the program; highspy is asked for again, and missed, by what follows.
+            return None
+
+    def _searched(self, problem: Problem) -> tuple[Ints, str] | None:
+        found = local_search(problem, np.random.default_rng(self.seed), rounds=self.rounds)
+        return (found, "heuristic") if found is not None and metrics(problem, found).feasible else None
+
+
+def _counts(solution: Solution) -> Ints | None:
+    return solution.counts
+
+
+def start_deployment(problem: Problem, solver: Solver | None = None) -> Ints:
+    """The first deployment: the optimum without downtime; by greed if the program would be too large.
+
+    Raises
+    ------
+    InputError
+        The hosts have no room, or no deployment keeps within the bounds.
+    """
+    free = problem.change(current=None, weights=without_downtime(problem.weights))
+    begun = greedy(free)
+    try:
+        found = solve(free, start=begun, solver=solver).counts
+    except InputError:
+        found = local_search(free, np.random.default_rng(0))
+        if found is not None and not metrics(free, found).feasible:
+            found = None
+    if found is None:
+        raise InputError("no deployment on these hosts keeps within the bounds: raise them, or add hosts")
+    return found
+
+
+def without_downtime(weights: Weights) -> Weights:
+    """Weights of a first deployment: the others rescaled."""
+    return weights.with_downtime(0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Period:
+    """One period of the controller.
+
+    Attributes
+    ----------
+    counts : int64, shape (elements, hosts)
+    metrics : Metrics
+        Of the period's problem; its downtime is that of the change.
+    changed : bool
+    how : str
+        Which of the plans it was; "alert": nothing could be done.
+    """
+
+    counts: Ints
+    metrics: Metrics
+    changed: bool
+    how: str
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """A whole run.
+
+    Attributes
+    ----------
+    periods : list of Period
+    """
+
+    periods: list[Period]
+
+    @property
+    def response_s(self) -> float:
+        """Mean over the periods."""
+        return float(np.mean([period.metrics.response_s for period in self.periods]))
+
+    @property
+    def price(self) -> float:
+        """Mean over the periods, of an hour."""
+        return float(np.mean([period.metrics.price for period in self.periods]))
+
+    @property
+    def downtime_s(self) -> float:
+        """Of all changes."""
+        return float(sum(period.metrics.downtime_s for period in self.periods))
+
+    @property
+    def changes(self) -> list[int]:
+        """Periods in which the deployment was changed."""
+        return [at for at, period in enumerate(self.periods) if period.changed]
+
+
+def control(problems: Iterable[Problem], start: Ints, planner: Planner | None = None) -> Record:
+    """Run the controller over periods.
+
+    Parameters
+    ----------
+    problems : iterable of Problem
+        One for each period; what it says of a current deployment is replaced by what runs.
+    start : int64, shape (elements, hosts)
+        What runs before the first period.
+    planner : Planner, optional
+    """
+    planner, counts, periods = planner or Planner(), np.array(start, np.int64), []
+    for given in problems:
+        problem = given.change(current=counts)
+        found, how = planner.plan(problem)
+        told = metrics(problem, found)
+        changed = not np.array_equal(found, counts)
+        periods.append(Period(found, told, changed, how))
+        counts = found
+    return Record(periods)
