@@ -130,6 +130,7 @@ def simulation_page(
             figure.add_trace(_steps(go, hours, values, name, colour, legend=False), row, 1)
     for row, label in enumerate(names, 1):
         figure.update_yaxes(title_text=label, rangemode="tozero", row=row, col=1)
+    figure.update_yaxes(type="log", rangemode="normal", row=3, col=1)
     figure.update_xaxes(title_text="hours", row=6, col=1)
     figure.update_layout(
         title=title or _TITLE, template="plotly_white", hovermode="x unified", height=1200,
