@@ -35,6 +35,8 @@ class Machine:
         Since it was asked for: its paid time is counted from there.
     instances : mapping from element to number
         What runs on it.
+    replicas : mapping from (element, machine id) to number
+        Hot copies of instances on another machine: they use cores, but add no speed until that machine fails.
     """
 
     id: int
@@ -42,14 +44,15 @@ class Machine:
     coefficient: float = 1.0
     elapsed_s: float = 0.0
     instances: dict[int, int] = field(default_factory=dict)
+    replicas: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
     def used(self) -> int:
         """Cores in use."""
-        return sum(self.instances.values())
+        return sum(self.instances.values()) + sum(self.replicas.values())
 
     def copy(self) -> Machine:
-        return Machine(self.id, self.kind, self.coefficient, self.elapsed_s, dict(self.instances))
+        return Machine(self.id, self.kind, self.coefficient, self.elapsed_s, dict(self.instances), dict(self.replicas))
 
 
 class Deployment:
@@ -147,6 +150,43 @@ class Deployment:
         self.power[element] -= count * self.speed(machine)
         self.counts[element] -= count
 
+    def put_replica(self, element: int, of: int, machine: int, count: int = 1) -> None:
+        """Give hot copies of an element's instances on another machine free cores of a machine."""
+        runs = self.machines[of].instances.get(element, 0) if of in self.machines else 0
+        kept = self.machines[machine].replicas
+        if of == machine or kept.get((element, of), 0) + count > runs:
+            raise InputError(f"machine {machine}: {count} replicas of {runs} instances on machine {of}")
+        if self.free(machine) < count:
+            raise InputError(f"machine {machine} has {self.free(machine)} free cores, not {count}")
+        kept[element, of] = kept.get((element, of), 0) + count
+        self._used[machine] += count
+
+    def drop_replicas(self) -> None:
+        """Free the cores of all replicas."""
+        for number, machine in self.machines.items():
+            machine.replicas = {}
+            self._used[number] = machine.used
+
+    def promote(self, gone: Machine) -> None:
+        """Let the replicas of a machine that has failed, and is dropped, take over what it ran.
+
+        Replicas that are not needed for that copy those that have taken over.
+        """
+        for element, lost in gone.instances.items():
+            missing, heir = lost, -1
+            for number in sorted(self.machines):
+                machine, key = self.machines[number], (element, gone.id)
+                count = machine.replicas.pop(key, 0)
+                taken = min(count, missing)
+                if taken:
+                    missing, heir = missing - taken, number
+                    machine.instances[element] = machine.instances.get(element, 0) + taken
+                    self.counts[element] += taken
+                    self.power[element] += taken * self.speed(number)
+                elif count and heir >= 0:
+                    machine.replicas[element, heir] = machine.replicas.get((element, heir), 0) + count
+                self._used[number] = machine.used
+
     def settle(self) -> None:
         """Add the powers up anew, machine by machine, so that they do not depend on what was done in between."""
         self.power[:] = 0.0
@@ -200,6 +240,7 @@ class Deployment:
                     "id": number,
                     "class": self.catalogue.classes[machine.kind].name,
                     "instances": {flow.names[e]: count for e, count in sorted(machine.instances.items())},
+                    **_replicas_by_name(machine, flow),
                 }
                 for number, machine in self.machines.items()
             ],
@@ -217,3 +258,11 @@ class Deployment:
                 counts[element] += count
         if not np.array_equal(counts, self.counts):
             raise InputError("the numbers of instances do not fit the machines")
+
+
+def _replicas_by_name(machine: Machine, flow: Flow) -> dict[str, dict[str, int]]:
+    """Replicas of each element; nothing where there are none."""
+    found: dict[str, int] = {}
+    for (element, _), count in sorted(machine.replicas.items()):
+        found[flow.names[element]] = found.get(flow.names[element], 0) + count
+    return {"replicas": found} if found else {}

@@ -78,6 +78,10 @@ POLICIES: dict[str, Known] = {
         "replicas and places by an integer program over response time, cost and downtime (search where it is large)",
         "edrp.policy.Edrp",
     ),
+    "replicate": Known(
+        "instances of another policy, copied onto its spare cores so that a failed machine is not missed",
+        "replication.policy.Replicate",
+    ),
     "latency-aware": Known(
         "instances and machines of another policy, placed so that those that talk sit together",
         "latency_aware.policy.LatencyAware",

@@ -44,6 +44,8 @@ class Placement(NamedTuple):
         Places of element i are ``offsets[i]`` to ``offsets[i + 1]``.
     element, machine, instances : int64, shape (places,)
         `machine` is a row of `ids`.
+    stands_for : int64, shape (places,)
+        Id of the machine whose instances are copied here, -1 for instances: a replica works from that one's failure on.
     """
 
     ids: NDArray[np.int64]
@@ -52,6 +54,7 @@ class Placement(NamedTuple):
     element: NDArray[np.int64]
     machine: NDArray[np.int64]
     instances: NDArray[np.int64]
+    stands_for: NDArray[np.int64]
 
 
 @dataclass
@@ -130,14 +133,20 @@ class Cluster:
         for number in changes.stopped:
             self.log[number].stop_s = now
         new = Deployment(self.catalogue, plan.active)
+        coming = (number for number in plan.machines if number < 0)
+        ids = {number: len(self.log) + at for at, number in enumerate(coming)}
         for number, machine in plan.machines.items():
+            # Replicas of what the plan does not keep copy nothing.
+            replicas = {(e, ids.get(of, of)): n for (e, of), n in machine.replicas.items() if of in plan.machines}
             if number >= 0:
                 kept = old.machines[number]
-                new.add_machine(Machine(number, kept.kind, kept.coefficient, kept.elapsed_s, dict(machine.instances)))
+                new.add_machine(
+                    Machine(number, kept.kind, kept.coefficient, kept.elapsed_s, dict(machine.instances), replicas)
+                )
                 continue
             given = len(self.log)
             self.log[given] = Rented(machine.kind, now, now if first else now + self.catalogue.startup_s)
-            new.add_machine(Machine(given, machine.kind, 1.0, 0.0, dict(machine.instances)))
+            new.add_machine(Machine(given, machine.kind, 1.0, 0.0, dict(machine.instances), replicas))
             changes.started.append(given)
         if not first:
             changes.switched = [(int(i), int(new.active[i])) for i in np.flatnonzero(new.active != old.active)]
@@ -150,7 +159,11 @@ class Cluster:
         gone = [number for number in self.live.machines if self.log[number].fail_s <= now + SLACK_S]
         for number in gone:
             self.log[number].stop_s = self.log[number].fail_s
+        lost = [self.live.machines[number] for number in gone]
+        for number in gone:
             self.live.drop_machine(number)
+        for machine in lost:
+            self.live.promote(machine)
         if gone:
             self.live.settle()
             self._placement = None
@@ -184,17 +197,45 @@ class Cluster:
         high = np.array([min(until, r.fail_s) for r in lives])
         return np.minimum(low, until), np.maximum(np.minimum(low, until), high)
 
+    def at_work(self, low: Floats, high: Floats, now: float | None = None) -> Floats:
+        """Share of its machine's time in which each place works: instances always, replicas from a failure on.
+
+        Parameters
+        ----------
+        low, high : float64, shape (machines,)
+            From when and until when the live machines work.
+        now : float, optional
+            Only failures up to this moment count, and they were always there.
+
+        Returns
+        -------
+        float64, shape (places,)
+        """
+        placed = self.placement
+        shares = np.ones(placed.element.size)
+        missing: dict[tuple[int, int], int] = {}
+        for at in np.flatnonzero(placed.stands_for >= 0).tolist():
+            element, of, row = int(placed.element[at]), int(placed.stands_for[at]), int(placed.machine[at])
+            moment = self.log[of].fail_s
+            if now is not None:
+                moment = -np.inf if moment <= now + SLACK_S else np.inf
+            # Of several replicas of an instance one takes over.
+            left = missing.setdefault((element, of), self.live.machines[of].instances.get(element, 0))
+            working = max(0.0, float(high[row]) - max(float(low[row]), moment))
+            taken = min(left, int(placed.instances[at])) if working > 0 else 0
+            missing[element, of] = left - taken
+            shares[at] = taken / placed.instances[at] * (working / float(high[row] - low[row])) if taken else 0.0
+        return shares
+
     @property
     def placement(self) -> Placement:
         """The live instances as arrays."""
         if self._placement is None:
             ids = sorted(self.live.machines)
-            places = sorted(
-                (element, row, count)
-                for row, number in enumerate(ids)
-                for element, count in self.live.machines[number].instances.items()
-            )
-            element, machine, count = np.array(places, np.int64).reshape(-1, 3).T.copy()
+            machines = [self.live.machines[number] for number in ids]
+            places = [(e, row, -1, n) for row, one in enumerate(machines) for e, n in one.instances.items()]
+            places += [(e, row, of, n) for row, one in enumerate(machines) for (e, of), n in one.replicas.items()]
+            element, machine, of, count = np.array(sorted(places), np.int64).reshape(-1, 4).T.copy()
             self._placement = Placement(
                 np.array(ids, np.int64),
                 np.array([self.live.machines[number].kind for number in ids], np.int64),
@@ -202,6 +243,7 @@ class Cluster:
                 element,
                 machine,
                 count,
+                of,
             )
         return self._placement
 

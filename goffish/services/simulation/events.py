@@ -100,7 +100,16 @@ class EventEngine:
         yield self.env.timeout(max(0.0, moment - self.env.now))
         self._advance()
         self._refresh()
-        dead = np.flatnonzero(self._placed.ids[self._placed.machine] == number)
+        placed = self._placed
+        dead = np.flatnonzero(placed.ids[placed.machine] == number)
+        for at in dead.tolist():
+            # A replica that has taken over holds the same messages.
+            heirs = np.flatnonzero(
+                (placed.element == placed.element[at]) & (placed.stands_for == number) & (self._speed > 0)
+            )
+            if heirs.size:
+                self._queue[heirs[0]] += self._queue[at]
+                self._queue[at] = 0.0
         self._abandon(self._placed.element[dead], self._queue[dead])
         self._queue[dead] = 0.0
 
@@ -164,7 +173,9 @@ class EventEngine:
         old, queue = self._placed, self._queue
         new = self.control.cluster.placement
         self._placed = new
-        held = dict(zip(_keys(old), queue.tolist(), strict=True))
+        held: dict[tuple[int, int], float] = {}
+        for key, count in zip(_keys(old), queue.tolist(), strict=True):
+            held[key] = held.get(key, 0.0) + count
         self._queue = np.array([held.pop(key, 0.0) for key in _keys(new)])
         kinds = dict(zip(old.ids.tolist(), old.kinds.tolist(), strict=True))
         leaving: dict[int, list[tuple[int, float]]] = {}
@@ -192,6 +203,7 @@ class EventEngine:
         up = np.array([life.ready_s <= now + SLACK_S and life.fail_s > now + SLACK_S for life in lives], bool)
         observed = setting.variability.speeds(placed.ids, now, now)
         self._speed = placed.instances * (setting.catalogue.speeds[placed.kinds] * observed * up)[placed.machine]
+        self._speed *= self.control.cluster.at_work(np.where(up, 0.0, 1.0), np.ones(up.size), now)
         if not setting.network:
             self._inside[:], self._capacity[:] = 1.0, np.inf
             return

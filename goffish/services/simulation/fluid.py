@@ -27,6 +27,7 @@ def _interval(control: Control, step: int, changes: Changes) -> Measured:
     # A machine counts with the part of the interval in which it works (§3.9).
     delivered = setting.variability.speeds(placed.ids, low, high) * (high - low) / interval
     power = placed.instances * (setting.catalogue.speeds[placed.kinds] * delivered)[placed.machine]
+    power *= cluster.at_work(low, high)
     for element, _ in changes.switched:
         power[placed.element == element] *= max(0.0, 1.0 - setting.switch_pause_s / interval)
     total = np.asarray(np.bincount(placed.element, power, flow.size), np.float64)
@@ -77,7 +78,14 @@ def _lost(control: Control, power: Floats, total: Floats, queue: Floats, until: 
     """Messages that wait on machines which fail in the interval: their share of the element's speed."""
     placed = control.cluster.placement
     failing = np.array([control.cluster.log[number].fail_s < until for number in placed.ids.tolist()], bool)
-    gone = np.bincount(placed.element, power * failing[placed.machine], total.size)
+    # What a replica holds as well is not lost.
+    held = {
+        (int(placed.element[at]), int(placed.stands_for[at]))
+        for at in np.flatnonzero((placed.stands_for >= 0) & ~failing[placed.machine]).tolist()
+    }
+    places = zip(placed.element.tolist(), placed.ids[placed.machine].tolist(), strict=True)
+    failing = failing[placed.machine] & ~np.array([place in held for place in places], bool)
+    gone = np.bincount(placed.element, power * failing, total.size)
     share = np.divide(gone, total, out=np.ones_like(total), where=total > 0)
-    dead = np.bincount(placed.element, failing[placed.machine], total.size) > 0
+    dead = np.bincount(placed.element, failing, total.size) > 0
     return np.asarray(queue * np.where(dead, share, 0.0), np.float64)

@@ -1,0 +1,271 @@
+"""Operators, queries and hosts as arrays, and which host runs a copy of which operator.
+
+Specification of selective replication, §2. A plan is a bool array of shape (operators, hosts): where a copy runs, the
+primary included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Places = NDArray[np.bool_]
+#: Comparisons of loads forgive so much.
+SLACK = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """What is to be replicated, and where there is room.
+
+    Attributes
+    ----------
+    loads : float64, shape (operators,)
+        Cores that a copy of each operator uses.
+    primary : int64, shape (operators,)
+        Host of the copy that is always there.
+    queries : tuple of int64 arrays
+        Operators of each query, ascending.
+    failures : float64, shape (hosts,)
+        Probability that a host fails within the period.
+    capacity : float64, shape (hosts,)
+        Cores.
+    edges : int64, shape (edges, 2)
+        Producer and consumer.
+    traffic : float64, shape (edges,)
+        Between one copy of each, in units of `network` per second.
+    network : float64, shape (hosts,)
+        What a host can send, and what it can receive.
+    weights : float64, shape (queries,)
+    pinned : bool, shape (operators,)
+        Operators that are never copied.
+    draining : bool, shape (hosts,)
+        Hosts that get no copies.
+    racks : int64, shape (hosts,)
+    rack_failures : float64, shape (racks,)
+        Probability that a whole rack fails within the period.
+    spread_by_rack : bool
+        Copies of an operator are on distinct racks.
+    """
+
+    loads: Floats
+    primary: Ints
+    queries: tuple[Ints, ...]
+    failures: Floats
+    capacity: Floats
+    edges: Ints
+    traffic: Floats
+    network: Floats
+    weights: Floats
+    pinned: Places
+    draining: Places
+    racks: Ints
+    rack_failures: Floats
+    spread_by_rack: bool = False
+
+    @property
+    def operators(self) -> int:
+        """Number of operators."""
+        return self.loads.size
+
+    @property
+    def hosts(self) -> int:
+        """Number of hosts."""
+        return self.failures.size
+
+    @cached_property
+    def degrees(self) -> Ints:
+        """Number of queries of each operator."""
+        return np.bincount(np.concatenate([*self.queries, np.zeros(0, np.int64)]), minlength=self.operators)
+
+    @cached_property
+    def queries_of(self) -> tuple[tuple[int, ...], ...]:
+        """Queries of each operator, ascending."""
+        found: list[list[int]] = [[] for _ in range(self.operators)]
+        for query, operators in enumerate(self.queries):
+            for operator in operators.tolist():
+                found[operator].append(query)
+        return tuple(tuple(some) for some in found)
+
+    @cached_property
+    def query_offsets(self) -> Ints:
+        return np.concatenate(([0], np.cumsum([some.size for some in self.queries]))).astype(np.int64)
+
+    @cached_property
+    def query_operators(self) -> Ints:
+        return np.concatenate([*self.queries, np.zeros(0, np.int64)]).astype(np.int64)
+
+    @cached_property
+    def forward(self) -> tuple[Ints, Ints, Floats]:
+        """Offsets, consumers and traffic, by producer."""
+        return self._sorted(0)
+
+    @cached_property
+    def backward(self) -> tuple[Ints, Ints, Floats]:
+        """Offsets, producers and traffic, by consumer."""
+        return self._sorted(1)
+
+    def _sorted(self, side: int) -> tuple[Ints, Ints, Floats]:
+        order = np.lexsort((self.edges[:, 1 - side], self.edges[:, side]))
+        offsets = np.searchsorted(self.edges[order, side], np.arange(self.operators + 1)).astype(np.int64)
+        return offsets, self.edges[order, 1 - side].copy(), self.traffic[order]
+
+    @property
+    def limited(self) -> bool:
+        """Whether the network of any host has a limit."""
+        return bool(np.isfinite(self.network).any())
+
+    @cached_property
+    def full_load(self) -> float:
+        """Of one copy of every operator."""
+        return float(self.loads.sum())
+
+
+def system(
+    loads: Iterable[float],
+    primary: Iterable[int],
+    queries: Sequence[Iterable[int]],
+    failures: Iterable[float],
+    capacity: Iterable[float],
+    *,
+    traffic: Mapping[tuple[int, int], float] | None = None,
+    network: Iterable[float] | None = None,
+    weights: Iterable[float] | None = None,
+    pinned: Iterable[int] = (),
+    draining: Iterable[int] = (),
+    racks: Iterable[int] | None = None,
+    rack_failures: Iterable[float] = (),
+    spread_by_rack: bool = False,
+) -> System:
+    """A system from plain figures; see `System` for what they are.
+
+    Parameters
+    ----------
+    traffic : mapping from (producer, consumer) to float
+        Its keys are the edges.
+    pinned, draining : iterable of int
+        Operators and hosts.
+
+    Raises
+    ------
+    InputError
+        A figure is out of its range, or arrays do not fit together.
+    """
+    load, home = np.array(list(loads), np.float64), np.array(list(primary), np.int64)
+    failure, room = np.array(list(failures), np.float64), np.array(list(capacity), np.float64)
+    hosts = failure.size
+    rack = np.zeros(hosts, np.int64) if racks is None else np.array(list(racks), np.int64)
+    together = np.array(list(rack_failures), np.float64)
+    if not together.size:
+        together = np.zeros(int(rack.max(initial=0)) + 1)
+    links = dict(traffic or {})
+    found = System(
+        loads=load,
+        primary=home,
+        queries=tuple(np.unique(np.array(list(some), np.int64)) for some in queries),
+        failures=failure,
+        capacity=room,
+        edges=np.array(list(links), np.int64).reshape(-1, 2),
+        traffic=np.array(list(links.values()), np.float64),
+        network=np.full(hosts, np.inf) if network is None else np.array(list(network), np.float64),
+        weights=np.ones(len(queries)) if weights is None else np.array(list(weights), np.float64),
+        pinned=np.isin(np.arange(load.size), list(pinned)),
+        draining=np.isin(np.arange(hosts), list(draining)),
+        racks=rack,
+        rack_failures=together,
+        spread_by_rack=spread_by_rack,
+    )
+    _refuse(found)
+    return found
+
+
+def _refuse(found: System) -> None:
+    for name, values, low, high in (
+        ("loads", found.loads, 0.0, np.inf), ("primary", found.primary, 0, found.hosts - 1),
+        ("failures", found.failures, 0.0, 1.0), ("capacity", found.capacity, 0.0, np.inf),
+        ("queries", found.query_operators, 0, found.operators - 1), ("traffic", found.traffic, 0.0, np.inf),
+        ("edges", found.edges, 0, found.operators - 1), ("weights", found.weights, 0.0, np.inf),
+        ("racks", found.racks, 0, found.rack_failures.size - 1), ("rack_failures", found.rack_failures, 0.0, 1.0),
+        ("network", found.network, 0.0, np.inf),
+    ):  # fmt: skip
+        wrong = values[~((values >= low) & (values <= high))]
+        if wrong.size:
+            raise InputError(f"{name}: {wrong[0]:g} is not between {low:g} and {high:g}")
+    for name, values, size in (
+        ("primary", found.primary, found.operators), ("capacity", found.capacity, found.hosts),
+        ("network", found.network, found.hosts), ("racks", found.racks, found.hosts),
+        ("weights", found.weights, len(found.queries)),
+    ):  # fmt: skip
+        if values.size != size:
+            raise InputError(f"{name}: {values.size} figures are given, {size} are needed")
+    if any(not some.size for some in found.queries):
+        raise InputError("queries: one has no operators")
+
+
+def primaries(found: System) -> Places:
+    """The plan without any replica, shape (operators, hosts)."""
+    places = np.zeros((found.operators, found.hosts), np.bool_)
+    places[np.arange(found.operators), found.primary] = True
+    return places
+
+
+def host_loads(found: System, places: Places) -> Floats:
+    """Cores that are used on each host."""
+    return np.asarray(found.loads @ places, np.float64)
+
+
+def replica_load(found: System, places: Places) -> float:
+    """Cores that replicas use: the cost of a plan."""
+    return float(found.loads @ (places.sum(axis=1) - 1))
+
+
+def remaining(found: System, places: Places) -> float:
+    """Cores of all hosts that nothing uses; below 0 where hosts are overloaded."""
+    return float(found.capacity.sum() - host_loads(found, places).sum())
+
+
+def network_use(found: System, places: Places) -> tuple[Floats, Floats]:
+    """What each host receives and sends: every copy of a consumer hears every copy of a producer on another host."""
+    copies = places.sum(axis=1)
+    producers, consumers = found.edges[:, 0], found.edges[:, 1]
+    into = found.traffic @ (places[consumers] * (copies[producers][:, None] - places[producers]))
+    out = found.traffic @ (places[producers] * (copies[consumers][:, None] - places[consumers]))
+    return np.asarray(into, np.float64), np.asarray(out, np.float64)
+
+
+def host_masks(places: Places) -> list[int]:
+    """Hosts of each operator as the bits of a number."""
+    packed = np.packbits(places, axis=1, bitorder="little")
+    return [int.from_bytes(row.tobytes(), "little") for row in packed]
+
+
+def check(found: System, places: Places) -> None:
+    """Raise `InputError` unless a plan keeps primaries, capacities and pins."""
+    if places.shape != (found.operators, found.hosts):
+        raise InputError(f"a plan of shape {places.shape}: {(found.operators, found.hosts)} is needed")
+    if not places[np.arange(found.operators), found.primary].all():
+        raise InputError("the plan lacks the primary of an operator")
+    wrong = np.flatnonzero(found.pinned & (places.sum(axis=1) > 1))
+    if wrong.size:
+        raise InputError(f"operator {wrong[0]} is pinned, but copied")
+    if found.spread_by_rack:
+        for operator in np.flatnonzero(places.sum(axis=1) > 1).tolist():
+            racks = found.racks[places[operator]]
+            if np.unique(racks).size < racks.size:
+                raise InputError(f"operator {operator} has two copies in one rack")
+    loads = [("cores", host_loads(found, places), found.capacity)]
+    if found.limited:
+        into, out = network_use(found, places)
+        loads += [("incoming traffic", into, found.network), ("outgoing traffic", out, found.network)]
+    for what, use, room in loads:
+        over = np.flatnonzero(use > room + SLACK * np.maximum(1.0, room))
+        if over.size:
+            raise InputError(f"host {over[0]}: {use[over[0]]:g} {what} are used, it has {room[over[0]]:g}")
