@@ -31,7 +31,7 @@ from goffish.services.spot.comparison import cheapest_on_demand, compare
 from goffish.services.spot.estimate import most_probable_bids, quantile_bids
 from goffish.services.spot.heuristics import Heuristic, lifetime_interval
 from goffish.services.spot.job import submitted
-from goffish.services.spot.model import Local, Market
+from goffish.services.spot.model import Local, Market, chain_of
 from goffish.services.spot.peers import peer
 from goffish.services.spot.presets import market_from
 from goffish.services.spot.prices import in_slots, seconds_of, shared_trace
@@ -214,6 +214,38 @@ def e9() -> None:
         strategy = build_table(reference(**given), 24, 72)
         rows.append([name, *(f"{strategy.expected_cost(24, 6 * hours):.4f}" for hours in HOURS)])
     table("E9: rules of billing and notice, 8 core-hours, reference model", ["rule", *(f"{h} h" for h in HOURS)], rows)
+
+
+def robust() -> None:
+    """§7.4 (d): tables built with a wrong probability of change, under the right chain."""
+    true, rows = reference(), []
+    for factor in (0.25, 0.5, 1.0, 2.0, 4.0):
+        classes = []
+        for one in true.classes:
+            off = np.where(np.eye(one.bins, dtype=bool), 0.0, one.chain)
+            leave = float(off.sum(axis=1)[0])
+            classes.append(replace(one, chain=chain_of(min(1.0, factor * leave), off)))
+        strategy = build_table(replace(true, classes=tuple(classes)), 24, 72)
+        cells = []
+        for hours in HOURS:
+            prices, starts = simulate_prices(true, 6 * hours, 50_000, np.random.default_rng([4, hours]))
+            ran = replay(strategy, 24, 6 * hours, prices, starts)
+            assert not ran.missed
+            cells.append(f"{ran.mean_cost:.4f}")
+        rows.append([f"{factor:g}", *cells])
+    table(
+        "Robustness: alpha wrong by a factor, cost under the right chain", ["factor", *(f"{h} h" for h in HOURS)], rows
+    )
+
+
+def intervals() -> None:
+    """§7.4 (j): H3 by its interval between checkpoints; medium, bid level 1, 8 h."""
+    market, rows = reference(), []
+    prices, starts = simulate_prices(market, 48, 100_000, np.random.default_rng(5))
+    for units in (2, 4, 6, 9, 15, 39):
+        ran = replay(Heuristic(market, "h3", 24, 0, 1, float(units)), 24, 48, prices, starts)
+        rows.append([units, f"{ran.mean_cost:.4f}"])
+    table("H3 by its interval, medium, 8 h (Young's formula says 5.4 units, the paper's rule 15)", ["units", "$"], rows)
 
 
 def months(zone: str) -> list[tuple[list[Any], list[Any]]]:
@@ -426,7 +458,7 @@ def zones() -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "E1": e1, "E2": e2, "E3": e3, "E4": e4, "E5": e5, "E6": e6, "E7": e7, "E8": e8, "E9": e9, "2015": real_prices,
-    "misfit": misfit, "availability": availability, "zones": zones,
+    "robust": robust, "intervals": intervals, "misfit": misfit, "availability": availability, "zones": zones,
 }  # fmt: skip
 
 
