@@ -22,7 +22,7 @@ from tests.services.spot.spot_cases import tiny
 pytestmark = pytest.mark.slow
 
 #: Seconds of this test for a slot of the model, and slots of work that the job is said to be.
-SLOT_S, WORK, SLOTS = 4.0, 5, 14
+SLOT_S, WORK, SLOTS = 4.0, 5, 24
 
 
 def wait(provider: LocalProvider, machine: int) -> None:
@@ -40,7 +40,7 @@ def test_a_job_is_done_although_its_machine_is_taken_away(tmp_path: Path) -> Non
     graph = gf.from_edges(rng.integers(0, 200_000, 1_500_000), rng.integers(0, 200_000, 1_500_000))
     gf.partition(graph, parts=4, method="hash").save(tmp_path / "store")
     begin = np.datetime64("2015-03-01T00:00:00")
-    taken_at = 14
+    taken_at = 9
     rows = [f"{begin + np.timedelta64(at, 's')},{price}" for at, price in ((0, 0.02), (taken_at, 0.5), (9000, 0.5))]
     (tmp_path / "prices.csv").write_text("timestamp_utc,price_usd_per_hour\n" + "\n".join(rows) + "\n")
     cloud = read_catalogue({
@@ -51,7 +51,7 @@ def test_a_job_is_done_although_its_machine_is_taken_away(tmp_path: Path) -> Non
              "prices": str(tmp_path / "prices.csv")},
         ],
     })  # fmt: skip
-    options = ["--engine", "local", "--checkpoint-every", "50", "--supersteps", "600"]
+    options = ["--engine", "local", "--checkpoint-every", "20", "--supersteps", "400"]
     command = [
         sys.executable,
         "-c",
