@@ -13,6 +13,7 @@ import numpy as np
 from goffish.services.spot.job import FINISHED, POSSIBLE, QUIESCED, START, Policy, Status, advance, submitted
 from goffish.services.spot.model import Local, Market, SpotClass, chain_of, midpoints
 from goffish.services.spot.prices import SlotPrices
+from goffish.services.spot.table import build_table
 
 INF = float("inf")
 FLOWS = {
@@ -340,3 +341,13 @@ def exact_cost(market: Market, policy: Policy, work: int, slots: int, start: tup
         return total
 
     return value(slots, submitted(work), start)
+
+
+def assert_equals_recursion(market: Market, work: int, slots: int) -> None:
+    """All values of a table are those of the plain recursion, to 1e-12."""
+    table, value = build_table(market, work, slots), bellman(market)
+    for left in range(slots + 1):
+        for at, p in enumerate(joint_states(market)):
+            for c in range(work + 1):
+                found, expected = float(table.values[left, at, c]), value(left, c, p)
+                assert found == expected or abs(found - expected) < 1e-12, (left, p, c)

@@ -33,7 +33,7 @@ from goffish.services.spot.table import Table, build_table
 from tests.services.spot.spot_bills import bill_of
 from tests.services.spot.spot_cases import (
     ages_of,
-    bellman,
+    assert_equals_recursion,
     best_by_trial,
     exact_cost,
     joint_states,
@@ -53,22 +53,11 @@ def _with(market: Market, **changes: Any) -> Market:
     return replace(market, **changes)
 
 
-def _compare_with_recursion(seed: int) -> None:
-    market = rich_market(seed)
-    work, slots = 3, 6
-    table, value = build_table(market, work, slots), bellman(market)
-    for left in range(slots + 1):
-        for at, p in enumerate(joint_states(market)):
-            for c in range(work + 1):
-                found, expected = float(table.values[left, at, c]), value(left, c, p)
-                assert found == expected or abs(found - expected) < SLACK, (seed, left, p, c)
-
-
 @given(SEEDS)
 @settings(max_examples=30, deadline=None)
 def test_equals_direct_recursion(seed: int) -> None:
     """§7.1, 6: breaks with any error in the Bellman equations of what was added, alone or together."""
-    _compare_with_recursion(seed)
+    assert_equals_recursion(rich_market(seed), 3, 6)
 
 
 @pytest.mark.slow
@@ -76,7 +65,7 @@ def test_equals_direct_recursion(seed: int) -> None:
 @settings(max_examples=600, deadline=None)
 def test_equals_direct_recursion_more_often(seed: int) -> None:
     """The same on as many markets as the specification asks for."""
-    _compare_with_recursion(seed)
+    assert_equals_recursion(rich_market(seed), 3, 6)
 
 
 @given(SEEDS)

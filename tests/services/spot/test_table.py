@@ -14,28 +14,24 @@ from goffish.services.spot.heuristics import on_demand_cost
 from goffish.services.spot.job import Status
 from goffish.services.spot.model import Local, Market
 from goffish.services.spot.table import Table, build_table
-from tests.services.spot.spot_cases import bellman, exact_cost, joint_states, prices_of, random_market, tiny
+from tests.services.spot.spot_cases import (
+    assert_equals_recursion,
+    exact_cost,
+    joint_states,
+    prices_of,
+    random_market,
+    tiny,
+)
 
 SEEDS = st.integers(0, 2**32 - 1)
 SLACK = 1e-12
-
-
-def _compare_with_recursion(seed: int) -> None:
-    market = random_market(seed)
-    work, slots = 3, 7
-    table, value = build_table(market, work, slots), bellman(market)
-    for left in range(slots + 1):
-        for at, p in enumerate(joint_states(market)):
-            for c in range(work + 1):
-                found, expected = float(table.values[left, at, c]), value(left, c, p)
-                assert found == expected or abs(found - expected) < SLACK, (seed, left, p, c)
 
 
 @given(SEEDS)
 @settings(max_examples=60, deadline=None)
 def test_equals_direct_recursion(seed: int) -> None:
     """§7.1, 6: breaks with any error in the Bellman equations, on any billing rule and extra."""
-    _compare_with_recursion(seed)
+    assert_equals_recursion(random_market(seed), 3, 7)
 
 
 @pytest.mark.slow
@@ -43,7 +39,7 @@ def test_equals_direct_recursion(seed: int) -> None:
 @settings(max_examples=800, deadline=None)
 def test_equals_direct_recursion_more_often(seed: int) -> None:
     """The same on as many markets as the specification asks for."""
-    _compare_with_recursion(seed)
+    assert_equals_recursion(random_market(seed), 3, 7)
 
 
 @given(SEEDS)
