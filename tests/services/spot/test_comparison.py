@@ -50,6 +50,12 @@ def test_each_policy_is_run_on_each_class_that_can_do_it() -> None:
     assert cheapest_on_demand(market, 24, 13) == pytest.approx(0.52) and np.isinf(cheapest_on_demand(market, 24, 12))
 
 
+def test_the_cheapest_class_on_demand() -> None:
+    """13 units: three hours of medium at 0.13, or two of large at 0.26; breaks when the dearer one is the yardstick."""
+    assert cheapest_on_demand(reference(), 13, 30) == pytest.approx(0.39)
+    assert cheapest_on_demand(reference(), 13, 10) == pytest.approx(0.52)
+
+
 def test_the_most_probable_bid() -> None:
     """Breaks when heuristics bid for another price than the one that is in force the longest."""
     market = reference()
@@ -90,6 +96,8 @@ def test_advice_for_a_job_that_runs() -> None:
     assert (on_demand.choice, on_demand.hour, on_demand.work, on_demand.saved) == (1, 1, 1, 2)
     found = advise(table, on_demand, 1, [0.02])
     assert found.action == PROCESS and found.text == "go on"
+    # Were it given back, the hour that it has begun is paid, and two units are done anew on demand.
+    assert advise(table, on_demand, 3, [0.02]).expected_cost == pytest.approx(0.13 + 0.13)
     spot = running(market, 1, 2, "tiny", 0.3, 0.0)
     assert spot.choice == 0
     # With two slots left and two units not saved, a spot machine may not be kept: nothing could be done if it is lost.
