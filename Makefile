@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e
 setup: $(VENV)/.dev
 
 # What a user needs, and what a developer needs on top of it.
-$(VENV)/.user: pyproject.toml
+$(VENV)/.user: pyproject.toml hatch_build.py $(wildcard proto/goffish/v1/*.proto)
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) ".[plot]"
 	touch $@

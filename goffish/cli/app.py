@@ -11,8 +11,10 @@ from goffish import __version__
 from goffish.cli.calibrate_command import add_calibrate_command
 from goffish.cli.dataflow_commands import add_dataflow_commands
 from goffish.cli.ingest_commands import add_ingest_command
+from goffish.cli.jobs_commands import add_jobs_commands
 from goffish.cli.plot_commands import add_plot_commands
 from goffish.cli.run_command import add_commands
+from goffish.cli.serve_commands import add_serve_commands
 from goffish.cli.spark_commands import add_spark_commands
 from goffish.cli.spot_commands import add_spot_commands
 from goffish.cli.store_commands import add_store_commands
@@ -58,6 +60,8 @@ runs = typer.Typer(cls=_Algorithms, help="Run an algorithm on a graph file or a 
 app.add_typer(runs, name="run")
 add_commands(runs)
 add_store_commands(app)
+add_serve_commands(app)
+add_jobs_commands(app)
 add_plot_commands(app)
 add_spark_commands(app)
 add_ingest_command(app)

@@ -78,3 +78,19 @@ def check_run(algorithm: type[Algorithm], running: dict[str, Any], options: dict
                 raise InputError(f"--{option.replace('_', '-')} needs --checkpoint-dir")
     elif Path(folder).exists() and not Path(folder).is_dir():
         raise InputError(f"{folder}: is a file; --checkpoint-dir is a folder")
+
+
+def name_values(given: list[str] | None, option: str) -> dict[str, str]:
+    """What a repeated ``NAME=VALUE`` says.
+
+    Raises
+    ------
+    InputError
+    """
+    found = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"{option} {text}: give NAME=VALUE")
+        found[name] = value
+    return found

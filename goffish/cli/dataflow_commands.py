@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goffish.cli.checks import check_choice
+from goffish.cli.checks import check_choice, name_values
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _plan(
     from goffish.services.provisioning.report import describe_plan
 
     flow, catalogue = _setting(dataflow, cloud, rate, no_alternates)
-    planner = make_policy(policy, _pairs(option, "--option"))
+    planner = make_policy(policy, name_values(option, "--option"))
     if rates is not None:
         flow = flow.with_rates(_rates(rates, flow, None, flow.goal.interval_s, seed).mean(axis=0))
     with working(f"planning with {policy}"):
@@ -156,7 +156,7 @@ def _simulate(
     since = moment(spot_since, "--spot-since")
     names = [*(policy or ()), *(name.strip() for name in (compare or "").split(",") if name.strip())]
     names = list(dict.fromkeys(names)) or ["reactive-global"]
-    given = _pairs(option, "--option")
+    given = name_values(option, "--option")
     planners = {name: make_policy(name, _options_of(name, names, given)) for name in names}
     ahead = {"horizon": max(1, round(horizon * 60 / length)), "error": error, "bias": bias, "seed": seed}
     results = {}
@@ -243,7 +243,7 @@ def _setting(dataflow: str, cloud: str, rate: list[str] | None, fixed: bool) -> 
 
     flow, catalogue = compile_flow(read_dataflow(dataflow)), read_catalogue(cloud)
     rates = {}
-    for name, text in _pairs(rate, "--rate").items():
+    for name, text in name_values(rate, "--rate").items():
         try:
             rates[name] = float(text)
         except ValueError:
@@ -271,16 +271,6 @@ def _options_of(name: str, names: list[str], given: dict[str, str]) -> dict[str,
     for_one = {option for option in given for other in names if option.startswith(f"{other}.")}
     own = {option.removeprefix(f"{name}."): value for option, value in given.items() if option.startswith(f"{name}.")}
     return {option: value for option, value in given.items() if option not in for_one} | own
-
-
-def _pairs(given: list[str] | None, option: str) -> dict[str, str]:
-    found = {}
-    for text in given or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InputError(f"{option} {text}: give NAME=VALUE")
-        found[name] = value
-    return found
 
 
 def _check_targets(plot: str | None, html: str | None) -> None:

@@ -98,25 +98,6 @@ def load(path: str, reading: dict[str, Any]) -> Graph | PartitionedGraph:
         return read(path, progress=update, **options)
 
 
-def as_label(text: str, graph: Graph | PartitionedGraph) -> int | str:
-    """A vertex label from the command line, in the type of the graph's labels."""
-    from goffish.graph import Graph
-
-    if isinstance(graph, Graph):
-        textual = graph.labels is not None and str(graph.labels.type) == "string"
-    else:
-        textual = graph.info.label_type == "string"
-    if textual:
-        return text
-    try:
-        number = int(text)
-    except ValueError:
-        raise InputError(f"unknown vertex {text!r}: this graph's vertices are integers") from None
-    if not -(1 << 63) <= number < 1 << 63:
-        raise InputError(f"unknown vertex {text}: this graph's vertices are 64-bit integers")
-    return number
-
-
 def moment(day: str | None, option: str) -> float | None:
     """Seconds since 1970 of a day or time that the user gives."""
     from goffish.services.spot.prices import seconds_of

@@ -30,6 +30,10 @@ def main() -> NoReturn:
     0: done; 1: the job failed; 2: bad input; 130: interrupted; 143: terminated.
     """
     worker, outcome, done = None, dict[str, Any](), threading.Event()
+    if sys.argv[1:2] == ["serve"]:
+        # A server stops in its own time, and its event loop hears signals in the main thread only.
+        _command(outcome, done)
+        _leave(*_explain(outcome))
     try:
         signal.signal(signal.SIGTERM, _terminate)
         worker = threading.Thread(target=_command, args=(outcome, done), name="command", daemon=True)

@@ -14,7 +14,7 @@ from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.catalogue import ALGORITHMS, make
 from goffish.cli.checks import check_parts_target, check_result_target, check_run, check_stats_target
 from goffish.cli.flags import apply_signature, field_parameter, parameter
-from goffish.cli.inputs import as_label, is_store, load, run_status
+from goffish.cli.inputs import is_store, load, run_status
 from goffish.cli.options import input_argument, json_option, reading_options, reading_parameters
 from goffish.cli.output import as_json, print_facts, print_json, print_result, print_stats, say
 from goffish.cli.pages import NO_ENGINE, PAGES, check_page_target, write_page
@@ -163,6 +163,8 @@ def _run(
         with ranks.together("loading"):
             graph = load(path, reading) if ranks.first or is_store(path) else None
             if "source" in options and graph is not None:
+                from goffish.algorithms.labels import as_label
+
                 options["source"] = as_label(options["source"], graph)
         options = ranks.same(options)
         from goffish.algorithms.run import run

@@ -87,8 +87,9 @@ def _run(
     options: dict[str, Any],
     running: dict[str, Any],
 ) -> None:
+    from goffish.algorithms.labels import as_label
     from goffish.algorithms.temporal.run import make_application, run_series
-    from goffish.cli.inputs import as_label, run_status
+    from goffish.cli.inputs import run_status
     from goffish.gofs.series import open_series
     from goffish.gopher import Result
     from goffish.gopher.run import ENGINES

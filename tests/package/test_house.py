@@ -32,7 +32,7 @@ def test_fixed_top_level() -> None:
 
 def test_files_stay_short() -> None:
     lines = {p.relative_to(ROOT).as_posix(): len(p.read_text().splitlines()) for p in (ROOT / "goffish").rglob("*.py")}
-    assert {name: count for name, count in lines.items() if count > 400} == {}
+    assert {name: count for name, count in lines.items() if count > 400 and "_pb2" not in name} == {}
 
 
 def test_import_is_light() -> None:

@@ -102,7 +102,7 @@ def looks_ahead(name: str) -> bool:
     return name in POLICIES and POLICIES[name].looks_ahead
 
 
-def make_policy(name: str, options: Mapping[str, Any] | None = None) -> Policy:
+def make_policy(name: str, options: Mapping[str, Any] | None = None, *, own: bool = True) -> Policy:
     """A policy by its name.
 
     Parameters
@@ -112,6 +112,8 @@ def make_policy(name: str, options: Mapping[str, Any] | None = None) -> Policy:
     options : mapping, optional
         Its fields by name; texts are taken for what the field needs. Policies that begin with the deployment of another
         one have a field ``start`` with that one's name; default: ``reactive-global``.
+    own : bool
+        Whether policies of the user's own are possible: whoever names one has its code run.
 
     Raises
     ------
@@ -119,24 +121,24 @@ def make_policy(name: str, options: Mapping[str, Any] | None = None) -> Policy:
         No such policy or option, or a value that the option does not accept.
     """
     given = dict(options or {})
-    if ":" in name:
-        return _built(name, own_policy(name), Known("", ""), given)
+    if own and ":" in name:
+        return _built(name, own_policy(name), Known("", ""), given, code=own)
     if name not in policy_names():
         raise InputError(f"no policy {name!r}: choose one of {', '.join(policy_names())}")
     if name.startswith(STATIC):
-        return typing.cast(Policy, _class("reactive.Static")(make_policy(name.removeprefix(STATIC), given)))
+        return typing.cast(Policy, _class("reactive.Static")(make_policy(name.removeprefix(STATIC), given, own=own)))
     known = POLICIES[name]
     if name == "hybrid":
         return typing.cast(Policy, _class(known.place)(make_policy("ga", given), make_policy("reactive-global")))
-    return _built(name, _class(known.place), known, given)
+    return _built(name, _class(known.place), known, given, code=own)
 
 
-def _built(name: str, made: Any, known: Known, given: dict[str, Any]) -> Policy:
+def _built(name: str, made: Any, known: Known, given: dict[str, Any], *, code: bool) -> Policy:
     """A policy of a class, with options for its fields."""
     values: dict[str, Any] = dict(known.fixed)
     fields = {field.name for field in dataclasses.fields(made) if field.init} - set(known.fixed)
     if "start" in fields:
-        values["start"] = make_policy(str(given.pop("start", "reactive-global")))
+        values["start"] = make_policy(str(given.pop("start", "reactive-global")), own=code)
     nested = {} if known.nested is None else {known.nested[0]: _class(known.nested[1])}
     own = fields - set(nested)
     inner = {field.name for kind in nested.values() for field in dataclasses.fields(kind)}

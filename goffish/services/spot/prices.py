@@ -131,8 +131,16 @@ def shared_trace(name: str) -> Trace:
 
     It is read from ``spot-prices`` of the folder `GOFFISH_DATA`, or of ``../shared/data``.
     """
-    data = Path(os.environ.get("GOFFISH_DATA", "../shared/data"))
-    return read_csv(data / "spot-prices" / f"{name}.csv.gz", name)
+    return read_csv(_shared() / f"{name}.csv.gz", name)
+
+
+def known_traces() -> list[str]:
+    """What `shared_trace` knows."""
+    return sorted(path.name.removesuffix(".csv.gz") for path in _shared().glob("*.csv.gz"))
+
+
+def _shared() -> Path:
+    return Path(os.environ.get("GOFFISH_DATA", "../shared/data")) / "spot-prices"
 
 
 def seconds_of(text: str) -> float:

@@ -1,0 +1,91 @@
+"""``goffish serve`` and ``goffish clients``: the scheduling service and who may call it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from goffish.cli.checks import check_choice
+from goffish.cli.output import say
+
+_PANEL_ACCESS, _PANEL_LIMITS = "Access", "Limits"
+
+
+def add_serve_commands(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command("serve")(_serve)
+    clients = typer.Typer(help="Who may call the service.", no_args_is_help=True)
+    clients.command("add")(_add)
+    app.add_typer(clients, name="clients")
+
+
+def _serve(
+    home: Annotated[Path, typer.Option(help="Where jobs, uploads and the database are kept.")] = Path(".goffish"),
+    listen: Annotated[
+        str, typer.Option(help="HOST:PORT, port 0 for any that is free, or unix:PATH.")
+    ] = "127.0.0.1:7077",
+    data: Annotated[
+        list[Path] | None, typer.Option(help="Folder below which jobs may read; repeatable. Default: none.")
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option(help="postgresql://… or sqlite:///FILE. Default: SQLite in --home.")
+    ] = None,
+    slots: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 2,
+    spark_master: Annotated[str | None, typer.Option(help="Where spark jobs go, such as spark://HOST:7077.")] = None,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds for what runs when the server is asked to stop.")] = 10.0,
+    web: Annotated[str | None, typer.Option(help="HOST:PORT on this computer for the dashboard and /metrics.")] = None,
+    clients: Annotated[
+        Path | None,
+        typer.Option(help="File of clients; goffish clients add writes it.", rich_help_panel=_PANEL_ACCESS),
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="For TLS, in PEM.", rich_help_panel=_PANEL_ACCESS)] = None,
+    key: Annotated[Path | None, typer.Option(help="Of --certificate, in PEM.", rich_help_panel=_PANEL_ACCESS)] = None,
+    client_authority: Annotated[
+        Path | None,
+        typer.Option(help="Clients need a certificate of this authority.", rich_help_panel=_PANEL_ACCESS),
+    ] = None,
+    rate: Annotated[
+        float, typer.Option(help="Calls per second of each client.", rich_help_panel=_PANEL_LIMITS)
+    ] = 5000.0,
+    at_a_time: Annotated[
+        int, typer.Option(help="Calls of each client at a time.", rich_help_panel=_PANEL_LIMITS)
+    ] = 2000,
+    most_waiting: Annotated[int, typer.Option(help="Jobs in the queue.", rich_help_panel=_PANEL_LIMITS)] = 100_000,
+    most_message: Annotated[int, typer.Option(help="Bytes of a message.", rich_help_panel=_PANEL_LIMITS)] = 4 << 20,
+    most_upload: Annotated[int, typer.Option(help="Bytes of an upload.", rich_help_panel=_PANEL_LIMITS)] = 1 << 30,
+) -> None:
+    """Serve jobs and plans by gRPC until told to stop (Ctrl-C, SIGTERM); the next start goes on with what was left."""
+    import asyncio
+
+    from goffish.cli.extras import needs_extra
+
+    with needs_extra("service"):
+        from goffish.services.server.app import Server
+        from goffish.services.server.logs import set_up_logs
+        from goffish.services.server.settings import Settings
+
+    settings = Settings(
+        home=home.absolute(), listen=listen, data=tuple(data or ()), database=database, clients=clients,
+        certificate=certificate, key=key, client_authority=client_authority, slots=slots, spark_master=spark_master,
+        rate=rate, burst=max(rate, 1.0), calls_at_a_time=at_a_time, most_waiting=most_waiting,
+        most_message_bytes=most_message, most_upload_bytes=most_upload, grace_s=grace, web=web,
+    )  # fmt: skip
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    set_up_logs(settings.home)
+    asyncio.run(Server(settings).run(ready=lambda address: say(f"serving on {address}")))
+
+
+def _add(
+    name: Annotated[str, typer.Argument(help="Of the client.")],
+    role: Annotated[str, typer.Option(help="read, submit or admin; each may do what those before it may.")] = "submit",
+    file: Annotated[Path, typer.Option(help="File of clients; made if it is not there.")] = Path("clients.yaml"),
+    certificate: Annotated[str | None, typer.Option(help="Common name of its certificate, instead of a token.")] = None,
+) -> None:
+    """Add a client and print its token, which is not kept anywhere."""
+    from goffish.services.server.clients import add_client
+
+    check_choice("role", role, ("read", "submit", "admin"))
+    token = add_client(file, name, role, certificate)
+    say(token or f"{name} comes with the certificate of {certificate}")

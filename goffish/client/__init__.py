@@ -1,0 +1,15 @@
+"""Clients of the scheduling service, `Client` and `AsyncClient`: jobs and plans from Python. Extra ``service``.
+
+>>> with Client("127.0.0.1:7077", token=os.environ["GOFFISH_TOKEN"]) as client:  # doctest: +SKIP
+...     job = client.submit_graph("pagerank", "web.store", key="monday")
+...     job = client.wait(job.id)
+...     table = client.result(job.id)
+"""
+
+from __future__ import annotations
+
+from goffish.client.asynchronous import AsyncClient
+from goffish.client.blocking import Client
+from goffish.client.channels import ServiceError
+
+__all__ = ["AsyncClient", "Client", "ServiceError"]

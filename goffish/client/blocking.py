@@ -1,0 +1,227 @@
+"""The client that waits for answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import grpc
+import pyarrow as pa
+
+from goffish.client import requests
+from goffish.client.channels import Access, service_error
+from goffish.v1 import (
+    catalog_pb2_grpc,
+    dataflows_pb2,
+    jobs_pb2,
+    jobs_pb2_grpc,
+    planning_pb2,
+    planning_pb2_grpc,
+)
+
+#: Seconds between two attempts to go on with a stream that broke off.
+_PAUSE_S = 1.0
+
+
+class Client:
+    """Calls a server and waits for its answers. A context manager.
+
+    Parameters
+    ----------
+    address : str
+        ``HOST:PORT`` or ``unix:PATH``.
+    token : str, optional
+    timeout_s : float
+        Of each call that is no stream.
+    **access
+        See `goffish.client.channels.Access`: ``tls``, ``authority``, ``certificate``, ``key``.
+
+    Attributes
+    ----------
+    jobs, planning, catalog
+        The stubs of the protocol, for what has no method here; give them ``metadata=client.metadata``.
+    """
+
+    def __init__(self, address: str, token: str | None = None, *, timeout_s: float = 30.0, **access: Any) -> None:
+        given = Access(address, token, **access)
+        self.metadata, self._timeout_s = given.metadata, timeout_s
+        credentials = given.credentials
+        if credentials is None:
+            self._channel = grpc.insecure_channel(address, options=given.options)
+        else:
+            self._channel = grpc.secure_channel(address, credentials, options=given.options)
+        self.jobs: Any = jobs_pb2_grpc.JobServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self.planning: Any = planning_pb2_grpc.PlanningServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self.catalog: Any = catalog_pb2_grpc.CatalogServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
+
+    def submit_graph(
+        self, algorithm: str, input_uri: str, options: Mapping[str, Any] | None = None, *, key: str = "",
+        runner: str = "local", deadline_s: float | None = None, budget: float | None = None,
+        labels: Mapping[str, str] | None = None, most_attempts: int | None = None, **graph: Any,
+    ) -> jobs_pb2.Job:  # fmt: skip
+        """Submit an algorithm on a graph.
+
+        Parameters
+        ----------
+        algorithm : str
+            As in ``goffish run ALGORITHM``.
+        input_uri : str
+            Below the server's data folders, or what `upload` gave.
+        options : mapping, optional
+            Of the algorithm.
+        key : str
+            The same key again gives the same job.
+        runner : {"local", "mpi", "spark", "cloud"}
+        deadline_s, budget, labels, most_attempts
+            See ``JobSpec`` of the protocol.
+        **graph
+            More of its ``GraphJob``: ``workers``, ``checkpoint_every``, ``memory_mb``, ``policy``, …
+
+        Raises
+        ------
+        ServiceError
+        """
+        limits = {"deadline_s": deadline_s, "budget": budget, "labels": labels, "most_attempts": most_attempts}
+        return self.submit(requests.graph_spec(algorithm, input_uri, options, runner, limits, graph), key)
+
+    def submit_dataflow(
+        self, dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None = None, *, key: str = "",
+        deadline_s: float | None = None, budget: float | None = None, labels: Mapping[str, str] | None = None,
+        **run: Any,
+    ) -> jobs_pb2.Job:  # fmt: skip
+        """Submit a dataflow that is run on the simulated cloud.
+
+        Parameters
+        ----------
+        dataflow : str or Dataflow
+            One that the server knows by name, or a definition.
+        options : mapping, optional
+            Of its policy.
+        **run
+            More of its ``DataflowJob``: ``cloud_name``, ``policy``, ``rates``, ``hours``, …
+        """
+        limits = {"deadline_s": deadline_s, "budget": budget, "labels": labels}
+        return self.submit(requests.dataflow_spec(dataflow, options, limits, run), key)
+
+    def submit(self, spec: jobs_pb2.JobSpec, key: str = "") -> jobs_pb2.Job:
+        """Submit a job as the protocol has it."""
+        made: jobs_pb2.Job = self._call(self.jobs.Submit, jobs_pb2.SubmitRequest(spec=spec, client_key=key)).job
+        return made
+
+    def job(self, job: str) -> jobs_pb2.Job:
+        """A job as it stands."""
+        found: jobs_pb2.Job = self._call(self.jobs.Get, jobs_pb2.GetRequest(id=job)).job
+        return found
+
+    def list(
+        self, *states: str, labels: Mapping[str, str] | None = None, algorithm: str = "", client: str = "",
+        page_size: int = 100,
+    ) -> Iterator[jobs_pb2.Job]:  # fmt: skip
+        """Jobs, the newest first; pages are asked for as they are needed.
+
+        Parameters
+        ----------
+        *states : str
+            Any of these, such as ``"running"``; none: all.
+        labels, algorithm, client
+            All of these labels, this algorithm, this client.
+        page_size : int
+        """
+        asked = jobs_pb2.ListRequest(
+            states=requests.states(states), labels=labels, algorithm=algorithm, client=client, page_size=page_size
+        )
+        while True:
+            page = self._call(self.jobs.List, asked)
+            yield from page.jobs
+            if not page.next_page_token:
+                return
+            asked.page_token = page.next_page_token
+
+    def cancel(self, job: str) -> jobs_pb2.Job:
+        """Ask a job to stop."""
+        found: jobs_pb2.Job = self._call(self.jobs.Cancel, jobs_pb2.CancelRequest(id=job)).job
+        return found
+
+    def watch(self, job: str, after: int = 0) -> Iterator[jobs_pb2.Event]:
+        """Events of a job until it is over, each once, also while the server is away for a time."""
+        while True:
+            stream = self.jobs.Watch(jobs_pb2.WatchRequest(id=job, after=after), metadata=self.metadata)
+            try:
+                for answer in stream:
+                    after = answer.event.number
+                    yield answer.event
+                return
+            except grpc.RpcError as error:
+                if error.code() != grpc.StatusCode.UNAVAILABLE:
+                    raise service_error(error) from None
+                time.sleep(_PAUSE_S)
+            finally:
+                stream.cancel()
+
+    def wait(self, job: str) -> jobs_pb2.Job:
+        """The job when it is over."""
+        for _ in self.watch(job):
+            pass
+        return self.job(job)
+
+    def result(self, job: str) -> pa.Table:
+        """The table of a job that is done."""
+        pieces: list[bytes] = []
+        asked = jobs_pb2.FetchResultRequest(id=job)
+        try:
+            pieces += [answer.data for answer in self.jobs.FetchResult(asked, metadata=self.metadata)]
+        except grpc.RpcError as error:
+            raise service_error(error) from None
+        return pa.ipc.open_stream(b"".join(pieces)).read_all()
+
+    def log(self, job: str, most_bytes: int = 0) -> str:
+        """The end of a job's log."""
+        text: str = self._call(self.jobs.Log, jobs_pb2.LogRequest(id=job, bytes=most_bytes)).text
+        return text
+
+    def upload(self, path: str | Path) -> str:
+        """Bring a file to the server; gives its URI."""
+        uri: str = self._call(self.jobs.Upload, requests.upload(path), timeout_s=None).uri
+        return uri
+
+    def plan(
+        self, dataflow: str | dataflows_pb2.Dataflow, cloud: str | dataflows_pb2.Catalogue | None = None,
+        policy: str = "", options: Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None,
+    ) -> dataflows_pb2.Plan:  # fmt: skip
+        """The first deployment of a dataflow."""
+        asked = planning_pb2.PlanRequest(setting=requests.setting(dataflow, cloud, policy, options), rates=rates)
+        plan: dataflows_pb2.Plan = self._call(self.planning.Plan, asked).plan
+        return plan
+
+    def explain(
+        self, dataflow: str | dataflows_pb2.Dataflow, cloud: str | dataflows_pb2.Catalogue | None = None,
+        policy: str = "", options: Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None,
+        policies: tuple[str, ...] = (),
+    ) -> planning_pb2.ExplainResponse:  # fmt: skip
+        """A plan, why it is so, and what others would cost."""
+        which = requests.setting(dataflow, cloud, policy, options)
+        asked = planning_pb2.ExplainRequest(setting=which, rates=rates, policies=policies)
+        answer: planning_pb2.ExplainResponse = self._call(self.planning.Explain, asked)
+        return answer
+
+    def _call(self, method: Callable[..., Any], request: Any, timeout_s: float | None = -1.0) -> Any:
+        limit = self._timeout_s if timeout_s == -1.0 else timeout_s
+        try:
+            return method(request, metadata=self.metadata, timeout=limit)
+        except grpc.RpcError as error:
+            raise service_error(error) from None

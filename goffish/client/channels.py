@@ -1,0 +1,109 @@
+"""How a client reaches its server: address, TLS, token, and what is tried again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from goffish.errors import GoffishError, InputError
+
+#: What is tried again by itself: only calls that change nothing, or name the job that they make.
+_RETRIED = {
+    "methodConfig": [
+        {
+            "name": [{"service": f"goffish.v1.{name}"} for name in ("JobService", "PlanningService", "CatalogService")],
+            "retryPolicy": {
+                "maxAttempts": 5,
+                "initialBackoff": "0.2s",
+                "maxBackoff": "5s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        }
+    ]
+}
+MESSAGE_BYTES = 16 << 20
+
+
+class ServiceError(GoffishError):
+    """What a server answered instead of a result.
+
+    Attributes
+    ----------
+    code : grpc.StatusCode
+    """
+
+    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.exit_code = 2 if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND) else 1
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to reach a server.
+
+    Attributes
+    ----------
+    address : str
+        ``HOST:PORT`` or ``unix:PATH``.
+    token : str, optional
+    authority : path, optional
+        Of the server's certificate, for TLS with one of your own; default: those that the computer trusts.
+    tls : bool
+        Whether to use TLS; always with `authority` or `certificate`.
+    certificate, key : path, optional
+        Of the client, for mutual TLS.
+    """
+
+    address: str
+    token: str | None = None
+    authority: str | Path | None = None
+    tls: bool = False
+    certificate: str | Path | None = None
+    key: str | Path | None = None
+
+    @property
+    def credentials(self) -> Any:
+        """Of a secure channel; ``None`` for an open one."""
+        if not (self.tls or self.authority or self.certificate):
+            return None
+        read = [
+            None if path is None else Path(path).read_bytes() for path in (self.authority, self.key, self.certificate)
+        ]
+        return grpc.ssl_channel_credentials(*read)
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Sent with every call."""
+        return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
+
+    @property
+    def options(self) -> Iterable[tuple[str, Any]]:
+        """Of the channel."""
+        return (
+            ("grpc.max_receive_message_length", MESSAGE_BYTES),
+            ("grpc.service_config", json.dumps(_RETRIED)),
+            ("grpc.keepalive_time_ms", 60_000),
+        )
+
+
+def _bytes(path: str | Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def service_error(error: grpc.RpcError) -> ServiceError:
+    """The error of a call, as a user reads it."""
+    code = error.code()
+    text = error.details() or code.name
+    if code == grpc.StatusCode.UNAVAILABLE and "connect" in text.lower():
+        text = f"the server does not answer ({text.splitlines()[0]})"
+    return ServiceError(code, text)

@@ -1,0 +1,357 @@
+"""Where jobs are kept: every change of a job is one transaction that also writes its event.
+
+Only the server that accepted a job works at it, and only in the attempt that it began last: whoever speaks of an older
+attempt is refused (`LostJob`), so nothing is done twice by two workers.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from goffish.errors import InputError
+from goffish.services.jobs.clock import Clock
+from goffish.services.jobs.database import writing
+from goffish.services.jobs.lifecycle import OVER, LostJob, State, check_move
+from goffish.services.jobs.spec import JobSpec
+from goffish.services.jobs.tables import EventRow, JobRow, LabelRow
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as it stands; the columns of `JobRow`."""
+
+    id: str
+    server: str
+    client: str
+    client_key: str | None
+    spec: JobSpec
+    state: State
+    submitted: float
+    started: float | None
+    ended: float | None
+    attempts: int
+    losses: int
+    cost: float
+    expected_cost: float
+    currency: str
+    error: str
+    summary: dict[str, Any] | None
+    progress: int
+    cancel_requested: bool
+    events: int
+    number: int
+
+    @property
+    def over(self) -> bool:
+        """Whether it will never change again."""
+        return self.state in OVER
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a job."""
+
+    number: int
+    time: float
+    kind: str
+    state: State
+    text: str
+    details: dict[str, Any] | None
+
+
+class UnknownJob(InputError):
+    """There is no such job."""
+
+
+class Jobs:
+    """The jobs of a database.
+
+    Parameters
+    ----------
+    engine : Engine
+        Of `open_database`.
+    server : str
+        Who accepts jobs here.
+    clock : Clock, optional
+    heard : callable, optional
+        Called with a job's id after each of its events.
+    """
+
+    def __init__(
+        self, engine: Engine, server: str, clock: Clock | None = None, heard: Callable[[str], None] | None = None
+    ) -> None:
+        self._reads, self._writes = engine, writing(engine)
+        self.server, self._clock = server, clock or Clock()
+        self.heard = heard
+
+    def submit(self, spec: JobSpec, client: str, client_key: str | None = None) -> tuple[Job, bool]:
+        """Accept a job; the same client and key give the same job again.
+
+        Returns
+        -------
+        job : Job
+        known : bool
+            Whether it was there already.
+
+        Raises
+        ------
+        InputError
+            The key was used for another job.
+        """
+        body = spec.as_json()
+        try:
+            with self._change() as session:
+                row = JobRow(
+                    id=secrets.token_hex(10), server=self.server, client=client, client_key=client_key, spec=body,
+                    what=spec.what, state=State.QUEUED, submitted=self._clock.now(),
+                )  # fmt: skip
+                session.add(row)
+                session.flush()
+                session.add_all(LabelRow(job=row.number, name=n, value=v) for n, v in spec.labels.items())
+                self._note(session, row, "submitted", f"{spec.what} accepted")
+                made = _job(row)
+        except IntegrityError:
+            with Session(self._reads) as session:
+                where = (JobRow.client == client, JobRow.client_key == client_key)
+                found = session.scalars(sa.select(JobRow).where(*where)).one_or_none()
+                if found is None:
+                    raise
+                if found.spec != body:
+                    raise InputError(
+                        f"client_key: {client_key!r} was used for another job, {found.id}; take a new one"
+                    ) from None
+                return _job(found), True
+        self._tell(made.id)
+        return made, False
+
+    def get(self, job: str) -> Job:
+        """A job by its id.
+
+        Raises
+        ------
+        UnknownJob
+        """
+        with Session(self._reads) as session:
+            return _job(_row(session, job))
+
+    def find(
+        self, *, states: Sequence[State] = (), labels: Mapping[str, str] | None = None, what: str = "",
+        client: str = "", before: int | None = None, limit: int = 100,
+    ) -> list[Job]:  # fmt: skip
+        """Jobs, the newest first.
+
+        Parameters
+        ----------
+        states, labels, what, client
+            Any of these states, all of these labels, this algorithm, this client; empty: all.
+        before : int, optional
+            Only jobs that were accepted before the one of this number.
+        limit : int
+        """
+        asked = sa.select(JobRow).order_by(JobRow.number.desc()).limit(limit)
+        if states:
+            asked = asked.where(JobRow.state.in_([str(state) for state in states]))
+        if what:
+            asked = asked.where(JobRow.what == what)
+        if client:
+            asked = asked.where(JobRow.client == client)
+        if before is not None:
+            asked = asked.where(JobRow.number < before)
+        for name, value in (labels or {}).items():
+            held = sa.select(LabelRow.job).where(LabelRow.name == name, LabelRow.value == value)
+            asked = asked.where(JobRow.number.in_(held))
+        with Session(self._reads) as session:
+            return [_job(row) for row in session.scalars(asked)]
+
+    def counts(self, client: str = "") -> dict[State, int]:
+        """Jobs in each state, of everybody or one client."""
+        asked = sa.select(JobRow.state, sa.func.count()).group_by(JobRow.state)
+        if client:
+            asked = asked.where(JobRow.client == client)
+        with Session(self._reads) as session:
+            found = {State(state): int(count) for state, count in session.execute(asked)}
+        return {state: found.get(state, 0) for state in State}
+
+    def waiting(self) -> int:
+        """Jobs that nobody has begun."""
+        asked = sa.select(sa.func.count()).select_from(JobRow).where(JobRow.state == State.QUEUED)
+        with Session(self._reads) as session:
+            return int(session.scalar(asked) or 0)
+
+    def events(self, job: str, after: int = 0, limit: int = 1000) -> list[Event]:
+        """Events of a job with greater numbers, in their order."""
+        with Session(self._reads) as session:
+            row = _row(session, job)
+            asked = (
+                sa.select(EventRow)
+                .where(EventRow.job == row.number, EventRow.number > after)
+                .order_by(EventRow.number)
+                .limit(limit)
+            )
+            return [
+                Event(one.number, one.time, one.kind, State(one.state), one.text, one.details)
+                for one in session.scalars(asked)
+            ]
+
+    def cancel(self, job: str, by: str) -> Job:
+        """Ask a job to stop: one that waits is over at once, one that is worked at as soon as its worker is gone."""
+        with self._change() as session:
+            row = _locked(session, job)
+            if State(row.state) in OVER or row.cancel_requested:
+                return _job(row)
+            row.cancel_requested = True
+            if row.state == State.QUEUED:
+                self._end(session, row, State.CANCELLED, f"cancelled by {by} before it began")
+            else:
+                self._note(session, row, "cancel", f"asked for by {by}")
+            found = _job(row)
+        self._tell(job)
+        return found
+
+    def claim(self, limit: int = 1) -> list[Job]:
+        """Begin an attempt of the oldest jobs that wait here."""
+        with self._change() as session:
+            asked = (
+                sa.select(JobRow)
+                .where(JobRow.server == self.server, JobRow.state == State.QUEUED)
+                .order_by(JobRow.number)
+                .limit(limit)
+                .with_for_update(skip_locked=True)
+            )
+            found = []
+            for row in session.scalars(asked).all():
+                row.attempts += 1
+                row.started = row.started or self._clock.now()
+                self._move(session, row, State.PLANNED, f"attempt {row.attempts}", {"attempt": row.attempts})
+                found.append(_job(row))
+        for job in found:
+            self._tell(job.id)
+        return found
+
+    def unfinished(self) -> list[Job]:
+        """Jobs of this server that somebody began and nobody ended."""
+        away = [str(state) for state in State if state not in OVER and state != State.QUEUED]
+        asked = sa.select(JobRow).where(JobRow.server == self.server, JobRow.state.in_(away)).order_by(JobRow.number)
+        with Session(self._reads) as session:
+            return [_job(row) for row in session.scalars(asked)]
+
+    def move(
+        self, job: Job, state: State, text: str = "", details: dict[str, Any] | None = None, **columns: Any
+    ) -> Job:
+        """Bring a job to another state, in the attempt that the caller knows.
+
+        Parameters
+        ----------
+        job : Job
+        state : State
+        text, details
+            Of the event.
+        **columns
+            Others that change: ``cost``, ``progress``, ``summary``, …
+
+        Raises
+        ------
+        LostJob
+            Its attempt is not the last one any more, or the job cannot go there.
+        """
+        with self._change() as session:
+            row = self._own(session, job)
+            for name, value in columns.items():
+                setattr(row, name, value)
+            if state in OVER:
+                self._end(session, row, state, text, details)
+            else:
+                self._move(session, row, state, text, details)
+            found = _job(row)
+        self._tell(job.id)
+        return found
+
+    def note(self, job: Job, kind: str, text: str = "", details: dict[str, Any] | None = None, **columns: Any) -> Job:
+        """Write an event of a job that stays in its state.
+
+        Raises
+        ------
+        LostJob
+        """
+        with self._change() as session:
+            row = self._own(session, job)
+            for name, value in columns.items():
+                setattr(row, name, value)
+            self._note(session, row, kind, text, details)
+            found = _job(row)
+        self._tell(job.id)
+        return found
+
+    @contextmanager
+    def _change(self) -> Iterator[Session]:
+        with Session(self._writes, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def _own(self, session: Session, job: Job) -> JobRow:
+        row = _locked(session, job.id)
+        if row.attempts != job.attempts or State(row.state) in OVER:
+            raise LostJob(f"job {job.id}: attempt {job.attempts} is over, it is {row.state} in attempt {row.attempts}")
+        return row
+
+    def _move(
+        self, session: Session, row: JobRow, state: State, text: str, details: dict[str, Any] | None = None
+    ) -> None:
+        check_move(row.id, State(row.state), state)
+        row.state = state
+        self._note(session, row, "state", text, details)
+
+    def _end(
+        self, session: Session, row: JobRow, state: State, text: str, details: dict[str, Any] | None = None
+    ) -> None:
+        row.ended = self._clock.now()
+        if state == State.FAILED:
+            row.error = text
+        self._move(session, row, state, text, details)
+
+    def _note(self, session: Session, row: JobRow, kind: str, text: str, details: dict[str, Any] | None = None) -> None:
+        row.events = (row.events or 0) + 1
+        session.add(
+            EventRow(
+                job=row.number, number=row.events, time=self._clock.now(), kind=kind, state=row.state, text=text,
+                details=details,
+            )
+        )  # fmt: skip
+
+    def _tell(self, job: str) -> None:
+        if self.heard is not None:
+            self.heard(job)
+
+
+def _row(session: Session, job: str) -> JobRow:
+    row = session.scalars(sa.select(JobRow).where(JobRow.id == job)).one_or_none()
+    if row is None:
+        raise UnknownJob(f"no job {job!r}")
+    return row
+
+
+def _locked(session: Session, job: str) -> JobRow:
+    """The row of a job that nobody else changes until the transaction ends."""
+    row = session.scalars(sa.select(JobRow).where(JobRow.id == job).with_for_update()).one_or_none()
+    if row is None:
+        raise UnknownJob(f"no job {job!r}")
+    return row
+
+
+def _job(row: JobRow) -> Job:
+    return Job(
+        id=row.id, server=row.server, client=row.client, client_key=row.client_key,
+        spec=JobSpec.model_validate(row.spec), state=State(row.state), submitted=row.submitted, started=row.started,
+        ended=row.ended, attempts=row.attempts,
+        losses=row.losses, cost=row.cost, expected_cost=row.expected_cost, currency=row.currency,
+        error=row.error, summary=row.summary, progress=row.progress, cancel_requested=row.cancel_requested,
+        events=row.events, number=row.number,
+    )  # fmt: skip

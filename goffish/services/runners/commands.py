@@ -1,0 +1,49 @@
+"""Launchers that a worker is started with: those that came with the Python of the server, else those on the path."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from goffish.errors import InputError
+from goffish.services.jobs.spec import GraphJob
+from goffish.services.runners import worker as worker_module
+
+
+def mpi_command(worker: list[str], graph: GraphJob) -> list[str]:
+    """A worker on each of the job's ranks."""
+    return [launcher("mpirun", "pip install 'goffish[mpi]'"), "-n", str(graph.workers), *worker]
+
+
+def spark_command(master: str) -> Callable[[list[str], GraphJob], list[str]]:
+    """A worker as the driver of a Spark cluster.
+
+    Parameters
+    ----------
+    master : str
+        Such as ``local[2]`` or ``spark://HOST:PORT``.
+    """
+
+    def command(worker: list[str], graph: GraphJob) -> list[str]:
+        submit = launcher("spark-submit", "pip install 'goffish[spark]'")
+        return [submit, "--master", master, worker_module.__file__, *worker[-2:]]
+
+    return command
+
+
+def launcher(name: str, advice: str) -> str:
+    """Where a program is.
+
+    Raises
+    ------
+    InputError
+        It is not installed.
+    """
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    found = shutil.which(name, path=places)
+    if found is None:
+        raise InputError(f"{name} is not installed here: {advice}")
+    return found

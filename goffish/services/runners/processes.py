@@ -1,0 +1,206 @@
+"""Graph jobs as processes of this computer: a worker, the ranks of ``mpirun``, or what ``spark-submit`` starts.
+
+The worker has a session of its own and outlives a server that is killed; the next one finds it by the lock on the job's
+folder and watches it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from goffish.errors import InputError
+from goffish.services.jobs.lifecycle import State
+from goffish.services.jobs.spec import GraphJob
+from goffish.services.runners.attempt import Attempt, Ended
+from goffish.services.runners.folder import Busy, JobFolder
+from goffish.services.runners.worker import NOT_NOW
+
+_LOOK_S = 0.1
+#: How often it is written down how far a job is, and looked at what its processes use.
+_TELL_S = 1.0
+#: A worker that was asked to stop is killed after so long.
+_GRACE_S = 5.0
+_LOG_LINES = 16384
+_WORKER = "goffish.services.runners.worker"
+
+
+@dataclass(frozen=True)
+class ProcessRunner:
+    """Runs attempts as processes.
+
+    Attributes
+    ----------
+    resolve : callable
+        From an input's URI to the path that the worker reads; raises `InputError`.
+    command : callable
+        From the worker's own command and the job to the one that is started, such as ``mpirun``'s.
+    """
+
+    resolve: Callable[[str], str]
+    command: Callable[[list[str], GraphJob], list[str]] = field(default=lambda worker, _: worker)
+
+    def run(self, attempt: Attempt) -> Ended:
+        """Start a worker, or find the one that an earlier server started, and look after it."""
+        folder, job = attempt.folder, attempt.job
+        graph = job.spec.graph
+        assert graph is not None
+        process: subprocess.Popen[bytes] | None = None
+        if folder.done is None and not folder.busy:
+            order = order_of(graph, self.resolve(graph.input_uri))
+            try:
+                folder.prepare(order, job.attempts)
+            except Busy:
+                pass
+            else:
+                attempt.move(State.PROVISIONING, f"a process of this computer, {graph.runner}")
+                process = start(self.command(worker_command(folder.path, job.attempts), graph), folder)
+        if process is None and job.state == State.PLANNED:
+            attempt.move(State.PROVISIONING, "its worker is there already")
+        if attempt.job.state == State.PROVISIONING:
+            told = "found again" if process is None else f"process {process.pid}"
+            attempt.move(State.RUNNING, told)
+        return self._look_after(attempt, graph, process)
+
+    def _look_after(self, attempt: Attempt, graph: GraphJob, process: subprocess.Popen[bytes] | None) -> Ended:
+        folder = attempt.folder
+        teller, next_look = Teller(attempt), 0.0
+        while process.poll() is None if process is not None else folder.busy:
+            why = attempt.stops()
+            told = None if why is None else attempt.ended(why)
+            if time.monotonic() >= next_look:
+                teller.tell()
+                told = told or _over_limit(folder, graph)
+                next_look = time.monotonic() + _TELL_S
+            if told is not None:
+                end_worker(folder, process)
+                return concluded(folder) or told
+            time.sleep(_LOOK_S)
+        teller.tell()
+        return concluded(folder) or lost(folder, None if process is None else process.returncode)
+
+
+def order_of(graph: GraphJob, path: str) -> dict[str, Any]:
+    """What a worker is told."""
+    engine = graph.runner if graph.runner in ("mpi", "spark") else "local"
+    return {
+        "algorithm": graph.algorithm, "input": path, "options": graph.options, "engine": engine,
+        "threads": graph.workers if engine == "local" else 1, "checkpoint_every": graph.checkpoint_every,
+    }  # fmt: skip
+
+
+def worker_command(folder: Path, attempt: int) -> list[str]:
+    """The worker's own command."""
+    return [sys.executable, "-m", _WORKER, str(folder), str(attempt)]
+
+
+def start(command: list[str], folder: JobFolder) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own, with the job's log for all that it says."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
+    with folder.log.open("ab") as log:
+        try:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment
+            )
+        except FileNotFoundError:
+            raise InputError(f"{command[0]} is not installed here") from None
+
+
+def concluded(folder: JobFolder) -> Ended | None:
+    """What the worker that ended the job said, if it did."""
+    done = folder.done
+    if done is None:
+        return None
+    return Ended(State.DONE, f"{done['rows']:,} rows", done["summary"] | {"rows": done["rows"]})
+
+
+def lost(folder: JobFolder, code: int | None) -> Ended:
+    """A worker that ended without a result: input that cannot be used, a failed job, or one that somebody killed."""
+    if code in (1, 2):
+        lines = folder.log_end(_LOG_LINES).splitlines()
+        errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+        return Ended(State.FAILED, (errors or lines or [f"its worker ended with {code} and said nothing"])[-1])
+    if code == NOT_NOW:
+        return Ended(State.QUEUED, "another worker was at it")
+    if code is None:
+        return Ended(State.QUEUED, "its worker is gone", lost=True)
+    return Ended(State.QUEUED, f"its worker was lost ({_how(code)})", lost=True)
+
+
+def _how(code: int) -> str:
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-code).name
+    return f"exit code {code}"
+
+
+def processes_of(session: int) -> Iterator[psutil.Process]:
+    """The processes of a session that are there."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(ProcessLookupError, psutil.Error, PermissionError):
+            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                yield process
+
+
+def end_worker(folder: JobFolder, process: subprocess.Popen[bytes] | None) -> None:
+    """Ask the worker's processes to stop, kill what is left, and wait until nobody has the folder."""
+    session = process.pid if process is not None else folder.session
+    for kind, wait_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
+        found = [] if session is None else list(processes_of(session))
+        for one in found:
+            with contextlib.suppress(psutil.Error):
+                one.send_signal(kind)
+        end = time.monotonic() + wait_s
+        while time.monotonic() < end:
+            if process is not None:
+                process.poll()
+            if not folder.busy and (session is None or not any(processes_of(session))):
+                return
+            time.sleep(_LOOK_S)
+
+
+def _over_limit(folder: JobFolder, graph: GraphJob) -> Ended | None:
+    """What to say if the processes of a job use more than they may."""
+    if graph.memory_mb is None and graph.cpu_seconds is None:
+        return None
+    session = folder.session
+    memory = cpu = 0.0
+    for process in [] if session is None else processes_of(session):
+        with contextlib.suppress(psutil.Error):
+            memory += process.memory_info().rss / 2**20
+            cpu += sum(process.cpu_times()[:2])
+    if graph.memory_mb is not None and memory > graph.memory_mb:
+        return Ended(State.FAILED, f"it took {memory:,.0f} MB, more than its {graph.memory_mb:,}")
+    if graph.cpu_seconds is not None and cpu > graph.cpu_seconds:
+        return Ended(State.FAILED, f"it took {cpu:,.1f} s of processors, more than its {graph.cpu_seconds:g}")
+    return None
+
+
+class Teller:
+    """Writes down what a worker says of itself: supersteps and checkpoints."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._seen = {path.name for path in attempt.folder.checkpoints.glob("*")}
+
+    def tell(self) -> None:
+        """Events of what is new."""
+        attempt = self._attempt
+        told = attempt.folder.progress
+        step = int(told.get("superstep", 0))
+        if told and step != attempt.job.progress:
+            attempt.note("progress", f"superstep {step}", told, progress=step)
+        found = {path.name for path in attempt.folder.checkpoints.glob("*") if not path.name.endswith(".partial")}
+        if found - self._seen:
+            attempt.note("checkpoint", f"{max(found - self._seen)} written")
+            self._seen |= found

@@ -1,0 +1,184 @@
+"""Takes jobs from the queue, has runners run them, and brings them to their end; after a crash it begins where it was.
+
+Every step is in the database before anything depends on it. A server that was killed finds with each unfinished job one
+of three things: a result, which it records; a worker that still runs, which it watches again; or neither, and the job
+goes back to the queue and on from its newest checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
+
+from goffish.errors import GoffishError
+from goffish.services.jobs.clock import Clock
+from goffish.services.jobs.lifecycle import LostJob, State
+from goffish.services.jobs.store import Job, Jobs
+from goffish.services.runners.attempt import Attempt, Ended, Runner
+from goffish.services.runners.folder import JobFolder
+
+_log = logging.getLogger(__name__)
+#: Longest time without looking for new jobs, should nobody tell.
+_LOOK_S = 1.0
+#: A database that does not answer is asked again for so long; then whoever asked gives up.
+_PATIENCE_S = 600.0
+#: How an unfinished job gets to its end where each step has to be one of its life.
+_ONWARD = {State.PLANNED: State.PROVISIONING, State.PROVISIONING: State.RUNNING, State.MIGRATING: State.RUNNING}
+
+patient = retry(
+    retry=retry_if_exception_type(DBAPIError),
+    stop=stop_after_delay(_PATIENCE_S),
+    wait=wait_exponential(0.1, max=5.0),
+    reraise=True,
+)
+
+
+class PatientJobs(Jobs):
+    """Jobs of a database that may be locked or away for a while: who writes waits."""
+
+    claim = patient(Jobs.claim)
+    move = patient(Jobs.move)
+    note = patient(Jobs.note)
+    unfinished = patient(Jobs.unfinished)
+
+
+class Supervisor:
+    """Runs the jobs of a server.
+
+    Parameters
+    ----------
+    jobs : Jobs
+    home : Path
+        Where every job has a folder.
+    runners : mapping
+        By their names in `GraphJob.runner`, and ``dataflow``.
+    slots : int
+        Jobs at a time.
+    clock : Clock, optional
+    """
+
+    def __init__(
+        self, jobs: Jobs, home: Path, runners: Mapping[str, Runner], *, slots: int = 2, clock: Clock | None = None
+    ) -> None:
+        self._jobs, self._home, self._runners, self._slots = jobs, home, runners, slots
+        self._clock = clock or Clock()
+        self._stopping, self._draining, self._news = threading.Event(), threading.Event(), threading.Event()
+        self._pool = ThreadPoolExecutor(slots, thread_name_prefix="job")
+        self._running = 0
+        self._lock = threading.Lock()
+        #: Jobs that are asked to stop.
+        self._asked: set[str] = set()
+        self._thread = threading.Thread(target=self._serve, name="supervisor", daemon=True)
+
+    def start(self) -> None:
+        """Begin with what was left unfinished."""
+        self._thread.start()
+
+    def wake(self, job: Job | None = None) -> None:
+        """Say that there is a new job, or one that is to be cancelled."""
+        if job is not None and job.cancel_requested:
+            self._asked.add(job.id)
+        self._news.set()
+
+    def stop(self, grace_s: float = 10.0) -> None:
+        """Take no more jobs, wait for those that run, and put back what is not done by then."""
+        self._stopping.set()
+        self._news.set()
+        end = time.monotonic() + grace_s
+        while self.running and time.monotonic() < end:
+            time.sleep(0.05)
+        self._draining.set()
+        self._thread.join()
+        self._pool.shutdown(wait=True)
+
+    @property
+    def running(self) -> int:
+        """Jobs that somebody works at."""
+        with self._lock:
+            return self._running
+
+    def folder(self, job: str) -> JobFolder:
+        """Of a job by its id."""
+        return JobFolder(self._home / job)
+
+    def _serve(self) -> None:
+        left = self._jobs.unfinished()
+        for job in left:
+            if job.cancel_requested:
+                self._asked.add(job.id)
+            self._submit(self._go_on, job)
+        while not self._stopping.is_set():
+            self._news.clear()
+            free = self._slots - self.running
+            for job in self._jobs.claim(free) if free > 0 else ():
+                self._submit(self._begin, job)
+            if self._stopping.is_set():
+                break
+            self._news.wait(_LOOK_S)
+
+    def _submit(self, work: Callable[[Job], None], job: Job) -> None:
+        with self._lock:
+            self._running += 1
+        self._pool.submit(self._work, work, job)
+
+    def _work(self, work: Callable[[Job], None], job: Job) -> None:
+        try:
+            work(job)
+        except LostJob as error:
+            _log.warning("%s", error)
+        except Exception:
+            # The job stays unfinished in the database; the next start of the server takes it up again.
+            _log.exception("job %s could not be looked after", job.id)
+        finally:
+            self._asked.discard(job.id)
+            with self._lock:
+                self._running -= 1
+            self._news.set()
+
+    def _go_on(self, job: Job) -> None:
+        """With a job that a server left."""
+        folder = self.folder(job.id)
+        if folder.done is None and not folder.busy:
+            self._conclude(job, self._after_loss(job, "the server was killed", lost=False))
+            return
+        self._begin(job)
+
+    def _begin(self, job: Job) -> None:
+        attempt = Attempt(self._jobs, job, self.folder(job.id), self._clock, self._draining, self._asked)
+        name = "dataflow" if job.spec.graph is None else job.spec.graph.runner
+        try:
+            ended = self._runners[name].run(attempt)
+        except GoffishError as error:
+            if isinstance(error, LostJob):
+                raise
+            ended = Ended(State.FAILED, str(error))
+        except OSError as error:
+            # No room, no processes: nothing that the job is to blame for.
+            time.sleep(_LOOK_S)
+            ended = Ended(State.QUEUED, f"{error.strerror or error}", lost=True)
+        if ended.lost:
+            ended = self._after_loss(attempt.job, ended.text, lost=True)
+        self._conclude(attempt.job, ended)
+
+    def _after_loss(self, job: Job, text: str, *, lost: bool) -> Ended:
+        losses = job.losses + lost
+        if losses >= job.spec.most_attempts:
+            return Ended(State.FAILED, f"{text}; given up after {losses} lost workers", lost=lost)
+        return Ended(State.QUEUED, text, lost=lost)
+
+    def _conclude(self, job: Job, ended: Ended) -> None:
+        columns: dict[str, Any] = {} if ended.summary is None else {"summary": ended.summary}
+        if ended.lost:
+            columns["losses"] = job.losses + 1
+        if ended.state == State.DONE:
+            while job.state in _ONWARD:
+                job = self._jobs.move(job, _ONWARD[job.state])
+        self._jobs.move(job, ended.state, ended.text, ended.summary, **columns)

@@ -1,0 +1,1 @@
+"""The scheduling service: jobs, plans and catalogues by gRPC."""

@@ -1,0 +1,172 @@
+"""The server: everything put together, started, and stopped without losing anything."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import secrets
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from goffish.errors import InputError, JobError
+from goffish.services.jobs.database import open_database
+from goffish.services.runners.commands import mpi_command, spark_command
+from goffish.services.runners.folder import write_whole
+from goffish.services.runners.processes import ProcessRunner
+from goffish.services.runners.supervisor import PatientJobs, Supervisor
+from goffish.services.server.clients import Clients, read_clients
+from goffish.services.server.guard import Guard
+from goffish.services.server.hub import Hub
+from goffish.services.server.inputs import Inputs
+from goffish.services.server.job_service import JobService
+from goffish.services.server.limits import Limits
+from goffish.services.server.metrics import Metrics
+from goffish.services.server.settings import Settings
+from goffish.v1 import catalog_pb2, jobs_pb2, jobs_pb2_grpc, planning_pb2
+
+_log = logging.getLogger(__name__)
+_SERVICES = tuple(
+    module.DESCRIPTOR.services_by_name[name].full_name
+    for module, name in ((jobs_pb2, "JobService"), (planning_pb2, "PlanningService"), (catalog_pb2, "CatalogService"))
+)
+#: Threads that wait for the database and for disks.
+_THREADS = 16
+
+
+class Server:
+    """A server that can be started and stopped.
+
+    Parameters
+    ----------
+    settings : Settings
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._health = health.aio.HealthServicer()
+        self.port = 0
+
+    async def run(self, ready: Callable[[str], None] | None = None) -> None:
+        """Serve until SIGTERM or SIGINT.
+
+        Parameters
+        ----------
+        ready : callable, optional
+            Called with the address as soon as calls are answered.
+
+        Raises
+        ------
+        InputError, JobError
+        """
+        settings = self._settings
+        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _alone(settings.home):
+            await self._serve(ready)
+
+    async def _serve(self, ready: Callable[[str], None] | None) -> None:
+        settings, loop = self._settings, asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="call"))
+        hub, metrics = Hub(), Metrics()
+        hub.attach(loop)
+        engine = open_database(settings.database_url)
+        jobs = PatientJobs(engine, server_id(settings.home), heard=hub.heard)
+        metrics.watch(lambda: {str(state): count for state, count in jobs.counts().items()})
+        inputs = Inputs(settings.data, settings.home / "uploads", settings.most_upload_bytes)
+        runners: dict[str, Any] = {
+            "local": ProcessRunner(inputs.resolve), "mpi": ProcessRunner(inputs.resolve, mpi_command),
+        }  # fmt: skip
+        if settings.spark_master is not None:
+            runners["spark"] = ProcessRunner(inputs.resolve, spark_command(settings.spark_master))
+        supervisor = Supervisor(jobs, settings.home / "jobs", runners, slots=settings.slots)
+        clients = Clients(None if settings.clients is None else read_clients(settings.clients))
+        guard = Guard(clients, Limits(settings.rate, settings.burst, settings.calls_at_a_time), metrics)
+        server = grpc.aio.server(
+            interceptors=[guard],
+            options=[
+                ("grpc.max_receive_message_length", settings.most_message_bytes),
+                ("grpc.max_send_message_length", max(settings.most_message_bytes, 8 << 20)),
+                ("grpc.so_reuseport", 0),
+            ],
+        )
+        served = tuple(name for name in runners if name != "dataflow")
+        service = JobService(jobs, supervisor, inputs, hub, served, settings.most_waiting)
+        jobs_pb2_grpc.add_JobServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection((*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        self.port = _bind(server, settings)
+        stopped = asyncio.Event()
+        for kind in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(kind, stopped.set)
+        await server.start()
+        supervisor.start()
+        for name in ("", *_SERVICES):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        host = settings.listen.rpartition(":")[0]
+        address = settings.listen if settings.listen.startswith("unix:") else f"{host}:{self.port}"
+        _log.info("serving on %s", address)
+        if ready is not None:
+            ready(address)
+        await stopped.wait()
+        _log.info("stopping: no new calls, jobs have %g s", settings.grace_s)
+        await self._health.enter_graceful_shutdown()
+        await asyncio.gather(
+            server.stop(settings.grace_s), loop.run_in_executor(None, supervisor.stop, settings.grace_s)
+        )
+        engine.dispose()
+        _log.info("stopped")
+
+
+def _bind(server: Any, settings: Settings) -> int:
+    try:
+        if settings.certificate is None:
+            port = server.add_insecure_port(settings.listen)
+        else:
+            port = server.add_secure_port(settings.listen, _credentials(settings))
+    except RuntimeError:
+        port = None
+    if not port:
+        raise JobError(f"--listen {settings.listen}: the address cannot be had; is another server there?")
+    return int(port)
+
+
+def _credentials(settings: Settings) -> Any:
+    assert settings.certificate is not None and settings.key is not None
+    key, certificate = _bytes(settings.key), _bytes(settings.certificate)
+    if settings.client_authority is None:
+        return grpc.ssl_server_credentials([(key, certificate)])
+    return grpc.ssl_server_credentials([(key, certificate)], _bytes(settings.client_authority), True)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Be the only server of a folder."""
+    with (home / "server.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise JobError(f"--home {home}: another server is at it") from None
+        yield
+
+
+def server_id(home: Path) -> str:
+    """The name under which the server of a folder accepts jobs, also when it comes again."""
+    path = home / "server.id"
+    if not path.exists():
+        write_whole(path, secrets.token_hex(10))
+    return path.read_text().strip()

@@ -1,0 +1,132 @@
+"""Who may call: tokens and certificates of clients, and what each of them may do."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from enum import IntEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from goffish.definitions import Definition, read_definition
+from goffish.errors import InputError
+from goffish.services.runners.folder import write_whole
+
+
+class Role(IntEnum):
+    """What a client may do; each role may do all that those before it may."""
+
+    READ = 1
+    SUBMIT = 2
+    ADMIN = 3
+
+
+class Client(Definition):
+    """One who may call.
+
+    Attributes
+    ----------
+    name : str
+        By which jobs and limits are kept.
+    role : {"read", "submit", "admin"}
+    token_sha256 : str, optional
+        Of the token, hexadecimal. The token itself is not kept.
+    certificate : str, optional
+        Common name of a certificate of the server's authority for clients (mutual TLS).
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=120)]
+    role: Literal["read", "submit", "admin"]
+    token_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    certificate: Annotated[str, Field(min_length=1)] | None = None
+
+    @property
+    def rank(self) -> Role:
+        """The role, so that it can be compared."""
+        return Role[self.role.upper()]
+
+
+class ClientList(Definition):
+    """The file of clients."""
+
+    clients: tuple[Client, ...] = ()
+
+    @model_validator(mode="after")
+    def _distinct(self) -> ClientList:
+        for what in ("name", "token_sha256", "certificate"):
+            seen = [getattr(client, what) for client in self.clients if getattr(client, what) is not None]
+            if len(set(seen)) < len(seen):
+                raise ValueError(f"two clients have the same {what}")
+        return self
+
+
+#: Who calls a server without any clients, which only listens on this computer.
+ANYBODY = Client(name="local", role="admin")
+
+
+class Clients:
+    """All who may call.
+
+    Parameters
+    ----------
+    known : ClientList, optional
+        Default: everybody is `ANYBODY`.
+    """
+
+    def __init__(self, known: ClientList | None = None) -> None:
+        self._open = known is None
+        clients = () if known is None else known.clients
+        self._by_token = {c.token_sha256: c for c in clients if c.token_sha256 is not None}
+        self._by_certificate = {c.certificate: c for c in clients if c.certificate is not None}
+
+    def find(self, authorization: str | None, certificate: str | None) -> Client | None:
+        """Who it is, from what came with the call; ``None``: nobody that is known."""
+        if self._open:
+            return ANYBODY
+        if authorization is not None:
+            kind, _, token = authorization.partition(" ")
+            return self._by_token.get(digest(token.strip())) if kind.lower() == "bearer" else None
+        return None if certificate is None else self._by_certificate.get(certificate)
+
+
+def digest(token: str) -> str:
+    """What is kept of a token. Tokens are long and random, so that nobody finds one for a digest."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def read_clients(path: Path) -> ClientList:
+    """The clients of a file.
+
+    Raises
+    ------
+    InputError
+        In one line: the file, the field and what is accepted; also for a file that others may read.
+    """
+    if path.exists() and path.stat().st_mode & 0o077:
+        raise InputError(f"{path}: others may read it; chmod 600 {path}")
+    return read_definition(ClientList, path, "clients", "clients")
+
+
+def add_client(path: Path, name: str, role: str, certificate: str | None = None) -> str:
+    """Add a client to a file, which is made if there is none; gives its token, empty for one with a certificate.
+
+    Raises
+    ------
+    InputError
+        There is one of that name, or the file cannot be used.
+    """
+    known = read_clients(path) if path.exists() else ClientList()
+    if any(client.name == name for client in known.clients):
+        raise InputError(f"{path}: there is a client {name!r} already")
+    token = "" if certificate is not None else secrets.token_urlsafe(32)
+    proof = {"token_sha256": digest(token)} if certificate is None else {"certificate": certificate}
+    made = read_definition(Client, {"name": name, "role": role} | proof, f"client {name}", "name and role")
+    body = ClientList(clients=(*known.clients, made))
+    import yaml
+
+    path.touch(mode=0o600)
+    write_whole(path, yaml.safe_dump(body.model_dump(exclude_none=True, mode="json"), sort_keys=False))
+    path.chmod(0o600)
+    return token

@@ -1,0 +1,119 @@
+"""What jobs may read: files and stores of the server's data folders, and what clients uploaded."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from goffish.errors import InputError
+
+_UPLOAD = "upload:"
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")
+
+
+class Inputs:
+    """Resolves URIs of inputs.
+
+    Parameters
+    ----------
+    folders : sequence of Path
+        That clients may read below.
+    uploads : Path
+        Where uploads are kept.
+    most_bytes : int
+        Of one upload.
+    """
+
+    def __init__(self, folders: Sequence[Path], uploads: Path, most_bytes: int) -> None:
+        self._folders = [folder.resolve() for folder in folders]
+        self._uploads, self._most = uploads, most_bytes
+
+    def resolve(self, uri: str) -> str:
+        """The path of an input.
+
+        Raises
+        ------
+        InputError
+            Nothing of that name that may be read; whether it is elsewhere on the computer is not told.
+        """
+        if uri.startswith(_UPLOAD):
+            number, _, name = uri.removeprefix(_UPLOAD).partition("/")
+            path = self._uploads / number / name
+            if re.fullmatch("[0-9a-f]{20}", number) and _NAME.match(name) and path.is_file():
+                return str(path)
+            raise InputError(f"input_uri: no upload {uri!r}")
+        for folder in self._folders:
+            path = (folder / uri.removeprefix("file://")).resolve()
+            if path.is_relative_to(folder) and path != folder and path.exists():
+                return str(path)
+        raise InputError(f"input_uri: nothing called {uri!r} in the server's data folders")
+
+    def upload(self, name: str, total_bytes: int, sha256: str) -> Upload:
+        """Begin an upload.
+
+        Raises
+        ------
+        InputError
+            A name or size that is not accepted.
+        """
+        if not _NAME.match(name):
+            raise InputError(f"start.name: {name[:80]!r}; give letters, digits, dots, dashes, no folders")
+        if not 0 < total_bytes <= self._most:
+            raise InputError(f"start.total_bytes: {total_bytes:,}; 1 to {self._most:,} are accepted")
+        if not re.fullmatch("[0-9a-f]{64}", sha256):
+            raise InputError("start.sha256: give 64 hexadecimal digits")
+        return Upload(self._uploads, name, total_bytes, sha256)
+
+
+class Upload:
+    """An upload under way; its file appears when all of it is there and right."""
+
+    def __init__(self, room: Path, name: str, total_bytes: int, sha256: str) -> None:
+        self._number = secrets.token_hex(10)
+        self._name, self._total, self._sha256 = name, total_bytes, sha256
+        self._folder, self._room = room / f".{self._number}", room
+        self._folder.mkdir(parents=True)
+        self._file = (self._folder / name).open("wb")
+        self._hash, self.bytes = hashlib.sha256(), 0
+
+    def write(self, data: bytes) -> None:
+        """A piece more.
+
+        Raises
+        ------
+        InputError
+            More than was announced.
+        """
+        self.bytes += len(data)
+        if self.bytes > self._total:
+            raise InputError(f"data: more than the {self._total:,} bytes that were announced")
+        self._hash.update(data)
+        self._file.write(data)
+
+    def finish(self) -> str:
+        """The URI of it.
+
+        Raises
+        ------
+        InputError
+            Bytes are missing, or others than announced.
+        """
+        if self.bytes != self._total:
+            raise InputError(f"data: {self.bytes:,} bytes of the {self._total:,} that were announced")
+        if self._hash.hexdigest() != self._sha256:
+            raise InputError("data: its SHA-256 is not the one that was announced; send it again")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._folder.rename(self._room / self._number)
+        return f"{_UPLOAD}{self._number}/{self._name}"
+
+    def drop(self) -> None:
+        """Leave nothing of an upload that was not finished."""
+        self._file.close()
+        shutil.rmtree(self._folder, ignore_errors=True)

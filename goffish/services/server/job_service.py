@@ -1,0 +1,179 @@
+"""Jobs by gRPC: `goffish.v1.JobService`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable
+from typing import Any, BinaryIO, TypeVar
+
+import grpc
+
+from goffish.errors import InputError
+from goffish.services.jobs.lifecycle import OVER, State
+from goffish.services.jobs.store import Jobs
+from goffish.services.runners.supervisor import Supervisor
+from goffish.services.server import wire
+from goffish.services.server.admission import check_spec
+from goffish.services.server.clients import Role
+from goffish.services.server.guard import Refused, caller
+from goffish.services.server.hub import Hub
+from goffish.services.server.inputs import Inputs
+from goffish.v1 import jobs_pb2, jobs_pb2_grpc
+
+Answer = TypeVar("Answer")
+#: Bytes of a result in a message.
+_PIECE = 1 << 20
+_LOG_BYTES, _MOST_LOG_BYTES = 1 << 16, 1 << 20
+_PAGE, _MOST_PAGE = 100, 1000
+#: Without news a watcher looks by itself, for events of which it was not told.
+_LOOK_S = 5.0
+_KEY_LENGTH = 200
+
+
+class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused-ignore]
+    """Accepts, tells of and cancels jobs.
+
+    Parameters
+    ----------
+    jobs : Jobs
+    supervisor : Supervisor
+    inputs : Inputs
+    hub : Hub
+    runners : tuple of str
+        That are served.
+    most_waiting : int
+        Jobs in the queue, of everybody.
+    """
+
+    def __init__(
+        self, jobs: Jobs, supervisor: Supervisor, inputs: Inputs, hub: Hub, runners: tuple[str, ...],
+        most_waiting: int,
+    ) -> None:  # fmt: skip
+        self._jobs, self._supervisor, self._inputs, self._hub = jobs, supervisor, inputs, hub
+        self._runners, self._most_waiting = runners, most_waiting
+
+    async def Submit(self, request: jobs_pb2.SubmitRequest, context: Any) -> jobs_pb2.SubmitResponse:
+        """Accept a job."""
+        if len(request.client_key) > _KEY_LENGTH:
+            raise InputError(f"client_key: at most {_KEY_LENGTH} characters")
+        name = caller.get().name
+        job, known = await elsewhere(self._accept, request, name)
+        self._supervisor.wake()
+        return jobs_pb2.SubmitResponse(job=wire.job_message(job), known=known)
+
+    def _accept(self, request: jobs_pb2.SubmitRequest, client: str) -> Any:
+        spec = wire.spec_of(request.spec)
+        check_spec(spec, self._inputs, self._runners)
+        if self._jobs.waiting() >= self._most_waiting:
+            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{self._most_waiting:,} jobs wait already; come again")
+        return self._jobs.submit(spec, client, request.client_key or None)
+
+    async def Get(self, request: jobs_pb2.GetRequest, context: Any) -> jobs_pb2.GetResponse:
+        """One job."""
+        return jobs_pb2.GetResponse(job=wire.job_message(await elsewhere(self._jobs.get, request.id)))
+
+    async def List(self, request: jobs_pb2.ListRequest, context: Any) -> jobs_pb2.ListResponse:
+        """A page of jobs."""
+        if not 0 <= request.page_size <= _MOST_PAGE:
+            raise InputError(f"page_size: {request.page_size}; 1 to {_MOST_PAGE} are accepted")
+        if request.page_token and not request.page_token.isdecimal():
+            raise InputError("page_token: give the next_page_token of the page before")
+        size = request.page_size or _PAGE
+        find = functools.partial(
+            self._jobs.find, states=wire.states_of(request.states), labels=dict(request.labels),
+            what=request.algorithm, client=request.client,
+            before=int(request.page_token[:18]) if request.page_token else None, limit=size + 1,
+        )  # fmt: skip
+        found = await elsewhere(find)
+        more = len(found) > size
+        return jobs_pb2.ListResponse(
+            jobs=[wire.job_message(job) for job in found[:size]],
+            next_page_token=str(found[size - 1].number) if more else "",
+        )
+
+    async def Cancel(self, request: jobs_pb2.CancelRequest, context: Any) -> jobs_pb2.CancelResponse:
+        """Ask a job to stop."""
+        client = caller.get()
+        job = await elsewhere(self._jobs.get, request.id)
+        if job.client != client.name and client.rank < Role.ADMIN:
+            raise Refused(grpc.StatusCode.PERMISSION_DENIED, f"job {job.id} is {job.client}'s: admin is needed")
+        job = await elsewhere(self._jobs.cancel, request.id, client.name)
+        self._supervisor.wake(job)
+        return jobs_pb2.CancelResponse(job=wire.job_message(job))
+
+    async def Watch(self, request: jobs_pb2.WatchRequest, context: Any) -> AsyncIterator[jobs_pb2.WatchResponse]:
+        """Events as they happen."""
+        after = request.after
+        with self._hub.listening(request.id) as news:
+            while True:
+                news.clear()
+                events = await elsewhere(self._jobs.events, request.id, after)
+                for event in events:
+                    after = event.number
+                    yield jobs_pb2.WatchResponse(event=wire.event_message(event))
+                if events and events[-1].state in OVER:
+                    return
+                if not events:
+                    if (await elsewhere(self._jobs.get, request.id)).over:
+                        return
+                    try:
+                        await asyncio.wait_for(news.wait(), _LOOK_S)
+                    except TimeoutError:
+                        continue
+
+    async def FetchResult(
+        self, request: jobs_pb2.FetchResultRequest, context: Any
+    ) -> AsyncIterator[jobs_pb2.FetchResultResponse]:
+        """The result in pieces."""
+        job = await elsewhere(self._jobs.get, request.id)
+        if job.state != State.DONE:
+            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, f"job {job.id} is {job.state}: it has no result")
+        path = self._supervisor.folder(job.id).result
+        try:
+            file: BinaryIO = await elsewhere(path.open, "rb")
+        except FileNotFoundError:
+            raise Refused(grpc.StatusCode.NOT_FOUND, f"the result of job {job.id} is not kept any more") from None
+        with file:
+            total = path.stat().st_size
+            if not 0 <= request.offset <= total:
+                raise InputError(f"offset: {request.offset}; the result has {total:,} bytes")
+            file.seek(request.offset)
+            while data := await elsewhere(file.read, _PIECE):
+                yield jobs_pb2.FetchResultResponse(data=data, total_bytes=total)
+
+    async def Log(self, request: jobs_pb2.LogRequest, context: Any) -> jobs_pb2.LogResponse:
+        """The end of a log."""
+        if not 0 <= request.bytes <= _MOST_LOG_BYTES:
+            raise InputError(f"bytes: {request.bytes}; at most {_MOST_LOG_BYTES:,} are accepted")
+        job = await elsewhere(self._jobs.get, request.id)
+        text = await elsewhere(self._supervisor.folder(job.id).log_end, request.bytes or _LOG_BYTES)
+        return jobs_pb2.LogResponse(text=text)
+
+    async def Upload(self, requests: AsyncIterator[jobs_pb2.UploadRequest], context: Any) -> jobs_pb2.UploadResponse:
+        """An input, piece by piece."""
+        upload = None
+        try:
+            async for request in requests:
+                if upload is None:
+                    if request.WhichOneof("part") != "start":
+                        raise InputError("start: it has to come first")
+                    start = request.start
+                    upload = await elsewhere(self._inputs.upload, start.name, start.total_bytes, start.sha256)
+                elif request.WhichOneof("part") != "data":
+                    raise InputError("data: nothing else comes after the start")
+                else:
+                    await elsewhere(upload.write, request.data)
+            if upload is None:
+                raise InputError("start: nothing came")
+            uri = await elsewhere(upload.finish)
+            made, upload = jobs_pb2.UploadResponse(uri=uri, bytes=upload.bytes), None
+            return made
+        finally:
+            if upload is not None:
+                upload.drop()
+
+
+async def elsewhere(call: Callable[..., Answer], *given: Any) -> Answer:
+    """Call in another thread what may wait for a disk or a database."""
+    return await asyncio.get_running_loop().run_in_executor(None, call, *given)
