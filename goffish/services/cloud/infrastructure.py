@@ -21,6 +21,9 @@ from goffish.services.cloud.catalogue import Catalogue, Name, NotNegative, Posit
 Floats = NDArray[np.float64]
 #: One figure for all pairs of hosts, or a row for each host (from) with a column for each host (to).
 Pairs = NotNegative | tuple[tuple[NotNegative, ...], ...]
+#: One figure for all hosts, or one for each.
+EachLatency = NotNegative | tuple[NotNegative, ...]
+EachBandwidth = Positive | tuple[Positive, ...]
 
 
 class Host(Definition):
@@ -61,12 +64,17 @@ class Store(Definition):
 
     Attributes
     ----------
-    latency_ms, bandwidth_mbit_s : float
+    latency_ms : float or list
         Between it and every host, each way.
+    bandwidth_mbit_s : float or list
+        From every host to it, and back unless that is another one.
+    down_mbit_s : float or list, optional
+        From it to every host; ``None`` is the same as to it.
     """
 
-    latency_ms: NotNegative = 0.0
-    bandwidth_mbit_s: Positive = 1000.0
+    latency_ms: EachLatency = 0.0
+    bandwidth_mbit_s: EachBandwidth = 1000.0
+    down_mbit_s: EachBandwidth | None = None
 
 
 def _distinct(hosts: tuple[Host, ...]) -> tuple[Host, ...]:
@@ -111,6 +119,10 @@ class Infrastructure(Definition):
                     raise ValueError(f"{name}: {count} rows of {count} figures are needed, one for each host")
                 if name != "bandwidth_mbit_s" and any(given[at][at] != 0 for at in range(count)):
                     raise ValueError(f"{name}: from a host to itself it must be 0")
+        for name in ("latency_ms", "bandwidth_mbit_s", "down_mbit_s"):
+            each = getattr(self.store, name)
+            if isinstance(each, tuple) and len(each) != count:
+                raise ValueError(f"store.{name}: {count} figures are needed, one for each host")
         return self
 
     @property
@@ -157,6 +169,21 @@ class Infrastructure(Definition):
     def traffic_prices(self) -> Floats:
         """Per hour for one message a second from one host to another, shape (hosts, hosts)."""
         return self._matrix(self.traffic_price, 0.0)
+
+    @cached_property
+    def store_latencies_s(self) -> Floats:
+        """Seconds between each host and the store, one way."""
+        return self._each(self.store.latency_ms) / 1000.0
+
+    @cached_property
+    def store_bandwidths(self) -> tuple[Floats, Floats]:
+        """Mbit/s from each host to the store, and from the store to each host."""
+        store = self.store
+        down = store.bandwidth_mbit_s if store.down_mbit_s is None else store.down_mbit_s
+        return self._each(store.bandwidth_mbit_s), self._each(down)
+
+    def _each(self, given: Any) -> Floats:
+        return np.array(np.broadcast_to(np.asarray(given, np.float64), (self.size,)))
 
     def _matrix(self, given: Any, inside: float) -> Floats:
         found = np.array(np.broadcast_to(np.asarray(given, np.float64), (self.size, self.size)))

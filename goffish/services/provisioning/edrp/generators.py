@@ -161,6 +161,12 @@ def random_problem(
         ),
         latency_ms=pairs(1, 40), traffic_price=pairs(0, 0.01), store=Store(latency_ms=5, bandwidth_mbit_s=100),
     )  # fmt: skip
+    # Of a generator of its own, so that all else is drawn as it would be with one store for all.
+    apart = rng.spawn(1)[0]
+    if apart.random() < 0.5:
+        each = [tuple(apart.uniform(*limits, hosts).tolist()) for limits in ((0, 30), (20, 200), (20, 200))]
+        stored = Store(latency_ms=each[0], bandwidth_mbit_s=each[1], down_mbit_s=each[2])
+        found = found.model_copy(update={"store": stored})
     floor = float(rng.uniform(0.8, 0.95)) if rng.random() < 0.3 else None
     raw = rng.uniform(0, 1, 4) * (rng.random(4) < 0.8) * [1, 1, float(running), float(floor is not None)]
     share = (raw if raw.sum() > 0 else np.array([1.0, 1.0, 0.0, 0.0])) / max(raw.sum(), 1e-12 if raw.sum() else 2.0)

@@ -15,6 +15,7 @@ from goffish.errors import InputError
 from goffish.services.provisioning.edrp.candidates import overloaded
 from goffish.services.provisioning.edrp.heuristic import greedy, local_search
 from goffish.services.provisioning.edrp.metrics import Metrics, metrics
+from goffish.services.provisioning.edrp.monitoring import early_assignment
 from goffish.services.provisioning.edrp.problem import Ints, Problem, Weights
 from goffish.services.provisioning.edrp.program import Solution, Solver, solve, solve_near
 from goffish.services.provisioning.edrp.rules import threshold
@@ -134,7 +135,7 @@ class Period:
         Of the period's problem; its downtime is that of the change.
     changed : bool
     how : str
-        Which of the plans it was; "alert": nothing could be done.
+        Which of the plans it was; "early" and "start" are those of the start-up, "alert": nothing could be done.
     """
 
     counts: Ints
@@ -175,23 +176,38 @@ class Record:
         return [at for at, period in enumerate(self.periods) if period.changed]
 
 
-def control(problems: Iterable[Problem], start: Ints, planner: Planner | None = None) -> Record:
+def control(problems: Iterable[Problem], start: Ints | None = None, planner: Planner | None = None) -> Record:
     """Run the controller over periods.
 
     Parameters
     ----------
     problems : iterable of Problem
         One for each period; what it says of a current deployment is replaced by what runs.
-    start : int64, shape (elements, hosts)
-        What runs before the first period.
+    start : int64, shape (elements, hosts), optional
+        What runs before the first period. Default: nothing does and rates are unknown, so that the first period is one
+        of `early_assignment`, and in the second one the best deployment is looked for whatever the change costs.
     planner : Planner, optional
     """
-    planner, counts, periods = planner or Planner(), np.array(start, np.int64), []
+    planner, periods = planner or Planner(), list[Period]()
+    counts = None if start is None else np.array(start, np.int64)
     for given in problems:
-        problem = given.change(current=counts)
-        found, how = planner.plan(problem)
+        if counts is None:
+            problem = given.change(current=None, weights=without_downtime(given.weights))
+            found, how = early_assignment(problem), "early"
+        else:
+            problem = given.change(current=counts)
+            if start is None and len(periods) == 1:
+                found, how = _started(problem, planner)
+            else:
+                found, how = planner.plan(problem)
         told = metrics(problem, found)
-        changed = not np.array_equal(found, counts)
-        periods.append(Period(found, told, changed, how))
+        periods.append(Period(found, told, counts is None or not np.array_equal(found, counts), how))
         counts = found
     return Record(periods)
+
+
+def _started(problem: Problem, planner: Planner) -> tuple[Ints, str]:
+    try:
+        return start_deployment(problem, planner.solver), "start"
+    except InputError:
+        return planner.plan(problem)

@@ -21,6 +21,7 @@ from goffish.services.dataflows.needs import NO_LIMIT
 from goffish.services.provisioning.edrp.candidates import all_candidates, near_candidates, program_size, usable
 from goffish.services.provisioning.edrp.heuristic import local_search
 from goffish.services.provisioning.edrp.metrics import metrics
+from goffish.services.provisioning.edrp.monitoring import early_assignment, offered_rates
 from goffish.services.provisioning.edrp.problem import Bounds, Ints, Problem, Reconfiguration, Weights, problem_of
 from goffish.services.provisioning.edrp.program import Solver, solve
 from goffish.services.provisioning.peers import release_idle
@@ -49,6 +50,11 @@ class Edrp:
         Machines that are planned on at most, besides those that run.
     window : int
         Intervals over which rates are averaged.
+    drain_s : float, optional
+        Seconds in which messages that wait are to be processed besides what arrives; default: they are not planned for.
+    early : bool
+        The rates that the dataflow expects are not trusted: the first interval has one replica of each element, and
+        what is best for the rates seen in it follows, whatever that change costs.
     exact_variables : int
         Up to so many variables the program is solved, beyond by local search.
     nodes : int
@@ -67,6 +73,8 @@ class Edrp:
     spare: int = 1
     most_hosts: int = 40
     window: int = 1
+    drain_s: float | None = None
+    early: bool = False
     exact_variables: int = 3000
     nodes: int = 500
     rounds: int = 3
@@ -77,22 +85,33 @@ class Edrp:
         for name, least in (("spare", 0), ("most_hosts", 1), ("window", 1), ("nodes", 1), ("rounds", 0)):
             if getattr(self, name) < least:
                 raise InputError(f"{name} = {getattr(self, name)}: at least {least}")
+        if self.drain_s is not None and not self.drain_s > 0:
+            raise InputError(f"drain_s = {self.drain_s:g}: above 0 is needed")
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
         """The best places for the expected rates, downtime apart."""
         empty = Deployment(catalogue, flow.best)
+        if self.early:
+            machines, problem = self.problem(flow, empty, np.zeros(flow.size), flow.goal.interval_s)
+            return _enacted(empty, machines, early_assignment(problem))
         return self._planned(flow, empty, flow.rates, flow.goal.interval_s)
 
     def adapt(self, situation: Situation, memory: Any) -> tuple[Deployment, Any]:
-        """The best change; nothing is remembered."""
-        seen = situation.rates[-self.window :]
-        rates = seen.mean(axis=0) if len(seen) else situation.flow.rates
-        plan = self._planned(situation.flow, situation.live, rates, situation.interval_s)
+        """The best change; `memory` is whether there was one already, and matters for an early deployment only."""
+        flow, seen = situation.flow, situation.rates[-self.window :]
+        queue = situation.queue if situation.queue.size else None
+        rates = offered_rates(seen if len(seen) else flow.rates[None], queue, self.drain_s)
+        free = self.early and memory is None
+        plan = self._planned(flow, situation.live, rates, situation.interval_s, free=free)
         release_idle(plan, situation.interval_s)
-        return plan, None
+        return plan, True if self.early else None
 
-    def _planned(self, flow: Flow, live: Deployment, rates: Floats, interval_s: float) -> Deployment:
+    def _planned(
+        self, flow: Flow, live: Deployment, rates: Floats, interval_s: float, *, free: bool = False
+    ) -> Deployment:
         machines, problem = self.problem(flow, live, rates, interval_s)
+        if free:
+            problem = problem.change(current=None, weights=problem.weights.with_downtime(0.0))
         found = self._counts(problem)
         return live.copy() if found is None else _enacted(live, machines, found)
 

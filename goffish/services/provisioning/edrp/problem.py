@@ -207,7 +207,7 @@ class Problem:
     def model(self) -> Any:
         """The arrays for the kernels."""
         flow, hosts, change = self.flow, self.infrastructure, self.reconfiguration
-        count, store, needs = hosts.size, hosts.store, flow.needs
+        count, needs = hosts.size, flow.needs
         none = np.zeros((self.size, count), np.int64)
         current = none if self.current is None else np.ascontiguousarray(self.current, np.int64)
         out = np.argsort(flow.pred, kind="stable").astype(np.int64)
@@ -221,8 +221,8 @@ class Problem:
             w.price / b.price,
             0.0 if self.current is None else w.downtime / b.downtime_s,
         ]
-        ones, host_price = np.ones(count), np.zeros(count) if self.host_price is None else self.host_price
-        trip_s, bps = ones * store.latency_ms / 1e3, ones * store.bandwidth_mbit_s * 1e6
+        host_price = np.zeros(count) if self.host_price is None else self.host_price
+        trip_s, (up_bps, down_bps) = hosts.store_latencies_s, (1e6 * rate for rate in hosts.store_bandwidths)
         elements = np.array(
             [
                 self.unit_price * needs.cores, needs.cores, needs.memory_mb, needs.state_mb * 8e6, needs.code_mb * 8e6,
@@ -231,7 +231,7 @@ class Problem:
         )  # fmt: skip
         each = np.array(
             [
-                host_price, np.log1p(-hosts.failures), hosts.cores, hosts.memory_mb, trip_s, trip_s, bps, bps,
+                host_price, np.log1p(-hosts.failures), hosts.cores, hosts.memory_mb, trip_s, trip_s, up_bps, down_bps,
                 np.array([host.startup_s for host in hosts.hosts]), current.any(axis=0),
             ]
         )  # fmt: skip

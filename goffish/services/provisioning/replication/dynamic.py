@@ -25,10 +25,13 @@ from goffish.services.provisioning.replication.model import (
     remaining,
     replica_load,
 )
-from goffish.services.provisioning.replication.optimiser import Planned, State, plan_replicas
+from goffish.services.provisioning.replication.optimiser import Planned, plan_replicas
+from goffish.services.provisioning.replication.state import State, meets
 
 #: A running plan is kept unless another is better by this, and at most this share of the copies changes at once.
 BONUS, MOST_CHANGED = 0.1, 0.1
+#: Without a target a host is released if primaries use less than this share of all cores for so many seconds.
+CALM, CALM_S = 0.6, 600.0
 
 
 class Step(NamedTuple):
@@ -196,61 +199,69 @@ def replanned(
     *,
     target: float | None = None,
     limit: float | None = None,
+    levels: Floats | None = None,
     aggregate: Aggregate = "mean",
 ) -> Planned:
-    """The next plan, as near to the running one as possible.
+    """The next plan, as near to the running one as possible; its goals are those of `plan_replicas`.
 
     Unless the target is missed, the running copies stay, and are only added to or dropped where they are not needed,
     unless a plan from nothing is better by `BONUS`; and at most `MOST_CHANGED` of the copies change.
     """
-    kept = plan_replicas(found, target=target, limit=limit, aggregate=aggregate, start=running, polish=False)
-    fresh = plan_replicas(found, target=target, limit=limit, aggregate=aggregate)
+    goal = {"target": target, "limit": limit, "levels": levels}
+    kept = plan_replicas(found, **goal, aggregate=aggregate, start=running, polish=False)  # type: ignore[arg-type]
+    fresh = plan_replicas(found, **goal, aggregate=aggregate)  # type: ignore[arg-type]
     bare = aggregated(found, query_availabilities(found, primaries(found)), aggregate)
-    if target is not None:
+    if limit is None:
         cheaper = fresh.feasible and fresh.cost * (1 + BONUS) < kept.cost - SLACK
-        swap = cheaper if kept.feasible else fresh.availability > kept.availability + 1e-12
+        swap = cheaper if kept.feasible else fresh.feasible or fresh.availability > kept.availability + 1e-12
     else:
         swap = fresh.availability - bare > (1 + BONUS) * (kept.availability - bare) + 1e-12
     best = fresh if swap else kept
-    now = aggregated(found, query_availabilities(found, running), aggregate)
-    violated = target is not None and now < target - 1e-12
+    now = query_availabilities(found, running)
     over = limit is not None and replica_load(found, running) > limit + SLACK
-    if violated or over:
+    if over or not meets(found, now, target, levels, aggregate):
         return best
-    steps, _ = transition(found, running, best.places)
+    steps, _ = transition(found, running, best.places, levels)
     most = max(1, math.ceil(MOST_CHANGED * int(running.sum() - found.operators)))
     places = running.copy()
     for step in steps[:most]:
         places[step.operator, step.host] ^= True
-    values = query_availabilities(found, places)
-    mean, cost = aggregated(found, values, aggregate), replica_load(found, places)
-    if (target is not None and mean < target - 1e-12) or (limit is not None and cost > limit + SLACK):
-        lowest = float(query_availabilities(found, running).min(initial=1.0))
-        return Planned(running, now, lowest, replica_load(found, running), True)
+    values, cost = query_availabilities(found, places), replica_load(found, places)
+    if not meets(found, values, target, levels, aggregate) or (limit is not None and cost > limit + SLACK):
+        places, values, cost = running, now, replica_load(found, running)
+    mean = aggregated(found, values, aggregate)
     return Planned(places, mean, float(values.min(initial=1.0)), cost, True)
 
 
-def without_host(found: System, places: Places, host: int, target: float | None = None) -> Planned | None:
+def without_host(
+    found: System, places: Places, host: int, target: float | None = None, calm_s: float = CALM_S
+) -> Planned | None:
     """The plan that releases a host, or ``None`` if it has to stay.
 
     Parameters
     ----------
     target : float, optional
-        Mean availability that must still be reached; without, the others must use less than 60 % of their cores.
+        Mean availability that must still be reached, by planning again without the host.
+    calm_s : float
+        How long primaries have used less than `CALM` of all cores. Without a target it must be `CALM_S` at least, and
+        they must do so now; replicas do not count, as they take what is left.
 
     Notes
     -----
-    Primaries on the host move to a live copy, or to where there is most room.
+    Primaries on the host move to a live copy, or to where there is most room; replicas make room for them.
     """
-    smaller, moved, _ = host_lost(found, places, host)
-    if moved[:, host].any() or remaining(smaller, moved) < -SLACK:
+    if target is None and (calm_s < CALM_S or found.full_load >= CALM * found.capacity.sum()):
         return None
-    if target is not None:
-        plan = plan_replicas(smaller, target=target, start=moved)
-        return plan if plan.feasible else None
-    if host_loads(found, places).sum() >= 0.6 * found.capacity.sum():
-        return None
-    values = query_availabilities(smaller, moved)
-    return Planned(
-        moved, aggregated(smaller, values), float(values.min(initial=1.0)), replica_load(smaller, moved), True
-    )
+    for running in (places, primaries(found)):
+        smaller, moved, _ = host_lost(found, running, host)
+        if moved[:, host].any() or remaining(smaller, moved) < -SLACK:
+            continue
+        if target is not None:
+            plan = plan_replicas(smaller, target=target, start=moved)
+            if plan.feasible:
+                return plan
+            continue
+        values = query_availabilities(smaller, moved)
+        lowest = float(values.min(initial=1.0))
+        return Planned(moved, aggregated(smaller, values), lowest, replica_load(smaller, moved), True)
+    return None

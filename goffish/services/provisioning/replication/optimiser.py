@@ -1,7 +1,8 @@
 """The plan with the best availability for a limit, or the cheapest one for a target.
 
 Specification of selective replication, §3.7: blocks of operators go, all at once, where they gain most for a unit of
-load; what the result can do without is dropped again. `target` is goal G2 of the specification, `limit` is G1.
+load; what the result can do without is dropped again. `target` is goal G2 of the specification, `limit` is G1;
+`levels` are service levels, one for each query (§2.4).
 """
 
 from __future__ import annotations
@@ -13,10 +14,7 @@ import numpy as np
 from goffish.errors import InputError
 from goffish.services.provisioning.replication.availability import (
     Aggregate,
-    Availability,
     aggregated,
-    availability_of,
-    query_availabilities,
 )
 from goffish.services.provisioning.replication.blocks import blocks_of, spof_plan
 from goffish.services.provisioning.replication.model import (
@@ -25,20 +23,20 @@ from goffish.services.provisioning.replication.model import (
     Places,
     System,
     check,
-    host_loads,
-    host_masks,
-    network_use,
     primaries,
     replica_load,
 )
+from goffish.services.provisioning.replication.placement import Strategy, place_copies
+from goffish.services.provisioning.replication.state import Moves, State
 
 #: From so many operators on, blocks are ordered by their first-order gain, as exact gains take too long.
 LARGE = 500
 #: Times that copies are moved, added and dropped again, at most.
 ROUNDS = 10
+#: By which copies of everything are placed where nothing else reaches a goal.
+STRATEGIES: tuple[Strategy, ...] = ("mirror", "simple", "coloured")
 #: Gains of availability below this are none.
 LEAST = 1e-13
-Moves = tuple[tuple[int, int], ...]
 
 
 class Planned(NamedTuple):
@@ -54,7 +52,7 @@ class Planned(NamedTuple):
     cost : float
         Load of its replicas.
     feasible : bool
-        Whether the target is reached; always with a limit.
+        Whether the target, or every level, is reached; always with a limit.
     """
 
     places: Places
@@ -69,6 +67,7 @@ def plan_replicas(
     *,
     target: float | None = None,
     limit: float | None = None,
+    levels: Floats | None = None,
     aggregate: Aggregate = "mean",
     start: Places | None = None,
     most: int = 1,
@@ -80,7 +79,8 @@ def plan_replicas(
     Parameters
     ----------
     target, limit : float, optional
-        One of them.
+    levels : float64, shape (queries,), optional
+        Availability that each query needs. One of the three is given.
     aggregate : {"mean", "min", "weighted"}
         Of the availabilities of the queries.
     start : bool, shape (operators, hosts), optional
@@ -95,28 +95,44 @@ def plan_replicas(
     Raises
     ------
     InputError
-        Neither or both of target and limit are given, or are out of range; the start breaks a constraint.
+        None or several of target, limit and levels are given, or are out of range; the start breaks a constraint.
     """
-    if (target is None) == (limit is None):
-        raise InputError("one of target and limit is needed")
+    if sum(goal is not None for goal in (target, limit, levels)) != 1:
+        raise InputError("one of target and limit is needed, or levels")
+    if levels is not None:
+        levels = np.array(levels, np.float64)
+        if levels.shape != (len(found.queries),) or not ((levels >= 0) & (levels <= 1)).all():
+            raise InputError(f"levels of shape {levels.shape}: {len(found.queries)} numbers from 0 to 1 are needed")
     if target is not None and not 0 <= target <= 1:
         raise InputError(f"target = {target:g}: a number from 0 to 1 is needed")
     if limit is not None and not limit >= 0:
         raise InputError(f"limit = {limit:g}: at least 0 is needed")
     begun = primaries(found) if start is None else start
     check(found, begun)
-    state = State(found, begun, aggregate, target)
+    state = State(found, begun, aggregate, target, levels=levels)
     if found.operators > LARGE:
-        _large(state, target, limit)
+        _large(state, limit)
     else:
         _greedy(state, limit, most, blocks)
-        if target is not None and blocks and not state.reached:
+        if state.target is not None and blocks and not state.reached:
             # Whatever filled the hosts badly: the same from what packs well, then less of it.
-            other = State(found, spof_plan(found, found.full_load, places=begun).places, aggregate, target)
+            other = State(
+                found, spof_plan(found, found.full_load, places=begun).places, aggregate, target, levels=levels
+            )
             _greedy(other, limit, most, blocks)
             state = other if other.value > state.value else state
+    _finish(state, limit, most, blocks, polish)
+    if found.operators <= LARGE and state.target is not None and blocks and not state.reached:
+        state = _filled(state, begun, most, polish)
+    value = aggregated(found, state.values, aggregate)
+    lowest = aggregated(found, state.values, "min")
+    return Planned(state.places, value, lowest, replica_load(found, state.places), limit is not None or state.reached)
+
+
+def _finish(state: State, limit: float | None, most: int, blocks: bool, polish: bool) -> None:
+    """Drop what the goal does not need, and move copies as long as that helps."""
     _prune(state)
-    for _ in range(ROUNDS if polish and found.operators <= LARGE else 0):
+    for _ in range(ROUNDS if polish and state.found.operators <= LARGE else 0):
         # What was moved can make room for more.
         before = state.places.copy()
         _polish(state)
@@ -124,110 +140,21 @@ def plan_replicas(
         _prune(state)
         if (state.places == before).all():
             break
-    value = aggregated(found, state.values, aggregate)
-    lowest = aggregated(found, state.values, "min")
-    return Planned(state.places, value, lowest, replica_load(found, state.places), target is None or state.reached)
 
 
-class State:
-    """A plan with the availability of every query, kept up to date."""
-
-    def __init__(
-        self,
-        found: System,
-        places: Places,
-        aggregate: Aggregate,
-        target: float | None,
-        exact: Availability | None = None,
-    ) -> None:
-        self.found, self.aggregate, self.target = found, aggregate, target
-        self.exact = exact or availability_of(found)
-        weights = found.weights if aggregate == "weighted" else np.ones(len(found.queries))
-        self.shares: Floats = weights / max(float(weights.sum()), 1e-300)
-        self.operators = [some.tolist() for some in found.queries]
-        self.put(places)
-
-    def put(self, places: Places) -> None:
-        """Take a plan over."""
-        self.places = places.copy()
-        self.masks = host_masks(self.places)
-        self.values = query_availabilities(self.found, self.places, self.exact)
-        self.left = self.found.capacity - host_loads(self.found, self.places)
-        self.versions = [0] * len(self.operators)
-        self._gains: dict[Moves, tuple[int, float]] = {}
-
-    @property
-    def value(self) -> float:
-        return aggregated(self.found, self.values, self.aggregate)
-
-    @property
-    def reached(self) -> bool:
-        return self.target is not None and self.value >= self.target - 1e-12
-
-    def touched(self, moves: Moves) -> list[int]:
-        """Queries that any of the moved operators serves."""
-        return sorted({query for operator, _ in moves for query in self.found.queries_of[operator]})
-
-    def after(self, moves: Moves) -> dict[int, float]:
-        """Availability of the touched queries after copies were added or, if they are there, removed."""
-        changed: dict[int, int] = {}
-        for operator, host in moves:
-            changed[operator] = changed.get(operator, self.masks[operator]) ^ (1 << host)
-        return {
-            query: self.exact.of({changed.get(o, self.masks[o]) for o in self.operators[query]})
-            for query in self.touched(moves)
-        }
-
-    def gain(self, moves: Moves) -> float:
-        """What copies add to the goal; what the target does not ask for does not count."""
-        stamp = sum(self.versions[query] for query in self.touched(moves))
-        known = self._gains.get(moves)
-        if known is not None and known[0] == stamp and self.aggregate != "min":
-            return self._capped(known[1])
-        new = self.after(moves)
-        if self.aggregate == "min":
-            # Several queries can be the worst: any that rises is progress.
-            low = float(self.values.min())
-            top = 1.0 if self.target is None else self.target
-            return sum(min(v, top) - low for q, v in new.items() if self.values[q] <= low + 1e-12)
-        total = sum(float(self.shares[q]) * (v - float(self.values[q])) for q, v in new.items())
-        self._gains[moves] = (stamp, total)
-        return self._capped(total)
-
-    def _capped(self, gain: float) -> float:
-        return gain if self.target is None else min(gain, self.target - self.value)
-
-    def apply(self, moves: Moves) -> None:
-        """Add copies, or remove those that are there."""
-        for query, value in self.after(moves).items():
-            self.values[query] = value
-            self.versions[query] += 1
-        for operator, host in moves:
-            sign = -1.0 if self.places[operator, host] else 1.0
-            self.places[operator, host] ^= True
-            self.masks[operator] ^= 1 << host
-            self.left[host] -= sign * self.found.loads[operator]
-
-    def load(self, moves: Moves) -> float:
-        return float(sum(self.found.loads[operator] for operator, _ in moves))
-
-    def may(self, operator: int, host: int) -> bool:
-        """Whether a copy is allowed on a host, its capacity aside."""
-        found = self.found
-        if found.pinned[operator] or found.draining[host] or self.places[operator, host]:
-            return False
-        return not (found.spread_by_rack and found.racks[host] in found.racks[self.places[operator]])
-
-    def carries(self, moves: Moves) -> bool:
-        """Whether hosts and their network can take a change."""
-        new = self.places.copy()
-        for operator, host in moves:
-            new[operator, host] ^= True
-        if (host_loads(self.found, new) > self.found.capacity + SLACK).any():
-            return False
-        if not self.found.limited:
-            return True
-        return all((use <= self.found.network + SLACK).all() for use in network_use(self.found, new))
+def _filled(state: State, begun: Places, most: int, polish: bool) -> State:
+    """A plan made of copies of everything if that reaches the goal, else the given one."""
+    found = state.found
+    bare = np.flatnonzero((begun.sum(axis=1) == 1) & ~found.pinned)
+    order = bare[np.lexsort((bare, -found.loads[bare]))]
+    for strategy in STRATEGIES:
+        full = place_copies(found, begun, order, strategy).places
+        other = State(found, full, state.aggregate, state.target, state.exact, state.levels)
+        _greedy(other, None, most, True)
+        if other.reached:
+            _finish(other, None, most, True, polish)
+            return other
+    return state
 
 
 def _greedy(state: State, limit: float | None, most: int, blocks: bool) -> None:
@@ -350,13 +277,13 @@ def _tried(state: State, moves: Moves) -> bool:
     new = values.copy()
     for query, value in state.after(moves).items():
         new[query] = value
-    if aggregated(state.found, new, state.aggregate) <= before + LEAST:
+    if state.goal(new) <= before + LEAST:
         return False
     state.apply(moves)
     return True
 
 
-def _large(state: State, target: float | None, limit: float | None) -> None:
+def _large(state: State, limit: float | None) -> None:
     """By first-order gains: up to the limit, or with the least budget that reaches the target."""
     found, begun = state.found, state.places
     spent = replica_load(found, begun)

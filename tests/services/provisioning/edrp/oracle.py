@@ -37,7 +37,12 @@ class Oracle:
         self.d, self.c = problem.infrastructure.latencies_s, problem.infrastructure.traffic_prices
         self.now = None if problem.current is None else [bag(row) for row in problem.current]
         store = problem.infrastructure.store
-        self.trip, self.rate = 2 * store.latency_ms / 1000, store.bandwidth_mbit_s * 1e6
+        down = store.bandwidth_mbit_s if store.down_mbit_s is None else store.down_mbit_s
+        each = [
+            list(given) if isinstance(given, tuple) else [given] * len(self.hosts)
+            for given in (store.latency_ms, store.bandwidth_mbit_s, down)
+        ]
+        self.trip, self.up, self.down = each
 
     def paths(self) -> Iterator[list[int]]:
         """Every path from a source to a sink."""
@@ -61,8 +66,10 @@ class Oracle:
             worst = max(worst, 1 / (able - load) if self.p.scale_rates else 1 / (mu - load) / speed)
         return worst
 
-    def move(self, bits: float) -> float:
-        return 0.0 if bits == 0 and not self.p.reconfiguration.literal else self.trip + bits / self.rate
+    def move(self, bits: float, host: int, rates: list[float]) -> float:
+        if bits == 0 and not self.p.reconfiguration.literal:
+            return 0.0
+        return 2 * self.trip[host] / 1000 + bits / rates[host] / 1e6
 
     def downtime(self, i: int, after: Bag) -> float:
         before, change = self.now[i], self.p.reconfiguration
@@ -82,8 +89,8 @@ class Oracle:
                 up += (old[u] if literal else min(old[u], new[u])) * (b - a) / (a * b)
             if b < a:
                 down += min(old[v], new[v]) * (a - b) / (a * b)
-            first = max(self.move(code) if old[v] == 0 else 0.0, self.move(state * up))
-            found.append(first + self.move(state * down) + self.start(v) * (new[v] > old[v]))
+            first = max(self.move(code, v, self.down) if old[v] == 0 else 0.0, self.move(state * up, u, self.up))
+            found.append(first + self.move(state * down, v, self.down) + self.start(v) * (new[v] > old[v]))
         if not literal:
             found += [self.start(v) for v in new if new[v] > old[v]]
         return max(found, default=0.0)
@@ -96,8 +103,9 @@ class Oracle:
         state, code = needs.state_mb[i] * 8e6, float(needs.code_mb.sum()) * 8e6
         here = {u for bag in self.now for u in bag}
         found = [
-            (0.0 if v in here else self.move(code)) + self.move(state * (old[u] / old.total()))
-            + self.move(state * (new[v] / new.total())) + new[v] * self.start(v)
+            (0.0 if v in here else self.move(code, v, self.down))
+            + self.move(state * (old[u] / old.total()), u, self.up)
+            + self.move(state * (new[v] / new.total()), v, self.down) + new[v] * self.start(v)
             for u, v in product(old, new) if u != v
         ]  # fmt: skip
         if not found and not self.p.reconfiguration.literal:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from goffish.errors import InputError
 from goffish.services.provisioning.latency_aware import _ant_kernels as kernels
-from goffish.services.provisioning.latency_aware.ant_system import Ants, ant_system, penalised
+from goffish.services.provisioning.latency_aware.ant_system import Ants, ant_system, one_colony, penalised
+from goffish.services.provisioning.latency_aware.generators import paper_problem
+from goffish.services.provisioning.latency_aware.hill_climbing import hill_climbing
 from goffish.services.provisioning.latency_aware.hybrid import hybrid
 from goffish.services.provisioning.latency_aware.score import PlacementProblem, evaluate
 from tests.services.provisioning.latency_aware.cases import chain_of_three, problems, tiny_problem
@@ -100,14 +102,38 @@ def test_stops() -> None:
     """By iterations, by a stall, and by time; the same numbers give the same placement."""
     problem = tiny_problem(2)
     rng = np.random.default_rng
-    assert ant_system(problem, rng(1), ants=Ants(iterations=3)).iterations == 3
-    assert ant_system(problem, rng(1), ants=Ants(iterations=10**6, stall=5)).iterations < 100
+    assert ant_system(problem, rng(1), ants=Ants(iterations=3, colonies=1)).iterations == 3
+    assert ant_system(problem, rng(1), ants=Ants(iterations=3, colonies=4)).iterations == 12
+    assert ant_system(problem, rng(1), ants=Ants(iterations=10**6, stall=5)).iterations < 500
     assert ant_system(problem, rng(1), seconds=0.0).iterations == 1
     begun = time.monotonic()
     hybrid(problem, rng(1), ants=Ants(iterations=10**8, stall=10**8), seconds=0.2)
     assert time.monotonic() - begun < 5.0
     one, two = (hybrid(problem, rng(5)).placement.tolist() for _ in range(2))
     assert one == two
+
+
+def test_colonies_mend_bad_luck() -> None:
+    """R5 of the paper (§7.1, 0.5780): one colony ends far off for some seeds, five find the optimum or nearly."""
+    problem, _ = paper_problem("R5")
+    one, five = (
+        [hybrid(problem, np.random.default_rng(seed), ants=Ants(colonies=count)).score.value for seed in range(6)]
+        for count in (1, 5)
+    )
+    assert max(one) > 1.2 * 0.5780 and max(five) < 1.01 * 0.5780
+    # The first of several colonies is the only one of a lone one.
+    assert all(more <= alone for more, alone in zip(five, one, strict=True))
+
+
+def test_every_colony_is_climbed_from() -> None:
+    problem, _ = paper_problem("R4")
+    rng = np.random.default_rng(5)
+    colonies = [one_colony(problem, rng) for _ in range(3)]
+    ends = [hill_climbing(problem, colony.placement).score for colony in colonies]
+    found = hybrid(problem, np.random.default_rng(5), ants=Ants(colonies=3))
+    assert found.climb.score == min(ends, key=lambda score: score.key) != ends[0]
+    assert found.ants.score == min((colony.score for colony in colonies), key=penalised)
+    assert found.ants.iterations == sum(colony.iterations for colony in colonies)
 
 
 @pytest.mark.parametrize("wrong", [{"ants": 0}, {"stall": 0}, {"least": 0.0}, {"beta": -1.0}, {"kept": 1.5}])
