@@ -26,7 +26,7 @@ _Dataflow = Annotated[
     typer.Argument(
         metavar="DATAFLOW",
         help="A YAML or JSON file, or one that comes along: linear-road, sc13-diamond, plasticc-10x3, mixed-100, "
-        "text-classifier.",
+        "text-classifier, visp-oee.",
     ),
 ]
 _Cloud = Annotated[str, typer.Option(help="Machine classes: a YAML or JSON file, or ec2-2013-m1, ec2-2013, ec2-2025.")]

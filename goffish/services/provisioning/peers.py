@@ -23,16 +23,18 @@ from goffish.services.provisioning.situation import Situation
 Counts = NDArray[np.int64]
 
 
-def cheapest_class(catalogue: Catalogue) -> int:
-    """The class with the least price for its speed; the first of equal ones."""
-    return int(np.lexsort((np.arange(catalogue.powers.size), catalogue.prices / catalogue.powers))[0])
+def cheapest_class(catalogue: Catalogue, *, large: bool = False) -> int:
+    """The class with the least price for its speed; of equal ones the first, or that with the most cores."""
+    worth = np.round(catalogue.prices / catalogue.powers, 12)
+    return int(np.lexsort((-catalogue.cores if large else np.arange(worth.size), worth))[0])
 
 
-def first_deployment(flow: Flow, catalogue: Catalogue, share: float) -> Deployment:
+def first_deployment(flow: Flow, catalogue: Catalogue, share: float, *, large: bool = False) -> Deployment:
     """Instances for a share of the expected input of every element, at rated speeds."""
     plan = Deployment(catalogue, flow.best)
-    speed = float(catalogue.speeds[cheapest_class(catalogue)])
-    resize(plan, instances_for(share * needs(flow, flow.rates), np.full(flow.size, speed)))
+    kind = cheapest_class(catalogue, large=large)
+    speed = float(catalogue.speeds[kind])
+    resize(plan, instances_for(share * needs(flow, flow.rates), np.full(flow.size, speed)), kind)
     return plan
 
 
@@ -56,11 +58,12 @@ def instance_speeds(situation: Situation) -> Floats:
     return np.asarray(speeds, np.float64)
 
 
-def resize(plan: Deployment, wanted: Counts) -> None:
+def resize(plan: Deployment, wanted: Counts, kind: int | None = None) -> None:
     """Change a plan to so many instances of each element, in place.
 
     Instances go from the newest machines first, new ones come onto the oldest machines with a free core. Where the
-    catalogue's limit is reached, instances are left out; elements without any come first.
+    catalogue's limit is reached, instances are left out; elements without any come first. New machines are of class
+    `kind`, by default the cheapest.
     """
     for element in np.flatnonzero(plan.counts > wanted).tolist():
         for number in sorted(plan.machines_of(element), key=_age, reverse=True):
@@ -68,7 +71,7 @@ def resize(plan: Deployment, wanted: Counts) -> None:
             if surplus <= 0:
                 break
             plan.take(element, number, min(surplus, plan.machines[number].instances[element]))
-    kind = cheapest_class(plan.catalogue)
+    kind = cheapest_class(plan.catalogue) if kind is None else kind
     short = sorted(np.flatnonzero(plan.counts < wanted).tolist(), key=lambda i: (plan.counts[i] > 0, i))
     # Every element gets its first instance before any gets its second.
     for first in (True, False):

@@ -87,6 +87,11 @@ POLICIES: dict[str, Known] = {
         "latency_aware.policy.LatencyAware",
         nested=("search", "latency_aware.ant_system.Ants"),
     ),
+    "btu": Known(
+        "fills machines that are paid for, and empties one only when its billing time unit ends (VISP)",
+        "btu.policy.Btu",
+        nested=("settings", "btu.model.Settings"),
+    ),
 }
 #: In front of a name: its first deployment, never adapted.
 STATIC = "static-"
@@ -152,6 +157,35 @@ def _built(name: str, made: Any, known: Known, given: dict[str, Any], *, code: b
     return typing.cast(Policy, made(**values))
 
 
+def policy_schema(name: str) -> dict[str, Any]:
+    """The options of a policy as a JSON schema: types, and defaults where they are plain values.
+
+    Raises
+    ------
+    InputError
+        No such policy.
+    """
+    if name not in policy_names():
+        raise InputError(f"no policy {name!r}: choose one of {', '.join(policy_names())}")
+    if name.startswith(STATIC):
+        return policy_schema(name.removeprefix(STATIC))
+    known = POLICIES["ga"] if name == "hybrid" else POLICIES[name]
+    nested = () if known.nested is None else (known.nested[0],)
+    kinds = [_class(known.place), *(() if known.nested is None else (_class(known.nested[1]),))]
+    found: dict[str, Any] = {}
+    for kind in kinds:
+        for field in dataclasses.fields(kind):
+            if not field.init or field.name in {*known.fixed, *nested}:
+                continue
+            if field.name == "start":
+                found["start"] = {"type": "string", "enum": list(POLICIES), "default": "reactive-global"}
+                continue
+            found[field.name] = TypeAdapter(_hint(kind, field)).json_schema()
+            if isinstance(field.default, bool | int | float | str | None):
+                found[field.name]["default"] = field.default
+    return {"type": "object", "properties": found, "additionalProperties": False}
+
+
 def own_policy(place: str) -> Any:
     """The class of a policy of the user's own, ``file.py:Class`` or ``package.module:Class``.
 
@@ -184,13 +218,17 @@ def own_policy(place: str) -> Any:
 def _checked(policy: str, made: Any, option: str, value: Any) -> Any:
     """A value as the field of a dataclass needs it."""
     field = next(field for field in dataclasses.fields(made) if field.name == option)
-    owner = SimpleNamespace(__annotations__={option: field.type})
-    hints = typing.get_type_hints(owner, vars(sys.modules[made.__module__]))
     try:
-        return TypeAdapter(hints[option]).validate_python(value)
+        return TypeAdapter(_hint(made, field)).validate_python(value)
     except ValidationError as error:
         told = error.errors(include_url=False)[0]["msg"].removeprefix("Input ")
         raise InputError(f"policy {policy}: {option} = {value!r}: {told}") from None
+
+
+def _hint(made: Any, field: dataclasses.Field[Any]) -> Any:
+    """The type of a dataclass's field."""
+    owner = SimpleNamespace(__annotations__={field.name: field.type})
+    return typing.get_type_hints(owner, vars(sys.modules[made.__module__]))[field.name]
 
 
 def _class(place: str) -> Any:

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 
+from goffish.services.dataflows.deployment import Deployment
 from goffish.services.dataflows.flow import Estimate, Floats, Hosts
 from goffish.services.simulation.cluster import Changes
 from goffish.services.simulation.control import Control, Measured, Setting
+from goffish.services.simulation.controller import carry_out
 from goffish.services.simulation.records import Result
 
 
 def run_fluid(setting: Setting) -> Result:
     """Run a policy on the interval model."""
     control = Control(setting)
-    for step in range(setting.steps):
-        changes = control.begin(step)
-        control.end(step, _interval(control, step, changes))
-    return control.result()
+    return carry_out(control, FluidController(control))
+
+
+class FluidController:
+    """The interval model as what a dataflow runs on."""
+
+    def __init__(self, control: Control) -> None:
+        self._control, self._step, self._changes = control, 0, Changes()
+
+    def apply(self, step: int, plan: Deployment, changes: Changes) -> None:
+        """Take note of what an interval begins with; the plan is in force already."""
+        self._step, self._changes = step, changes
+
+    def observe(self) -> Measured:
+        """Estimate the interval."""
+        return _interval(self._control, self._step, self._changes)
 
 
 def _interval(control: Control, step: int, changes: Changes) -> Measured:

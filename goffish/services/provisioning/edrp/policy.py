@@ -24,7 +24,7 @@ from goffish.services.provisioning.edrp.metrics import metrics
 from goffish.services.provisioning.edrp.monitoring import early_assignment, offered_rates
 from goffish.services.provisioning.edrp.problem import Bounds, Ints, Problem, Reconfiguration, Weights, problem_of
 from goffish.services.provisioning.edrp.program import Solver, solve
-from goffish.services.provisioning.peers import release_idle
+from goffish.services.provisioning.peers import cheapest_class, release_idle
 from goffish.services.provisioning.situation import Situation
 
 
@@ -179,7 +179,7 @@ class Edrp:
         """What runs, then machines that could be rented: of the cheapest class first, as many as the load needs."""
         catalogue = live.catalogue
         found: list[tuple[int | None, int]] = [(n, live.machines[n].kind) for n in sorted(live.machines)]
-        best = _cheapest(catalogue)
+        best = cheapest_class(catalogue, large=True)
         cores, speed = int(catalogue.cores[best]), float(catalogue.speeds[best])
         wanted = int(np.ceil(load / (0.7 * speed)).clip(min=1).sum()) + 1
         held = sum(int(catalogue.cores[kind]) for _, kind in found)
@@ -191,7 +191,7 @@ class Edrp:
         return found + [(None, kind) for kind in kinds[: max(0, room)]]
 
     def _price(self, live: Deployment, load: Floats) -> float:
-        catalogue, best = live.catalogue, _cheapest(live.catalogue)
+        catalogue, best = live.catalogue, cheapest_class(live.catalogue, large=True)
         seen = [machine.coefficient for machine in live.machines.values()]
         cores = np.ceil(load / (0.7 * float(catalogue.speeds[best]) * (float(np.mean(seen)) if seen else 1.0))).clip(
             min=1
@@ -211,12 +211,6 @@ class Edrp:
         ]
         hosts = [host.model_copy(update={"startup_s": s}) for host, s in zip(found.hosts, start, strict=True)]
         return found.model_copy(update={"hosts": tuple(hosts)})
-
-
-def _cheapest(catalogue: Catalogue) -> int:
-    """The class with the least price for its speed; of equal ones that with the most cores, so that few are needed."""
-    worth = np.round(catalogue.prices / catalogue.powers, 12)
-    return int(np.lexsort((-catalogue.cores, worth))[0])
 
 
 def _enacted(live: Deployment, machines: list[tuple[int | None, int]], counts: Ints) -> Deployment:
