@@ -25,6 +25,9 @@ Measure = Literal["mean", "ratio_of_sums"]
 SLACK = _kernels.SLACK
 
 
+_STRUCTURE = ("alternate_counts", "best", "worst", "sigma", "forward", "position")
+
+
 @dataclass(frozen=True, eq=False)
 class Flow:
     """A dataflow, compiled.
@@ -116,9 +119,34 @@ class Flow:
         best = self.goal.cost_at_best_value or 0.0
         return self.profit(value, cost) - self.value_of(self.best) + self.sigma * best
 
+    @cached_property
+    def forward(self) -> NDArray[np.int64]:
+        """Elements in depth-first order from the inputs, lower ones first; neighbours come close to each other."""
+        seen = [False] * self.size
+        found: list[int] = []
+        stack = self.inputs[::-1].tolist()
+        ends, succ = self.succ_offsets.tolist(), self.succ.tolist()
+        while stack:
+            element = stack.pop()
+            if not seen[element]:
+                seen[element] = True
+                found.append(element)
+                stack.extend(succ[ends[element] : ends[element + 1]][::-1])
+        return np.array(found, np.int64)
+
+    @cached_property
+    def position(self) -> NDArray[np.int64]:
+        """Place of each element in `order`."""
+        found = np.empty(self.size, np.int64)
+        found[self.order] = np.arange(self.size)
+        return found
+
     def with_rates(self, rates: Floats) -> Flow:
         """The same with other expected inputs."""
-        return replace(self, rates=np.asarray(rates, np.float64))
+        made = replace(self, rates=np.asarray(rates, np.float64))
+        # What does not depend on rates is not found out again: services plan the same dataflow for ever new ones.
+        made.__dict__.update({name: self.__dict__[name] for name in _STRUCTURE if name in self.__dict__})
+        return made
 
     def ideal(self, active: NDArray[np.int64], external: Floats) -> tuple[Floats, Floats]:
         """Input and output of every element under unlimited resources (messages per second)."""

@@ -32,10 +32,8 @@ class Wiring(NamedTuple):
 
 def wiring(flow: Flow) -> Wiring:
     """The edges of a dataflow."""
-    position = np.empty(flow.size, np.int64)
-    position[flow.order] = np.arange(flow.size)
     return Wiring(
-        flow.order, position, flow.pred_offsets, flow.pred, flow.succ_offsets, flow.succ, flow.outputs
+        flow.order, flow.position, flow.pred_offsets, flow.pred, flow.succ_offsets, flow.succ, flow.outputs
     )  # fmt: skip
 
 

@@ -23,20 +23,6 @@ def machines_left(catalogue: Catalogue, running: int) -> int:
     return int(np.iinfo(np.int64).max) if catalogue.limit is None else max(0, catalogue.limit - running)
 
 
-def forward_order(flow: Flow) -> NDArray[np.int64]:
-    """Elements in depth-first order from the inputs, lower ones first; neighbours come close to each other."""
-    seen = np.zeros(flow.size, np.bool_)
-    found: list[int] = []
-    stack = flow.inputs[::-1].tolist()
-    while stack:
-        element = stack.pop()
-        if not seen[element]:
-            seen[element] = True
-            found.append(element)
-            stack.extend(flow.succ[flow.succ_offsets[element] : flow.succ_offsets[element + 1]][::-1].tolist())
-    return np.array(found, np.int64)
-
-
 def initial_deployment(
     flow: Flow, catalogue: Catalogue, variant: Variant = "central", external: Floats | None = None
 ) -> Deployment:
@@ -57,7 +43,7 @@ def initial_deployment(
     """
     external = flow.rates if external is None else external
     _, active = alternate_costs(flow, variant)
-    packing, forward = _grow(flow, catalogue, active, external), forward_order(flow)
+    packing, forward = _grow(flow, catalogue, active, external), flow.forward
     packings = [packing]
     if variant == "central":
         nothing = np.zeros(flow.size)
@@ -93,7 +79,7 @@ def _grow(flow: Flow, catalogue: Catalogue, active: NDArray[np.int64], external:
         )
     none = np.zeros(0, np.int64)
     elements, machines, new, omega = kernels.add_cores(
-        wiring(flow), forward_order(flow), flow.cost[rows], flow.selectivity[rows], external, ideal_out,
+        wiring(flow), flow.forward, flow.cost[rows], flow.selectivity[rows], external, ideal_out,
         flow.goal.throughput, np.zeros(flow.size), np.zeros(flow.size, np.int64), none, np.zeros(0),
         np.zeros(1, np.int64), none, int(catalogue.cores[kind]), float(catalogue.speeds[kind]),
         machines_left(catalogue, 0),

@@ -16,7 +16,7 @@ from goffish.services.dataflows.deployment import Deployment
 from goffish.services.dataflows.flow import SLACK, Floats, Flow
 from goffish.services.provisioning import _reactive_kernels as kernels
 from goffish.services.provisioning.alternates import Variant, wiring
-from goffish.services.provisioning.initial import forward_order, machines_left, placed
+from goffish.services.provisioning.initial import machines_left, placed
 from goffish.services.provisioning.network import Bandwidths, reaching_plan
 from goffish.services.provisioning.repacking import Packing, repack_machines
 
@@ -113,7 +113,7 @@ def scale_out(
     used = np.bincount(columns.machine, columns.instances, columns.kinds.size).astype(np.int64)
     owner = np.full(int(start[-1]), -1, np.int64)
     owner[_runs(start[:-1], used)] = np.repeat(columns.element, columns.instances)
-    kind, graph, forward = catalogue.largest, wiring(flow), forward_order(flow)
+    kind, graph, forward = catalogue.largest, wiring(flow), flow.forward
     elements, machines, new, omega = kernels.add_cores(
         graph, forward, cost, selectivity, external, ideal_out, goal, live.power.copy(), live.counts.copy(),
         cores - used, columns.speed, start, owner, int(catalogue.cores[kind]), float(catalogue.speeds[kind]),

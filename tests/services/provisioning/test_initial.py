@@ -12,7 +12,7 @@ from goffish.services.cloud.catalogue import Catalogue
 from goffish.services.dataflows.flow import Flow, compile_flow
 from goffish.services.dataflows.model import read_dataflow
 from goffish.services.provisioning.alternates import Variant
-from goffish.services.provisioning.initial import forward_order, initial_deployment
+from goffish.services.provisioning.initial import initial_deployment
 from tests.services.provisioning.cases import M1, SIX, L, S, flows, ideal_by_hand
 
 DIAMOND = {1: (3.0, 4.8), 2: (4.2, 4.8), 3: (4.2, 4.8), 4: (6.6, 9.6), 5: (7.8, 9.6)}
@@ -52,8 +52,8 @@ def test_golden_throughput_at_rated_cores() -> None:
 
 def test_order_is_depth_first() -> None:
     """Neighbours would not meet on a machine if the order were another one."""
-    assert forward_order(S).tolist() == [0, 1, 3, 2]
-    assert forward_order(L).tolist() == [0, 2, 4, 5, 6, 7, 1, 3]
+    assert S.forward.tolist() == [0, 1, 3, 2]
+    assert L.forward.tolist() == [0, 2, 4, 5, 6, 7, 1, 3]
     plan = initial_deployment(L.with_rates(L.rates / 50), M1, "sharded")
     assert next(iter(plan.machines.values())).instances == {0: 1, 2: 1, 4: 1, 5: 1}
 
