@@ -225,9 +225,7 @@ def _log(
 def _top(
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
     limit: Annotated[int, typer.Option(min=1, help="Jobs at most.")] = 30,
-    once: Annotated[
-        bool, typer.Option("--once", help="Print the table once.")
-    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the table once.")] = False,
     server: _Server = _HERE,
     token: _Token = None,
     authority: _Authority = None,

@@ -29,12 +29,22 @@ def _serve(
     data: Annotated[
         list[Path] | None, typer.Option(help="Folder below which jobs may read; repeatable. Default: none.")
     ] = None,
+    markets: Annotated[Path | None, typer.Option(help="Folder of spot markets that goffish spot fit wrote.")] = None,
     database: Annotated[
         str | None, typer.Option(help="postgresql://… or sqlite:///FILE. Default: SQLite in --home.")
     ] = None,
     slots: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 2,
     spark_master: Annotated[str | None, typer.Option(help="Where spark jobs go, such as spark://HOST:7077.")] = None,
+    clouds: Annotated[
+        Path | None, typer.Option(help="Folder of *.yaml catalogues that jobs may name, besides those that come along.")
+    ] = None,
+    cloud_pace: Annotated[
+        float, typer.Option(help="Seconds that pass in the simulated cloud, for prices and bills, in a second.")
+    ] = 360.0,
     grace: Annotated[float, typer.Option(min=0, help="Seconds for what runs when the server is asked to stop.")] = 10.0,
+    keep: Annotated[
+        float | None, typer.Option(min=0, help="Days after which jobs that are over are forgotten. Default: never.")
+    ] = None,
     web: Annotated[str | None, typer.Option(help="HOST:PORT on this computer for the dashboard and /metrics.")] = None,
     clients: Annotated[
         Path | None,
@@ -67,10 +77,12 @@ def _serve(
         from goffish.services.server.settings import Settings
 
     settings = Settings(
-        home=home.absolute(), listen=listen, data=tuple(data or ()), database=database, clients=clients,
-        certificate=certificate, key=key, client_authority=client_authority, slots=slots, spark_master=spark_master,
-        rate=rate, burst=max(rate, 1.0), calls_at_a_time=at_a_time, most_waiting=most_waiting,
-        most_message_bytes=most_message, most_upload_bytes=most_upload, grace_s=grace, web=web,
+        home=home.absolute(), listen=listen, data=tuple(data or ()), markets=markets, database=database,
+        clients=clients, certificate=certificate, key=key, client_authority=client_authority, slots=slots,
+        spark_master=spark_master, clouds=None if clouds is None else clouds.absolute(), cloud_pace=cloud_pace,
+        rate=rate, burst=max(rate, 1.0), calls_at_a_time=at_a_time,
+        most_waiting=most_waiting, most_message_bytes=most_message, most_upload_bytes=most_upload, grace_s=grace,
+        keep_days=keep, web=web,
     )  # fmt: skip
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     set_up_logs(settings.home)

@@ -43,34 +43,21 @@ def status_from(fitted: Fitted, work: float, saved: float | None, holding: str |
 
 
 def prices_now(fitted: Fitted, given: list[str] | None) -> tuple[list[float], list[int]]:
-    """Prices of the classes, and for how many slots each has been in its bin.
+    """Prices of the classes, and for how many slots each has been in its bin; the user may give some."""
+    from goffish.services.spot.fitting import prices_of
 
-    They are the last ones of the history, unless the user gives others, which have come just now if they changed bins.
-    """
-    import numpy as np
-
-    from goffish.services.spot.prices import in_slots
-
-    traces = fitted.traces()
-    history = in_slots(traces, fitted.slot_s, max(fitted.first, fitted.last - 48 * 3600.0), fitted.last)
-    ages = fitted.market.ages_of(history.prices)[-1].tolist()
-    last = {name: float(trace.prices[-1]) for name, trace in zip(class_names(fitted), traces, strict=True)}
+    known, last = class_names(fitted), {}
     for text in given or ():
         name, equals, value = text.partition("=")
-        if name not in last or not equals:
-            raise InputError(f"--price {text}: give CLASS=DOLLARS with a class of {', '.join(last)}")
+        if name not in known or not equals:
+            raise InputError(f"--price {text}: give CLASS=DOLLARS with a class of {', '.join(known)}")
         try:
-            price = float(value)
+            last[name] = float(value)
         except ValueError:
             raise InputError(f"--price {text}: {value} is no price") from None
-        if not 0 <= price < float("inf"):
+        if not 0 <= last[name] < float("inf"):
             raise InputError(f"--price {text}: a price is 0 or more")
-        at = class_names(fitted).index(name)
-        one = fitted.market.classes[at]
-        if one.bins_of(np.array([price])) != one.bins_of(np.array([last[name]])):
-            ages[at] = 0
-        last[name] = price
-    return list(last.values()), ages
+    return prices_of(fitted, last)
 
 
 def class_names(fitted: Fitted) -> list[str]:

@@ -73,10 +73,8 @@ class Access:
         """Of a secure channel; ``None`` for an open one."""
         if not (self.tls or self.authority or self.certificate):
             return None
-        read = [
-            None if path is None else Path(path).read_bytes() for path in (self.authority, self.key, self.certificate)
-        ]
-        return grpc.ssl_channel_credentials(*read)
+        files = (self.authority, self.key, self.certificate)
+        return grpc.ssl_channel_credentials(*(None if path is None else _bytes(path) for path in files))
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:

@@ -103,19 +103,23 @@ def upload(path: str | Path) -> Iterator[jobs_pb2.UploadRequest]:
     Raises
     ------
     InputError
-        It cannot be read.
+        It cannot be read; before anything is sent.
     """
     path = Path(path)
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-            start = jobs_pb2.UploadStart(name=path.name, total_bytes=path.stat().st_size, sha256=digest)
-            yield jobs_pb2.UploadRequest(start=start)
-            file.seek(0)
-            while data := file.read(_PIECE):
-                yield jobs_pb2.UploadRequest(data=data)
+            total = file.tell()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    return _pieces(path, jobs_pb2.UploadStart(name=path.name, total_bytes=total, sha256=digest))
+
+
+def _pieces(path: Path, start: jobs_pb2.UploadStart) -> Iterator[jobs_pb2.UploadRequest]:
+    yield jobs_pb2.UploadRequest(start=start)
+    with path.open("rb") as file:
+        while data := file.read(_PIECE):
+            yield jobs_pb2.UploadRequest(data=data)
 
 
 def texts(options: Mapping[str, Any] | None) -> dict[str, str]:

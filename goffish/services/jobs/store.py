@@ -244,6 +244,27 @@ class Jobs:
         with Session(self._reads) as session:
             return [_job(row) for row in session.scalars(asked)]
 
+    def over_since(self, moment: float, limit: int) -> list[Job]:
+        """Jobs of this server that were over before a moment, the oldest first."""
+        asked = (
+            sa.select(JobRow)
+            .where(
+                JobRow.server == self.server, JobRow.state.in_([str(state) for state in OVER]), JobRow.ended < moment
+            )
+            .order_by(JobRow.number)
+            .limit(limit)
+        )
+        with Session(self._reads) as session:
+            return [_job(row) for row in session.scalars(asked)]
+
+    def forget(self, job: Job) -> None:
+        """Delete a job that is over, with its events; its key can be used again."""
+        with self._change() as session:
+            if State(_locked(session, job.id).state) in OVER:
+                for table in (EventRow, LabelRow):
+                    session.execute(sa.delete(table).where(table.job == job.number))
+                session.execute(sa.delete(JobRow).where(JobRow.number == job.number))
+
     def move(
         self, job: Job, state: State, text: str = "", details: dict[str, Any] | None = None, **columns: Any
     ) -> Job:

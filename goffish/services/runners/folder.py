@@ -40,8 +40,13 @@ class JobFolder:
         self._done, self._current, self._progress = path / "done.json", path / "current", path / "progress.json"
         self._worker = path / "worker.json"
 
-    def prepare(self, order: dict[str, Any], attempt: int) -> None:
-        """Say what is to be done, and which attempt may do it.
+    def prepare(self, order: dict[str, Any], attempt: int, machine: int | None = None) -> str:
+        """Say what is to be done, and which attempt may do it; of an attempt on several machines, on which of them.
+
+        Returns
+        -------
+        str
+            What the worker has to call itself.
 
         Raises
         ------
@@ -51,7 +56,9 @@ class JobFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         with self.taken():
             write_whole(self.order, json.dumps(order))
-            write_whole(self._current, str(attempt))
+            turn = str(attempt) if machine is None else f"{attempt}.{machine}"
+            write_whole(self._current, turn)
+        return turn
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -90,12 +97,12 @@ class JobFolder:
             return True
 
     @property
-    def attempt(self) -> int:
-        """The attempt that may work here; 0 before the first."""
+    def turn(self) -> str:
+        """Whose turn it is to work here, as `prepare` said last; empty before that."""
         try:
-            return int(self._current.read_text())
+            return self._current.read_text()
         except FileNotFoundError:
-            return 0
+            return ""
 
     def finish(self, told: dict[str, Any]) -> None:
         """Say that all is done; from now on `done` has it."""

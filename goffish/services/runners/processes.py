@@ -32,7 +32,7 @@ _TELL_S = 1.0
 #: A worker that was asked to stop is killed after so long.
 _GRACE_S = 5.0
 _LOG_LINES = 16384
-_WORKER = "goffish.services.runners.worker"
+WORKER = "goffish.services.runners.worker"
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class ProcessRunner:
         if folder.done is None and not folder.busy:
             order = order_of(graph, self.resolve(graph.input_uri))
             try:
-                folder.prepare(order, job.attempts)
+                turn = folder.prepare(order, job.attempts)
             except Busy:
                 pass
             else:
                 attempt.move(State.PROVISIONING, f"a process of this computer, {graph.runner}")
-                process = start(self.command(worker_command(folder.path, job.attempts), graph), folder)
+                process = start(self.command(worker_command(folder.path, turn), graph), folder)
         if process is None and job.state == State.PLANNED:
             attempt.move(State.PROVISIONING, "its worker is there already")
         if attempt.job.state == State.PROVISIONING:
@@ -80,7 +80,7 @@ class ProcessRunner:
             told = None if why is None else attempt.ended(why)
             if time.monotonic() >= next_look:
                 teller.tell()
-                told = told or _over_limit(folder, graph)
+                told = told or over_limit(folder, graph)
                 next_look = time.monotonic() + _TELL_S
             if told is not None:
                 end_worker(folder, process)
@@ -99,9 +99,9 @@ def order_of(graph: GraphJob, path: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def worker_command(folder: Path, attempt: int) -> list[str]:
-    """The worker's own command."""
-    return [sys.executable, "-m", _WORKER, str(folder), str(attempt)]
+def worker_command(folder: Path, turn: str, module: str = WORKER) -> list[str]:
+    """The worker's own command; its `turn` is what `JobFolder.prepare` gave."""
+    return [sys.executable, "-m", module, str(folder), turn]
 
 
 def start(command: list[str], folder: JobFolder) -> subprocess.Popen[bytes]:
@@ -169,7 +169,7 @@ def end_worker(folder: JobFolder, process: subprocess.Popen[bytes] | None) -> No
             time.sleep(_LOOK_S)
 
 
-def _over_limit(folder: JobFolder, graph: GraphJob) -> Ended | None:
+def over_limit(folder: JobFolder, graph: GraphJob) -> Ended | None:
     """What to say if the processes of a job use more than they may."""
     if graph.memory_mb is None and graph.cpu_seconds is None:
         return None

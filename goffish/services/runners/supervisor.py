@@ -8,10 +8,12 @@ goes back to the queue and on from its newest checkpoint.
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,9 @@ _log = logging.getLogger(__name__)
 _LOOK_S = 1.0
 #: A database that does not answer is asked again for so long; then whoever asked gives up.
 _PATIENCE_S = 600.0
+_AGAIN_S = 5.0
+#: Between two looks for jobs that can be forgotten, and how many are at a time.
+_TIDY_S, _TIDY_JOBS = 600.0, 1000
 #: How an unfinished job gets to its end where each step has to be one of its life.
 _ONWARD = {State.PLANNED: State.PROVISIONING, State.PROVISIONING: State.RUNNING, State.MIGRATING: State.RUNNING}
 
@@ -62,14 +67,24 @@ class Supervisor:
         By their names in `GraphJob.runner`, and ``dataflow``.
     slots : int
         Jobs at a time.
+    keep_s : float, optional
+        After so long jobs that are over are forgotten, with their results; default: never.
     clock : Clock, optional
     """
 
     def __init__(
-        self, jobs: Jobs, home: Path, runners: Mapping[str, Runner], *, slots: int = 2, clock: Clock | None = None
+        self,
+        jobs: Jobs,
+        home: Path,
+        runners: Mapping[str, Runner],
+        *,
+        slots: int = 2,
+        keep_s: float | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._jobs, self._home, self._runners, self._slots = jobs, home, runners, slots
         self._clock = clock or Clock()
+        self._keep_s, self._next_tidy = keep_s, 0.0
         self._stopping, self._draining, self._news = threading.Event(), threading.Event(), threading.Event()
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="job")
         self._running = 0
@@ -110,19 +125,41 @@ class Supervisor:
         return JobFolder(self._home / job)
 
     def _serve(self) -> None:
-        left = self._jobs.unfinished()
-        for job in left:
-            if job.cancel_requested:
-                self._asked.add(job.id)
-            self._submit(self._go_on, job)
+        for job in self._persistently(self._jobs.unfinished):
+            self._take_up(job)
         while not self._stopping.is_set():
             self._news.clear()
             free = self._slots - self.running
-            for job in self._jobs.claim(free) if free > 0 else ():
+            for job in self._persistently(partial(self._jobs.claim, free)) if free > 0 else ():
                 self._submit(self._begin, job)
-            if self._stopping.is_set():
-                break
-            self._news.wait(_LOOK_S)
+            self._tidy()
+            if not self._stopping.is_set():
+                self._news.wait(_LOOK_S)
+
+    def _persistently(self, ask: Callable[[], list[Job]]) -> list[Job]:
+        """Ask the database until it answers, or the server stops."""
+        while not self._stopping.is_set():
+            try:
+                return ask()
+            except DBAPIError:
+                _log.exception("the database does not answer")
+                self._stopping.wait(_AGAIN_S)
+        return []
+
+    def _take_up(self, job: Job) -> None:
+        if job.cancel_requested:
+            self._asked.add(job.id)
+        self._submit(self._go_on, job)
+
+    def _tidy(self) -> None:
+        """Forget jobs that have been over for long enough, once in a while."""
+        now = self._clock.now()
+        if self._keep_s is None or now < self._next_tidy:
+            return
+        self._next_tidy = now + min(_TIDY_S, self._keep_s)
+        for job in self._persistently(partial(self._jobs.over_since, now - self._keep_s, _TIDY_JOBS)):
+            shutil.rmtree(self.folder(job.id).path, ignore_errors=True)
+            self._jobs.forget(job)
 
     def _submit(self, work: Callable[[Job], None], job: Job) -> None:
         with self._lock:
@@ -135,13 +172,22 @@ class Supervisor:
         except LostJob as error:
             _log.warning("%s", error)
         except Exception:
-            # The job stays unfinished in the database; the next start of the server takes it up again.
+            # It stays unfinished in the database, and is taken up again as after a crash.
             _log.exception("job %s could not be looked after", job.id)
-        finally:
+            again = threading.Timer(_AGAIN_S, self._look_again, (job.id,))
+            again.daemon = True
+            again.start()
+        else:
             self._asked.discard(job.id)
+        finally:
             with self._lock:
                 self._running -= 1
             self._news.set()
+
+    def _look_again(self, number: str) -> None:
+        for job in self._persistently(lambda: [self._jobs.get(number)]):
+            if not job.over and job.state != State.QUEUED and not self._stopping.is_set():
+                self._take_up(job)
 
     def _go_on(self, job: Job) -> None:
         """With a job that a server left."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -22,20 +23,19 @@ _STORE = "manifest.json"
 
 
 def main() -> None:
-    """Run an attempt."""
-    folder, attempt = JobFolder(Path(sys.argv[1])), int(sys.argv[2])
+    """Run an attempt at a graph job."""
+    as_worker(_attempt)
+
+
+def as_worker(attempt: Callable[[JobFolder, str, dict[str, Any]], None]) -> None:
+    """Be the process of an attempt: called with the job's folder, whose turn this is, and what is to be done."""
+    folder, turn = JobFolder(Path(sys.argv[1])), sys.argv[2]
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
     import json
 
     order = json.loads(folder.order.read_text())
     try:
-        if order["engine"] == "mpi":
-            _on_ranks(folder, attempt, order)
-        else:
-            with folder.taken():
-                _check_turn(folder, attempt)
-                if folder.done is None:
-                    _finish(folder, _run(folder, order))
+        attempt(folder, turn, order)
     except Busy:
         sys.exit(NOT_NOW)
     except GoffishError as error:
@@ -43,26 +43,43 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
-def _check_turn(folder: JobFolder, attempt: int) -> None:
-    if folder.attempt != attempt:
-        raise Busy(f"attempt {folder.attempt} is at it")
+def _attempt(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
+    if order["engine"] == "mpi":
+        _on_ranks(folder, turn, order)
+        return
+    with folder.taken():
+        check_turn(folder, turn)
+        if folder.done is None:
+            result = _run(folder, order)
+            finish(folder, result.table, result.summary)
+
+
+def check_turn(folder: JobFolder, turn: str) -> None:
+    """Begin, with the folder taken, if nobody else is to.
+
+    Raises
+    ------
+    Busy
+    """
+    if folder.turn != turn:
+        raise Busy(f"attempt {folder.turn} is at it")
     folder.sign()
 
 
-def _on_ranks(folder: JobFolder, attempt: int, order: dict[str, Any]) -> None:
+def _on_ranks(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
     """The first rank takes the folder; the others hear from it whether to go on."""
     from goffish.gopher.mpi.job import open_team
 
     with open_team(None) as team, folder.taken() if team.rank == 0 else nullcontext():
         with team.together("taking the job"):
             if team.rank == 0:
-                _check_turn(folder, attempt)
+                check_turn(folder, turn)
         if team.comm.bcast(folder.done is not None if team.rank == 0 else None, root=0):
             return
         result = _run(folder, order)
         with team.together("writing the result"):
             if team.rank == 0:
-                _finish(folder, result)
+                finish(folder, result.table, result.summary)
 
 
 def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
@@ -89,17 +106,18 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
     return run(order["algorithm"], graph, **running, **options)
 
 
-def _finish(folder: JobFolder, result: Any) -> None:
+def finish(folder: JobFolder, table: Any, summary: dict[str, Any]) -> None:
+    """Write a result, and say that it is there."""
     import pyarrow as pa
 
     partial = folder.result.with_suffix(".partial")
     with partial.open("wb") as file:
-        with pa.ipc.new_stream(file, result.table.schema) as writer:
-            writer.write_table(result.table, max_chunksize=65536)
+        with pa.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table, max_chunksize=65536)
         file.flush()
         os.fsync(file.fileno())
     partial.replace(folder.result)
-    folder.finish({"summary": result.summary, "rows": result.table.num_rows, "bytes": folder.result.stat().st_size})
+    folder.finish({"summary": summary, "rows": table.num_rows, "bytes": folder.result.stat().st_size})
 
 
 def _teller(folder: JobFolder) -> Any:

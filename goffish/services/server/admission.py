@@ -46,15 +46,20 @@ def _check_graph(graph: GraphJob, inputs: Inputs, runners: Collection[str]) -> N
     if path.is_dir() and not is_store(str(path)):
         raise InputError(f"spec.graph.input_uri: {graph.input_uri} is a folder, but no store")
     if graph.runner == "cloud":
-        known_cloud(graph.cloud_name, "spec.graph.cloud_name")
+        cloud = known_cloud(graph.cloud_name, "spec.graph.cloud_name")
+        if not any(one.market == "spot" for one in cloud.classes):
+            raise InputError(
+                f"spec.graph.cloud_name: {graph.cloud_name} has no machines on a spot market; choose another"
+            )
 
 
 def _check_dataflow(job: DataflowJob) -> None:
     from goffish.services.provisioning.policies import make_policy
+    from goffish.services.runners.dataflows import intervals_of
     from goffish.services.simulation.scenario import RATES
 
-    if isinstance(job.dataflow, str):
-        known_dataflow(job.dataflow, "spec.dataflow.dataflow_name")
+    given = job.dataflow
+    dataflow = known_dataflow(given, "spec.dataflow.dataflow_name") if isinstance(given, str) else given
     known_cloud(job.cloud_name, "spec.dataflow.cloud_name")
     if job.rates not in RATES:
         raise InputError(f"spec.dataflow.rates: no {job.rates!r}; choose one of {', '.join(RATES)}")
@@ -62,3 +67,7 @@ def _check_dataflow(job: DataflowJob) -> None:
         make_policy(job.policy, job.options, own=False)
     except InputError as error:
         raise InputError(f"spec.dataflow.policy: {error}") from None
+    try:
+        intervals_of(job, dataflow.goal)
+    except InputError as error:
+        raise InputError(f"spec.dataflow.{error}") from None

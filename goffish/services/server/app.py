@@ -19,19 +19,28 @@ from grpc_reflection.v1alpha import reflection
 
 from goffish.errors import InputError, JobError
 from goffish.services.jobs.database import open_database
+from goffish.services.runners.cloud import CloudRunner
 from goffish.services.runners.commands import mpi_command, spark_command
+from goffish.services.runners.dataflows import DataflowRunner
 from goffish.services.runners.folder import write_whole
 from goffish.services.runners.processes import ProcessRunner
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
+from goffish.services.server.calls import Processes
+from goffish.services.server.catalog_service import CatalogService
 from goffish.services.server.clients import Clients, read_clients
+from goffish.services.server.clouds import add_clouds, cloud_by_name
 from goffish.services.server.guard import Guard
 from goffish.services.server.hub import Hub
 from goffish.services.server.inputs import Inputs
 from goffish.services.server.job_service import JobService
 from goffish.services.server.limits import Limits
 from goffish.services.server.metrics import Metrics
+from goffish.services.server.planning_service import PlanningService
 from goffish.services.server.settings import Settings
-from goffish.v1 import catalog_pb2, jobs_pb2, jobs_pb2_grpc, planning_pb2
+from goffish.services.server.spot_advice import Markets
+from goffish.services.server.web.dashboard import Dashboard
+from goffish.services.server.web.pages import Pages
+from goffish.v1 import catalog_pb2, catalog_pb2_grpc, jobs_pb2, jobs_pb2_grpc, planning_pb2, planning_pb2_grpc
 
 _log = logging.getLogger(__name__)
 _SERVICES = tuple(
@@ -61,7 +70,7 @@ class Server:
         Parameters
         ----------
         ready : callable, optional
-            Called with the address as soon as calls are answered.
+            Called with the address as soon as calls are answered; on a second line the dashboard's, if there is one.
 
         Raises
         ------
@@ -86,9 +95,15 @@ class Server:
         }  # fmt: skip
         if settings.spark_master is not None:
             runners["spark"] = ProcessRunner(inputs.resolve, spark_command(settings.spark_master))
-        supervisor = Supervisor(jobs, settings.home / "jobs", runners, slots=settings.slots)
+        if settings.clouds is not None:
+            add_clouds(settings.clouds)
+        runners["cloud"] = CloudRunner(inputs.resolve, cloud_by_name, settings.cloud_pace)
+        runners["dataflow"] = DataflowRunner(cloud_by_name)
+        keep_s = None if settings.keep_days is None else settings.keep_days * 86_400.0
+        supervisor = Supervisor(jobs, settings.home / "jobs", runners, slots=settings.slots, keep_s=keep_s)
         clients = Clients(None if settings.clients is None else read_clients(settings.clients))
-        guard = Guard(clients, Limits(settings.rate, settings.burst, settings.calls_at_a_time), metrics)
+        limits = Limits(settings.rate, settings.burst, settings.calls_at_a_time)
+        guard = Guard(clients, limits, metrics)
         server = grpc.aio.server(
             interceptors=[guard],
             options=[
@@ -100,9 +115,18 @@ class Server:
         served = tuple(name for name in runners if name != "dataflow")
         service = JobService(jobs, supervisor, inputs, hub, served, settings.most_waiting)
         jobs_pb2_grpc.add_JobServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+        markets = Markets(settings.markets)
+        processes = Processes(settings.slots)
+        planning = PlanningService(markets, processes)
+        planning_pb2_grpc.add_PlanningServiceServicer_to_server(planning, server)  # type: ignore[no-untyped-call]
+        catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogService(markets), server)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection((*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
         self.port = _bind(server, settings)
+        dashboard = None
+        if settings.web is not None:
+            pages = Pages(jobs, supervisor, service, clients, limits, metrics)
+            dashboard = Dashboard(settings.web, pages.app(), settings.grace_s)
         stopped = asyncio.Event()
         for kind in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(kind, stopped.set)
@@ -113,14 +137,20 @@ class Server:
         host = settings.listen.rpartition(":")[0]
         address = settings.listen if settings.listen.startswith("unix:") else f"{host}:{self.port}"
         _log.info("serving on %s", address)
+        if dashboard is not None:
+            await dashboard.start()
+            _log.info("dashboard on %s", dashboard.url)
+            address += f"\ndashboard on {dashboard.url}"
         if ready is not None:
             ready(address)
         await stopped.wait()
         _log.info("stopping: no new calls, jobs have %g s", settings.grace_s)
         await self._health.enter_graceful_shutdown()
         await asyncio.gather(
-            server.stop(settings.grace_s), loop.run_in_executor(None, supervisor.stop, settings.grace_s)
-        )
+            server.stop(settings.grace_s), loop.run_in_executor(None, supervisor.stop, settings.grace_s),
+            *(() if dashboard is None else (dashboard.stop(),)),
+        )  # fmt: skip
+        processes.close()
         engine.dispose()
         _log.info("stopped")
 

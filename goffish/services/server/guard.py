@@ -8,12 +8,14 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from sqlalchemy.exc import DBAPIError
 
@@ -36,6 +38,7 @@ _ROLES = {
 _FIELD = re.compile(r"^((?:[A-Za-z_][\w.\[\]-]*: )*[A-Za-z_][\w.\[\]-]*)(?:: | = )")
 _DETAILS = "grpc-status-details-bin"
 Code = grpc.StatusCode
+Read = Callable[[bytes], Any]
 
 
 class Refused(Exception):
@@ -66,25 +69,26 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         if handler is None or method.startswith(_OPEN):
             return handler
         given = dict(details.invocation_metadata or ())
-        make = grpc.unary_unary_rpc_method_handler
+        read = handler.request_deserializer or bytes
         if handler.response_streaming:
-            many = grpc.stream_stream_rpc_method_handler if handler.request_streaming else None
-            make = many or grpc.unary_stream_rpc_method_handler
-            behaviour: Any = self._streaming(method, given, handler.stream_stream or handler.unary_stream)
+            behaviour: Any = self._streaming(method, given, handler.unary_stream or handler.stream_stream, read)
+            make = grpc.unary_stream_rpc_method_handler
+            if handler.request_streaming:
+                make = grpc.stream_stream_rpc_method_handler
         else:
+            behaviour = self._answering(method, given, handler.unary_unary or handler.stream_unary, read)
+            make = grpc.unary_unary_rpc_method_handler
             if handler.request_streaming:
                 make = grpc.stream_unary_rpc_method_handler
-            behaviour = self._answering(method, given, handler.stream_unary or handler.unary_unary)
-        return make(behaviour, handler.request_deserializer, handler.response_serializer)
+        # Messages are read in `behaviour`: gRPC itself has no good answer to those that cannot be.
+        return make(behaviour, None, handler.response_serializer)
 
-    def _answering(self, method: str, given: dict[str, Any], call: Any) -> Any:
+    def _answering(self, method: str, given: dict[str, Any], call: Any, read: Read) -> Any:
         async def behaviour(request: Any, context: Any) -> Any:
             watched = _Watched(self._metrics, method, context)
             try:
-                client = self._admit(method, given, context)
-                watched.client = client.name
-                with self._limits.call(client.name):
-                    return await call(request, context)
+                with self._admitted(method, given, context, watched):
+                    return await call(_message(request, read), context)
             except Exception as error:
                 await watched.fail(error)
             finally:
@@ -92,14 +96,12 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
         return behaviour
 
-    def _streaming(self, method: str, given: dict[str, Any], call: Any) -> Any:
+    def _streaming(self, method: str, given: dict[str, Any], call: Any, read: Read) -> Any:
         async def behaviour(request: Any, context: Any) -> AsyncIterator[Any]:
             watched = _Watched(self._metrics, method, context)
             try:
-                client = self._admit(method, given, context)
-                watched.client = client.name
-                with self._limits.call(client.name):
-                    async for one in call(request, context):
+                with self._admitted(method, given, context, watched):
+                    async for one in call(_message(request, read), context):
                         yield one
             except Exception as error:
                 await watched.fail(error)
@@ -108,7 +110,16 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
         return behaviour
 
-    def _admit(self, method: str, given: dict[str, Any], context: Any) -> Client:
+    @contextmanager
+    def _admitted(self, method: str, given: dict[str, Any], context: Any, watched: _Watched) -> Iterator[None]:
+        client = self._find(given, context)
+        watched.client = client.name
+        _check_role(client, method)
+        caller.set(client)
+        with self._limits.call(client.name):
+            yield
+
+    def _find(self, given: dict[str, Any], context: Any) -> Client:
         certificate = None
         names = context.auth_context().get("x509_common_name")
         if names:
@@ -116,13 +127,35 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         client = self._clients.find(given.get("authorization"), certificate)
         if client is None:
             raise Refused(Code.UNAUTHENTICATED, "say who you are: authorization: Bearer TOKEN")
-        needed = _ROLES.get(method, Role.READ)
-        if client.rank < needed:
-            raise Refused(
-                Code.PERMISSION_DENIED, f"{client.name} has the role {client.role}: {needed.name.lower()} is needed"
-            )
-        caller.set(client)
         return client
+
+
+def _check_role(client: Client, method: str) -> None:
+    needed = _ROLES.get(method, Role.READ)
+    if client.rank < needed:
+        told = f"{client.name} has the role {client.role}: {needed.name.lower()} is needed"
+        raise Refused(Code.PERMISSION_DENIED, told)
+
+
+def _message(given: Any, read: Read) -> Any:
+    """The message in what was received, or all of a stream as they come.
+
+    Raises
+    ------
+    InputError
+        It is no message of this method.
+    """
+    if not isinstance(given, bytes):
+        return _messages(given, read)
+    try:
+        return read(given)
+    except DecodeError:
+        raise InputError("the message cannot be read: it is not what this method takes") from None
+
+
+async def _messages(given: AsyncIterator[bytes], read: Read) -> AsyncIterator[Any]:
+    async for one in given:
+        yield _message(one, read)
 
 
 class _Watched:

@@ -41,6 +41,8 @@ class Inputs:
         InputError
             Nothing of that name that may be read; whether it is elsewhere on the computer is not told.
         """
+        if "\0" in uri:
+            raise InputError("input_uri: has a NUL in it")
         if uri.startswith(_UPLOAD):
             number, _, name = uri.removeprefix(_UPLOAD).partition("/")
             path = self._uploads / number / name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable
-from typing import Any, BinaryIO, TypeVar
+from collections.abc import AsyncIterator
+from typing import Any, BinaryIO
 
 import grpc
 
@@ -15,13 +15,13 @@ from goffish.services.jobs.store import Jobs
 from goffish.services.runners.supervisor import Supervisor
 from goffish.services.server import wire
 from goffish.services.server.admission import check_spec
+from goffish.services.server.calls import elsewhere
 from goffish.services.server.clients import Role
 from goffish.services.server.guard import Refused, caller
 from goffish.services.server.hub import Hub
 from goffish.services.server.inputs import Inputs
 from goffish.v1 import jobs_pb2, jobs_pb2_grpc
 
-Answer = TypeVar("Answer")
 #: Bytes of a result in a message.
 _PIECE = 1 << 20
 _LOG_BYTES, _MOST_LOG_BYTES = 1 << 16, 1 << 20
@@ -172,8 +172,3 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         finally:
             if upload is not None:
                 upload.drop()
-
-
-async def elsewhere(call: Callable[..., Answer], *given: Any) -> Answer:
-    """Call in another thread what may wait for a disk or a database."""
-    return await asyncio.get_running_loop().run_in_executor(None, call, *given)

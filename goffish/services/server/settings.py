@@ -21,6 +21,8 @@ class Settings:
         ``HOST:PORT`` (port 0: any that is free) or ``unix:PATH``.
     data : tuple of Path
         Folders below which jobs may read.
+    markets : Path, optional
+        Folder of spot markets that ``goffish spot fit`` has written.
     database : str, optional
         URL; default: SQLite below `home`.
     clients : Path, optional
@@ -33,6 +35,10 @@ class Settings:
         Jobs at a time.
     spark_master : str, optional
         Where ``spark`` jobs go.
+    clouds : Path, optional
+        Folder of the operator's own catalogues.
+    cloud_pace : float
+        Seconds that pass in the simulated cloud in a second.
     rate, burst : float
         Calls per second of each client, and at once.
     calls_at_a_time : int
@@ -42,6 +48,8 @@ class Settings:
     most_message_bytes, most_upload_bytes : int
     grace_s : float
         For calls and jobs that run when the server is asked to stop.
+    keep_days : float, optional
+        After so long jobs that are over are forgotten, with their results; default: never.
     web : str, optional
         ``HOST:PORT`` of the dashboard and metrics.
     """
@@ -49,6 +57,7 @@ class Settings:
     home: Path
     listen: str = "127.0.0.1:7077"
     data: tuple[Path, ...] = ()
+    markets: Path | None = None
     database: str | None = None
     clients: Path | None = None
     certificate: Path | None = None
@@ -56,6 +65,8 @@ class Settings:
     client_authority: Path | None = None
     slots: int = 2
     spark_master: str | None = None
+    clouds: Path | None = None
+    cloud_pace: float = 360.0
     rate: float = 5000.0
     burst: float = 5000.0
     calls_at_a_time: int = 2000
@@ -63,6 +74,7 @@ class Settings:
     most_message_bytes: int = 4 << 20
     most_upload_bytes: int = 1 << 30
     grace_s: float = 10.0
+    keep_days: float | None = None
     web: str | None = None
 
     def __post_init__(self) -> None:
@@ -79,9 +91,13 @@ class Settings:
                 raise InputError(f"--listen {self.listen}: others can reach it; give --clients")
         if self.web is not None and not is_local(self.web):
             raise InputError(f"--web {self.web}: others can reach it; put a proxy with TLS in front of 127.0.0.1")
-        for folder in self.data:
-            if not folder.is_dir():
-                raise InputError(f"--data {folder}: no such folder")
+        for option, folder in [("data", one) for one in self.data] + [("markets", self.markets)]:
+            if folder is not None and not folder.is_dir():
+                raise InputError(f"--{option} {folder}: no such folder")
+        if self.clouds is not None and not self.clouds.is_dir():
+            raise InputError(f"--clouds {self.clouds}: no such folder")
+        if not 0 < self.cloud_pace <= 1e6:
+            raise InputError(f"--cloud-pace {self.cloud_pace:g}: more than 0 and at most 1,000,000")
         for name, least in (("slots", 1), ("calls_at_a_time", 1), ("most_waiting", 1), ("most_message_bytes", 1024)):
             if getattr(self, name) < least:
                 raise InputError(f"--{name.replace('_', '-')} {getattr(self, name)}: at least {least}")

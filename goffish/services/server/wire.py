@@ -16,11 +16,12 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from goffish.definitions import read_definition
 from goffish.errors import InputError
-from goffish.services.cloud.catalogue import Catalogue, known_catalogues, read_catalogue
+from goffish.services.cloud.catalogue import Catalogue, read_catalogue
 from goffish.services.dataflows.model import Dataflow, known_dataflows, read_dataflow
 from goffish.services.jobs.lifecycle import State
 from goffish.services.jobs.spec import JobSpec
 from goffish.services.jobs.store import Event, Job
+from goffish.services.server.clouds import cloud_by_name
 from goffish.services.spot.prices import known_traces
 from goffish.v1 import dataflows_pb2, jobs_pb2
 
@@ -110,14 +111,16 @@ def cloud_of(message: Any, field: str) -> Catalogue:
 
 
 def known_cloud(name: str, field: str) -> Catalogue:
-    """A catalogue that comes along.
+    """A catalogue that comes along, or one of the operator's.
 
     Raises
     ------
     InputError
     """
-    _check_known(name, known_catalogues(), field)
-    return read_catalogue(name)
+    try:
+        return cloud_by_name(name)
+    except InputError as error:
+        raise InputError(f"{field}: {error}") from None
 
 
 def _check_known(name: str, known: Any, field: str) -> None:

@@ -6,6 +6,7 @@ Specification of RTBA, §3.1 and §6 (O-6, O-15).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -20,7 +21,7 @@ from goffish.services.spot.estimate import Estimator, bin_correlation, estimate_
 from goffish.services.spot.files import market_of
 from goffish.services.spot.model import Local, Market
 from goffish.services.spot.presets import market_from
-from goffish.services.spot.prices import Trace, moment_text
+from goffish.services.spot.prices import Trace, in_slots, moment_text
 
 FORMAT, VERSION = "goffish-spot-market", 1
 #: Part of the history, at its end, that estimators are judged by; the one that is chosen is fitted to all of it.
@@ -212,3 +213,34 @@ def read_fitted(path: str | Path) -> Fitted:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: is no spot market ({error}): make one with goffish spot fit") from None
+
+
+def prices_of(fitted: Fitted, given: Mapping[str, float]) -> tuple[list[float], list[int]]:
+    """Prices of the classes now, and for how many slots each has been in its bin.
+
+    Parameters
+    ----------
+    fitted : Fitted
+    given : mapping
+        Class to its price; the others have the last one of the history. A price in another bin has come just now.
+
+    Raises
+    ------
+    InputError
+        A class that the market does not have.
+    """
+    classes = fitted.market.classes
+    names = [one.name for one in classes]
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None:
+        raise InputError(f"prices: no class {unknown!r}; there are: {', '.join(names)}")
+    traces = fitted.traces()
+    history = in_slots(traces, fitted.slot_s, max(fitted.first, fitted.last - 48 * 3600.0), fitted.last)
+    ages = fitted.market.ages_of(history.prices)[-1].tolist()
+    prices = [float(trace.prices[-1]) for trace in traces]
+    for at, (name, one) in enumerate(zip(names, classes, strict=True)):
+        if name in given:
+            if one.bins_of(np.array([given[name]])) != one.bins_of(np.array([prices[at]])):
+                ages[at] = 0
+            prices[at] = given[name]
+    return prices, ages

@@ -167,6 +167,24 @@ def test_finding_jobs(jobs: Jobs) -> None:
                     assert found == expected
 
 
+def test_forgetting_old_jobs(jobs: Jobs) -> None:
+    """Breaks when a job that is not over, or not for long enough, is forgotten, or leaves anything behind."""
+    ended, waits, late = (jobs.submit(spec(team="a"), "ann", key)[0] for key in "abc")
+    jobs.cancel(ended.id, "ann")
+    moment = jobs.get(ended.id).ended
+    assert moment is not None
+    jobs.cancel(late.id, "ann")
+    assert jobs.over_since(moment, 10) == []
+    assert [job.id for job in jobs.over_since(moment + 1e-6, 10)] == [ended.id]
+    jobs.forget(jobs.get(ended.id))
+    jobs.forget(waits)
+    assert {job.id for job in jobs.find(labels={"team": "a"})} == {waits.id, late.id}
+    with pytest.raises(UnknownJob):
+        jobs.events(ended.id)
+    again, known = jobs.submit(spec(), "ann", "a")
+    assert not known and again.id != ended.id
+
+
 def test_events_in_parts(jobs: Jobs) -> None:
     """Breaks when somebody who goes on to watch misses an event or gets one twice."""
     jobs.submit(spec(), "ann")

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -95,3 +96,15 @@ def settle(client: Client, jobs: list[str], limit_s: float = 120.0) -> None:
         while client.job(job).state < 6:
             assert time.monotonic() < end, client.job(job)
             time.sleep(0.1)
+
+
+@dataclass
+class Known:
+    """A server that asks who calls, and the tokens of its clients."""
+
+    server: RealServer
+    tokens: dict[str, str]
+
+    def client(self, name: str) -> Client:
+        """One of its clients."""
+        return self.server.client(self.tokens[name])

@@ -20,17 +20,20 @@ class Ledger:
     catalogue : Catalogue
     began : float
         When the provider began: prices of spot machines are counted from there.
+    since : float, optional
+        Seconds since 1970 (UTC) of the prices at that moment; default: as early as all traces allow.
     """
 
     catalogue: Catalogue
     began: float = 0.0
+    since: float | None = None
     kinds: list[int] = field(default_factory=list)
     started: list[float] = field(default_factory=list)
     stopped: list[float | None] = field(default_factory=list)
     market: SpotMarket = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.market = SpotMarket(self.catalogue)
+        self.market = SpotMarket(self.catalogue, self.since)
 
     def start(self, kind: int, now: float) -> int:
         """Note a request; gives the machine's id."""

@@ -41,19 +41,29 @@ class LocalProvider:
     folder : path, optional
         Where every machine gets a folder of its own, in which its commands run; default: a temporary one that goes with
         the provider.
+    pace : float
+        Seconds that pass in the cloud, for prices and bills, in a second.
+    since : float, optional
+        Seconds since 1970 (UTC) from which on spot prices are taken; default: as early as there are any.
 
     Notes
     -----
     A context manager: at its end all machines stop.
     """
 
-    def __init__(self, catalogue: Catalogue, *, reference_share: float = 1.0, folder: str | Path | None = None) -> None:
+    def __init__(
+        self, catalogue: Catalogue, *, reference_share: float = 1.0, folder: str | Path | None = None,
+        pace: float = 1.0, since: float | None = None,
+    ) -> None:  # fmt: skip
         if not 0 < reference_share <= 1:
             raise InputError(
                 f"reference_share={reference_share}: give a part of a processor, more than 0 and at most 1"
             )
+        if not 0 < pace < float("inf"):
+            raise InputError(f"pace={pace}: give seconds of the cloud in a second, more than 0")
         self._catalogue, self._share = catalogue, reference_share
-        self._ledger = Ledger(catalogue, time.monotonic())
+        self._pace, self._began = pace, time.monotonic()
+        self._ledger = Ledger(catalogue, since=since)
         self._agents: list[_Agent] = []
         self._temporary = tempfile.TemporaryDirectory(prefix="goffish-machines-") if folder is None else None
         self._folder = Path(folder if self._temporary is None else self._temporary.name)  # type: ignore[arg-type]
@@ -61,6 +71,25 @@ class LocalProvider:
     @property
     def catalogue(self) -> Catalogue:
         return self._catalogue
+
+    @property
+    def now(self) -> float:
+        """Seconds of the cloud since the provider began."""
+        return (time.monotonic() - self._began) * self._pace
+
+    def prices(self) -> list[float]:
+        """Of an hour of each class, now."""
+        return [one.price_per_hour for one in self._ledger.market.priced(self.now).classes]
+
+    def life(self, machine: int) -> tuple[float, float]:
+        """When a machine was asked for and when it ended, or now, on the clock of `now`."""
+        self._ledger.check(machine)
+        return self._ledger.started[machine], self._ledger.end(machine, self.now)
+
+    def taken(self, machine: int) -> bool:
+        """Whether a spot machine was taken away because its price exceeded its bid."""
+        self._ledger.check(machine)
+        return self._ledger.taken(machine, self.now)
 
     def __enter__(self) -> LocalProvider:
         return self
@@ -78,7 +107,7 @@ class LocalProvider:
             self._temporary.cleanup()
 
     def start(self, kind: int) -> int:
-        machine = self._ledger.start(kind, time.monotonic())
+        machine = self._ledger.start(kind, self.now)
         home = self._folder / f"machine-{machine}"
         home.mkdir(parents=True, exist_ok=True)
         limit = float(self._catalogue.powers[kind]) * self._share
@@ -88,7 +117,7 @@ class LocalProvider:
     def stop(self, machine: int) -> None:
         self._ledger.check(machine)
         self._agents[machine].end(signal.SIGTERM)
-        self._ledger.stop(machine, time.monotonic())
+        self._ledger.stop(machine, self.now)
 
     def fail(self, machine: int) -> None:
         """Kill a machine at once, as a power cut would."""
@@ -96,7 +125,7 @@ class LocalProvider:
         self._agents[machine].end(signal.SIGKILL)
 
     def states(self) -> Mapping[int, State]:
-        found, now = {}, time.monotonic()
+        found, now = {}, self.now
         for machine, agent in enumerate(self._agents):
             if self._ledger.taken(machine, now):
                 agent.end(signal.SIGKILL)
@@ -107,7 +136,7 @@ class LocalProvider:
 
     def spent(self) -> float:
         self.states()
-        return self._ledger.spent(time.monotonic())
+        return self._ledger.spent(self.now)
 
     def submit(self, machine: int, command: Sequence[str]) -> Task:
         self._ledger.check(machine)

@@ -1,0 +1,362 @@
+"""Graph jobs on machines of the simulated cloud, which are rented, lost and given back as a policy decides.
+
+Machines are processes of this computer; a spot machine is killed, with the worker on it, when its price exceeds its
+bid. The next one goes on from the engine's checkpoints, which outlive machines. All machines end with the server, so
+after a crash the next attempt begins with none; what was spent before stays on the job's bill.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from goffish.errors import InputError, JobError
+from goffish.services.cloud.catalogue import Catalogue
+from goffish.services.cloud.providers import LocalProvider, Task
+from goffish.services.jobs.clock import Clock
+from goffish.services.jobs.lifecycle import State
+from goffish.services.jobs.spec import GraphJob
+from goffish.services.runners.attempt import Attempt, Ended
+from goffish.services.runners.cloud_needs import Sized, size_of
+from goffish.services.runners.cloud_planning import HOUR_S, Need, Plan, Planner, began_at
+from goffish.services.runners.folder import Busy, JobFolder, write_whole
+from goffish.services.runners.processes import (
+    Teller,
+    concluded,
+    end_worker,
+    lost,
+    order_of,
+    over_limit,
+    worker_command,
+)
+from goffish.services.spot.advice import text_of
+from goffish.services.spot.job import RELEASE, RUNNING, START, STARTUP, Status, slots_left, submitted
+
+_LOOK_S = 0.1
+#: How often cost and progress are written down.
+_TELL_S = 2.0
+#: A worker whose machine is gone, or whose server was killed, has ended after so long.
+_ENDS_S = 10.0
+#: Slots by which a deadline is taken to be earlier, for what takes longer than planned.
+_MARGIN = 1
+#: Appends what a command says to the job's log, as which it is given first.
+_LOGGED = ("/bin/sh", "-c", 'log=$1; shift; exec "$@" >>"$log" 2>&1', "sh")
+
+
+@dataclass(frozen=True)
+class CloudRunner:
+    """Runs attempts on the simulated cloud.
+
+    Attributes
+    ----------
+    resolve : callable
+        From an input's URI to the path that the worker reads; raises `InputError`.
+    cloud : callable
+        A catalogue by its name; raises `InputError`.
+    pace : float
+        Seconds that pass in the cloud in one of ours.
+    """
+
+    resolve: Callable[[str], str]
+    cloud: Callable[[str], Catalogue]
+    pace: float = 360.0
+    clock: Clock = field(default_factory=Clock)
+    planner: Planner = field(default_factory=Planner)
+
+    def run(self, attempt: Attempt) -> Ended:
+        """Plan the job, and rent machines until it is done."""
+        try:
+            return self._run(attempt)
+        except Busy as error:
+            return Ended(State.QUEUED, str(error), lost=True)
+
+    def _run(self, attempt: Attempt) -> Ended:
+        folder, job = attempt.folder, attempt.job
+        graph = job.spec.graph
+        assert graph is not None
+        _wait_until_free(folder)
+        if (done := concluded(folder)) is not None:
+            return done
+        if job.state in (State.PROVISIONING, State.RUNNING):
+            attempt.move(State.MIGRATING, "its machines ended with the server that was killed")
+        path, catalogue = self.resolve(graph.input_uri), self.cloud(graph.cloud_name)
+        sized = size_of(graph, path, catalogue)
+        need = sized.need(catalogue, self.pace, attempt.time_left_s)
+        left = _read_left(folder)
+        if left is not None:
+            need = Need(left, need.startup_s, need.checkpoint_s, need.left_s, need.least_slot_s)
+        plan = self.planner.plan(catalogue, graph.policy, need)
+        _tell_plan(attempt, graph, plan, sized, need, catalogue.currency)
+        since = began_at(catalogue, (self.clock.now() - (job.started or job.submitted)) * self.pace)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        rooms = folder.path / "machines"
+        shutil.rmtree(rooms, ignore_errors=True)
+        with LocalProvider(
+            plan.machines, reference_share=sized.share, folder=rooms, pace=self.pace, since=since
+        ) as provider:
+            return _Rented(attempt, plan, need, provider, order_of(graph, path), self.pace).run()
+
+
+class _Rented:
+    """The machines of an attempt, one at a time."""
+
+    def __init__(
+        self, attempt: Attempt, plan: Plan, need: Need, provider: LocalProvider, order: dict[str, Any], pace: float
+    ) -> None:
+        self._attempt, self._plan, self._need = attempt, plan, need
+        self._provider, self._order, self._pace = provider, order, pace
+        assert attempt.job.spec.graph is not None
+        self._graph = attempt.job.spec.graph
+        self._teller = Teller(attempt)
+        self._saved_as = _newest(attempt.folder)
+        self._before = attempt.job.cost
+        #: Core-hours to do from the last checkpoint on, and when a job without a deadline is to be done.
+        self._left, self._until_s = need.core_hours, plan.slots * plan.slot_s
+        self._machine: int | None = None
+        self._choice = -1
+        self._task: Task | None = None
+        self._begun_s = 0.0
+
+    def run(self) -> Ended:
+        """Until the job is over, or has to stop."""
+        attempt = self._attempt
+        next_decision = next_tell = 0.0
+        while True:
+            why = attempt.stops()
+            if why is not None:
+                self._give_back("given back")
+                return self._over(attempt.ended(why))
+            if self._task is not None and time.monotonic() >= next_tell:
+                limit = over_limit(attempt.folder, self._graph)
+                if limit is not None:
+                    self._give_back("given back")
+                    return self._over(limit)
+            before = self._machine
+            ended = self._look() if before is not None else self._done()
+            if ended is not None:
+                return ended
+            if self._machine != before or self._provider.now >= next_decision:
+                self._decide()
+                next_decision = self._provider.now + self._plan.slot_s
+            if time.monotonic() >= next_tell:
+                self._tell()
+                next_tell = time.monotonic() + _TELL_S
+            time.sleep(_LOOK_S)
+
+    @property
+    def _cost(self) -> float:
+        return self._before + self._provider.spent()
+
+    def _look(self) -> Ended | None:
+        """See what became of the machine and its worker; gives an end if the attempt has come to one."""
+        machine, attempt, folder = self._machine, self._attempt, self._attempt.folder
+        assert machine is not None
+        state = self._provider.states()[machine]
+        if state == "failed":
+            _wait_until_free(folder)
+            taken = self._provider.taken(machine)
+            told = "was taken away, as its price exceeds its bid" if taken else "has failed"
+            self._forget(machine, "lost machine", f"{self._name} {told}")
+            if folder.done is not None:
+                return self._done()
+            if not taken:
+                return Ended(State.QUEUED, "its machine has failed", lost=True)
+            attempt.move(State.MIGRATING, "its machine was taken away; it goes on from its last checkpoint")
+            return None
+        if self._task is None:
+            if state == "running":
+                self._submit(machine)
+            return None
+        code = self._provider.exit_code(self._task)
+        if code is None:
+            return None
+        self._give_back("given back")
+        return self._over(lost(folder, code))
+
+    def _over(self, otherwise: Ended) -> Ended:
+        """How the attempt ends: with the result if there is one, unless that has cost too much."""
+        attempt = self._attempt
+        if attempt.stops() == "budget":
+            return attempt.ended("budget")
+        return concluded(attempt.folder) or otherwise
+
+    def _done(self) -> Ended | None:
+        """The end of a job whose worker was done just when its machine ended."""
+        done = concluded(self._attempt.folder)
+        return None if done is None else self._over(done)
+
+    def _submit(self, machine: int) -> None:
+        attempt, folder = self._attempt, self._attempt.folder
+        _wait_until_free(folder)
+        turn = folder.prepare(self._order, attempt.job.attempts, _turns(folder, attempt.job.attempts) + 1)
+        command = [*_LOGGED, str(folder.log.absolute()), *worker_command(folder.path.absolute(), turn)]
+        try:
+            self._task, self._begun_s = self._provider.submit(machine, command), self._provider.now
+        except (InputError, JobError):
+            # The machine has just failed, as the next look at it will tell.
+            return
+        attempt.move(State.RUNNING, f"on {self._name}")
+
+    def _decide(self) -> None:
+        """Ask the policy, and do what it wants."""
+        plan, market = self._plan, self._plan.market
+        given = self._provider.prices()
+        prices = [given[market.spot_choice(kind, 0)] for kind in range(len(market.classes))]
+        left = self._slots_left()
+        action = plan.decide(left, self._status(), prices)
+        if action == RELEASE:
+            why = "given back: the policy has something better to do"
+            self._give_back(why)
+            self._attempt.move(State.MIGRATING, why)
+            action = plan.decide(left, self._status(), prices)
+        if action >= START and self._machine is None:
+            choice = action - START
+            # A bid below the price gets nothing.
+            if not market.rules.spot[choice] or prices[int(market.rules.kind[choice])] <= market.rules.bid[choice]:
+                self._start(choice, given[choice], left)
+
+    def _start(self, choice: int, price: float, left: int) -> None:
+        attempt, plan, rules = self._attempt, self._plan, self._plan.market.rules
+        attempt.move(State.PROVISIONING, text_of(plan.market, choice + START))
+        self._machine, self._choice = self._provider.start(choice), choice
+        bid = float(rules.bid[choice])
+        attempt.note(
+            "machine", f"{self._name} started", self._facts(self._machine) | {
+                "bid": bid if rules.spot[choice] and bid < float("inf") else None, "price": price, "slots_left": left,
+                "work_left": plan.units(self._left),
+            }, cost=self._cost,
+        )  # fmt: skip
+
+    def _give_back(self, text: str) -> None:
+        """Stop the machine, if there is one, and wait until its worker is gone."""
+        machine = self._machine
+        if machine is None:
+            return
+        self._provider.stop(machine)
+        _wait_until_free(self._attempt.folder)
+        self._forget(machine, "machine", f"{self._name} {text}")
+
+    def _forget(self, machine: int, kind: str, text: str) -> None:
+        """A machine is gone: what is not saved is lost, and it costs nothing more."""
+        self._teller.tell()
+        self._keep_saved()
+        self._attempt.note(kind, text, self._facts(machine), cost=self._cost)
+        self._machine, self._task = None, None
+
+    def _facts(self, machine: int) -> dict[str, Any]:
+        begun, ended = self._provider.life(machine)
+        over = self._provider.states()[machine] in ("stopped", "failed")
+        one, rules = self._plan.market.classes[int(self._plan.market.rules.kind[self._choice])], self._plan.market.rules
+        return {
+            "machine": machine, "class": one.name, "market": "spot" if rules.spot[self._choice] else "on-demand",
+            "cloud_begun_s": begun, "cloud_ended_s": ended if over else None,
+        }  # fmt: skip
+
+    @property
+    def _name(self) -> str:
+        rules = self._plan.market.rules
+        name = self._plan.market.classes[int(rules.kind[self._choice])].name
+        return f"machine {self._machine}, {name} {'on the spot market' if rules.spot[self._choice] else 'on demand'}"
+
+    def _slots_left(self) -> int:
+        left_s = self._attempt.time_left_s
+        cloud_s = self._until_s - self._provider.now if left_s is None else left_s * self._pace
+        return slots_left(max(0.0, cloud_s), 0.0, self._plan.slot_s, _MARGIN)
+
+    def _status(self) -> Status:
+        """The job as the policy sees it."""
+        plan, saved = self._plan, self._plan.units(self._left)
+        if self._machine is None:
+            return submitted(saved)
+        rules, spot = plan.market.rules, bool(plan.market.rules.spot[self._choice])
+        automaton, hour = plan.market.spot if spot else plan.market.on_demand, 0
+        begun, now = self._provider.life(self._machine)
+        for _ in range(int((now - begun) / plan.slot_s)):
+            hour = int(automaton.follow[hour])
+        state = STARTUP if self._task is None else RUNNING
+        fixed = 0.0 if spot else float(rules.fixed[self._choice])
+        return Status(state, min(saved, plan.units(self._undone())), saved, self._choice, hour, 1, fixed)
+
+    def _undone(self) -> float:
+        """Core-hours to do if nothing is lost: less by what the machine has done since its worker has started."""
+        if self._task is None:
+            return self._left
+        worked = max(0.0, self._provider.now - self._begun_s - self._need.startup_s)
+        speed = int(self._plan.market.rules.speed[self._choice])
+        return max(0.0, self._left - worked / self._plan.slot_s * speed * self._plan.market.unit)
+
+    def _keep_saved(self) -> None:
+        """If there is a new checkpoint, what was done until now is not lost any more."""
+        newest = _newest(self._attempt.folder)
+        if newest == self._saved_as or self._task is None:
+            return
+        self._saved_as = newest
+        done = self._left - self._undone()
+        if done > 0:
+            self._left, self._begun_s = self._left - done, self._provider.now - self._need.startup_s
+            write_whole(_left_file(self._attempt.folder), json.dumps({"core_hours": self._left}), durable=False)
+
+    def _tell(self) -> None:
+        self._teller.tell()
+        self._keep_saved()
+        cost = self._cost
+        if cost > self._attempt.job.cost:
+            self._attempt.note("cost", f"{cost:.4g} so far", {"cost": cost}, cost=cost)
+
+
+def _tell_plan(attempt: Attempt, graph: GraphJob, plan: Plan, sized: Sized, need: Need, currency: str) -> None:
+    market, found = plan.market, sized.estimate
+    told = f"{graph.policy}: about {plan.expected_cost:.3g} {currency} expected"
+    on_demand = plan.on_demand_cost if plan.on_demand_cost < float("inf") else None
+    told += "" if on_demand is None else f", {on_demand:.3g} on demand"
+    told += f", for {need.core_hours:.3g} core-hours in {plan.slots * plan.slot_s / HOUR_S:.3g} hours of the cloud"
+    told += "" if plan.promised else "; the deadline cannot be promised, so it hurries on demand"
+    details = {
+        "policy": graph.policy, "expected_cost": plan.expected_cost, "on_demand_cost": on_demand,
+        "promised": plan.promised, "classes": [one.name for one in market.classes], "slot_s": plan.slot_s,
+        "slots": plan.slots, "work": plan.work, "core_hours": need.core_hours, "startup_s": need.startup_s,
+        "seconds_here": [found.core_hours_low * HOUR_S, found.core_hours * HOUR_S, found.core_hours_high * HOUR_S],
+        "remark": sized.remark,
+    }  # fmt: skip
+    attempt.note("plan", told, details, expected_cost=plan.expected_cost + attempt.job.cost, currency=currency)
+
+
+def _wait_until_free(folder: JobFolder) -> None:
+    """Wait for a worker whose machine is gone; should it not go by itself, it is ended."""
+    end = time.monotonic() + _ENDS_S
+    while folder.busy:
+        if time.monotonic() > end:
+            end_worker(folder, None)
+            break
+        time.sleep(_LOOK_S / 2)
+    if folder.busy:
+        raise Busy(f"{folder.path}: a worker does not end")
+
+
+def _turns(folder: JobFolder, attempt: int) -> int:
+    """Machines that an attempt had so far, also under a server that was killed."""
+    own, _, machine = folder.turn.partition(".")
+    return int(machine) if own == str(attempt) and machine else 0
+
+
+def _newest(folder: JobFolder) -> int:
+    """Tells the newest checkpoint that is complete from others; 0 if there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        return (folder.checkpoints / "checkpoint.json").stat().st_mtime_ns
+    return 0
+
+
+def _left_file(folder: JobFolder) -> Any:
+    return folder.path / "cloud.json"
+
+
+def _read_left(folder: JobFolder) -> float | None:
+    """Core-hours from the last checkpoint on, as an attempt before knew them."""
+    with contextlib.suppress(FileNotFoundError):
+        return float(json.loads(_left_file(folder).read_text())["core_hours"])
+    return None

@@ -1,0 +1,103 @@
+"""What a graph job needs of a cloud, from the estimate of what it takes on this computer."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from goffish.services.cloud.catalogue import Catalogue
+from goffish.services.graph_jobs.calibration import calibrations
+from goffish.services.graph_jobs.estimates import JobEstimate, estimate, shape_of
+from goffish.services.graph_jobs.features import JobShape
+from goffish.services.jobs.spec import GraphJob
+from goffish.services.runners.cloud_planning import Need, spot_classes
+
+#: Stands in for algorithms that were never measured.
+_USUAL = "pagerank"
+#: Graph files are read for their size up to so many bytes; of larger ones it is guessed.
+_MOST_READ = 16 << 20
+_BYTES_PER_EDGE, _EDGES_PER_VERTEX = 12, 8
+#: Seconds until a local machine takes commands, and the shortest time between two decisions.
+_MACHINE_S, _LEAST_SLOT_S = 0.5, 0.5
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A job's estimate on this computer, and how machines of a cloud are made of it.
+
+    Attributes
+    ----------
+    estimate : JobEstimate
+    share : float
+        Part of a processor of this computer that a reference core is: the fastest class has as many processors as the
+        job has threads.
+    remark : str
+        Why the estimate may be wrong; empty if nothing is known.
+    """
+
+    estimate: JobEstimate
+    share: float
+    remark: str
+
+    def need(self, catalogue: Catalogue, pace: float, left_s: float | None) -> Need:
+        """The same in the time of a cloud.
+
+        Parameters
+        ----------
+        catalogue : Catalogue
+        pace : float
+            Its seconds in one of ours.
+        left_s : float, optional
+            Seconds, of ours, to the deadline.
+        """
+        found, slowest = self.estimate, min(one.power for one in spot_classes(catalogue)) * self.share
+        startup_s = _MACHINE_S + found.startup_seconds / min(1.0, slowest)
+        return Need(
+            core_hours=found.core_hours_high * pace / self.share,
+            startup_s=max(catalogue.startup_s, startup_s * pace),
+            checkpoint_s=found.checkpoint_seconds_high * pace,
+            left_s=None if left_s is None else max(0.0, left_s * pace),
+            least_slot_s=_LEAST_SLOT_S * pace,
+        )
+
+
+def size_of(graph: GraphJob, path: str, catalogue: Catalogue) -> Sized:
+    """Estimate a job.
+
+    Parameters
+    ----------
+    graph : GraphJob
+    path : str
+        Of its input.
+    catalogue : Catalogue
+        With spot classes.
+
+    Raises
+    ------
+    InputError
+        The input cannot be read, or the catalogue has no spot classes.
+    """
+    threads = min(graph.workers, os.cpu_count() or 1)
+    share = min(1.0, threads / max(one.power for one in spot_classes(catalogue)))
+    measured = any((graph.algorithm, "local") in one.models for one in calibrations())
+    algorithm = graph.algorithm if measured else _USUAL
+    remark = "" if measured else f"{graph.algorithm} was never measured, so it counts as {_USUAL}"
+    shape = _shape(path, algorithm, threads)
+    if shape is None:
+        edges = max(1, Path(path).stat().st_size // _BYTES_PER_EDGE)
+        shape = JobShape(algorithm, "local", max(1, edges // _EDGES_PER_VERTEX), edges, threads, workers=threads)
+        remark = (remark and f"{remark}; ") + f"edges were guessed from the size of the file: {edges:,}"
+    fixed: dict[str, Any] = {
+        field: int(text)
+        for field, option in (("supersteps", "supersteps"), ("sources", "pivots"))
+        if (text := graph.options.get(option, "")).isdecimal() and int(text) > 0
+    }
+    return Sized(estimate(replace(shape, **fixed)), share, remark)
+
+
+def _shape(path: str, algorithm: str, threads: int) -> JobShape | None:
+    if Path(path).is_file() and Path(path).stat().st_size > _MOST_READ:
+        return None
+    return shape_of(path, algorithm, workers=threads)

@@ -1,0 +1,310 @@
+"""What a graph job does on the spot market: the market of a catalogue, the policy that decides, and what both expect.
+
+Prices of the first half of the histories are known to the planner; the job lives in the second half.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from goffish.errors import InputError
+from goffish.services.cloud.catalogue import PROHIBITIVE, Billing, Catalogue, MachineClass
+from goffish.services.cloud.spot_market import read_trace
+from goffish.services.spot.comparison import cheapest_on_demand, most_probable_bid
+from goffish.services.spot.heuristics import Heuristic, lifetime_interval, mean_lifetime, on_demand_cost
+from goffish.services.spot.job import PROCESS, QUIESCED, RUNNING, START, Status
+from goffish.services.spot.model import Market
+from goffish.services.spot.presets import market_from
+from goffish.services.spot.prices import Trace, in_slots
+from goffish.services.spot.replay import replay
+from goffish.services.spot.table import Table, build_table
+
+_Found = TypeVar("_Found")
+
+#: Lengths of a slot, in seconds of the cloud; parts of an hour.
+_SLOTS_S = (60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0)
+#: A deadline is cut into about so many slots.
+_MOST_SLOTS = 64
+#: Classes on the spot market among which a job chooses.
+_MOST_CLASSES = 2
+#: A deadline that is farther away than so many times what the job takes is planned with as if it were that far.
+_FAR = 16.0
+#: A job without a deadline is to take so many times what it takes without an interruption at most.
+_PATIENCE = 4.0
+#: Tables and markets that are kept.
+_MOST_KEPT = 16
+#: Runs over the history of which the expected cost of a rule is the mean.
+_RUNS = 200
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a job takes, in seconds of the cloud and hours of a reference core.
+
+    Attributes
+    ----------
+    core_hours, startup_s, checkpoint_s : float
+    left_s : float, optional
+        Until its deadline.
+    least_slot_s : float
+        Nothing is decided more often.
+    """
+
+    core_hours: float
+    startup_s: float
+    checkpoint_s: float
+    left_s: float | None
+    least_slot_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a job is to be run.
+
+    Attributes
+    ----------
+    market : Market
+    policy : Table or Heuristic
+    work, slots : int
+        The job as it begins.
+    machines : Catalogue
+        A class for each choice of the market: bids of the spot classes, then each class on demand.
+    expected_cost, on_demand_cost : float
+        Of the whole job; infinite where no class can keep the deadline.
+    promised : bool
+        Whether the deadline can be kept whatever the prices do.
+    """
+
+    market: Market
+    policy: Table | Heuristic
+    work: int
+    slots: int
+    machines: Catalogue
+    expected_cost: float
+    on_demand_cost: float
+    promised: bool
+
+    @property
+    def slot_s(self) -> float:
+        """Seconds of the cloud between two decisions."""
+        return HOUR_S / self.market.slots_per_hour
+
+    def decide(self, left: int, status: Status, prices: Sequence[float]) -> int:
+        """The action of `job` to take with `left` slots; where the deadline cannot be promised any more, to hurry."""
+        market = self.market
+        if isinstance(self.policy, Table):
+            left = min(left, self.policy.slots)
+        if status.state == QUIESCED and left < market.least_slots(status.saved):
+            return START + market.on_demand_choice(int(np.argmax([one.speed for one in market.classes])))
+        if status.state == RUNNING and left < -(-status.work // int(market.rules.speed[status.choice])):
+            return PROCESS
+        return self.policy.decide(left, status, prices)
+
+    def units(self, core_hours: float) -> int:
+        """Work that is left, as the policy counts it: at least one unit, and no more than there was."""
+        return min(self.work, max(1, self.market.units(core_hours)))
+
+
+class Planner:
+    """Makes plans; markets and tables are kept for other jobs like this one."""
+
+    def __init__(self) -> None:
+        self._markets: OrderedDict[Any, Any] = OrderedDict()
+        self._tables: OrderedDict[Any, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def plan(self, catalogue: Catalogue, policy: str, need: Need) -> Plan:
+        """A plan for a job.
+
+        Parameters
+        ----------
+        catalogue : Catalogue
+            With spot classes.
+        policy : {"rtba", "h1", "h2", "h3", "on-demand"}
+        need : Need
+
+        Raises
+        ------
+        InputError
+            For a catalogue without spot classes, or a job that is too large to be planned.
+        """
+        spot = spot_classes(catalogue)
+        key = catalogue.model_dump_json()
+        with self._lock:
+            traces = _kept(self._markets, key, lambda: _histories(spot))
+            chosen = _choose(spot, traces, need)
+            least_s = need.startup_s + need.core_hours * HOUR_S / max(_cores(spot[at]) for at in chosen)
+            wanted = _PATIENCE * least_s if need.left_s is None else min(need.left_s, _FAR * least_s)
+            slot_s = _slot_s(wanted, need.least_slot_s)
+            held = [traces[at] for at in chosen]
+            classes = [spot[at] for at in chosen]
+            shape = (key, tuple(chosen), slot_s, _whole(need.startup_s, slot_s), _whole(need.checkpoint_s, slot_s))
+            market = _kept(self._markets, shape, lambda: _market(catalogue.billing, classes, held, slot_s, need))
+            work, slots = max(1, market.units(need.core_hours)), max(1, int(wanted // slot_s))
+            promised = slots >= market.least_slots(work)
+            if policy == "rtba" and promised:
+                bounds = (_rounded(work), _rounded(slots))
+                made: Table | Heuristic = _kept(self._tables, (shape, *bounds), lambda: build_table(market, *bounds))
+            else:
+                # Where there is no time to wait for prices, there is nothing to choose but the fastest class.
+                made = _rule(market, policy if policy != "rtba" else "on-demand", work, slots, held)
+        expected = _expected(made, work, slots, held)
+        return Plan(
+            market, made, work, slots, machines_of(catalogue, market, classes), expected,
+            cheapest_on_demand(market, work, slots), promised,
+        )  # fmt: skip
+
+
+def spot_classes(catalogue: Catalogue) -> list[MachineClass]:
+    """Those of a catalogue that a job can choose among.
+
+    Raises
+    ------
+    InputError
+        There are none.
+    """
+    found = [one for one in catalogue.classes if one.market == "spot"]
+    if not found:
+        raise InputError("the catalogue has no classes on the spot market (market: spot, prices: …)")
+    return found
+
+
+def began_at(catalogue: Catalogue, after_s: float) -> float:
+    """Seconds since 1970 of the prices of a job that began so many seconds of the cloud ago.
+
+    It lives in the second half of the histories, again and again should it take that long.
+    """
+    first, last = _span([read_trace(str(one.prices)) for one in spot_classes(catalogue)])
+    half = (last - first) / 2
+    return first + half + after_s % half
+
+
+def machines_of(catalogue: Catalogue, market: Market, classes: Sequence[MachineClass]) -> Catalogue:
+    """A catalogue with a class for each choice of a market."""
+    rules, made = market.rules, []
+    for choice in range(market.choices):
+        one, bid = classes[int(rules.kind[choice])], float(rules.bid[choice])
+        changed: dict[str, Any] = {"name": f"{one.name}:{choice}"}
+        if rules.spot[choice]:
+            changed["bid"] = min(bid, PROHIBITIVE)
+        else:
+            changed |= {"market": "on-demand", "prices": None, "bid": None}
+        made.append(one.model_copy(update=changed))
+    return catalogue.with_classes(tuple(made))
+
+
+def _kept(kept: OrderedDict[Any, _Found], key: Any, make: Callable[[], _Found]) -> _Found:
+    if key not in kept:
+        kept[key] = make()
+        while len(kept) > _MOST_KEPT:
+            kept.popitem(last=False)
+    kept.move_to_end(key)
+    return kept[key]
+
+
+def _span(traces: Sequence[Trace]) -> tuple[float, float]:
+    return max(trace.start for trace in traces), min(trace.end for trace in traces)
+
+
+def _histories(spot: Sequence[MachineClass]) -> list[Trace]:
+    """Prices of the first half of what all histories cover."""
+    traces = [read_trace(str(one.prices)) for one in spot]
+    first, last = _span(traces)
+    if not last > first:
+        raise InputError("the price histories of the catalogue have no time in common")
+    middle = (first + last) / 2
+    return [replace(trace.between(first, middle), name=one.name) for trace, one in zip(traces, spot, strict=True)]
+
+
+def _cores(one: MachineClass) -> int:
+    """Speed in whole reference cores, as `fit_market` counts it."""
+    return max(1, int(one.power + 1e-9))
+
+
+def _choose(spot: Sequence[MachineClass], traces: Sequence[Trace], need: Need) -> list[int]:
+    """The cheapest classes for their speed; if none of them can keep the deadline, the fastest as well."""
+    price = [
+        float(np.average(np.minimum(trace.prices, one.price_per_hour), weights=trace.durations())) / _cores(one)
+        for trace, one in zip(traces, spot, strict=True)
+    ]
+    order = np.argsort(price, kind="stable").tolist()
+    chosen = order[:_MOST_CLASSES]
+    enough = 0.0 if need.left_s is None else need.core_hours * HOUR_S / max(1.0, need.left_s - need.startup_s)
+    if all(_cores(spot[at]) < enough for at in chosen):
+        fastest = max(order, key=lambda at: _cores(spot[at]))
+        chosen = [*chosen[: _MOST_CLASSES - 1], fastest] if fastest not in chosen else chosen
+    return sorted(chosen)
+
+
+def _slot_s(wanted_s: float, least_s: float) -> float:
+    for slot_s in _SLOTS_S:
+        if slot_s >= least_s and wanted_s <= slot_s * _MOST_SLOTS:
+            return slot_s
+    return _SLOTS_S[-1]
+
+
+def _whole(seconds: float, slot_s: float) -> int:
+    return max(1, int(np.ceil(seconds / slot_s - 1e-9)))
+
+
+def _rounded(count: int) -> int:
+    """Up, so that one table serves many jobs: to 1, 1.25, 1.5 or 1.75 times a power of 2."""
+    step = max(1, (1 << max(0, count - 1).bit_length()) // 8)
+    return -(-count // step) * step
+
+
+def _market(
+    billing: Billing, classes: Sequence[MachineClass], traces: Sequence[Trace], slot_s: float, need: Need
+) -> Market:
+    """The market of some classes, billed as nearly as the catalogue says as the model can."""
+    made = market_from(
+        "ec2-linux", traces, [_cores(one) for one in classes], [one.price_per_hour for one in classes], slot_s=slot_s,
+        startup_s=need.startup_s, checkpoint_s=need.checkpoint_s, estimator="level",
+    )  # fmt: skip
+    # No notice: a machine of the local provider is killed at once.
+    made = replace(made, notice=False)
+    if billing.quantum_s * 2 <= HOUR_S:
+        spot = "first_hour_free" if billing.cut_off == "first-hour-free" else "per_second"
+        return replace(made, spot_billing=spot, on_demand_billing="per_second")  # type: ignore[arg-type]
+    charged = billing.cut_off == "paid"
+    return replace(made, spot_billing="hourly", on_demand_billing="hourly", charge_revoked=charged)
+
+
+def _rule(market: Market, name: str, work: int, slots: int, traces: Sequence[Trace]) -> Heuristic:
+    """A rule on the class that is the cheapest for it, of those that keep the deadline."""
+    kinds = range(len(market.classes))
+    able = [
+        kind for kind in kinds if market.startup_slots + -(-work // market.classes[kind].speed) <= slots
+    ] or [max(kinds, key=lambda kind: market.classes[kind].speed)]  # fmt: skip
+    if name == "on-demand":
+        return Heuristic(market, "on-demand", work, min(able, key=lambda kind: on_demand_cost(market, work, kind)))
+    made = []
+    for kind in able:
+        one, bid = market.classes[kind], most_probable_bid(market, kind)
+        interval = np.inf
+        if name == "h3":
+            lifetime = mean_lifetime(traces[kind], float(one.bids[bid]), HOUR_S / market.slots_per_hour)
+            interval = lifetime_interval(lifetime, one.speed)
+        made.append(Heuristic(market, name, work, kind, bid, interval))  # type: ignore[arg-type]
+    return min(made, key=lambda rule: _expected(rule, work, slots, traces))
+
+
+def _expected(policy: Table | Heuristic, work: int, slots: int, traces: Sequence[Trace]) -> float:
+    """Of a table what it was built for; of a rule the mean over the history, where that is long enough."""
+    market = policy.market
+    if isinstance(policy, Table):
+        return policy.expected_cost(work, slots)
+    slot_s = HOUR_S / market.slots_per_hour
+    known = int((traces[0].end - traces[0].start) // slot_s) - slots
+    if policy.kind == "on-demand" or known < 1 or slots < policy.least_slots:
+        return on_demand_cost(market, work, policy.class_number)
+    prices = in_slots(traces, slot_s, traces[0].start, traces[0].end)
+    starts = np.unique(np.linspace(0, known, _RUNS).astype(np.int64))
+    return float(replay(policy, work, slots, prices, starts, threads=1).costs.mean())

@@ -1,0 +1,112 @@
+"""The process that runs a dataflow job: ``python -m goffish.services.runners.dataflow_worker FOLDER TURN``.
+
+It deploys the dataflow on the simulated cloud and adapts it, interval by interval. A run depends on nothing but its
+seed, so one that was cut off begins again; intervals that were told of before pass without waiting.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from typing import Any
+
+from goffish.services.cloud.catalogue import Catalogue
+from goffish.services.dataflows.flow import compile_flow
+from goffish.services.dataflows.model import Dataflow, read_dataflow
+from goffish.services.jobs.spec import DataflowJob
+from goffish.services.provisioning.policies import looks_ahead, make_policy
+from goffish.services.runners.dataflows import Journal, intervals_of
+from goffish.services.runners.folder import JobFolder
+from goffish.services.runners.worker import as_worker, check_turn, finish
+from goffish.services.simulation.cluster import Changes
+from goffish.services.simulation.control import Control, Measured, Setting
+from goffish.services.simulation.controller import carry_out
+from goffish.services.simulation.fluid import FluidController
+from goffish.services.simulation.scenario import make_forecaster, make_rates, make_variability
+
+#: Shortest time between two reports, and how far policies look ahead that do.
+_REPORT_S, _HORIZON_S = 0.2, 1200.0
+
+
+def setting_of(job: DataflowJob, catalogue: Catalogue) -> Setting:
+    """What `goffish simulate` would run.
+
+    Raises
+    ------
+    InputError
+    """
+    given = job.dataflow
+    flow = compile_flow(given if isinstance(given, Dataflow) else read_dataflow(given))
+    interval_s = flow.goal.interval_s
+    steps = intervals_of(job, flow.goal)
+    rates, machines = make_rates(job.rates, flow, steps, interval_s, int(job.seed)), make_variability("none")
+    forecaster = None
+    if looks_ahead(job.policy):
+        forecaster = make_forecaster(
+            "smoothing", flow, rates, machines, interval_s=interval_s, horizon=max(1, round(_HORIZON_S / interval_s)),
+            seed=int(job.seed),
+        )  # fmt: skip
+    return Setting(
+        flow=flow, catalogue=catalogue, policy=make_policy(job.policy, job.options, own=False), rates=rates,
+        interval_s=interval_s, variability=machines, forecaster=forecaster, seed=int(job.seed),
+    )  # fmt: skip
+
+
+class _Teller:
+    """Tells of intervals, and holds the run to its pace."""
+
+    def __init__(self, folder: JobFolder, turn: str, control: Control, known: int, pace: float | None) -> None:
+        self._folder, self._turn, self._control = folder, turn, control
+        self._known, self._pace = known, pace
+        self._journal = Journal(folder, turn).open()
+        #: Machines that failed, or were taken away.
+        self._lost: set[int] = set()
+        self._began, self._reported = time.monotonic(), 0.0
+
+    def __call__(self, step: int, changes: Changes, measured: Measured) -> None:
+        setting, cluster = self._control.setting, self._control.cluster
+        until_s, kinds = (step + 1) * setting.interval_s, setting.catalogue.classes
+        if self._pace is not None:
+            due = self._began + (step + 1 - self._known) * setting.interval_s / 3600.0 / self._pace
+            time.sleep(max(0.0, due - time.monotonic()))
+        cost = cluster.cost(until_s)
+        lost = [
+            number for number, life in cluster.log.items()
+            if life.fail_s < until_s and life.fail_s <= life.stop_s and number not in self._lost
+        ]  # fmt: skip
+        self._lost.update(lost)
+        if changes.any or lost or step == 0:
+            names = setting.flow.names
+            told = {
+                "interval": step, "start_s": step * setting.interval_s,
+                "started": [[number, kinds[cluster.log[number].kind].name] for number in changes.started],
+                "stopped": changes.stopped, "lost": lost,
+                "switched": [names[element] for element, _ in changes.switched],
+                "instances_moved": changes.moved, "machines": len(cluster.live.machines),
+                "throughput": measured.omega, "cost": cost,
+            }  # fmt: skip
+            if step == 0:
+                hourly = sum(kinds[machine.kind].price_per_hour for machine in cluster.live.machines.values())
+                told["expected_cost"] = hourly * setting.steps * setting.interval_s / 3600.0
+            self._journal.write(json.dumps(told) + "\n")
+            self._journal.flush()
+        if time.monotonic() - self._reported >= _REPORT_S or step + 1 == setting.steps:
+            self._reported = time.monotonic()
+            self._folder.report({"turn": self._turn, "intervals": step + 1, "of": setting.steps, "cost": cost})
+
+
+def _attempt(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
+    with folder.taken():
+        check_turn(folder, turn)
+        if folder.done is not None:
+            return
+        job = DataflowJob.model_validate(order["job"])
+        control = Control(setting_of(job, Catalogue.model_validate(order["cloud"])))
+        teller = _Teller(folder, turn, control, order["known"], job.hours_per_second)
+        result = carry_out(control, FluidController(control), teller)
+        finish(folder, result.intervals, asdict(result.summary))
+
+
+if __name__ == "__main__":
+    as_worker(_attempt)

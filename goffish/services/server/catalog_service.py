@@ -1,0 +1,108 @@
+"""What the server knows by name, by gRPC: `goffish.v1.CatalogService`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from goffish.errors import InputError
+from goffish.services.cloud.catalogue import known_catalogues, read_catalogue
+from goffish.services.dataflows.model import known_dataflows, read_dataflow
+from goffish.services.server import wire
+from goffish.services.server.calls import elsewhere
+from goffish.services.server.spot_advice import Markets
+from goffish.v1 import catalog_pb2, catalog_pb2_grpc
+
+#: Prices of an answer at most; who wants more asks for parts.
+_MOST_PRICES = 100_000
+
+
+class CatalogService(catalog_pb2_grpc.CatalogServiceServicer):  # type: ignore[misc, unused-ignore]
+    """Lists machine classes, prices, markets, dataflows, policies and algorithms.
+
+    Parameters
+    ----------
+    markets : Markets
+    """
+
+    def __init__(self, markets: Markets) -> None:
+        self._markets = markets
+
+    async def ListCatalogues(self, request: Any, context: Any) -> catalog_pb2.ListCataloguesResponse:
+        """Machine classes."""
+
+        def find() -> catalog_pb2.ListCataloguesResponse:
+            named = [
+                catalog_pb2.NamedCatalogue(name=name, catalogue=wire.catalogue_message(read_catalogue(name)))
+                for name in known_catalogues()
+            ]
+            return catalog_pb2.ListCataloguesResponse(catalogues=named)
+
+        return await elsewhere(find)
+
+    async def GetPrices(self, request: catalog_pb2.GetPricesRequest, context: Any) -> catalog_pb2.GetPricesResponse:
+        """Spot prices over time."""
+        return await elsewhere(_prices, request)
+
+    async def ListMarkets(self, request: Any, context: Any) -> catalog_pb2.ListMarketsResponse:
+        """Spot markets."""
+        return catalog_pb2.ListMarketsResponse(markets=await elsewhere(self._markets.messages))
+
+    async def ListDataflows(self, request: Any, context: Any) -> catalog_pb2.ListDataflowsResponse:
+        """Dataflows that come along."""
+
+        def find() -> catalog_pb2.ListDataflowsResponse:
+            made = catalog_pb2.ListDataflowsResponse()
+            for name in known_dataflows():
+                made.dataflows.append(wire.dataflow_message(read_dataflow(name)))
+                made.names.append(name)
+            return made
+
+        return await elsewhere(find)
+
+    async def ListPolicies(self, request: Any, context: Any) -> catalog_pb2.ListPoliciesResponse:
+        """Policies and their options."""
+        return await elsewhere(_policies)
+
+    async def ListAlgorithms(self, request: Any, context: Any) -> catalog_pb2.ListAlgorithmsResponse:
+        """Algorithms and their options."""
+        return await elsewhere(_algorithms)
+
+
+def _prices(request: catalog_pb2.GetPricesRequest) -> catalog_pb2.GetPricesResponse:
+    from goffish.services.spot.prices import known_traces, shared_trace
+
+    if request.trace not in known_traces():
+        known = ", ".join(known_traces()) or "none on this server"
+        raise InputError(f"trace: nothing called {request.trace[:80]!r}; there are: {known}")
+    trace = shared_trace(request.trace)
+    since = request.since.ToMicroseconds() / 1e6 if request.HasField("since") else -float("inf")
+    until = request.until.ToMicroseconds() / 1e6 if request.HasField("until") else float("inf")
+    if since > until:
+        raise InputError("since: it is after until")
+    answer = catalog_pb2.GetPricesResponse()
+    for time, price in zip(trace.times.tolist(), trace.prices.tolist(), strict=True):
+        if since <= time <= until:
+            answer.prices.add(time=wire.moment(time), per_hour=price)
+    if len(answer.prices) > _MOST_PRICES:
+        raise InputError(f"since: {len(answer.prices):,} prices; ask for a shorter time, {_MOST_PRICES:,} at most")
+    return answer
+
+
+def _policies() -> catalog_pb2.ListPoliciesResponse:
+    from goffish.services.provisioning.policies import POLICIES, looks_ahead, policy_names, policy_schema
+
+    answer = catalog_pb2.ListPoliciesResponse()
+    for name in policy_names():
+        told = POLICIES[name].summary if name in POLICIES else f"the first deployment of {name[7:]}, never adapted"
+        one = answer.policies.add(name=name, summary=told, looks_ahead=looks_ahead(name))
+        one.options.update(policy_schema(name))
+    return answer
+
+
+def _algorithms() -> catalog_pb2.ListAlgorithmsResponse:
+    from goffish.algorithms.catalogue import ALGORITHMS
+
+    answer = catalog_pb2.ListAlgorithmsResponse()
+    for name, model in ALGORITHMS.items():
+        answer.algorithms.add(name=name, summary=model.title).options.update(model.model_json_schema())
+    return answer

@@ -1,0 +1,69 @@
+"""The pages at an address: in the server's event loop, started and stopped by it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from goffish.errors import JobError
+
+#: Connections at a time; more are told to come again.
+_MOST_CONNECTIONS = 500
+_START_S = 0.01
+
+
+class Dashboard:
+    """Serves an application by HTTP.
+
+    Parameters
+    ----------
+    address : str
+        ``HOST:PORT`` on this computer; port 0: any that is free.
+    app : ASGI application
+    grace_s : float
+        For answers under way when it is stopped.
+
+    Raises
+    ------
+    JobError
+        The address cannot be had.
+    """
+
+    def __init__(self, address: str, app: ASGIApp, grace_s: float = 10.0) -> None:
+        host, _, port = address.rpartition(":")
+        family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+        try:
+            self._socket = socket.create_server((host.strip("[]"), int(port)), family=family)
+        except OSError as error:
+            raise JobError(f"--web {address}: the address cannot be had ({error.strerror})") from None
+        self.url = f"http://{host}:{self._socket.getsockname()[1]}/"
+        self._server = _Quiet(uvicorn.Config(
+            app, http="h11", ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
+            proxy_headers=False, limit_concurrency=_MOST_CONNECTIONS, timeout_graceful_shutdown=max(1, int(grace_s)),
+        ))  # fmt: skip
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Answer from now on."""
+        self._task = asyncio.create_task(self._server.serve([self._socket]))
+        while not self._server.started and not self._task.done():
+            await asyncio.sleep(_START_S)
+
+    async def stop(self) -> None:
+        """Answer what is under way, and nothing more."""
+        self._server.should_exit = True
+        if self._task is not None:
+            await self._task
+
+
+class _Quiet(uvicorn.Server):
+    """Leaves signals to the server whose loop it runs in."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -1,0 +1,161 @@
+"""Plans of graph jobs for the spot market, the pace of local machines, and the operator's catalogues."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from goffish.errors import InputError
+from goffish.services.cloud.catalogue import read_catalogue
+from goffish.services.cloud.providers import LocalProvider
+from goffish.services.jobs.spec import GraphJob, JobSpec
+from goffish.services.runners import cloud_needs
+from goffish.services.runners.cloud_needs import size_of
+from goffish.services.runners.cloud_planning import Need, Planner, began_at
+from goffish.services.server import clouds
+from goffish.services.server.admission import check_spec
+from goffish.services.server.inputs import Inputs
+from goffish.services.spot.job import QUIESCED, START, WAIT, Status, submitted
+from goffish.services.spot.prices import seconds_of
+from tests.services.runners.rented import BEGIN, CALM, HIGH, KNOWN_S, ON_DEMAND, cloud_of, make_store, write_cloud
+
+#: An hour of work of a machine of two cores, within six hours; a slot lasts six minutes or more.
+NEED = Need(core_hours=2.0, startup_s=300.0, checkpoint_s=10.0, left_s=6 * 3600.0, least_slot_s=360.0)
+
+
+def test_plans_on_calm_prices(tmp_path: Path) -> None:
+    """Breaks when on demand is not the price of the hours that the job takes, or the others are not cheaper."""
+    cloud, planner = cloud_of(write_cloud(tmp_path)), Planner()
+    plans = {name: planner.plan(cloud, name, NEED) for name in ("rtba", "h1", "h2", "h3", "on-demand")}
+    dear = plans["on-demand"]
+    # Slots of ten minutes: one to start, and six of two cores each.
+    assert (dear.slot_s, dear.work, dear.slots) == (600.0, 6, 36)
+    assert dear.expected_cost == pytest.approx(ON_DEMAND * 7 / 6) == dear.on_demand_cost
+    for name in ("h1", "h2", "h3", "rtba"):
+        assert CALM * 7 / 6 * (1 - 1e-9) <= plans[name].expected_cost < 0.5 * dear.expected_cost, name
+    assert plans["rtba"].expected_cost <= min(plan.expected_cost for plan in plans.values()) * 1.1
+    # Every choice is a class of what the provider is asked for, in the same order.
+    rules, machines = dear.market.rules, dear.machines.classes
+    assert [one.market == "spot" for one in machines] == rules.spot.tolist()
+    assert [one.bid for one in machines if one.market == "spot"] == [CALM, ON_DEMAND]
+    prices = [CALM]
+    assert dear.decide(30, submitted(6), prices) == START + dear.market.on_demand_choice(0)
+    assert rules.spot[plans["rtba"].decide(30, submitted(6), prices) - START]
+    assert plans["rtba"].decide(30, submitted(6), [HIGH]) == WAIT
+
+
+def test_a_deadline_that_cannot_be_promised(tmp_path: Path) -> None:
+    """Breaks when a job that is late waits for prices, or asks the table for what is not in it."""
+    cloud, planner = cloud_of(write_cloud(tmp_path)), Planner()
+    for left_s in (0.0, 1800.0):
+        plan = planner.plan(cloud, "rtba", NEED.__class__(2.0, 300.0, 10.0, left_s, 360.0))
+        assert not plan.promised and plan.on_demand_cost == np.inf and np.isfinite(plan.expected_cost)
+    plan = planner.plan(cloud, "rtba", NEED)
+    on_demand = START + plan.market.on_demand_choice(0)
+    for left in (0, 1, 6):
+        assert plan.decide(left, Status(QUIESCED, 6, 6), [HIGH]) == on_demand
+    assert plan.decide(10_000, submitted(6), [HIGH]) == WAIT
+
+
+def test_planners_know_the_past_only(tmp_path: Path) -> None:
+    """Breaks when a plan depends on prices that its job will live to see."""
+    calm, wild = (cloud_of(write_cloud(tmp_path / name, changes)) for name, changes in (
+        ("calm", []), ("wild", [(at, (CALM, HIGH)[at // 900 % 2]) for at in range(900, 60_000, 900)]),
+    ))  # fmt: skip
+    found = [Planner().plan(cloud, "rtba", NEED) for cloud in (calm, wild)]
+    assert found[0].expected_cost == found[1].expected_cost
+    begin = seconds_of(str(BEGIN))
+    assert began_at(calm, 0.0) == begin + KNOWN_S and began_at(calm, 100.0) == begin + KNOWN_S + 100
+    assert began_at(calm, 3 * KNOWN_S + 5.0) == began_at(calm, 5.0)
+
+
+def test_clouds_without_a_spot_market() -> None:
+    with pytest.raises(InputError, match="no classes on the spot market"):
+        Planner().plan(read_catalogue("ec2-2013-m1"), "rtba", NEED)
+
+
+def test_what_a_job_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when the time of the cloud is not that of this computer times the pace, by the share of a processor."""
+    make_store(tmp_path, 2000, 10_000)
+    cloud = cloud_of(write_cloud(tmp_path / "clouds"))
+    graph = GraphJob(algorithm="pagerank", input_uri="store", runner="cloud", options={"supersteps": "100"})
+    sized = size_of(graph, str(tmp_path / "store"), cloud)
+    # Two cores are one processor, for one thread.
+    assert sized.share == 0.5 and sized.remark == ""
+    need = sized.need(cloud, 360.0, 10.0)
+    assert need.core_hours == pytest.approx(sized.estimate.core_hours_high * 360 * 2)
+    assert need.left_s == 3600.0 and need.startup_s == pytest.approx(360 * (0.5 + sized.estimate.startup_seconds))
+    (tmp_path / "edges.csv").write_text("source,target\n" + "1,2\n" * 3000)
+    with monkeypatch.context() as patch:
+        patch.setattr(cloud_needs, "_MOST_READ", 100)
+        guessed = size_of(graph, str(tmp_path / "edges.csv"), cloud)
+    assert guessed.remark == "edges were guessed from the size of the file: 1,001"
+    longer = size_of(graph.model_copy(update={"options": {"supersteps": "10000"}}), str(tmp_path / "store"), cloud)
+    assert longer.estimate.core_hours > 2 * sized.estimate.core_hours
+    assert (
+        "triangles was never measured"
+        in size_of(graph.model_copy(update={"algorithm": "triangles"}), str(tmp_path / "store"), cloud).remark
+    )
+
+
+def test_jobs_that_are_not_accepted(tmp_path: Path) -> None:
+    """Breaks when what can be known to fail is accepted."""
+    make_store(tmp_path, 100, 500)
+    inputs, runners = Inputs([tmp_path], tmp_path / "uploads", 1000), ("local", "cloud")
+    graph = {"algorithm": "pagerank", "input_uri": "store", "runner": "cloud"}
+    dataflow = {"dataflow": "sc13-diamond"}
+    check_spec(JobSpec.model_validate({"graph": graph}), inputs, runners)
+    check_spec(JobSpec.model_validate({"dataflow": dataflow}), inputs, runners)
+    for body, error in (
+        ({"graph": graph | {"cloud_name": "ec2-2013-m1"}}, r"spec\.graph\.cloud_name: .* no machines on a spot market"),
+        ({"graph": graph | {"cloud_name": "own"}}, r"spec\.graph\.cloud_name: nothing called 'own'"),
+        ({"dataflow": dataflow | {"hours": 1e9}}, r"spec\.dataflow\.hours: .* 1 to 20,000 are accepted"),
+    ):
+        with pytest.raises(InputError, match=error):
+            check_spec(JobSpec.model_validate(body), inputs, runners)
+
+
+def test_the_pace_of_local_machines(tmp_path: Path) -> None:
+    """Breaks when prices or bills of local machines do not go with their clock."""
+    pace = 3600.0
+    cloud = cloud_of(write_cloud(tmp_path, [(1800, 0.1), (5400, HIGH)]))
+    since = began_at(cloud, 0.0)
+    with LocalProvider(cloud, folder=tmp_path / "machines", pace=pace, since=since) as provider:
+        assert provider.prices() == [CALM]
+        machine = provider.start(0)
+        before = time.monotonic()
+        time.sleep(0.75)
+        assert provider.prices() == [0.1] and not provider.taken(machine)
+        while provider.states()[machine] != "failed":
+            assert time.monotonic() < before + 30
+            time.sleep(0.05)
+        begun, ended = provider.life(machine)
+        assert provider.taken(machine) and ended == 5400.0 and 0 <= begun < 1800
+        assert time.monotonic() - before >= (5400 - begun) / pace - 0.1
+        # Minutes that began before half an hour had passed cost the first price.
+        first = -(-(1800 - begun) // 60)
+        every = -(-(5400 - begun) // 60)
+        assert provider.spent() == pytest.approx((first * CALM + (every - first) * 0.1) / 60)
+    for wrong in (0.0, -1.0, float("inf")):
+        with pytest.raises(InputError, match="pace="):
+            LocalProvider(cloud, folder=tmp_path, pace=wrong)
+
+
+def test_catalogues_of_the_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a catalogue of the operator is not known by its name, or a client's name is taken for a file."""
+    monkeypatch.setattr(clouds, "_own", {})
+    folder = write_cloud(tmp_path / "clouds")
+    with pytest.raises(InputError, match="nothing called 'own'"):
+        clouds.cloud_by_name("own")
+    clouds.add_clouds(folder)
+    assert clouds.cloud_by_name("own").classes[0].prices == str(folder / "own.csv")
+    assert "own" in clouds.cloud_names() and clouds.cloud_by_name("ec2-2013-m1") == read_catalogue("ec2-2013-m1")
+    for name in (str(folder / "own.yaml"), "../own", "own.yaml", ""):
+        with pytest.raises(InputError, match="nothing called"):
+            clouds.cloud_by_name(name)
+    (folder / "own.yaml").rename(folder / "ec2-2013.yaml")
+    with pytest.raises(InputError, match=r"ec2-2013 already; rename the file"):
+        clouds.add_clouds(folder)

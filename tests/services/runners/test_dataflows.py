@@ -1,0 +1,178 @@
+"""Dataflow jobs: as `simulate` would run them, through deaths of worker and server."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import psutil
+import pytest
+
+from goffish.errors import InputError
+from goffish.services.cloud.catalogue import Catalogue, read_catalogue
+from goffish.services.dataflows.flow import compile_flow
+from goffish.services.dataflows.model import read_dataflow
+from goffish.services.jobs.lifecycle import State
+from goffish.services.jobs.spec import DataflowJob, JobSpec
+from goffish.services.jobs.store import Event
+from goffish.services.provisioning.policies import make_policy
+from goffish.services.runners import dataflows
+from goffish.services.runners.attempt import Attempt
+from goffish.services.runners.dataflows import DataflowRunner, Journal, Teller, intervals_of
+from goffish.services.runners.folder import JobFolder
+from goffish.services.simulation.records import Result
+from goffish.services.simulation.run import simulate
+from goffish.services.simulation.scenario import make_rates
+from tests.services.runners.rented import Service, cloud_of, serving, write_cloud
+from tests.services.server.serving import processes_with
+
+HOURS = 4.0
+JOB = DataflowJob(dataflow="sc13-diamond", rates="wave", hours=HOURS, seed=3)
+
+
+def simulated(job: DataflowJob, cloud: Catalogue | None = None) -> Result:
+    """The same without any service."""
+    assert isinstance(job.dataflow, str) and job.hours is not None
+    flow = compile_flow(read_dataflow(job.dataflow))
+    steps = round(job.hours * 3600 / flow.goal.interval_s)
+    rates = make_rates(job.rates, flow, steps, flow.goal.interval_s, int(job.seed))
+    return simulate(flow, cloud or job.cloud_name, make_policy(job.policy), rates, seed=int(job.seed))
+
+
+def runners() -> dict[str, DataflowRunner]:
+    return {"dataflow": DataflowRunner(read_catalogue)}
+
+
+def workers(folder: Path) -> list[psutil.Process]:
+    return [one for one in processes_with(str(folder)) if "dataflow_worker" in " ".join(one.cmdline())]
+
+
+def check(service: Service, job: str, expected: Result) -> list[Event]:
+    """The result, and that every interval that changed something was told of once."""
+    found, events = service.jobs.get(job), service.events(job)
+    table = expected.intervals
+    assert found.state == State.DONE, found.error
+    assert service.result(job).equals(table)
+    assert found.summary == asdict(expected.summary) | {"rows": table.num_rows}
+    assert found.cost == expected.summary.cost and found.currency == "USD"
+    assert found.progress == table.num_rows
+    changes = sum(table[name].to_numpy() for name in ("switches", "instance_changes", "starts", "stops"))
+    changed = [step for step, count in enumerate(changes) if count or step == 0]
+    plans = [event.details or {} for event in events if event.kind == "plan"]
+    assert [plan["interval"] for plan in plans] == changed and len(changed) > 2
+    for plan in plans:
+        at = plan["interval"]
+        assert (plan["throughput"], plan["cost"]) == (table["omega"][at].as_py(), table["cost"][at].as_py())
+        assert len(plan["started"]) == table["starts"][at].as_py() or at == 0
+        assert len(plan["stopped"]) == table["stops"][at].as_py()
+    return events
+
+
+def test_a_dataflow_is_run_as_simulated(tmp_path: Path) -> None:
+    """Breaks when a job differs from `goffish simulate`, an interval is told of twice or not at all, or too late."""
+    with serving(tmp_path, runners()) as service:
+        job = service.submit(JobSpec(dataflow=JOB))
+        service.settle(job)
+        check(service, job, simulated(JOB))
+        first = next(event for event in service.events(job) if event.kind == "plan")
+        machines = (first.details or {})["started"]
+        prices = {one.name: one.price_per_hour for one in read_catalogue(JOB.cloud_name).classes}
+        expected = HOURS * sum(prices[kind] for _, kind in machines)
+        assert service.jobs.get(job).expected_cost == pytest.approx(expected)
+
+
+def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a run that was cut off is not finished, tells of intervals again, or ends otherwise."""
+    monkeypatch.setattr(dataflows, "_TELL_S", 0.1)
+    paced = JOB.model_copy(update={"hours_per_second": 2.0})
+    with serving(tmp_path, runners()) as service:
+        job = service.submit(JobSpec(dataflow=paced))
+        end = time.monotonic() + 60
+        while service.jobs.get(job).progress < 10:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        known = service.jobs.get(job).progress
+        assert known < 48, "it does not keep its pace"
+        for worker in workers(tmp_path):
+            worker.kill()
+        found = service.settle(job)
+        events = check(service, job, simulated(JOB))
+    assert found.attempts == 2 and found.losses == 1
+    marks = [(e.details or {})["interval"] for e in events if e.kind == "plan"]
+    assert marks == sorted(set(marks))
+
+
+@pytest.mark.slow
+def test_a_dataflow_that_is_stopped(tmp_path: Path) -> None:
+    """Breaks when a worker goes on after its job was cancelled, or a budget or a deadline does not count."""
+    slow = JOB.model_copy(update={"hours_per_second": 0.5})
+    with serving(tmp_path, runners()) as service:
+        job = service.submit(JobSpec(dataflow=slow))
+        service.wait_for(job, "plan")
+        service.cancel(job)
+        assert service.settle(job).state == State.CANCELLED and workers(tmp_path) == []
+        for spec, error in (
+            (JobSpec(dataflow=JOB, budget=0.1), "more than its budget of 0.1"),
+            (JobSpec(dataflow=slow, deadline_s=3.0), "its deadline of 3 s passed"),
+        ):
+            found = service.settle(service.submit(spec))
+            assert found.state == State.FAILED and found.error.endswith(error)
+        assert workers(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_machines_that_are_taken_away(tmp_path: Path) -> None:
+    """Breaks when a machine that the provider took is not told of, or another one is."""
+    cloud = cloud_of(write_cloud(tmp_path / "clouds"))
+    spec = JOB.model_copy(update={"hours": 13.0, "rates": "constant"})
+    with serving(tmp_path, {"dataflow": DataflowRunner(lambda _: cloud)}) as service:
+        job = service.submit(JobSpec(dataflow=spec))
+        assert service.settle(job).state == State.DONE
+        plans = [event.details or {} for event in service.events(job) if event.kind == "plan"]
+    machines = simulated(spec, cloud).machines
+    taken = machines["machine"].filter(machines["taken"]).to_pylist()
+    told = [number for plan in plans for number in plan["lost"]]
+    assert sorted(told) == sorted(taken) and len(taken) > 0
+
+
+@pytest.mark.slow
+def test_the_supervisor_comes_back(tmp_path: Path) -> None:
+    """Breaks when a job that a server put back is not gone on with by the next, or begins to tell anew."""
+    paced = JOB.model_copy(update={"hours_per_second": 1.0})
+    with serving(tmp_path, runners()) as service:
+        job = service.submit(JobSpec(dataflow=paced))
+        service.wait_for(job, "plan")
+    with serving(tmp_path, runners()) as service:
+        service.settle(job)
+        check(service, job, simulated(JOB))
+
+
+def test_what_a_worker_said_that_is_gone(tmp_path: Path) -> None:
+    """Breaks when a worker's report counts for the next one, which has not told of these intervals yet."""
+    folder = JobFolder(tmp_path)
+    notes: list[int] = []
+    job = SimpleNamespace(progress=5)
+    attempt = SimpleNamespace(folder=folder, job=job, note=lambda *_, progress, **__: notes.append(progress))
+    report = {"intervals": 40, "of": 48, "cost": 1.0}
+    folder.prepare({}, 1)
+    folder.report(report | {"turn": folder.turn})
+    folder.prepare({}, 2)
+    teller = Teller(cast(Attempt, attempt), "USD")
+    teller.tell()
+    assert notes == []
+    folder.report(report | {"turn": folder.turn, "intervals": 6})
+    with Journal(folder, folder.turn).open() as journal:
+        journal.write('{"interval": 4}\n{"interval": 5, "st')
+    teller.tell()
+    assert notes == [6]
+
+
+def test_hours_that_are_too_many() -> None:
+    goal = read_dataflow("sc13-diamond").goal
+    assert intervals_of(JOB, goal) == HOURS * 3600 / goal.interval_s
+    for hours in (1e-6, 1e9, 1e300):
+        with pytest.raises(InputError, match=r"hours: .* 1 to 20,000 are accepted"):
+            intervals_of(JOB.model_copy(update={"hours": hours}), goal)
