@@ -45,6 +45,9 @@ def _serve(
     keep: Annotated[
         float | None, typer.Option(min=0, help="Days after which jobs that are over are forgotten. Default: never.")
     ] = None,
+    traces: Annotated[
+        str | None, typer.Option(help="OpenTelemetry collector for traces of calls, such as http://127.0.0.1:4317.")
+    ] = None,
     web: Annotated[str | None, typer.Option(help="HOST:PORT on this computer for the dashboard and /metrics.")] = None,
     clients: Annotated[
         Path | None,
@@ -82,7 +85,7 @@ def _serve(
         spark_master=spark_master, clouds=None if clouds is None else clouds.absolute(), cloud_pace=cloud_pace,
         rate=rate, burst=max(rate, 1.0), calls_at_a_time=at_a_time,
         most_waiting=most_waiting, most_message_bytes=most_message, most_upload_bytes=most_upload, grace_s=grace,
-        keep_days=keep, web=web,
+        keep_days=keep, traces=traces, web=web,
     )  # fmt: skip
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     set_up_logs(settings.home)

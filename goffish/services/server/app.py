@@ -38,6 +38,7 @@ from goffish.services.server.metrics import Metrics
 from goffish.services.server.planning_service import PlanningService
 from goffish.services.server.settings import Settings
 from goffish.services.server.spot_advice import Markets
+from goffish.services.server.tracing import tracing
 from goffish.services.server.web.dashboard import Dashboard
 from goffish.services.server.web.pages import Pages
 from goffish.v1 import catalog_pb2, catalog_pb2_grpc, jobs_pb2, jobs_pb2_grpc, planning_pb2, planning_pb2_grpc
@@ -78,10 +79,10 @@ class Server:
         """
         settings = self._settings
         settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _alone(settings.home):
-            await self._serve(ready)
+        with _alone(settings.home), tracing(settings.traces) as interceptors:
+            await self._serve(ready, interceptors)
 
-    async def _serve(self, ready: Callable[[str], None] | None) -> None:
+    async def _serve(self, ready: Callable[[str], None] | None, interceptors: list[Any]) -> None:
         settings, loop = self._settings, asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="call"))
         hub, metrics = Hub(), Metrics()
@@ -105,7 +106,7 @@ class Server:
         limits = Limits(settings.rate, settings.burst, settings.calls_at_a_time)
         guard = Guard(clients, limits, metrics)
         server = grpc.aio.server(
-            interceptors=[guard],
+            interceptors=[*interceptors, guard],
             options=[
                 ("grpc.max_receive_message_length", settings.most_message_bytes),
                 ("grpc.max_send_message_length", max(settings.most_message_bytes, 8 << 20)),

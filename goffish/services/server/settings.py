@@ -50,6 +50,8 @@ class Settings:
         For calls and jobs that run when the server is asked to stop.
     keep_days : float, optional
         After so long jobs that are over are forgotten, with their results; default: never.
+    traces : str, optional
+        Address of an OpenTelemetry collector.
     web : str, optional
         ``HOST:PORT`` of the dashboard and metrics.
     """
@@ -75,6 +77,7 @@ class Settings:
     most_upload_bytes: int = 1 << 30
     grace_s: float = 10.0
     keep_days: float | None = None
+    traces: str | None = None
     web: str | None = None
 
     def __post_init__(self) -> None:

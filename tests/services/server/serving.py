@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -58,7 +59,7 @@ class RealServer:
 
     def workers(self) -> list[psutil.Process]:
         """The workers of its jobs that are there."""
-        return [p for p in processes_with(str(self.home)) if "goffish.services.runners.worker" in " ".join(p.cmdline())]
+        return [p for p in processes_with(str(self.home)) if re.search(r"runners[./]worker", " ".join(p.cmdline()))]
 
     def client(self, token: str | None = None) -> Client:
         """A client of it."""

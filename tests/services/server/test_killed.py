@@ -14,6 +14,7 @@ import pytest
 import goffish as gf
 from goffish.client import Client
 from goffish.errors import GoffishError
+from tests.services.jobs.databases import postgres
 from tests.services.server.serving import RealServer, settle
 
 JOBS = 4
@@ -58,13 +59,13 @@ def check(client: Client, jobs: list[str], expected: dict[int, float]) -> None:
         assert np.allclose(table["rank"].to_numpy(), ranks, rtol=1e-6, atol=0)
 
 
-def kill_at_random(tmp_path: Path, kills: int, seed: int) -> Counter[str]:
+def kill_at_random(tmp_path: Path, kills: int, seed: int, *options: str) -> Counter[str]:
     """Jobs are submitted all the time while server and workers are killed at random moments."""
     rng = random.Random(seed)
     data = tmp_path / "data"
     data.mkdir()
     _, expected = make_graph(data)
-    server = RealServer(tmp_path / "home", data).start()
+    server = RealServer(tmp_path / "home", data, *options).start()
     killed: Counter[str] = Counter()
     jobs: dict[str, str] = {}
     try:
@@ -116,3 +117,38 @@ def test_two_hundred_kills(tmp_path: Path) -> None:
     """The same at 200 moments."""
     killed = kill_at_random(tmp_path, 200, 2)
     assert killed["server"] >= 50 and killed["worker"] >= 50, killed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_kills_on_postgresql(tmp_path: Path) -> None:
+    """The same with the other database."""
+    with postgres() as url:
+        kill_at_random(tmp_path, 30, 3, "--database", url)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("runner", "supersteps", "options"), [("mpi", 4000, ()), ("spark", 80, ("--spark-master", "local[2]"))]
+)
+def test_killed_ranks_and_drivers(tmp_path: Path, runner: str, supersteps: int, options: tuple[str, ...]) -> None:
+    """Breaks when a job on MPI or Spark does not go on after its processes were killed, or leaves some behind."""
+    data = tmp_path / "data"
+    data.mkdir()
+    _, expected = make_graph(data)
+    server = RealServer(tmp_path / "home", data, *options).start()
+    try:
+        with server.client() as client:
+            given = {"supersteps": str(supersteps)}
+            job = client.submit_graph("pagerank", "store", given, runner=runner, workers=2, checkpoint_every=10)
+            hit = 0
+            for event in client.watch(job.id):
+                if event.kind == "checkpoint" and not hit:
+                    hit += 1
+                    for worker in server.workers():
+                        worker.kill()
+            check(client, [job.id], expected)
+            assert hit and client.job(job.id).attempts == 2
+    finally:
+        server.stop()

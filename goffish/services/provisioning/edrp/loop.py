@@ -55,7 +55,7 @@ class Planner:
 
         Where r-EDRP has no solution, elements that cannot keep up are given two steps; then all deployments are tried,
         by the program or, if it would be too large, by local search; then bounds may be exceeded within one step (§3.4
-        and §3.7).
+        and §3.7). EDRP, where its program is too large, gives way to r-EDRP (§6.22).
         """
         if problem.current is None:
             raise InputError("the controller needs a current deployment: begin with start_deployment")
@@ -73,9 +73,11 @@ class Planner:
             second = _counts(solve_near(problem, late, solver=self.solver, calm=self.calm))
             if second is not None:
                 return second, "two steps"
-        full = self._solved(problem, True) if self.method == "near" else None
-        if full is not None:
-            return full, "full"
+        # The other one: everything where one step is not enough, one step where everything would be too large (§6.22).
+        other: Method = "full" if self.method == "near" else "near"
+        third = self._solved(problem, other == "full")
+        if third is not None:
+            return third, other
         found = self._searched(problem)
         if found is not None:
             return found

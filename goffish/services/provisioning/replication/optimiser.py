@@ -84,7 +84,7 @@ def plan_replicas(
     aggregate : {"mean", "min", "weighted"}
         Of the availabilities of the queries.
     start : bool, shape (operators, hosts), optional
-        Copies that run already; default: primaries.
+        Copies that run already; default: primaries. Of more than the limit has load for, the least useful ones stop.
     most : int
         Replicas of one operator.
     blocks : bool
@@ -110,6 +110,8 @@ def plan_replicas(
     begun = primaries(found) if start is None else start
     check(found, begun)
     state = State(found, begun, aggregate, target, levels=levels)
+    if limit is not None:
+        _shed(state, limit)
     if found.operators > LARGE:
         _large(state, limit)
     else:
@@ -155,6 +157,22 @@ def _filled(state: State, begun: Places, most: int, polish: bool) -> State:
             _finish(other, None, most, True, polish)
             return other
     return state
+
+
+def _shed(state: State, limit: float) -> None:
+    """Stop replicas that the limit has no load for: those that are worth least for their load first (R12)."""
+    found = state.found
+
+    def over() -> bool:
+        return replica_load(found, state.places) > limit + SLACK
+
+    while over():
+        copies = [copy for copy in _copies(state) if found.loads[copy[0]] > 0]
+        copies.sort(key=lambda copy: (-state.gain((copy,)) / found.loads[copy[0]], copy))
+        # What is worth how much changes with every copy that goes; to look again each time is for small systems.
+        for copy in copies if found.operators > LARGE else copies[:1]:
+            if over():
+                state.apply((copy,))
 
 
 def _greedy(state: State, limit: float | None, most: int, blocks: bool) -> None:
