@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
+import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +29,10 @@ _Token = Annotated[
 _Authority = Annotated[
     Path | None,
     typer.Option(
-        envvar="GOFFISH_AUTHORITY", help="TLS, with the certificate authority of this file.", rich_help_panel=_ACCESS
+        envvar="GOFFISH_AUTHORITY",
+        rich_help_panel=_ACCESS,
+        help="TLS, with the certificate authority of this file. Mutual TLS: GOFFISH_CERTIFICATE and GOFFISH_KEY "
+        "name the files of the client.",
     ),
 ]
 _Tls = Annotated[bool, typer.Option("--tls", help="TLS, with what this computer trusts.", rich_help_panel=_ACCESS)]
@@ -325,5 +329,6 @@ def _client(server: str, token: str | None, authority: Path | None, tls: bool) -
             token = Path(token[1:]).read_text().strip()
         except OSError as error:
             raise InputError(f"--token {token}: cannot be read ({error.strerror})") from None
-    with Client(server, token, authority=authority, tls=tls) as client:
+    own = [os.environ.get(f"GOFFISH_{name}") for name in ("CERTIFICATE", "KEY")]
+    with Client(server, token, authority=authority, tls=tls, certificate=own[0], key=own[1]) as client:
         yield client

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +26,8 @@ from goffish.v1 import (
 
 #: Seconds between two attempts to go on with a stream that broke off.
 _PAUSE_S = 1.0
+#: After so long without an event from a server that is away, whoever watches gives up.
+_PATIENCE_S = 600.0
 
 
 class AsyncClient:
@@ -73,7 +77,9 @@ class AsyncClient:
 
     async def submit(self, spec: jobs_pb2.JobSpec, key: str = "") -> jobs_pb2.Job:
         """Submit a job as the protocol has it."""
-        made: jobs_pb2.Job = (await self._call(self.jobs.Submit, jobs_pb2.SubmitRequest(spec=spec, client_key=key))).job
+        # A call that is tried again must not make a second job.
+        asked = jobs_pb2.SubmitRequest(spec=spec, client_key=key or secrets.token_hex(16))
+        made: jobs_pb2.Job = (await self._call(self.jobs.Submit, asked)).job
         return made
 
     async def job(self, job: str) -> jobs_pb2.Job:
@@ -104,15 +110,17 @@ class AsyncClient:
 
     async def watch(self, job: str, after: int = 0) -> AsyncIterator[jobs_pb2.Event]:
         """Events of a job until it is over, each once, also while the server is away for a time."""
+        heard = None
         while True:
             stream = self.jobs.Watch(jobs_pb2.WatchRequest(id=job, after=after), metadata=self.metadata)
             try:
                 async for answer in stream:
-                    after = answer.event.number
+                    after, heard = answer.event.number, time.monotonic()
                     yield answer.event
                 return
             except grpc.RpcError as error:
-                if error.code() != grpc.StatusCode.UNAVAILABLE:
+                away = error.code() == grpc.StatusCode.UNAVAILABLE
+                if not away or heard is None or time.monotonic() - heard > _PATIENCE_S:
                     raise service_error(error) from None
                 await asyncio.sleep(_PAUSE_S)
             finally:

@@ -33,6 +33,7 @@ _LOOK_S = 1.0
 #: A database that does not answer is asked again for so long; then whoever asked gives up.
 _PATIENCE_S = 600.0
 _AGAIN_S = 5.0
+_LONGEST_PAUSE_S = 10.0
 #: Between two looks for jobs that can be forgotten, and how many are at a time.
 _TIDY_S, _TIDY_JOBS = 600.0, 1000
 #: How an unfinished job gets to its end where each step has to be one of its life.
@@ -69,6 +70,8 @@ class Supervisor:
         Jobs at a time.
     keep_s : float, optional
         After so long jobs that are over are forgotten, with their results; default: never.
+    tidy : callable, optional
+        Called with `keep_s` whenever jobs are forgotten, to forget other things.
     clock : Clock, optional
     """
 
@@ -80,11 +83,12 @@ class Supervisor:
         *,
         slots: int = 2,
         keep_s: float | None = None,
+        tidy: Callable[[float], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._jobs, self._home, self._runners, self._slots = jobs, home, runners, slots
         self._clock = clock or Clock()
-        self._keep_s, self._next_tidy = keep_s, 0.0
+        self._keep_s, self._next_tidy, self._tidy_more = keep_s, 0.0, tidy
         self._stopping, self._draining, self._news = threading.Event(), threading.Event(), threading.Event()
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="job")
         self._running = 0
@@ -157,6 +161,8 @@ class Supervisor:
         if self._keep_s is None or now < self._next_tidy:
             return
         self._next_tidy = now + min(_TIDY_S, self._keep_s)
+        if self._tidy_more is not None:
+            self._tidy_more(self._keep_s)
         for job in self._persistently(partial(self._jobs.over_since, now - self._keep_s, _TIDY_JOBS)):
             shutil.rmtree(self.folder(job.id).path, ignore_errors=True)
             self._jobs.forget(job)
@@ -212,6 +218,8 @@ class Supervisor:
             ended = Ended(State.QUEUED, f"{error.strerror or error}", lost=True)
         if ended.lost:
             ended = self._after_loss(attempt.job, ended.text, lost=True)
+            # What loses workers again and again may be over soon.
+            self._stopping.wait(min(_LONGEST_PAUSE_S, 0.1 * 2.0**attempt.job.losses))
         self._conclude(attempt.job, ended)
 
     def _after_loss(self, job: Job, text: str, *, lost: bool) -> Ended:

@@ -6,6 +6,7 @@ there, 2 for input that cannot be used, 1 for a job that failed, and 75 when it 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -19,6 +20,8 @@ from goffish.services.runners.folder import Busy, JobFolder
 
 #: Exit code of a worker that another one came before (EX_TEMPFAIL).
 NOT_NOW = 75
+#: Exit code of a worker whose disk is full (EX_IOERR).
+NO_ROOM = 74
 _STORE = "manifest.json"
 
 
@@ -38,6 +41,12 @@ def as_worker(attempt: Callable[[JobFolder, str, dict[str, Any]], None]) -> None
         attempt(folder, turn, order)
     except Busy:
         sys.exit(NOT_NOW)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        # Nothing that the job is to blame for: it is tried again.
+        sys.stderr.write(f"error: {error.strerror}\n")
+        sys.exit(NO_ROOM)
     except GoffishError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_code)

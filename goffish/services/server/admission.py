@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from goffish.errors import InputError
+from goffish.services.cloud.catalogue import Catalogue
 from goffish.services.jobs.spec import DataflowJob, GraphJob, JobSpec
 from goffish.services.server.inputs import Inputs
 from goffish.services.server.wire import known_cloud, known_dataflow
@@ -51,6 +52,20 @@ def _check_graph(graph: GraphJob, inputs: Inputs, runners: Collection[str]) -> N
             raise InputError(
                 f"spec.graph.cloud_name: {graph.cloud_name} has no machines on a spot market; choose another"
             )
+        _check_prices(cloud, "spec.graph.cloud_name")
+
+
+def _check_prices(cloud: Catalogue, field: str) -> None:
+    """Refuse a catalogue whose spot prices this server does not have."""
+    from goffish.services.cloud.spot_market import read_trace
+
+    for one in cloud.classes:
+        if one.prices is not None:
+            try:
+                read_trace(one.prices)
+            except InputError:
+                told = f"this server does not have the prices of {one.name}; its operator sets GOFFISH_DATA"
+                raise InputError(f"{field}: {told}") from None
 
 
 def _check_dataflow(job: DataflowJob) -> None:
@@ -60,7 +75,7 @@ def _check_dataflow(job: DataflowJob) -> None:
 
     given = job.dataflow
     dataflow = known_dataflow(given, "spec.dataflow.dataflow_name") if isinstance(given, str) else given
-    known_cloud(job.cloud_name, "spec.dataflow.cloud_name")
+    _check_prices(known_cloud(job.cloud_name, "spec.dataflow.cloud_name"), "spec.dataflow.cloud_name")
     if job.rates not in RATES:
         raise InputError(f"spec.dataflow.rates: no {job.rates!r}; choose one of {', '.join(RATES)}")
     try:

@@ -78,7 +78,8 @@ class Server:
         InputError, JobError
         """
         settings = self._settings
-        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        settings.home.mkdir(parents=True, exist_ok=True)
+        settings.home.chmod(0o700)
         with _alone(settings.home), tracing(settings.traces) as interceptors:
             await self._serve(ready, interceptors)
 
@@ -101,7 +102,9 @@ class Server:
         runners["cloud"] = CloudRunner(inputs.resolve, cloud_by_name, settings.cloud_pace)
         runners["dataflow"] = DataflowRunner(cloud_by_name)
         keep_s = None if settings.keep_days is None else settings.keep_days * 86_400.0
-        supervisor = Supervisor(jobs, settings.home / "jobs", runners, slots=settings.slots, keep_s=keep_s)
+        supervisor = Supervisor(
+            jobs, settings.home / "jobs", runners, slots=settings.slots, keep_s=keep_s, tidy=inputs.forget
+        )
         clients = Clients(None if settings.clients is None else read_clients(settings.clients))
         limits = Limits(settings.rate, settings.burst, settings.calls_at_a_time)
         guard = Guard(clients, limits, metrics)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from goffish.errors import InputError
-from goffish.services.cloud.catalogue import known_catalogues, read_catalogue
 from goffish.services.dataflows.model import known_dataflows, read_dataflow
 from goffish.services.server import wire
 from goffish.services.server.calls import elsewhere
+from goffish.services.server.clouds import cloud_by_name, cloud_names
 from goffish.services.server.spot_advice import Markets
 from goffish.v1 import catalog_pb2, catalog_pb2_grpc
 
@@ -32,8 +34,8 @@ class CatalogService(catalog_pb2_grpc.CatalogServiceServicer):  # type: ignore[m
 
         def find() -> catalog_pb2.ListCataloguesResponse:
             named = [
-                catalog_pb2.NamedCatalogue(name=name, catalogue=wire.catalogue_message(read_catalogue(name)))
-                for name in known_catalogues()
+                catalog_pb2.NamedCatalogue(name=name, catalogue=wire.catalogue_message(cloud_by_name(name)))
+                for name in cloud_names()
             ]
             return catalog_pb2.ListCataloguesResponse(catalogues=named)
 
@@ -80,9 +82,11 @@ def _prices(request: catalog_pb2.GetPricesRequest) -> catalog_pb2.GetPricesRespo
     if since > until:
         raise InputError("since: it is after until")
     answer = catalog_pb2.GetPricesResponse()
-    for time, price in zip(trace.times.tolist(), trace.prices.tolist(), strict=True):
-        if since <= time <= until:
-            answer.prices.add(time=wire.moment(time), per_hour=price)
+    times = trace.times
+    # The price that holds when the time begins is a part of it, too.
+    first = max(0, int(np.searchsorted(times, since, "right")) - 1)
+    for at in range(first, int(np.searchsorted(times, until, "right"))):
+        answer.prices.add(time=wire.moment(float(times[at])), per_hour=float(trace.prices[at]))
     if len(answer.prices) > _MOST_PRICES:
         raise InputError(f"since: {len(answer.prices):,} prices; ask for a shorter time, {_MOST_PRICES:,} at most")
     return answer

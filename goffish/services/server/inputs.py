@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,6 +49,7 @@ class Inputs:
             number, _, name = uri.removeprefix(_UPLOAD).partition("/")
             path = self._uploads / number / name
             if re.fullmatch("[0-9a-f]{20}", number) and _NAME.match(name) and path.is_file():
+                os.utime(path.parent)
                 return str(path)
             raise InputError(f"input_uri: no upload {uri!r}")
         for folder in self._folders:
@@ -54,6 +57,13 @@ class Inputs:
             if path.is_relative_to(folder) and path != folder and path.exists():
                 return str(path)
         raise InputError(f"input_uri: nothing called {uri!r} in the server's data folders")
+
+    def forget(self, keep_s: float) -> None:
+        """Delete uploads that no job has been submitted with, or run with, for some seconds."""
+        for path in self._uploads.glob("*"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > keep_s:
+                    shutil.rmtree(path, ignore_errors=True)
 
     def upload(self, name: str, total_bytes: int, sha256: str) -> Upload:
         """Begin an upload.

@@ -108,6 +108,8 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         with self._hub.listening(request.id) as news:
             while True:
                 news.clear()
+                # Asked before its events: whatever ends a job afterwards is among those of the next round.
+                over = (await elsewhere(self._jobs.get, request.id)).over
                 events = await elsewhere(self._jobs.events, request.id, after)
                 for event in events:
                     after = event.number
@@ -115,7 +117,7 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
                 if events and events[-1].state in OVER:
                     return
                 if not events:
-                    if (await elsewhere(self._jobs.get, request.id)).over:
+                    if over:
                         return
                     try:
                         await asyncio.wait_for(news.wait(), _LOOK_S)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from google.protobuf.json_format import ParseDict
@@ -187,6 +188,9 @@ def dataflow_message(dataflow: Dataflow) -> dataflows_pb2.Dataflow:
 def catalogue_message(catalogue: Catalogue) -> dataflows_pb2.Catalogue:
     """A catalogue as a message."""
     body = catalogue.model_dump(exclude_defaults=True, exclude={"classes": {"__all__": {"available"}}})
+    for one in body["classes"]:
+        if "prices" in one:
+            one["prices"] = Path(one["prices"]).name  # where the operator keeps a file is nobody's business
     made = dataflows_pb2.Catalogue()
     ParseDict(body, made)
     return made

@@ -20,6 +20,10 @@ from grpc_status import rpc_status
 
 from goffish.client import AsyncClient, Client, ServiceError
 from goffish.client.channels import Access
+from goffish.errors import InputError
+from goffish.services.jobs.spec import JobSpec
+from goffish.services.server.admission import check_spec
+from goffish.services.server.inputs import Inputs
 from goffish.v1 import jobs_pb2
 from tests.services.server.serving import Known, RealServer, settle
 
@@ -131,6 +135,16 @@ def test_dataflows_that_are_not_accepted(ann: Client, change: dict[str, Any], to
     job = jobs_pb2.DataflowJob(**({"dataflow_name": "sc13-diamond"} | change))
     error = refused(lambda: ann.submit(jobs_pb2.JobSpec(dataflow=job)))
     assert error.code == Code.INVALID_ARGUMENT and told in str(error)
+
+
+def test_prices_that_are_not_there(tmp_path: Path, data: Path) -> None:
+    """Breaks when a job is accepted on machines whose prices the server cannot read."""
+    inputs = Inputs([data], tmp_path, 100)
+    asked = {"algorithm": "components", "input_uri": "store", "runner": "cloud"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GOFFISH_DATA", str(tmp_path))
+        with pytest.raises(InputError, match=r"spec\.graph\.cloud_name: this server does not have the prices of"):
+            check_spec(JobSpec.model_validate({"graph": asked}), inputs, ["cloud"])
 
 
 def test_who_may_do_what(known: Known) -> None:
@@ -262,7 +276,7 @@ class _Token(grpc.StreamStreamClientInterceptor):  # type: ignore[misc]
         return continuation(details._replace(metadata=self._metadata), requests)
 
 
-def test_the_asynchronous_client(server: RealServer) -> None:
+def test_the_asynchronous_client(server: RealServer, data: Path) -> None:
     """Breaks when the two clients do not tell the same."""
 
     async def ask() -> tuple[Any, ...]:
@@ -272,6 +286,8 @@ def test_the_asynchronous_client(server: RealServer) -> None:
                 client.submit_graph("components", "store", key="async"), client.wait(job.id)
             )
             listed = [one.id async for one in client.list("done")]
+            uri = await client.upload(data / "edges.txt")
+            assert (await client.submit_graph("components", uri)).spec.graph.input_uri == uri
             table, log = await asyncio.gather(client.result(job.id), client.log(job.id))
             plan = await client.plan("sc13-diamond")
             with pytest.raises(ServiceError):

@@ -211,7 +211,9 @@ def _grid(end: float, across: Callable[[float], float], bottom: float) -> Markup
 
 
 def _values(top: float, up: Callable[[float], float], unit: str) -> Markup:
-    """Level lines at round values, and the values beside them."""
+    """Level lines at round values, and the values beside them; none where all is next to nothing."""
+    if not 1e-12 < top < 1e300:
+        return Markup("")
     power = 10.0 ** _floor_log(top / 3)
     step = next(power * factor for factor in (1, 2, 5, 10) if top / (power * factor) <= 4.5)
     made, at = [], 0
