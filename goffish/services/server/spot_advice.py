@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from goffish.services.spot.fitting import Fitted
     from goffish.services.spot.table import Table
 
-_TABLES = 32
+#: Tables that are kept, and how large one may be that a client has built.
+_TABLES, _MOST_UNITS, _MOST_SLOTS = 8, 120, 600
 
 
 class Markets:
@@ -87,6 +88,10 @@ class Markets:
             bid = job.bid if job.HasField("bid") else None
             status = running(market, work, saved, getattr(job, "class"), bid, job.used_s)
         slots = slots_left(request.hours * 3600.0, 0.0, fitted.slot_s, 0)
+        if max(work, status.saved) > _MOST_UNITS:
+            raise InputError(f"core_hours: at most {_MOST_UNITS * market.unit:g} in this market")
+        if slots > _MOST_SLOTS:
+            raise InputError(f"hours: at most {_MOST_SLOTS * fitted.slot_s / 3600:g} in this market")
         prices, ages = prices_of(fitted, dict(request.prices))
         found = advise(self._table(request.market, status.saved, slots), status, slots, prices, ages)
         answer = planning_pb2.AdviseSpotResponse(

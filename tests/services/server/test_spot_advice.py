@@ -1,0 +1,69 @@
+"""Spot advice by gRPC: what the command says of the same market, and a job that is under way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from goffish.errors import InputError
+from goffish.services.server.spot_advice import Markets
+from goffish.v1 import planning_pb2
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def command(*given: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "goffish", "spot", *given], check=True, capture_output=True, text=True, cwd=ROOT
+    )
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("markets")
+    command("fit", "examples/spot-2015.yaml", "--until", "2015-07-01", "-o", str(made / "two.json"))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # the market names its price files from there
+
+
+def test_advice_is_that_of_the_command(folder: Path) -> None:
+    """Breaks when the service advises something else than the command, or expects another cost."""
+    markets = Markets(folder)
+    assert [one.name for one in markets.messages()] == ["two"] and len(markets.messages()[0].classes) == 2
+    name = markets.messages()[0].classes[0].name
+    given = ["advise", "--market", str(folder / "two.json"), "--json", "--work", "4", "--deadline", "6"]
+    told = json.loads(command(*given, "--price", f"{name}=0.02"))
+    asked = planning_pb2.AdviseSpotRequest(core_hours=4, hours=6, market="two", prices={name: 0.02})
+    found = markets.advise(asked)
+    assert found.action == told["action"]
+    assert found.expected_cost == pytest.approx(told["expected_cost"])
+    assert found.on_demand_cost == pytest.approx(told["on_demand_cost"])
+    assert [(one.hours, pytest.approx(one.expected_cost)) for one in found.deadlines] == [
+        (one["hours"], one["expected_cost"]) for one in told["deadlines"]
+    ]
+    held = json.loads(command(*given, "--price", f"{name}=0.02", "--holding", name, "--saved", "5", "--used", "30"))
+    asked.running.CopyFrom(planning_pb2.RunningJob(saved_core_hours=5, used_s=1800, **{"class": name}))
+    assert markets.advise(asked).action == held["action"]
+
+
+def test_advice_that_is_not_given(folder: Path) -> None:
+    """Breaks when a name leaves the folder, a job that makes no sense is advised, or one request takes all memory."""
+    markets = Markets(folder)
+    for change, told in (
+        ({"market": "../two"}, "market: nothing called"), ({"core_hours": 0}, "core_hours: 0"),
+        ({"hours": -1}, "hours: -1"), ({"prices": {"x": 1}}, "prices: no class 'x'"),
+        ({"core_hours": 1e5}, "core_hours: at most"), ({"hours": 1e5}, "hours: at most"),
+        ({"hours": 0.5, "core_hours": 8}, "cannot be promised"),
+    ):  # fmt: skip
+        asked = {"core_hours": 4, "hours": 6, "market": "two"} | change
+        with pytest.raises(InputError, match=told):
+            markets.advise(planning_pb2.AdviseSpotRequest(**asked))
