@@ -205,7 +205,8 @@ def replanned(
     """The next plan, as near to the running one as possible; its goals are those of `plan_replicas`.
 
     Unless the target is missed, the running copies stay, and are only added to or dropped where they are not needed,
-    unless a plan from nothing is better by `BONUS`; and at most `MOST_CHANGED` of the copies change.
+    unless a plan from nothing is better by `BONUS`; and at most `MOST_CHANGED` of the copies change. Under a limit that
+    many start, and that many make room for them.
     """
     goal = {"target": target, "limit": limit, "levels": levels}
     kept = plan_replicas(found, **goal, aggregate=aggregate, start=running, polish=False)  # type: ignore[arg-type]
@@ -221,16 +222,45 @@ def replanned(
     over = limit is not None and replica_load(found, running) > limit + SLACK
     if over or not meets(found, now, target, levels, aggregate):
         return best
-    steps, _ = transition(found, running, best.places, levels)
     most = max(1, math.ceil(MOST_CHANGED * int(running.sum() - found.operators)))
-    places = running.copy()
-    for step in steps[:most]:
-        places[step.operator, step.host] ^= True
+    if limit is not None:
+        places = _within(found, running, best.places, limit, most)
+    else:
+        steps, _ = transition(found, running, best.places, levels)
+        places = running.copy()
+        for step in steps[:most]:
+            places[step.operator, step.host] ^= True
     values, cost = query_availabilities(found, places), replica_load(found, places)
-    if not meets(found, values, target, levels, aggregate) or (limit is not None and cost > limit + SLACK):
+    if not meets(found, values, target, levels, aggregate):
         places, values, cost = running, now, replica_load(found, running)
     mean = aggregated(found, values, aggregate)
     return Planned(places, mean, float(values.min(initial=1.0)), cost, True)
+
+
+def _within(found: System, running: Places, wanted: Places, limit: float, most: int) -> Places:
+    """A part of a change, of so many copies: they start as far as the limit has load for them, else others stop first.
+
+    What stops is worth least for its load. Started first, as in `transition`, none would ever be within the limit.
+    """
+    state = State(found, running, "mean", None)
+    starts = [(o, h) for o, h in np.argwhere(wanted & ~running).tolist()]
+    stops = [(o, h) for o, h in np.argwhere(running & ~wanted).tolist()]
+    begun = ended = 0
+    while begun < most:
+        left = limit - replica_load(found, state.places) + SLACK
+        able = (c for c in starts if found.loads[c[0]] <= left and state.may(*c) and state.carries((c,)))
+        copy = next(able, None)
+        if copy is not None:
+            starts.remove(copy)
+            begun += 1
+        elif stops and ended < most:
+            copy = min(stops, key=lambda c: (_worth(state, c), c))
+            stops.remove(copy)
+            ended += 1
+        else:
+            break
+        state.apply((copy,))
+    return state.places
 
 
 def without_host(

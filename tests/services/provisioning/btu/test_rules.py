@@ -50,7 +50,7 @@ def test_guards_of_donors() -> None:
 
 def test_ties_of_donors() -> None:
     """§3.5: of equal utilities the operator with more instances, then the first one; none below or at 0."""
-    state = small(Size(40, 71680), [{k: 2 for k in range(9)}])
+    state = small(Size(40, 71680), [dict.fromkeys(range(9), 2)])
     assert best_donor(state, PLAIN, range(9)) == 0 and best_donor(state, PLAIN, [4, 3]) == 3
     state.start(5, 0)
     # The share of instances has no weight: only the number tells them apart.
@@ -128,20 +128,20 @@ def test_objective_of_the_source() -> None:
 
     result = run_items(VISP, trace("8x8", 0), BtuController(), ItemSetting(unit_s=600.0), 1, observer=observe)
     assert [minute.objective for minute in result.minutes] == pytest.approx(expected)
-    assert max(minute.hosts for minute in result.minutes) > 1 and max(expected) > 10
+    assert max(minute.hosts for minute in result.minutes) > 1 and max(expected) > 5
 
 
 def test_time_to_adapt() -> None:
     """§4: from the last sample above five times the objective to the next one within it, against a plain simulation."""
     rng = np.random.default_rng(2)
     # Bursts that one server of each needs long for, and calm between them.
-    moments = np.sort(np.concatenate([rng.uniform(at, at + 40, 60) for at in (0, 400, 800)]))
+    calm = [np.arange(at + 200, at + 390, 7.0) for at in (0, 400, 800)]
+    moments = np.sort(np.concatenate([*calm, *(rng.uniform(at, at + 40, 60) for at in (0, 400, 800))]))
     more = np.sort(rng.uniform(0, 1190, 240))
     joined = np.concatenate((moments, more))
     order = np.argsort(joined, kind="stable")
     arrivals = Trace(
-        joined[order], np.concatenate((np.zeros(180, np.int64), np.ones(240, np.int64)))[order], np.ones(20, np.int64),
-        1200.0,
+        joined[order], np.repeat([0, 1], (moments.size, 240))[order], np.ones(20, np.int64), 1200.0
     )  # fmt: skip
     servers = [1, 2, 1, 1]
     for every in (1, 3):
@@ -164,7 +164,7 @@ def test_time_to_adapt() -> None:
 
 
 def test_nobody_leases_beside_room() -> None:
-    """Invariant 12 in whole runs: at the moment of a lease the instance fits on no host that is open, booting or not."""
+    """Invariant 12 in whole runs: when a host is leased, the instance fits on none that is open, booting or not."""
     leases = 0
 
     class Strict(BtuController):
@@ -172,9 +172,10 @@ def test_nobody_leases_beside_room() -> None:
             nonlocal leases
             before = state.copy()
             done = super().cycle(state, rng)
-            for action, following in zip(done, [*done[1:], None], strict=True):
+            for at, action in enumerate(done):
                 if action.kind == "lease":
-                    assert following is not None and following.kind == "start"
+                    following = done[at + 1]
+                    assert following.kind == "start"
                     leases += 1
                     assert best_host(before, following.operator, self.settings) is None
                     host = before.lease()
