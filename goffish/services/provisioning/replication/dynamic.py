@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -205,8 +206,8 @@ def replanned(
     """The next plan, as near to the running one as possible; its goals are those of `plan_replicas`.
 
     Unless the target is missed, the running copies stay, and are only added to or dropped where they are not needed,
-    unless a plan from nothing is better by `BONUS`; and at most `MOST_CHANGED` of the copies change. Under a limit that
-    many start, and that many make room for them.
+    unless a plan from nothing is better by `BONUS`; and at most `MOST_CHANGED` of the copies change: that many start,
+    and that many make room for them.
     """
     goal = {"target": target, "limit": limit, "levels": levels}
     kept = plan_replicas(found, **goal, aggregate=aggregate, start=running, polish=False)  # type: ignore[arg-type]
@@ -223,42 +224,46 @@ def replanned(
     if over or not meets(found, now, target, levels, aggregate):
         return best
     most = max(1, math.ceil(MOST_CHANGED * int(running.sum() - found.operators)))
-    if limit is not None:
-        places = _within(found, running, best.places, limit, most)
-    else:
-        steps, _ = transition(found, running, best.places, levels)
-        places = running.copy()
-        for step in steps[:most]:
-            places[step.operator, step.host] ^= True
+    places = _part(found, running, best.places, most, limit, lambda v: meets(found, v, target, levels, aggregate))
     values, cost = query_availabilities(found, places), replica_load(found, places)
-    if not meets(found, values, target, levels, aggregate):
-        places, values, cost = running, now, replica_load(found, running)
     mean = aggregated(found, values, aggregate)
     return Planned(places, mean, float(values.min(initial=1.0)), cost, True)
 
 
-def _within(found: System, running: Places, wanted: Places, limit: float, most: int) -> Places:
-    """A part of a change, of so many copies: they start as far as the limit has load for them, else others stop first.
+def _part(
+    found: System, running: Places, wanted: Places, most: int, limit: float | None, good: Callable[[Floats], bool]
+) -> Places:
+    """A part of a change, of so many copies: they start as far as limit and hosts have room, else others stop first.
 
-    What stops is worth least for its load. Started first, as in `transition`, none would ever be within the limit.
+    What stops is worth least for its load, and the availabilities of the queries stay good. Started first, as in
+    `transition`, none would ever be within the limit.
     """
     state = State(found, running, "mean", None)
     starts = [(o, h) for o, h in np.argwhere(wanted & ~running).tolist()]
     stops = [(o, h) for o, h in np.argwhere(running & ~wanted).tolist()]
     begun = ended = 0
+
+    def startable(copy: tuple[int, int]) -> bool:
+        left = math.inf if limit is None else limit - replica_load(found, state.places) + SLACK
+        return bool(found.loads[copy[0]] <= left) and state.may(*copy) and state.carries((copy,))
+
+    def stoppable(copy: tuple[int, int]) -> bool:
+        values = state.values.copy()
+        for query, value in state.after((copy,)).items():
+            values[query] = value
+        return good(values)
+
     while begun < most:
-        left = limit - replica_load(found, state.places) + SLACK
-        able = (c for c in starts if found.loads[c[0]] <= left and state.may(*c) and state.carries((c,)))
-        copy = next(able, None)
+        copy = next(filter(startable, starts), None)
         if copy is not None:
             starts.remove(copy)
             begun += 1
-        elif stops and ended < most:
-            copy = min(stops, key=lambda c: (_worth(state, c), c))
+        else:
+            copy = min(filter(stoppable, stops), key=lambda c: (_worth(state, c), c), default=None)
+            if copy is None or ended == most:
+                break
             stops.remove(copy)
             ended += 1
-        else:
-            break
         state.apply((copy,))
     return state.places
 

@@ -74,8 +74,8 @@ def test_deadline() -> None:
 
 
 def test_a_second_run_changes_nothing() -> None:
-    """§7.4: from its own optimal result the same search goes nowhere else, whatever the ants draw."""
-    seen = 0
+    """§7.4: from its own optimal result the same search goes nowhere else, whatever the ants draw, and if few do."""
+    seen, few = 0, Ants(ants=2, iterations=2, colonies=1)
     for seed in range(12):
         problem = tiny_problem(seed)
         first = hybrid(problem, rng(seed))
@@ -84,8 +84,9 @@ def test_a_second_run_changes_nothing() -> None:
             continue
         seen += 1
         for search in (hybrid, ant_system):
-            again = search(problem, rng(seed + 1000), first.placement)
-            assert again.placement.tolist() == first.placement.tolist()
+            for ants in (None, few):
+                again = search(problem, rng(seed + 1000), first.placement, ants=ants)
+                assert again.placement.tolist() == first.placement.tolist()
         assert hill_climbing(problem, first.placement).placement.tolist() == first.placement.tolist()
     assert seen >= 8
 

@@ -18,7 +18,7 @@ from goffish.services.provisioning.replication.availability import (
     query_availabilities,
 )
 from goffish.services.provisioning.replication.blocks import spof_plan
-from goffish.services.provisioning.replication.dynamic import replanned, transition
+from goffish.services.provisioning.replication.dynamic import _part, replanned, transition
 from goffish.services.provisioning.replication.generators import paper_system, small_system, with_budget
 from goffish.services.provisioning.replication.importance import importance
 from goffish.services.provisioning.replication.model import (
@@ -118,6 +118,41 @@ def test_replanning_under_a_limit_gets_somewhere() -> None:
         assert np.array_equal(before, places)
         assert best - bare <= 1.1 * (plan.availability - bare) + 1e-12
     assert moved > 15
+
+
+def test_replanning_for_a_target_never_falls_below_it() -> None:
+    """§3.9: once it is met, every turn keeps it and changes a tenth of the copies, until nothing changes any more."""
+    saved = 0.0
+    for seed in range(15):
+        made, rng = small_system(np.random.default_rng(seed)), np.random.default_rng([seed, 1])
+        places = plan_replicas(made, target=0.985).places
+        queries = tuple(np.sort(rng.choice(made.operators, some.size, replace=False)) for some in made.queries)
+        now = replace(made, failures=made.failures[::-1].copy(), queries=queries)
+        plan = replanned(now, places, target=0.985)
+        first, met = plan.cost, plan.availability >= 0.985
+        for _ in range(15):
+            before, plan = plan.places, replanned(now, plan.places, target=0.985)
+            check(now, plan.places)
+            assert plan.availability == query_availabilities(now, plan.places).mean()
+            assert plan.availability >= 0.985 or not met
+            most = max(1, int(np.ceil(0.1 * (before.sum() - now.operators))))
+            if met:
+                assert max((plan.places & ~before).sum(), (before & ~plan.places).sum()) <= most
+            met = plan.availability >= 0.985
+        assert np.array_equal(before, plan.places)
+        saved += first - plan.cost
+    assert saved > 0.5
+
+
+def test_a_copy_that_is_needed_does_not_make_room() -> None:
+    """Host 2 has room for one copy: it changes hands only if the first query may fall."""
+    made = system([0.5, 0.5], [0, 1], [[0], [1]], [0.1] * 3, [0.5] * 3)
+    running, wanted = primaries(made), primaries(made)
+    running[0, 2] = wanted[1, 2] = True
+    assert np.array_equal(_part(made, running, wanted, 1, None, lambda v: True), wanted)
+    assert np.array_equal(_part(made, running, wanted, 1, None, lambda v: v[0] >= 0.98), running)
+    # Under a limit the load of the copies counts as well: nothing can start, and one copy is let go.
+    assert np.array_equal(_part(made, running, wanted, 1, 0.4, lambda v: True), primaries(made))
 
 
 @settings(max_examples=40, deadline=None)
