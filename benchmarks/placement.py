@@ -47,21 +47,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=("tables", "compare"), default=["compare", "tables"])
     parser.add_argument("--policies", nargs="+", default=[name for name in policy_names() if name not in LEFT_OUT])
+    parser.add_argument("--situations", nargs="+", choices=SITUATIONS, default=list(SITUATIONS))
     parser.add_argument("--hours", type=float, default=6.0)
     parser.add_argument("--picture", help="of the first situation and the first seven policies, over time")
     given = parser.parse_args()
     print(_harness.machine_line())
     if "compare" in given.only:
-        compare(given.policies, given.hours, given.picture)
+        compare(given.policies, given.situations, given.hours, given.picture)
     if "tables" in given.only:
         for name in TABLES:
             print(f"\n## {name}\n", flush=True)
             subprocess.run([sys.executable, Path(__file__).with_name(f"placement_{name}.py")], check=True)
 
 
-def compare(policies: list[str], hours: float, picture: str | None) -> None:
+def compare(policies: list[str], situations: list[str], hours: float, picture: str | None) -> None:
     """One table for each situation; medians over seeds where the machines differ with them."""
-    for situation, (variability, life) in SITUATIONS.items():
+    for situation in situations:
+        variability, life = SITUATIONS[situation]
         seeds = range(1 if variability == "none" and life is None else _SEEDS)
         with ProcessPoolExecutor(2) as pool:
             jobs = {
