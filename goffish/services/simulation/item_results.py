@@ -58,7 +58,8 @@ class ItemResult:
     lives : tuple of Life
     unit_s, penalty, price_per_minute : float
     leases, prolongings, early_releases, failed_plans : int
-        Early is before the end of a paid unit.
+        Early is before the end of a paid unit. Plans to empty a host fail when they are infeasible, or when the host is
+        not empty by the end of its unit; the last host, for which none is made, does not count.
     ups, downs, migrations : int
         Of instances.
     adapting_s : float

@@ -138,6 +138,9 @@ class ItemRun:
         When hosts work.
     actions : list of (float, Action)
         Everything that was done, with its moment.
+    failed_plans : int
+        Ends of units at which no plan to empty the host was feasible, and hosts that were to be empty by the end of
+        their unit and were not (§3.6). A host that is kept without a plan, as the last one is, does not count.
     """
 
     flow: Flow
@@ -232,15 +235,22 @@ class ItemRun:
         elif kind == _HOST_END:
             # A host that is gone, or was prolonged already, has no end here.
             if number in self.state.hosts:
+                planned = self._may_leave()
                 done = self.controller.host_end(self.state, number, self.setting.unit_s)
-                self.failed_plans += any(action.kind == "prolong" for action in done)
+                self.failed_plans += planned and any(action.kind == "prolong" for action in done)
                 self._enact(done)
         elif kind == _UNIT_END:
             empty = not any(i.host == number for i in self.instances.values())
+            self.failed_plans += not empty
             self._enact(self.controller.unit_end(self.state, number, self.setting.unit_s, empty))
         else:
             self._enact(self.controller.cycle(self.state, self._order))
             self._note()
+
+    def _may_leave(self) -> bool:
+        """Whether hosts are planned to be emptied at all: neither the last one nor, where so set, after a lease."""
+        rested = self.now - self.state.leased_s >= self.controller.settings.rest_s
+        return len(self.state.usable) > 1 and rested
 
     def _enact(self, done: Sequence[Action]) -> None:
         for action in done:

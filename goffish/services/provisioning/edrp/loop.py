@@ -5,13 +5,15 @@ What it is given has been monitored already: one problem for each period, with t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from goffish.errors import InputError
+from goffish.services.dataflows.flow import Floats
 from goffish.services.provisioning.edrp.candidates import overloaded
 from goffish.services.provisioning.edrp.heuristic import greedy, local_search
 from goffish.services.provisioning.edrp.metrics import Metrics, metrics
@@ -176,6 +178,81 @@ class Record:
     def changes(self) -> list[int]:
         """Periods in which the deployment was changed."""
         return [at for at, period in enumerate(self.periods) if period.changed]
+
+
+class Responses(NamedTuple):
+    """Response times of the messages of a run, seconds.
+
+    Attributes
+    ----------
+    unbuffered_s : float
+        Mean over those that no change held up: what the paper's measurements on Storm tell.
+    mean_s : float
+        Over all messages.
+    quantile_s : float
+        That so large a share of all messages keeps to.
+    """
+
+    unbuffered_s: float
+    mean_s: float
+    quantile_s: float
+
+
+def responses(record: Record, rates: Sequence[float] | Floats, period_s: float, share: float) -> Responses:
+    """Response times with and without the messages that are buffered while the deployment is changed (EDRP, §6.18).
+
+    Messages come evenly. Those of the downtime at the beginning of a period wait for its end first, and then take as
+    long as all others of the period; that they are worked off as a burst is not told.
+
+    Parameters
+    ----------
+    record : Record
+    rates : array_like, shape (periods,)
+        Messages a second in each period.
+    period_s : float
+        Length of a period, more than any downtime.
+    share : float
+        Of the quantile, between 0 and 1.
+
+    Raises
+    ------
+    InputError
+        Rates that are no rates or all zero, a share out of range, or a downtime as long as a period.
+    """
+    per_s = np.asarray(rates, np.float64)
+    told = [period.metrics for period in record.periods]
+    if per_s.shape != (len(told),) or not (np.isfinite(per_s) & (per_s >= 0)).all() or not per_s.any():
+        raise InputError(f"rates of shape {per_s.shape}: one, not negative, for each of {len(told)} periods, not all 0")
+    if not 0.0 < share < 1.0:
+        raise InputError(f"share = {share:g}: it must be between 0 and 1")
+    longest = max(metric.downtime_s for metric in told)
+    if not longest < period_s < math.inf:
+        raise InputError(f"period_s = {period_s:g}: it must be longer than the longest downtime, {longest:g} s")
+    some = per_s > 0
+    response, downtime = (np.array([getattr(m, name) for m in told])[some] for name in ("response_s", "downtime_s"))
+    held, others = per_s[some] * downtime, per_s[some] * (period_s - downtime)
+    return Responses(
+        float(response @ others / others.sum()),
+        float((response @ (others + held) + held @ downtime / 2.0) / (others.sum() + held.sum())),
+        _quantile(response, downtime, held, others, share),
+    )
+
+
+def _quantile(response: Floats, downtime: Floats, held: Floats, others: Floats, share: float) -> float:
+    """Of a mixture: `others` at `response`, `held` evenly from there to `downtime` more."""
+    wanted = share * float(others.sum() + held.sum())
+    points = np.unique(np.concatenate((response, response + downtime)))
+    reached, last = 0.0, float(points[0])
+    for point in points[np.isfinite(points)].tolist():
+        # Between two points the distribution rises evenly; at a point it jumps by those that did not wait.
+        passed = np.clip((point - response) / np.where(downtime > 0, downtime, 1.0), 0.0, 1.0)
+        before = float(others[response < point].sum() + held @ passed)
+        if before >= wanted:
+            return float(last + (wanted - reached) / (before - reached) * (point - last))
+        reached, last = before + float(others[response == point].sum()), point
+        if reached >= wanted:
+            return last
+    return float(points[-1])
 
 
 def control(problems: Iterable[Problem], start: Ints | None = None, planner: Planner | None = None) -> Record:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, deque
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from goffish.errors import InputError
 from goffish.services.dataflows.flow import Flow, compile_flow
 from goffish.services.dataflows.model import read_dataflow
 from goffish.services.provisioning.btu.controller import BtuController
-from goffish.services.provisioning.btu.model import Settings, Size
+from goffish.services.provisioning.btu.ending import plan_emptying
+from goffish.services.provisioning.btu.model import Action, Settings, Size, State
 from goffish.services.provisioning.btu.threshold import FixedController, ThresholdController
 from goffish.services.simulation.item_results import Life
 from goffish.services.simulation.item_world import Trace, make_trace
@@ -227,8 +229,36 @@ def test_long_queues_and_many_instances(load: str, each: int) -> None:
         assert waiting.max() <= 1 and watch.run.world.role.size == 128 and result.misses[1] == 0
 
 
+@dataclass(frozen=True)
+class Noting(BtuController):
+    """Notes the plans that fail, and looks at the last host, for which there is none."""
+
+    noted: Counter[str] = field(default_factory=Counter)
+
+    def host_end(self, state: State, host: int, unit_s: float) -> list[Action]:
+        if len(state.usable) < 2:
+            self.noted["last"] += 1
+        elif plan_emptying(state, host, self.settings) is None:
+            self.noted["infeasible"] += 1
+        return super().host_end(state, host, unit_s)
+
+
+@pytest.mark.parametrize(("memory", "rest_s", "failed"), [(20, 0.0, 6), (20, 100.0, 4), (100, 0.0, 0)])
+def test_failed_plans(memory: float, rest_s: float, failed: int) -> None:
+    """Four instances that none can do without fill two hosts, which so fail at the end of each of three units.
+
+    Breaks when hosts that no plan is made for count: the last one, or those that must stay for a while after a lease.
+    """
+    arrivals = Trace(np.array([1.0, 2.0]), np.array([0, 1]), np.ones(3, np.int64), 180.0)
+    setting = ItemSetting(unit_s=60.0, size=Size(100, memory))
+    result = run_items(JOIN, arrivals, BtuController(Settings(rest_s=rest_s)), setting)
+    hosts = 2 if memory == 20 else 1
+    assert (result.failed_plans, result.leases, result.prolongings) == (failed, hosts, 2 * hosts)
+
+
 def test_a_host_that_fails_to_empty_is_kept() -> None:
     """Six seconds are too few to move an instance: the host is opened again and paid on, what moved stays moved."""
+    controller = Noting()
     kinds: Counter[str] = Counter()
 
     def observe(run: ItemRun, event: str) -> None:
@@ -236,8 +266,10 @@ def test_a_host_that_fails_to_empty_is_kept() -> None:
         kinds.update(action.kind for _, action in run.actions)
 
     setting = ItemSetting(unit_s=120.0, image_s=(30.0, 30.0))
-    result = run_items(VISP, trace("8x12 2x18", 0), BtuController(), setting, 1, observer=observe)
+    result = run_items(VISP, trace("8x12 2x18", 0), controller, setting, 1, observer=observe)
     assert kinds["reopen"] > 0 and kinds["migrate"] >= result.migrations > 0
+    assert min(controller.noted["last"], controller.noted["infeasible"]) > 0
+    assert result.failed_plans == controller.noted["infeasible"] + kinds["reopen"]
     assert result.paid == pytest.approx(result.resource_cost())
 
 

@@ -19,8 +19,8 @@ from goffish.services.provisioning.edrp.generators import (
     scalability_problem,
 )
 from goffish.services.provisioning.edrp.heuristic import greedy, local_search
-from goffish.services.provisioning.edrp.loop import Planner, control, start_deployment
-from goffish.services.provisioning.edrp.metrics import fits, metrics
+from goffish.services.provisioning.edrp.loop import Period, Planner, Record, control, responses, start_deployment
+from goffish.services.provisioning.edrp.metrics import Metrics, fits, metrics
 from goffish.services.provisioning.edrp.policy import Edrp
 from goffish.services.provisioning.edrp.problem import CONFIGURATIONS, Bounds
 from goffish.services.provisioning.edrp.program import Solver
@@ -104,6 +104,45 @@ def test_an_hour_of_every_configuration() -> None:
         assert grown == 7 if "baseline" in name else grown in {8, 9}
         assert all(period.metrics.feasible for period in run.periods)
         assert all(0.25 <= run.periods[at].metrics.downtime_s <= 0.8 for at in run.changes)
+
+
+def recorded(*times: tuple[float, float]) -> Record:
+    """A run of periods with such response times and downtimes."""
+    nothing = np.zeros((1, 1), np.int64)
+    return Record([Period(nothing, Metrics(r, 1.0, d, 1.0, 0.0, True), d > 0, "near") for r, d in times])
+
+
+def test_responses_with_what_changes_hold_up() -> None:
+    """§6.18, by hand and message by message; breaks when held messages are left out, or weighed by periods."""
+    # Six of sixty seconds are held, three on average; one message in twenty waits for three and more.
+    one = recorded((0.1, 6.0))
+    assert responses(one, [7.0], 60.0, 0.95) == pytest.approx((0.1, 0.1 + 6 * 3 / 60, 3.1))
+    assert responses(one, [7.0], 60.0, 0.9).quantile_s == responses(one, [7.0], 60.0, 0.2).quantile_s == 0.1
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        times = [(float(rng.uniform(0.05, 3)), float(rng.choice([0, rng.uniform(0, 8)]))) for _ in range(6)]
+        rates = rng.integers(0, 5, 6) * 400
+        rates[0] = 400
+        came = [(np.arange(30 * rate) + 0.5) / rate if rate else np.zeros(0) for rate in rates.tolist()]
+        took = [r + np.maximum(d - at, 0) for at, (r, d) in zip(came, times, strict=True)]
+        free = np.concatenate([t[at > d] for t, at, (_, d) in zip(took, came, times, strict=True)])
+        every = np.concatenate(took)
+        for share in (0.3, 0.9, 0.99):
+            found = responses(recorded(*times), rates, 30.0, share)
+            assert found[:2] == pytest.approx((free.mean(), every.mean()), rel=1e-3)
+            # A jump of the distribution may be met a message sooner or later.
+            near = np.quantile(every, [share - 1e-3, share + 1e-3])
+            assert near[0] - 1e-6 <= found.quantile_s <= near[1] + 1e-6
+    late = recorded((0.1, 0.0), (math.inf, 0.0))
+    assert responses(late, [9.0, 1.0], 60.0, 0.95) == (math.inf, math.inf, math.inf)
+    assert responses(late, [9.0, 1.0], 60.0, 0.8).quantile_s == 0.1
+    assert responses(late, [9.0, 0.0], 60.0, 0.95) == pytest.approx((0.1, 0.1, 0.1))
+    for rates_of, period, share, told in (
+        ([1.0, 1.0], 60.0, 0.9, "for each of 1 periods"), ([-1.0], 60.0, 0.9, "not negative"),
+        ([0.0], 60.0, 0.9, "not all 0"), ([1.0], 6.0, 0.9, "longest downtime, 6 s"), ([1.0], 60.0, 1.0, "share = 1"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=told):
+            responses(one, rates_of, period, share)
 
 
 def test_controller_falls_back() -> None:
