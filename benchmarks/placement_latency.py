@@ -171,8 +171,9 @@ def throughputs() -> None:
 
 
 def _summaries(factors: np.ndarray) -> list[list[str]]:
-    """Means and medians with and without R7, and how often each scheduler is the best (ties count for all of them).
+    """Means and medians with and without R7, and how often each scheduler is the best.
 
+    What is equal as printed counts for all of them.
     The paper's order of the schedulers rests on R7 (specification, 6.15), so that one mean alone would mislead.
 
     Parameters
@@ -184,7 +185,8 @@ def _summaries(factors: np.ndarray) -> list[list[str]]:
         for last in (7, 6):
             analytic, simulated, paper = statistic(factors[:last], axis=0).tolist()
             rows.append([f"{title} R1-R{last}", "", *_triples([analytic, simulated], tuple(paper))])
-    wins = (factors >= factors.max(axis=2, keepdims=True) * (1 - 1e-9)).sum(axis=0)
+    printed = factors.round(2)
+    wins = (printed == printed.max(axis=2, keepdims=True)).sum(axis=0)
     rows.append(["wins of R1-R7", "", *(" / ".join(map(str, counts)) for counts in wins.T.tolist())])
     return rows
 

@@ -249,7 +249,7 @@ def _quantile(response: Floats, downtime: Floats, held: Floats, others: Floats, 
         before = float(others[response < point].sum() + held @ passed)
         if before >= wanted:
             return float(last + (wanted - reached) / (before - reached) * (point - last))
-        reached, last = before + float(others[response == point].sum()), point
+        reached, last = before + float(others[response == point].sum()), float(point)
         if reached >= wanted:
             return last
     return float(points[-1])
