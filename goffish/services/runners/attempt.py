@@ -68,7 +68,8 @@ class Attempt:
     def stops(self) -> Why | None:
         """Why the attempt has to stop now, if it has to."""
         left, budget = self.time_left_s, self.job.spec.budget
-        if self.job.id in self._asked:
+        # Who asked before this attempt began is only in the database.
+        if self.job.cancel_requested or self.job.id in self._asked:
             return "cancelled"
         if left is not None and left <= 0:
             return "deadline"

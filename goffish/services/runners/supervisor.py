@@ -177,6 +177,7 @@ class Supervisor:
             work(job)
         except LostJob as error:
             _log.warning("%s", error)
+            self._asked.discard(job.id)
         except Exception:
             # It stays unfinished in the database, and is taken up again as after a crash.
             _log.exception("job %s could not be looked after", job.id)
@@ -214,7 +215,6 @@ class Supervisor:
             ended = Ended(State.FAILED, str(error))
         except OSError as error:
             # No room, no processes: nothing that the job is to blame for.
-            time.sleep(_LOOK_S)
             ended = Ended(State.QUEUED, f"{error.strerror or error}", lost=True)
         if ended.lost:
             ended = self._after_loss(attempt.job, ended.text, lost=True)
