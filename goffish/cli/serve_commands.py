@@ -68,6 +68,9 @@ def _serve(
     most_waiting: Annotated[int, typer.Option(help="Jobs in the queue.", rich_help_panel=_PANEL_LIMITS)] = 100_000,
     most_message: Annotated[int, typer.Option(help="Bytes of a message.", rich_help_panel=_PANEL_LIMITS)] = 4 << 20,
     most_upload: Annotated[int, typer.Option(help="Bytes of an upload.", rich_help_panel=_PANEL_LIMITS)] = 1 << 30,
+    most_uploads: Annotated[
+        int, typer.Option(help="Bytes of all uploads that are kept.", rich_help_panel=_PANEL_LIMITS)
+    ] = 10 << 30,
 ) -> None:
     """Serve jobs and plans by gRPC until told to stop (Ctrl-C, SIGTERM); the next start goes on with what was left."""
     import asyncio
@@ -84,8 +87,8 @@ def _serve(
         clients=clients, certificate=certificate, key=key, client_authority=client_authority, slots=slots,
         spark_master=spark_master, clouds=None if clouds is None else clouds.absolute(), cloud_pace=cloud_pace,
         rate=rate, burst=max(rate, 1.0), calls_at_a_time=at_a_time,
-        most_waiting=most_waiting, most_message_bytes=most_message, most_upload_bytes=most_upload, grace_s=grace,
-        keep_days=keep, traces=traces, web=web,
+        most_waiting=most_waiting, most_message_bytes=most_message, most_upload_bytes=most_upload,
+        most_uploads_bytes=most_uploads, grace_s=grace, keep_days=keep, traces=traces, web=web,
     )  # fmt: skip
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     set_up_logs(settings.home)
@@ -97,10 +100,11 @@ def _add(
     role: Annotated[str, typer.Option(help="read, submit or admin; each may do what those before it may.")] = "submit",
     file: Annotated[Path, typer.Option(help="File of clients; made if it is not there.")] = Path("clients.yaml"),
     certificate: Annotated[str | None, typer.Option(help="Common name of its certificate, instead of a token.")] = None,
+    token: Annotated[bool, typer.Option("--token", help="A token beside --certificate, for the dashboard.")] = False,
 ) -> None:
     """Add a client and print its token, which is not kept anywhere."""
     from goffish.services.server.clients import add_client
 
     check_choice("role", role, ("read", "submit", "admin"))
-    token = add_client(file, name, role, certificate)
-    say(token or f"{name} comes with the certificate of {certificate}")
+    made = add_client(file, name, role, certificate, token)
+    say(made or f"{name} comes with the certificate of {certificate}")

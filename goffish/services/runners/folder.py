@@ -146,11 +146,16 @@ def write_whole(path: Path, text: str, *, durable: bool = True) -> None:
             os.fsync(file.fileno())
     partial.replace(path)
     if durable:
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        write_through(path.parent)
+
+
+def write_through(folder: Path) -> None:
+    """Put on the disk what a folder has been told to hold."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

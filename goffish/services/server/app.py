@@ -27,7 +27,7 @@ from goffish.services.runners.processes import ProcessRunner
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
 from goffish.services.server.calls import Processes
 from goffish.services.server.catalog_service import CatalogService
-from goffish.services.server.clients import Clients, read_clients
+from goffish.services.server.clients import Clients, follow, read_clients
 from goffish.services.server.clouds import add_clouds, cloud_by_name
 from goffish.services.server.guard import Guard
 from goffish.services.server.hub import Hub
@@ -38,6 +38,7 @@ from goffish.services.server.metrics import Metrics
 from goffish.services.server.planning_service import PlanningService
 from goffish.services.server.settings import Settings
 from goffish.services.server.spot_advice import Markets
+from goffish.services.server.symbols import Symbols
 from goffish.services.server.tracing import tracing
 from goffish.services.server.web.dashboard import Dashboard
 from goffish.services.server.web.pages import Pages
@@ -91,7 +92,9 @@ class Server:
         engine = open_database(settings.database_url)
         jobs = PatientJobs(engine, server_id(settings.home), heard=hub.heard)
         metrics.watch(lambda: {str(state): count for state, count in jobs.counts().items()})
-        inputs = Inputs(settings.data, settings.home / "uploads", settings.most_upload_bytes)
+        inputs = Inputs(
+            settings.data, settings.home / "uploads", settings.most_upload_bytes, settings.most_uploads_bytes
+        )
         runners: dict[str, Any] = {
             "local": ProcessRunner(inputs.resolve), "mpi": ProcessRunner(inputs.resolve, mpi_command),
         }  # fmt: skip
@@ -125,7 +128,8 @@ class Server:
         planning_pb2_grpc.add_PlanningServiceServicer_to_server(planning, server)  # type: ignore[no-untyped-call]
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogService(markets), server)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection((*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        described = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(described, server, pool=Symbols())
         self.port = _bind(server, settings)
         dashboard = None
         if settings.web is not None:
@@ -134,6 +138,7 @@ class Server:
         stopped = asyncio.Event()
         for kind in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(kind, stopped.set)
+        following = None if settings.clients is None else asyncio.create_task(follow(settings.clients, clients))
         await server.start()
         supervisor.start()
         for name in ("", *_SERVICES):
@@ -154,6 +159,8 @@ class Server:
             server.stop(settings.grace_s), loop.run_in_executor(None, supervisor.stop, settings.grace_s),
             *(() if dashboard is None else (dashboard.stop(),)),
         )  # fmt: skip
+        if following is not None:
+            following.cancel()
         processes.close()
         engine.dispose()
         _log.info("stopped")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
 import secrets
 from enum import IntEnum
 from pathlib import Path
@@ -13,6 +15,10 @@ from pydantic import Field, model_validator
 from goffish.definitions import Definition, read_definition
 from goffish.errors import InputError
 from goffish.services.runners.folder import write_whole
+
+_log = logging.getLogger(__name__)
+#: Seconds between two looks at the file of clients.
+_LOOK_S = 1.0
 
 
 class Role(IntEnum):
@@ -77,9 +83,17 @@ class Clients:
 
     def __init__(self, known: ClientList | None = None) -> None:
         self._open = known is None
-        clients = () if known is None else known.clients
-        self._by_token = {c.token_sha256: c for c in clients if c.token_sha256 is not None}
-        self._by_certificate = {c.certificate: c for c in clients if c.certificate is not None}
+        self.replace(ClientList() if known is None else known)
+
+    def replace(self, known: ClientList) -> None:
+        """From now on these may call, and nobody else."""
+        self._all = known.clients
+        self._by_token = {c.token_sha256: c for c in known.clients if c.token_sha256 is not None}
+        self._by_certificate = {c.certificate: c for c in known.clients if c.certificate is not None}
+
+    def has(self, client: Client) -> bool:
+        """Whether a client that was found before may still call, with the same role and the same token."""
+        return client in self._all
 
     def find(self, authorization: str | None, certificate: str | None) -> Client | None:
         """Who it is, from what came with the call; ``None``: nobody that is known."""
@@ -109,8 +123,48 @@ def read_clients(path: Path) -> ClientList:
     return read_definition(ClientList, path, "clients", "clients")
 
 
-def add_client(path: Path, name: str, role: str, certificate: str | None = None) -> str:
-    """Add a client to a file, which is made if there is none; gives its token, empty for one with a certificate.
+async def follow(path: Path, clients: Clients) -> None:
+    """Replace the clients whenever their file changes; a file that cannot be used changes nothing, and is logged."""
+    seen = _stamp(path)
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        stamp = _stamp(path)
+        if stamp == seen:
+            continue
+        seen = stamp
+        try:
+            known = read_clients(path)
+        except InputError as error:
+            _log.error("the clients stay as they were: %s", error)
+        else:
+            clients.replace(known)
+            _log.info("%d clients read from %s", len(known.clients), path)
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size, found.st_mode
+
+
+def add_client(path: Path, name: str, role: str, certificate: str | None = None, with_token: bool = False) -> str:
+    """Add a client to a file, which is made if there is none.
+
+    Parameters
+    ----------
+    path : Path
+    name, role : str
+    certificate : str, optional
+        Common name.
+    with_token : bool
+        A token as well as a certificate. Without a certificate there always is one.
+
+    Returns
+    -------
+    str
+        Its token; empty: it has none.
 
     Raises
     ------
@@ -120,8 +174,8 @@ def add_client(path: Path, name: str, role: str, certificate: str | None = None)
     known = read_clients(path) if path.exists() else ClientList()
     if any(client.name == name for client in known.clients):
         raise InputError(f"{path}: there is a client {name!r} already")
-    token = "" if certificate is not None else secrets.token_urlsafe(32)
-    proof = {"token_sha256": digest(token)} if certificate is None else {"certificate": certificate}
+    token = secrets.token_urlsafe(32) if certificate is None or with_token else ""
+    proof = ({"token_sha256": digest(token)} if token else {}) | ({"certificate": certificate} if certificate else {})
     made = read_definition(Client, {"name": name, "role": role} | proof, f"client {name}", "name and role")
     body = ClientList(clients=(*known.clients, made))
     import yaml

@@ -8,11 +8,14 @@ import os
 import re
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from goffish.errors import InputError
+from goffish.services.runners.folder import write_through
+from goffish.services.server.limits import TooMuch
 
 _UPLOAD = "upload:"
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")
@@ -29,11 +32,17 @@ class Inputs:
         Where uploads are kept.
     most_bytes : int
         Of one upload.
+    most_bytes_kept : int
+        Of all uploads that are kept, and of those under way as they were announced.
     """
 
-    def __init__(self, folders: Sequence[Path], uploads: Path, most_bytes: int) -> None:
+    def __init__(self, folders: Sequence[Path], uploads: Path, most_bytes: int, most_bytes_kept: int) -> None:
         self._folders = [folder.resolve() for folder in folders]
-        self._uploads, self._most = uploads, most_bytes
+        self._uploads, self._most, self._most_kept = uploads, most_bytes, most_bytes_kept
+        for unfinished in uploads.glob(".*"):
+            shutil.rmtree(unfinished, ignore_errors=True)
+        self._kept = {path.name: sum(file.stat().st_size for file in path.rglob("*")) for path in uploads.glob("*")}
+        self._lock = threading.Lock()
 
     def resolve(self, uri: str) -> str:
         """The path of an input.
@@ -65,6 +74,14 @@ class Inputs:
                 if time.time() - path.stat().st_mtime > keep_s:
                     shutil.rmtree(path, ignore_errors=True)
 
+    def _bytes_kept(self) -> int:
+        self._kept = {number: size for number, size in self._kept.items() if self._is_there(number)}
+        return sum(self._kept.values())
+
+    def _is_there(self, number: str) -> bool:
+        # In this order: what is no longer under way has been renamed before.
+        return (self._uploads / f".{number}").exists() or (self._uploads / number).exists()
+
     def upload(self, name: str, total_bytes: int, sha256: str) -> Upload:
         """Begin an upload.
 
@@ -72,6 +89,8 @@ class Inputs:
         ------
         InputError
             A name or size that is not accepted.
+        TooMuch
+            There is no room among the uploads.
         """
         if not _NAME.match(name):
             raise InputError(f"start.name: {name[:80]!r}; give letters, digits, dots, dashes, no folders")
@@ -79,16 +98,22 @@ class Inputs:
             raise InputError(f"start.total_bytes: {total_bytes:,}; 1 to {self._most:,} are accepted")
         if not re.fullmatch("[0-9a-f]{64}", sha256):
             raise InputError("start.sha256: give 64 hexadecimal digits")
-        return Upload(self._uploads, name, total_bytes, sha256)
+        with self._lock:
+            if self._bytes_kept() + total_bytes > self._most_kept:
+                told = f"all uploads together may have {self._most_kept:,} bytes; {total_bytes:,} more are too many"
+                raise TooMuch(told)
+            made = Upload(self._uploads, name, total_bytes, sha256)
+            self._kept[made.number] = total_bytes
+        return made
 
 
 class Upload:
     """An upload under way; its file appears when all of it is there and right."""
 
     def __init__(self, room: Path, name: str, total_bytes: int, sha256: str) -> None:
-        self._number = secrets.token_hex(10)
+        self.number = secrets.token_hex(10)
         self._name, self._total, self._sha256 = name, total_bytes, sha256
-        self._folder, self._room = room / f".{self._number}", room
+        self._folder, self._room = room / f".{self.number}", room
         self._folder.mkdir(parents=True)
         self._file = (self._folder / name).open("wb")
         self._hash, self.bytes = hashlib.sha256(), 0
@@ -122,8 +147,10 @@ class Upload:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        self._folder.rename(self._room / self._number)
-        return f"{_UPLOAD}{self._number}/{self._name}"
+        self._folder.rename(self._room / self.number)
+        write_through(self._room / self.number)
+        write_through(self._room)
+        return f"{_UPLOAD}{self.number}/{self._name}"
 
     def drop(self) -> None:
         """Leave nothing of an upload that was not finished."""

@@ -46,6 +46,9 @@ class Settings:
     most_waiting : int
         Jobs in the queue.
     most_message_bytes, most_upload_bytes : int
+        Of one message, and of one upload.
+    most_uploads_bytes : int
+        Of all uploads that are kept.
     grace_s : float
         For calls and jobs that run when the server is asked to stop.
     keep_days : float, optional
@@ -75,6 +78,7 @@ class Settings:
     most_waiting: int = 100_000
     most_message_bytes: int = 4 << 20
     most_upload_bytes: int = 1 << 30
+    most_uploads_bytes: int = 10 << 30
     grace_s: float = 10.0
     keep_days: float | None = None
     traces: str | None = None

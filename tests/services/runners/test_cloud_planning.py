@@ -104,7 +104,7 @@ def test_what_a_job_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_jobs_that_are_not_accepted(tmp_path: Path) -> None:
     """Breaks when what can be known to fail is accepted."""
     make_store(tmp_path, 100, 500)
-    inputs, runners = Inputs([tmp_path], tmp_path / "uploads", 1000), ("local", "cloud")
+    inputs, runners = Inputs([tmp_path], tmp_path / "uploads", 1000, 1000), ("local", "cloud")
     graph = {"algorithm": "pagerank", "input_uri": "store", "runner": "cloud"}
     dataflow = {"dataflow": "sc13-diamond"}
     check_spec(JobSpec.model_validate({"graph": graph}), inputs, runners)

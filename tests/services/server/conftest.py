@@ -34,7 +34,7 @@ def known(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Know
     room = tmp_path_factory.mktemp("known")
     tokens = {name: add_client(room / "clients.yaml", name, role) for name, role in ROLES.items()}
     options = ("--clients", str(room / "clients.yaml"), "--most-upload", "100000", "--grace", "1")
-    with serving(room / "home", data, *options) as server:
+    with serving(room / "home", data, *options, "--most-uploads", "150000") as server:
         yield Known(server, tokens)
 
 

@@ -139,7 +139,7 @@ def test_dataflows_that_are_not_accepted(ann: Client, change: dict[str, Any], to
 
 def test_prices_that_are_not_there(tmp_path: Path, data: Path) -> None:
     """Breaks when a job is accepted on machines whose prices the server cannot read."""
-    inputs = Inputs([data], tmp_path, 100)
+    inputs = Inputs([data], tmp_path, 100, 1000)
     asked = {"algorithm": "components", "input_uri": "store", "runner": "cloud"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GOFFISH_DATA", str(tmp_path))
@@ -213,6 +213,10 @@ def test_uploads(ann: Client, tmp_path: Path, known: Known) -> None:
     ):  # fmt: skip
         assert field_of(call) == field
     assert not [path.name for path in (known.server.home / "uploads").iterdir() if path.name.startswith(".")]
+    large = tmp_path / "large.txt"
+    large.write_text("1 2\n" * 25_000)
+    ann.upload(large)
+    assert "all uploads together may have 150,000 bytes" in str(refused(lambda: ann.upload(large)))
 
 
 def test_failing_jobs_say_why(ann: Client) -> None:
@@ -265,6 +269,16 @@ def test_health_and_reflection(known: Known) -> None:
     with grpc.insecure_channel(known.server.address) as channel:
         with_token = grpc.intercept_channel(channel, _Token(access.metadata))
         services = ProtoReflectionDescriptorDatabase(with_token).get_services()
+
+        def file_of(symbol: str) -> str:
+            # Anew for each: this client answers by itself for what is in files that it knows.
+            return ProtoReflectionDescriptorDatabase(with_token).FindFileContainingSymbol(symbol).name
+
+        for symbol in ("goffish.v1.JobService", "goffish.v1.JobService.Submit", "goffish.v1.Job.id"):
+            assert file_of(symbol) == "goffish/v1/jobs.proto"
+        for symbol in ("goffish.v1.JobService.Nothing", "goffish.v1.Nothing.x", "x", ""):
+            with pytest.raises(KeyError):
+                file_of(symbol)
     assert {"goffish.v1.JobService", "goffish.v1.PlanningService", "goffish.v1.CatalogService"} <= set(services)
 
 

@@ -18,6 +18,7 @@ import pytest
 from tests.services.server.serving import serving
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "service"
+GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -27,12 +28,14 @@ def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     room = tmp_path_factory.mktemp("examples")
 
     def call(*command: str, cwd: Path = room, check: bool = True) -> subprocess.CompletedProcess[str]:
-        found = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+        found = subprocess.run(
+            command, cwd=cwd, env=os.environ | environment, capture_output=True, text=True, check=False
+        )
         assert found.returncode == 0 or not check, found.stdout + found.stderr
         return found
 
     with serving(room / "home", data, "--grace", "1", listen="127.0.0.1:0") as server:
-        environment = os.environ | {"GOFFISH_SERVER": server.address, "PYTHON": sys.executable}
+        environment = {"GOFFISH_SERVER": server.address, "PYTHON": sys.executable}
         yield call
 
 
@@ -79,17 +82,28 @@ def test_go(go_client: str, run: Run, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def script() -> str:
-    """The example for shells."""
-    if shutil.which("grpcurl") is None:
-        pytest.skip("grpcurl is not installed: go install github.com/fullstorydev/grpcurl/cmd/grpcurl@latest")
-    return str(EXAMPLES / "grpcurl.sh")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The example for shells, with grpcurl, which is built if there is none."""
+    with pytest.MonkeyPatch.context() as patch:
+        if shutil.which("grpcurl") is None:
+            if shutil.which("go") is None:
+                pytest.skip(f"neither grpcurl nor Go is installed: go install {GRPCURL}")
+            place = str(tmp_path_factory.mktemp("bin"))
+            environment = os.environ | {"GOBIN": place}
+            made = subprocess.run(
+                ["go", "install", GRPCURL], env=environment, capture_output=True, text=True, check=False
+            )
+            if made.returncode != 0:
+                pytest.skip(f"grpcurl cannot be had: {made.stderr.splitlines()[-1]}")
+            patch.setenv("PATH", place, prepend=os.pathsep)
+        yield str(EXAMPLES / "grpcurl.sh")
 
 
 def test_grpcurl(script: str, run: Run) -> None:
     """Breaks when a shell cannot do the same with what the server's reflection tells."""
     assert "goffish.v1.JobService" in run(script, "list").stdout.split()
     assert "rpc Submit" in run(script, "describe", "goffish.v1.JobService").stdout
+    assert "rpc Submit" in run(script, "describe", "goffish.v1.JobService.Submit").stdout
     job = json.loads(run(script, "submit", "components", "store", "monday").stdout)["job"]
     assert json.loads(run(script, "submit", "components", "store", "monday").stdout)["known"] is True
     assert "JOB_STATE_DONE" in run(script, "watch", job["id"]).stdout

@@ -239,17 +239,49 @@ def test_clients_are_added(tmp_path: Path) -> None:
     assert len(token) >= 43 and token not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert add("etl", "--certificate", "etl.example").exit_code == 0
+    both = add("both", "--certificate", "both.example", "--token").stdout.strip()
     assert isinstance(add("ann").exception, InputError) and isinstance(
         add("x", "--role", "root").exception, GoffishError
     )
     assert yaml.safe_load(file.read_text())["clients"] == [
         {"name": "ann", "role": "admin", "token_sha256": digest(token)},
         {"name": "etl", "role": "submit", "certificate": "etl.example"},
+        {"name": "both", "role": "submit", "token_sha256": digest(both), "certificate": "both.example"},
     ]
     for mode in (0o640, 0o604, 0o620):
         file.chmod(mode)
         with pytest.raises(InputError, match="chmod 600"):
             read_clients(file)
+
+
+def test_clients_change_while_it_runs(tmp_path: Path, data: Path) -> None:
+    """Breaks when a token that leaked is good until the next start, or a file with a mistake lets nobody in."""
+    file = tmp_path / "clients.yaml"
+    first = add_client(file, "first", "read")
+
+    def is_let_in(token: str) -> bool:
+        with server.client(token) as client:
+            try:
+                list(client.list())
+            except ServiceError as error:
+                assert error.code == Code.UNAUTHENTICATED
+                return False
+        return True
+
+    def comes_to(expected: bool, token: str) -> bool:
+        end = time.monotonic() + 15
+        while is_let_in(token) != expected and time.monotonic() < end:
+            time.sleep(0.1)
+        return is_let_in(token) == expected
+
+    with serving(tmp_path / "home", data, "--clients", str(file), "--grace", "1") as server:
+        second = add_client(file, "second", "read")
+        assert comes_to(True, second) and is_let_in(first)
+        file.write_text("clients: [{name: first}]\n")
+        time.sleep(2.5)
+        assert is_let_in(first) and "the clients stay as they were" in server.log.read_text()
+        file.write_text(yaml.safe_dump({"clients": [{"name": "s", "role": "read", "token_sha256": digest(second)}]}))
+        assert comes_to(False, first) and is_let_in(second)
 
 
 def test_a_file_of_clients_that_others_can_read(tmp_path: Path) -> None:
@@ -272,7 +304,7 @@ def test_stopping_and_starting_again(tmp_path: Path, data: Path) -> None:
         code, line = start_refused("--home", str(server.home), "--listen", "127.0.0.1:0")
         assert code == 1 and "another server is at it" in line
         with server.client() as client:
-            steps = {"tolerance": "1e-300", "max_iterations": "900"}
+            steps = {"tolerance": "1e-300", "max_iterations": "3000"}
             job = client.submit_graph("pagerank", "store", steps, checkpoint_every=5)
             stream = client.jobs.Watch(jobs_pb2.WatchRequest(id=job.id))
             progress = (one.event for one in stream if one.event.kind == "progress")

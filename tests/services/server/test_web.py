@@ -125,13 +125,19 @@ def test_pages_need_a_session_where_there_are_clients(closed: Site) -> None:
 
 
 def test_sessions_end_by_themselves() -> None:
+    """Breaks when a session outlasts its time, or its client."""
     now, known = [0.0], {"clients": [{"name": "a", "role": "read", "token_sha256": digest("t")}]}
-    sessions = Sessions(Clients(ClientList.model_validate(known)), lambda: now[0])
+    clients = Clients(ClientList.model_validate(known))
+    sessions = Sessions(clients, lambda: now[0])
     begun = sessions.begin("t")
     assert begun is not None and sessions.client(begun[0]) == begun[1]
     assert sessions.proves(begun[0], sessions.proof(begun[0])) and not sessions.proves("", sessions.proof(""))
     now[0] = SESSION_S
     assert sessions.client(begun[0]) is None
+    begun = sessions.begin("t")
+    assert begun is not None and sessions.client(begun[0]) == begun[1]
+    clients.replace(ClientList())
+    assert sessions.client(begun[0]) is None and sessions.begin("t") is None
 
 
 def test_who_may_cancel(closed: Site, caplog: pytest.LogCaptureFixture) -> None:

@@ -72,7 +72,7 @@ class Sessions:
         if self._anybody is not None:
             return self._anybody
         found = self._sessions.get(session)
-        if found is not None and found.until <= self._now():
+        if found is not None and (found.until <= self._now() or not self._clients.has(found.client)):
             del self._sessions[session]
             return None
         return None if found is None else found.client
