@@ -46,6 +46,10 @@ class StoreError(InputError):
     """A store is missing, damaged, foreign, or written by a newer version."""
 
 
+class CheckpointError(StoreError):
+    """A checkpoint is damaged; what it was of can be done again from the beginning."""
+
+
 class JobError(GoffishError):
     """A job failed while it ran; the message names program, sub-graph and superstep."""
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from goffish.errors import InputError, StoreError
+from goffish.errors import CheckpointError, InputError, StoreError
 from goffish.gofs.manifest import checksum
 from goffish.gopher.messages import Batch
 from goffish.gopher.program import StateColumn
@@ -33,6 +34,39 @@ class Checkpoint:
     rows: list[dict[str, Any]]
 
 
+@dataclass
+class _Rows:
+    """Counter rows in a file that grows: a checkpoint adds what is new, and its manifest says how much is valid."""
+
+    name: str = ""
+    count: int = 0
+    bytes: int = 0
+
+    def add(self, folder: Path, rows: list[dict[str, Any]]) -> None:
+        """Bring the file up to `rows`; a run that begins has a file of its own."""
+        name = self.name or f"rows-{secrets.token_hex(4)}.jsonl"
+        text = "".join(f"{json.dumps(row)}\n" for row in rows[self.count :]).encode()
+        with (folder / name).open("r+b" if self.name else "wb") as file:
+            file.seek(self.bytes)
+            file.truncate()
+            file.write(text)
+        self.name, self.count, self.bytes = name, len(rows), self.bytes + len(text)
+
+    def read(self, folder: Path) -> list[dict[str, Any]]:
+        """The rows.
+
+        Raises
+        ------
+        OSError, ValueError
+            They are not there, or not all.
+        """
+        with (folder / self.name).open("rb") as file:
+            rows = [json.loads(line) for line in file.read(self.bytes).splitlines()]
+        if len(rows) != self.count:
+            raise ValueError(f"{self.name} has {len(rows):,} of {self.count:,} rows")
+        return rows
+
+
 @dataclass(frozen=True)
 class CheckpointFolder:
     """A folder of checkpoints of one job.
@@ -49,6 +83,7 @@ class CheckpointFolder:
     path: Path
     every: int
     identity: Mapping[str, Any]
+    _rows: _Rows = field(default_factory=_Rows, init=False, compare=False, repr=False)
 
     def due(self, superstep: int) -> bool:
         return self.every > 0 and superstep % self.every == 0
@@ -103,15 +138,20 @@ class CheckpointFolder:
     ) -> None:
         """Make a checkpoint whose files are all written the newest one, and remove those before."""
         folder = self.folder(superstep)
-        body = {
-            "identity": dict(self.identity), "superstep": superstep, "aggregates": _plain(aggregates),
-            "reported": _plain(reported), "rows": rows, "folder": folder.name, "checksums": dict(checksums),
-        }  # fmt: skip
         with self._writing(superstep), partial_file(self.path / _MANIFEST) as temporary:
+            self._rows.add(self.path, rows)
+            body = {
+                "identity": dict(self.identity), "superstep": superstep, "aggregates": _plain(aggregates),
+                "reported": _plain(reported), "rows": asdict(self._rows), "folder": folder.name,
+                "checksums": dict(checksums),
+            }  # fmt: skip
             temporary.write_text(json.dumps(body))
         for old in self.path.glob("step-" + 8 * "[0-9]"):
             if old != folder:
                 shutil.rmtree(old, ignore_errors=True)
+        for other in self.path.glob("rows-*.jsonl"):
+            if other.name != self._rows.name:
+                other.unlink(missing_ok=True)
 
     @contextmanager
     def _writing(self, superstep: int) -> Iterator[None]:
@@ -128,7 +168,7 @@ class CheckpointFolder:
         ------
         InputError
             The checkpoint belongs to another program, other options or another graph.
-        StoreError
+        CheckpointError
             It is damaged.
         """
         manifest = self.path / _MANIFEST
@@ -138,7 +178,7 @@ class CheckpointFolder:
             body = json.loads(manifest.read_text())
             identity = body["identity"]
         except (OSError, ValueError, KeyError) as error:
-            raise StoreError(f"{manifest}: damaged checkpoint ({error})") from None
+            raise CheckpointError(f"{manifest}: damaged checkpoint ({error})") from None
         expected = json.loads(json.dumps(dict(self.identity)))
         for key, value in expected.items():
             if identity.get(key) != value:
@@ -163,8 +203,13 @@ class CheckpointFolder:
                     names = sorted(n for n in arrays.files if n.startswith("message."))
                     pending.append([arrays[n] for n in names])
             except (OSError, ValueError, KeyError) as error:
-                raise StoreError(f"{file}: damaged checkpoint ({error})") from error
-        return Checkpoint(body["superstep"], body["aggregates"], body["reported"], body["rows"]), pending
+                raise CheckpointError(f"{file}: damaged checkpoint ({error})") from error
+        try:
+            vars(self._rows).update(body["rows"])
+            rows = self._rows.read(self.path)
+        except (OSError, ValueError, TypeError) as error:
+            raise CheckpointError(f"{manifest}: damaged checkpoint ({error})") from error
+        return Checkpoint(body["superstep"], body["aggregates"], body["reported"], rows), pending
 
 
 def stable(name: str, value: Any) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 from goffish.algorithms.catalogue import make
 from goffish.algorithms.components.program import ConnectedComponents
-from goffish.errors import InputError, JobError, StoreError
+from goffish.errors import CheckpointError, InputError, JobError, StoreError
 from goffish.gofs import PartitionedGraph, build_layout
 from goffish.gopher import run_program
 from goffish.graph import from_edges
@@ -125,7 +125,7 @@ def test_checkpoint_of_other_weights_or_options_is_refused(tmp_path: Path) -> No
         stop(Shifted(object()), LAYOUT, "objects")
 
 
-@pytest.mark.parametrize("how", ["flip", "cut", "delete", "manifest"])
+@pytest.mark.parametrize("how", ["flip", "cut", "delete", "manifest", "rows cut", "rows gone"])
 def test_damaged_checkpoint_is_an_error(tmp_path: Path, how: str) -> None:
     _interrupted(tmp_path)
     victim = tmp_path / "step-00000002" / "part-00003.npz"
@@ -138,10 +138,34 @@ def test_damaged_checkpoint_is_an_error(tmp_path: Path, how: str) -> None:
         victim.write_bytes(content[: len(content) // 2])
     elif how == "delete":
         victim.unlink()
-    else:
+    elif how == "manifest":
         (tmp_path / "checkpoint.json").write_text("{")
-    with pytest.raises(StoreError, match="damaged checkpoint"):
+    else:
+        rows = next(tmp_path.glob("rows-*.jsonl"))
+        kept = rows.read_bytes().splitlines(keepends=True)[:-1]
+        rows.unlink() if how == "rows gone" else rows.write_bytes(b"".join(kept))
+    with pytest.raises(CheckpointError, match="damaged checkpoint"):
         run_program(make("sssp", {"source": 0}).program(""), LAYOUT, checkpoint_dir=tmp_path, resume=True)
+
+
+def test_counters_are_written_once(tmp_path: Path) -> None:
+    """Breaks when every checkpoint writes all counters since the beginning, or those of a run before are taken."""
+    job = make("pagerank", {"supersteps": 40})
+    whole = run_program(job.program(""), LAYOUT)
+    assert whole.stats is not None
+    sizes = []
+    for stop, resume in ((9, False), (4, False), (8, True), (32, True)):
+        with pytest.raises(JobError, match="not finished"):
+            run_program(job.program(""), LAYOUT, max_supersteps=stop, checkpoint_dir=tmp_path, checkpoint_every=1,
+                        resume=resume)  # fmt: skip
+        sizes.append((tmp_path / "checkpoint.json").stat().st_size)
+        (rows,) = tmp_path.glob("rows-*.jsonl")
+        with rows.open("ab") as file:
+            file.write(b'{"superstep": ')
+    assert max(sizes) < min(sizes) + 20
+    resumed = run_program(job.program(""), LAYOUT, checkpoint_dir=tmp_path, checkpoint_every=1, resume=True)
+    assert resumed.stats is not None
+    assert resumed.stats.steps.select(COUNTS).equals(whole.stats.steps.select(COUNTS))
 
 
 def test_full_disk_while_checkpointing_keeps_the_checkpoint_before(

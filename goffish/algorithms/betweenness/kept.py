@@ -14,7 +14,7 @@ import numpy as np
 
 from goffish.algorithms.betweenness.problem import Problem
 from goffish.algorithms.betweenness.searches import Scores
-from goffish.errors import InputError, StoreError
+from goffish.errors import CheckpointError, InputError, StoreError
 from goffish.partial import partial_file
 
 _FILE = "searches.npz"
@@ -55,7 +55,7 @@ class Kept:
         ------
         InputError
             The sums are of another graph or of other options.
-        StoreError
+        CheckpointError
             The file is damaged.
         """
         path = self.folder / _FILE
@@ -70,7 +70,7 @@ class Kept:
                         total.arcs[...] = arrays[f"arcs.{i}"]
                     return int(arrays["done"])
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise StoreError(f"{path}: damaged checkpoint ({error})") from error
+            raise CheckpointError(f"{path}: damaged checkpoint ({error})") from error
         for name, value in self.identity.items():
             if was.get(name) != value:
                 differ = "another graph" if name == "graph" else f"{name} was {was.get(name)!r}, is {value!r}"

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.errors import DataError, GoffishError, InputError, JobError, StoreError
+from goffish.errors import CheckpointError, DataError, GoffishError, InputError, JobError, StoreError
 
 #: Polls before a wait begins to pause between them, and the pauses in seconds: short ones first, then the longer.
 _EAGER_POLLS = 200
@@ -27,7 +27,7 @@ _CHUNK = 1 << 28
 _MOST_ROWS = (1 << 31) - 1
 _ALARM_TAG, _GATHER_TAG = 1, 2
 #: Errors keep their class on every rank; whatever else it was has become the first of these.
-_KINDS: tuple[type[GoffishError], ...] = (JobError, InputError, StoreError, DataError)
+_KINDS: tuple[type[GoffishError], ...] = (JobError, InputError, StoreError, DataError, CheckpointError)
 
 
 class Stopped(Exception):
@@ -155,7 +155,7 @@ class Team:
         plain = isinstance(failure, InputError) and not isinstance(failure, StoreError | JobError)
         who = "" if plain and (self.rank == 0 or not alone) else f"rank {self.rank}: "
         if isinstance(failure, GoffishError):
-            kind = next(i for i in (3, 2, 1, 0) if isinstance(failure, _KINDS[i]))
+            kind = next(i for i in (4, 3, 2, 1, 0) if isinstance(failure, _KINDS[i]))
             where = f"{doing}: " if who and isinstance(failure, StoreError) else ""
             return kind, f"{who}{where}{failure}".encode()
         problem = f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__

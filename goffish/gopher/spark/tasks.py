@@ -245,7 +245,7 @@ def raise_reported(reports: Sequence[Mapping[str, Any]]) -> None:
     """Raise the failure that a task told of, if one did."""
     told = sorted((report["text"], report["error"]) for report in reports if "error" in report)
     if told:
-        known = (InputError, errors.StoreError, errors.DataError)
+        known = (InputError, errors.StoreError, errors.CheckpointError, errors.DataError)
         raise next((kind for kind in known if kind.__name__ == told[0][1]), JobError)(told[0][0])
 
 

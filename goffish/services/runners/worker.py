@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from goffish.errors import GoffishError
+from goffish.errors import CheckpointError, GoffishError
 from goffish.services.runners.folder import Busy, JobFolder
 
 #: Exit code of a worker that another one came before (EX_TEMPFAIL).
@@ -112,7 +112,12 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
     options = dict(order["options"])
     if "source" in options and graph is not None:
         options["source"] = as_label(options["source"], graph)
-    return run(order["algorithm"], graph, **running, **options)
+    try:
+        return run(order["algorithm"], graph, **running, **options)
+    except CheckpointError as error:
+        # What a power cut left behind is no fault of the job's.
+        sys.stderr.write(f"warning: {error}; from the beginning\n")
+        return run(order["algorithm"], graph, **running | {"resume": False}, **options)
 
 
 def finish(folder: JobFolder, table: Any, summary: dict[str, Any]) -> None:

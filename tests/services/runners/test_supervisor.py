@@ -8,16 +8,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from goffish import from_edges, partition
 from goffish.services.jobs.database import open_database
 from goffish.services.jobs.lifecycle import State
-from goffish.services.jobs.spec import JobSpec
+from goffish.services.jobs.spec import GraphJob, JobSpec
 from goffish.services.jobs.store import Job
 from goffish.services.runners import worker
 from goffish.services.runners.attempt import Attempt, Ended
 from goffish.services.runners.folder import JobFolder
-from goffish.services.runners.processes import lost
+from goffish.services.runners.processes import lost, order_of
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
 
 LOST = Ended(State.QUEUED, "its worker was lost", lost=True)
@@ -88,3 +90,21 @@ def test_a_full_disk_is_not_the_jobs_fault(tmp_path: Path, monkeypatch: pytest.M
             assert caught.value.code == code
             found = lost(folder, code)
             assert found.state == State.QUEUED and found.lost
+
+
+def test_a_damaged_checkpoint_is_not_the_jobs_fault(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Breaks when a job fails for good because a power cut left a checkpoint that cannot be read."""
+    graph = from_edges(np.array([0, 1, 2, 3, 0]), np.array([1, 2, 3, 0, 2]))
+    partition(graph, parts=2, method="hash").save(tmp_path / "store")
+    options = {"max_iterations": "30", "tolerance": "1e-300"}
+    job = GraphJob(algorithm="pagerank", input_uri="store", options=options, checkpoint_every=7)
+    order = order_of(job, str(tmp_path / "store"))
+    folder = JobFolder(tmp_path / "job")
+    folder.prepare(order, 1)
+    first = worker._run(folder, order).table
+    assert "warning" not in capfd.readouterr().err
+    for part in folder.checkpoints.glob("step-*/*.npz"):
+        part.write_bytes(b"")
+    again = worker._run(folder, order).table
+    assert again.equals(first) and "damaged checkpoint" in capfd.readouterr().err
+    assert worker._run(folder, order).table.equals(first) and "warning" not in capfd.readouterr().err
