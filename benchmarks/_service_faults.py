@@ -26,7 +26,7 @@ _SERVICES = (
 )  # fmt: skip
 #: Answers that a broken message may have; anything else is the server's fault.
 _RIGHT = {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED",
-          "DEADLINE_EXCEEDED", "PERMISSION_DENIED"}  # fmt: skip
+          "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "refused while it was sent"}  # fmt: skip
 Rows = list[tuple[str, str]]
 
 
@@ -89,7 +89,9 @@ async def _fuzzed(address: str, count: int) -> tuple[Counter[str], float]:
                     await channel.unary_unary(path)(body(), timeout=10, metadata=metadata)
                 codes["OK"] += 1
             except grpc.RpcError as error:
-                codes[error.code().name] += 1
+                # This client cannot tell what it was answered when it was still sending.
+                cut = (error.details() or "").startswith("Internal error from Core")
+                codes["refused while it was sent" if cut else error.code().name] += 1
             except asyncio.CancelledError:
                 codes["OK"] += 1
 

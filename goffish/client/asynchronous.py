@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,6 +15,7 @@ import grpc
 import pyarrow as pa
 
 from goffish.client import requests
+from goffish.client.blocking import Client
 from goffish.client.channels import Access, service_error
 from goffish.v1 import (
     catalog_pb2_grpc,
@@ -35,6 +37,7 @@ class AsyncClient:
 
     def __init__(self, address: str, token: str | None = None, *, timeout_s: float = 30.0, **access: Any) -> None:
         given = Access(address, token, **access)
+        self._blocking = functools.partial(Client, address, token, timeout_s=timeout_s, **access)
         self.metadata, self._timeout_s = given.metadata, timeout_s
         credentials = given.credentials
         if credentials is None:
@@ -149,8 +152,12 @@ class AsyncClient:
 
     async def upload(self, path: str | Path) -> str:
         """Bring a file to the server; gives its URI."""
-        uri: str = (await self._call(self.jobs.Upload, requests.upload(path), timeout_s=None)).uri
-        return uri
+        # In a thread: it reads a file, and gRPC for event loops loses the answer to a stream that is refused early.
+        client = self._blocking()
+        try:
+            return await asyncio.to_thread(client.upload, path)
+        finally:
+            client.close()
 
     async def plan(
         self, dataflow: str | dataflows_pb2.Dataflow, cloud: str | dataflows_pb2.Catalogue | None = None,
@@ -172,9 +179,8 @@ class AsyncClient:
         answer: planning_pb2.ExplainResponse = await self._call(self.planning.Explain, asked)
         return answer
 
-    async def _call(self, method: Callable[..., Any], request: Any, timeout_s: float | None = -1.0) -> Any:
-        limit = self._timeout_s if timeout_s == -1.0 else timeout_s
+    async def _call(self, method: Callable[..., Any], request: Any) -> Any:
         try:
-            return await method(request, metadata=self.metadata, timeout=limit)
+            return await method(request, metadata=self.metadata, timeout=self._timeout_s)
         except grpc.RpcError as error:
             raise service_error(error) from None

@@ -6,10 +6,11 @@ import asyncio
 import ctypes
 import multiprocessing
 import signal
+import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from goffish.errors import JobError
 
@@ -21,6 +22,26 @@ _DIES_WITH_PARENT = 1
 async def elsewhere(call: Callable[..., Answer], *given: Any) -> Answer:
     """Call in another thread what may wait for a disk or a database."""
     return await asyncio.get_running_loop().run_in_executor(None, call, *given)
+
+
+class Once(Generic[Answer]):
+    """An answer that is made by whoever asks first, while the others wait for it.
+
+    Parameters
+    ----------
+    make : callable
+    """
+
+    def __init__(self, make: Callable[[], Answer]) -> None:
+        self._make: Callable[[], Answer] | None = make
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Answer:
+        """The answer."""
+        with self._lock:
+            if self._make is not None:
+                self._made, self._make = self._make(), None
+        return self._made
 
 
 def _follow() -> None:
@@ -65,6 +86,6 @@ class Processes:
     def close(self) -> None:
         """End the processes."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
             for process in list((getattr(self._pool, "_processes", None) or {}).values()):
                 process.terminate()
+            self._pool.shutdown(cancel_futures=True)

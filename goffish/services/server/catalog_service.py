@@ -9,7 +9,7 @@ import numpy as np
 from goffish.errors import InputError
 from goffish.services.dataflows.model import known_dataflows, read_dataflow
 from goffish.services.server import wire
-from goffish.services.server.calls import elsewhere
+from goffish.services.server.calls import Once, elsewhere
 from goffish.services.server.clouds import cloud_by_name, cloud_names
 from goffish.services.server.spot_advice import Markets
 from goffish.v1 import catalog_pb2, catalog_pb2_grpc
@@ -28,18 +28,13 @@ class CatalogService(catalog_pb2_grpc.CatalogServiceServicer):  # type: ignore[m
 
     def __init__(self, markets: Markets) -> None:
         self._markets = markets
+        # What does not change while the server runs is made once.
+        self._catalogues, self._dataflows = Once(_catalogues), Once(_dataflows)
+        self._policies, self._algorithms = Once(_policies), Once(_algorithms)
 
     async def ListCatalogues(self, request: Any, context: Any) -> catalog_pb2.ListCataloguesResponse:
         """Machine classes."""
-
-        def find() -> catalog_pb2.ListCataloguesResponse:
-            named = [
-                catalog_pb2.NamedCatalogue(name=name, catalogue=wire.catalogue_message(cloud_by_name(name)))
-                for name in cloud_names()
-            ]
-            return catalog_pb2.ListCataloguesResponse(catalogues=named)
-
-        return await elsewhere(find)
+        return await elsewhere(self._catalogues)
 
     async def GetPrices(self, request: catalog_pb2.GetPricesRequest, context: Any) -> catalog_pb2.GetPricesResponse:
         """Spot prices over time."""
@@ -51,23 +46,30 @@ class CatalogService(catalog_pb2_grpc.CatalogServiceServicer):  # type: ignore[m
 
     async def ListDataflows(self, request: Any, context: Any) -> catalog_pb2.ListDataflowsResponse:
         """Dataflows that come along."""
-
-        def find() -> catalog_pb2.ListDataflowsResponse:
-            made = catalog_pb2.ListDataflowsResponse()
-            for name in known_dataflows():
-                made.dataflows.append(wire.dataflow_message(read_dataflow(name)))
-                made.names.append(name)
-            return made
-
-        return await elsewhere(find)
+        return await elsewhere(self._dataflows)
 
     async def ListPolicies(self, request: Any, context: Any) -> catalog_pb2.ListPoliciesResponse:
         """Policies and their options."""
-        return await elsewhere(_policies)
+        return await elsewhere(self._policies)
 
     async def ListAlgorithms(self, request: Any, context: Any) -> catalog_pb2.ListAlgorithmsResponse:
         """Algorithms and their options."""
-        return await elsewhere(_algorithms)
+        return await elsewhere(self._algorithms)
+
+
+def _catalogues() -> catalog_pb2.ListCataloguesResponse:
+    answer = catalog_pb2.ListCataloguesResponse()
+    for name in cloud_names():
+        answer.catalogues.add(name=name, catalogue=wire.catalogue_message(cloud_by_name(name)))
+    return answer
+
+
+def _dataflows() -> catalog_pb2.ListDataflowsResponse:
+    answer = catalog_pb2.ListDataflowsResponse()
+    for name in known_dataflows():
+        answer.dataflows.append(wire.dataflow_message(read_dataflow(name)))
+        answer.names.append(name)
+    return answer
 
 
 def _prices(request: catalog_pb2.GetPricesRequest) -> catalog_pb2.GetPricesResponse:
@@ -84,11 +86,11 @@ def _prices(request: catalog_pb2.GetPricesRequest) -> catalog_pb2.GetPricesRespo
     answer = catalog_pb2.GetPricesResponse()
     times = trace.times
     # The price that holds when the time begins is a part of it, too.
-    first = max(0, int(np.searchsorted(times, since, "right")) - 1)
-    for at in range(first, int(np.searchsorted(times, until, "right"))):
+    first, last = max(0, int(np.searchsorted(times, since, "right")) - 1), int(np.searchsorted(times, until, "right"))
+    if last - first > _MOST_PRICES:
+        raise InputError(f"since: {last - first:,} prices; ask for a shorter time, {_MOST_PRICES:,} at most")
+    for at in range(first, last):
         answer.prices.add(time=wire.moment(float(times[at])), per_hour=float(trace.prices[at]))
-    if len(answer.prices) > _MOST_PRICES:
-        raise InputError(f"since: {len(answer.prices):,} prices; ask for a shorter time, {_MOST_PRICES:,} at most")
     return answer
 
 

@@ -87,7 +87,8 @@ def make_site(home: Path, clients: Clients) -> Site:
     watch = Watch()
     engine = open_database(f"sqlite:///{home / 'jobs.sqlite'}")
     jobs = Jobs(engine, "here", watch)  # type: ignore[arg-type]
-    supervisor, inputs, metrics = Supervisor(jobs, home / "jobs", {}), Inputs((), home / "up", 1 << 20, 1 << 20), Metrics()
+    supervisor, metrics = Supervisor(jobs, home / "jobs", {}), Metrics()
+    inputs = Inputs((), home / "up", 1 << 20, 1 << 20)
     metrics.watch(lambda: {str(state): count for state, count in jobs.counts().items()})
     service = JobService(jobs, supervisor, inputs, Hub(), ("local",), 1000)
     return Site(jobs, home, watch, Pages(jobs, supervisor, service, clients, Limits(1e6, 1e6, 100), metrics))
