@@ -120,18 +120,28 @@ class Jobs:
                 self._note(session, row, "submitted", f"{spec.what} accepted")
                 made = _job(row)
         except IntegrityError:
-            with Session(self._reads) as session:
-                where = (JobRow.client == client, JobRow.client_key == client_key)
-                found = session.scalars(sa.select(JobRow).where(*where)).one_or_none()
-                if found is None:
-                    raise
-                if found.spec != body:
-                    raise InputError(
-                        f"client_key: {client_key!r} was used for another job, {found.id}; take a new one"
-                    ) from None
-                return _job(found), True
+            found = None if client_key is None else self.known(spec, client, client_key)
+            if found is None:
+                raise
+            return found, True
         self._tell(made.id)
         return made, False
+
+    def known(self, spec: JobSpec, client: str, client_key: str) -> Job | None:
+        """The job that a client was given for a key before.
+
+        Raises
+        ------
+        InputError
+            It was another job.
+        """
+        with Session(self._reads) as session:
+            where = (JobRow.client == client, JobRow.client_key == client_key)
+            found = session.scalars(sa.select(JobRow).where(*where)).one_or_none()
+            # As read today: what it was written by may have been another version.
+            if found is not None and JobSpec.model_validate(found.spec) != spec:
+                raise InputError(f"client_key: {client_key!r} was used for another job, {found.id}; take a new one")
+            return None if found is None else _job(found)
 
     def get(self, job: str) -> Job:
         """A job by its id.

@@ -41,7 +41,10 @@ class Inputs:
         self._uploads, self._most, self._most_kept = uploads, most_bytes, most_bytes_kept
         for unfinished in uploads.glob(".*"):
             shutil.rmtree(unfinished, ignore_errors=True)
-        self._kept = {path.name: sum(file.stat().st_size for file in path.rglob("*")) for path in uploads.glob("*")}
+        #: Folders with their bytes; of an upload under way also the folder that it will have.
+        self._kept = {
+            path.name: (sum(file.stat().st_size for file in path.rglob("*")), path.name) for path in uploads.glob("*")
+        }
         self._lock = threading.Lock()
 
     def resolve(self, uri: str) -> str:
@@ -57,7 +60,7 @@ class Inputs:
         if uri.startswith(_UPLOAD):
             number, _, name = uri.removeprefix(_UPLOAD).partition("/")
             path = self._uploads / number / name
-            if re.fullmatch("[0-9a-f]{20}", number) and _NAME.match(name) and path.is_file():
+            if re.fullmatch("[0-9a-f]{40}", number) and _NAME.match(name) and path.is_file():
                 os.utime(path.parent)
                 return str(path)
             raise InputError(f"input_uri: no upload {uri!r}")
@@ -75,12 +78,14 @@ class Inputs:
                     shutil.rmtree(path, ignore_errors=True)
 
     def _bytes_kept(self) -> int:
-        self._kept = {number: size for number, size in self._kept.items() if self._is_there(number)}
-        return sum(self._kept.values())
-
-    def _is_there(self, number: str) -> bool:
-        # In this order: what is no longer under way has been renamed before.
-        return (self._uploads / f".{number}").exists() or (self._uploads / number).exists()
+        kept = {}
+        for folder, (size, final) in self._kept.items():
+            # In this order: what is no longer under way has been renamed before.
+            found = next((name for name in (folder, final) if (self._uploads / name).exists()), None)
+            if found is not None:
+                kept[found] = size, final
+        self._kept = kept
+        return sum(size for size, _ in kept.values())
 
     def upload(self, name: str, total_bytes: int, sha256: str) -> Upload:
         """Begin an upload.
@@ -103,19 +108,19 @@ class Inputs:
                 told = f"all uploads together may have {self._most_kept:,} bytes; {total_bytes:,} more are too many"
                 raise TooMuch(told)
             made = Upload(self._uploads, name, total_bytes, sha256)
-            self._kept[made.number] = total_bytes
+            self._kept[made.folder.name] = total_bytes, made.number
         return made
 
 
 class Upload:
-    """An upload under way; its file appears when all of it is there and right."""
+    """An upload under way; its file appears when all of it is there and right, and the same file has the same URI."""
 
     def __init__(self, room: Path, name: str, total_bytes: int, sha256: str) -> None:
-        self.number = secrets.token_hex(10)
+        self.number = hashlib.sha256(f"{sha256}/{name}".encode()).hexdigest()[:40]
         self._name, self._total, self._sha256 = name, total_bytes, sha256
-        self._folder, self._room = room / f".{self.number}", room
-        self._folder.mkdir(parents=True)
-        self._file = (self._folder / name).open("wb")
+        self.folder, self._room = room / f".{secrets.token_hex(10)}", room
+        self.folder.mkdir(parents=True)
+        self._file = (self.folder / name).open("wb")
         self._hash, self.bytes = hashlib.sha256(), 0
 
     def write(self, data: bytes) -> None:
@@ -147,12 +152,19 @@ class Upload:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        self._folder.rename(self._room / self.number)
-        write_through(self._room / self.number)
+        final = self._room / self.number
+        try:
+            self.folder.rename(final)
+        except OSError:
+            if not final.is_dir():
+                raise
+            os.utime(final)
+            self.drop()
+        write_through(final)
         write_through(self._room)
         return f"{_UPLOAD}{self.number}/{self._name}"
 
     def drop(self) -> None:
         """Leave nothing of an upload that was not finished."""
         self._file.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)

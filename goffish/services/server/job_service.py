@@ -64,6 +64,10 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
 
     def _accept(self, request: jobs_pb2.SubmitRequest, client: str) -> Any:
         spec = wire.spec_of(request.spec)
+        # Whoever asks again gets its job, even if it would not be accepted any more.
+        known = self._jobs.known(spec, client, request.client_key) if request.client_key else None
+        if known is not None:
+            return known, True
         check_spec(spec, self._inputs, self._runners)
         if self._jobs.waiting() >= self._most_waiting:
             raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{self._most_waiting:,} jobs wait already; come again")

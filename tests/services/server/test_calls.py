@@ -219,6 +219,23 @@ def test_uploads(ann: Client, tmp_path: Path, known: Known) -> None:
     assert "all uploads together may have 150,000 bytes" in str(refused(lambda: ann.upload(large)))
 
 
+def test_asking_again_when_it_would_not_be_accepted_any_more(ann: Client, data: Path, tmp_path: Path) -> None:
+    """Breaks when a client that has not heard the answer is refused a job that was accepted."""
+    path = data / "passing.txt"
+    path.write_text("1 2\n")
+    first = ann.submit_graph("components", "passing.txt", key="passing")
+    ann.wait(first.id)
+    path.unlink()
+    assert ann.submit_graph("components", "passing.txt", key="passing").id == first.id
+    assert field_of(lambda: ann.jobs.Submit(jobs_pb2.SubmitRequest(spec=first.spec), metadata=ann.metadata)) == (
+        "spec.graph.input_uri"
+    )
+    mine = tmp_path / "again.txt"
+    mine.write_text("1 2\n")
+    ids = {ann.submit_graph("components", ann.upload(mine), key="uploaded").id for _ in range(2)}
+    assert len(ids) == 1
+
+
 def test_failing_jobs_say_why(ann: Client) -> None:
     """Breaks when a job that cannot succeed is tried for ever, or its error is not the one line of its worker."""
     job = ann.wait(ann.submit_graph("bfs", "edges.txt", {"source": "123456"}).id)

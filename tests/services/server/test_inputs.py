@@ -40,6 +40,22 @@ def test_all_uploads_together(tmp_path: Path) -> None:
     begun(again, b"g" * 60).finish()
 
 
+def test_the_same_file_again(tmp_path: Path) -> None:
+    """Breaks when a submission that is sent again, upload and all, is another job than before, or fills the disk."""
+    inputs = Inputs([], tmp_path / "uploads", 60, 100)
+    first, second = begun(inputs, b"a" * 40), begun(inputs, b"a" * 40)
+    uri = first.finish()
+    assert second.finish() == uri == begun(inputs, b"a" * 40).finish()
+    assert Path(inputs.resolve(uri)).read_bytes() == b"a" * 40
+    assert [path.name for path in (tmp_path / "uploads").iterdir()] == [Path(inputs.resolve(uri)).parent.name]
+    other = inputs.upload("y.txt", 1, hashlib.sha256(b"a").hexdigest())
+    other.write(b"a")
+    assert other.finish() != begun(inputs, b"a").finish(), "a name tells the format"
+    begun(inputs, b"b" * 58).finish()
+    with pytest.raises(TooMuch):
+        begun(inputs, b"c")
+
+
 def test_what_a_killed_server_left_of_an_upload_is_removed(tmp_path: Path) -> None:
     """Breaks when pieces of uploads that never ended stay, or count."""
     begun(Inputs([], tmp_path / "uploads", 60, 100), b"a" * 60)
