@@ -3,50 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
-import secrets
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import grpc
 import pyarrow as pa
 
 from goffish.client import requests
 from goffish.client.blocking import Client
-from goffish.client.channels import Access, service_error
-from goffish.v1 import (
-    catalog_pb2_grpc,
-    dataflows_pb2,
-    jobs_pb2,
-    jobs_pb2_grpc,
-    planning_pb2,
-    planning_pb2_grpc,
-)
-
-#: Seconds between two attempts to go on with a stream that broke off.
-_PAUSE_S = 1.0
-#: After so long without an event from a server that is away, whoever watches gives up.
-_PATIENCE_S = 600.0
+from goffish.client.calls import AsyncCalls
+from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
 
 
-class AsyncClient:
-    """Calls a server from an event loop. An asynchronous context manager; parameters as of `Client`."""
+class AsyncClient(AsyncCalls):
+    """Calls a server from an event loop. An asynchronous context manager; parameters and methods as of `Client`."""
 
-    def __init__(self, address: str, token: str | None = None, *, timeout_s: float = 30.0, **access: Any) -> None:
-        given = Access(address, token, **access)
-        self._blocking = functools.partial(Client, address, token, timeout_s=timeout_s, **access)
-        self.metadata, self._timeout_s = given.metadata, timeout_s
-        credentials = given.credentials
-        if credentials is None:
-            self._channel = grpc.aio.insecure_channel(address, options=given.options)
-        else:
-            self._channel = grpc.aio.secure_channel(address, credentials, options=given.options)
-        self.jobs: Any = jobs_pb2_grpc.JobServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self.planning: Any = planning_pb2_grpc.PlanningServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self.catalog: Any = catalog_pb2_grpc.CatalogServiceStub(self._channel)  # type: ignore[no-untyped-call]
+    def __init__(
+        self, address: str, token: str | None = None, *, authority: str | Path | None = None, tls: bool = False,
+        certificate: str | Path | None = None, key: str | Path | None = None, timeout_s: float = 30.0,
+        patience_s: float = 600.0,
+    ) -> None:  # fmt: skip
+        given: dict[str, Any] = {
+            "authority": authority, "tls": tls, "certificate": certificate, "key": key, "timeout_s": timeout_s,
+            "patience_s": patience_s,
+        }  # fmt: skip
+        super().__init__(address, token, **given)
+        self._make_blocking = functools.partial(Client, address, token, **given)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -62,42 +48,42 @@ class AsyncClient:
 
     async def submit_graph(
         self, algorithm: str, input_uri: str, options: Mapping[str, Any] | None = None, *, key: str = "",
-        runner: str = "local", deadline_s: float | None = None, budget: float | None = None,
-        labels: Mapping[str, str] | None = None, most_attempts: int | None = None, **graph: Any,
+        runner: str = "local", workers: int | None = None, checkpoint_every: int | None = None,
+        memory_mb: int | None = None, cpu_seconds: float | None = None, policy: str | None = None,
+        cloud_name: str | None = None, deadline_s: float | None = None, budget: float | None = None,
+        labels: Mapping[str, str] | None = None, most_attempts: int | None = None,
     ) -> jobs_pb2.Job:  # fmt: skip
         """Submit an algorithm on a graph."""
         limits = {"deadline_s": deadline_s, "budget": budget, "labels": labels, "most_attempts": most_attempts}
+        graph = {
+            "workers": workers, "checkpoint_every": checkpoint_every, "memory_mb": memory_mb,
+            "cpu_seconds": cpu_seconds, "policy": policy, "cloud_name": cloud_name,
+        }  # fmt: skip
         return await self.submit(requests.graph_spec(algorithm, input_uri, options, runner, limits, graph), key)
 
     async def submit_dataflow(
         self, dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None = None, *, key: str = "",
-        deadline_s: float | None = None, budget: float | None = None, labels: Mapping[str, str] | None = None,
-        **run: Any,
+        cloud_name: str | None = None, policy: str | None = None, rates: str | None = None, hours: float | None = None,
+        seed: int | None = None, hours_per_second: float | None = None, deadline_s: float | None = None,
+        budget: float | None = None, labels: Mapping[str, str] | None = None, most_attempts: int | None = None,
     ) -> jobs_pb2.Job:  # fmt: skip
         """Submit a dataflow that is run on the simulated cloud."""
-        limits = {"deadline_s": deadline_s, "budget": budget, "labels": labels}
+        limits = {"deadline_s": deadline_s, "budget": budget, "labels": labels, "most_attempts": most_attempts}
+        run = {
+            "cloud_name": cloud_name, "policy": policy, "rates": rates, "hours": hours, "seed": seed,
+            "hours_per_second": hours_per_second,
+        }  # fmt: skip
         return await self.submit(requests.dataflow_spec(dataflow, options, limits, run), key)
-
-    async def submit(self, spec: jobs_pb2.JobSpec, key: str = "") -> jobs_pb2.Job:
-        """Submit a job as the protocol has it."""
-        # A call that is tried again must not make a second job.
-        asked = jobs_pb2.SubmitRequest(spec=spec, client_key=key or secrets.token_hex(16))
-        made: jobs_pb2.Job = (await self._call(self.jobs.Submit, asked)).job
-        return made
-
-    async def job(self, job: str) -> jobs_pb2.Job:
-        """A job as it stands."""
-        found: jobs_pb2.Job = (await self._call(self.jobs.Get, jobs_pb2.GetRequest(id=job))).job
-        return found
 
     async def list(
         self, *states: str, labels: Mapping[str, str] | None = None, algorithm: str = "", client: str = "",
         page_size: int = 100,
     ) -> AsyncIterator[jobs_pb2.Job]:  # fmt: skip
         """Jobs, the newest first; pages are asked for as they are needed."""
-        asked = jobs_pb2.ListRequest(
-            states=requests.states(states), labels=labels, algorithm=algorithm, client=client, page_size=page_size
-        )
+        asked = requests.filled(
+            jobs_pb2.ListRequest(states=requests.states(states)), labels=labels, algorithm=algorithm, client=client,
+            page_size=page_size,
+        )  # fmt: skip
         while True:
             page = await self._call(self.jobs.List, asked)
             for found in page.jobs:
@@ -108,79 +94,139 @@ class AsyncClient:
 
     async def cancel(self, job: str) -> jobs_pb2.Job:
         """Ask a job to stop."""
-        found: jobs_pb2.Job = (await self._call(self.jobs.Cancel, jobs_pb2.CancelRequest(id=job))).job
+        found: jobs_pb2.Job = (await self._call(self.jobs.Cancel, requests.of_job(jobs_pb2.CancelRequest(), job))).job
         return found
 
     async def watch(self, job: str, after: int = 0) -> AsyncIterator[jobs_pb2.Event]:
-        """Events of a job until it is over, each once, also while the server is away for a time."""
-        heard = None
-        while True:
-            stream = self.jobs.Watch(jobs_pb2.WatchRequest(id=job, after=after), metadata=self.metadata)
-            try:
-                async for answer in stream:
-                    after, heard = answer.event.number, time.monotonic()
-                    yield answer.event
-                return
-            except grpc.RpcError as error:
-                away = error.code() == grpc.StatusCode.UNAVAILABLE
-                if not away or heard is None or time.monotonic() - heard > _PATIENCE_S:
-                    raise service_error(error) from None
-                await asyncio.sleep(_PAUSE_S)
-            finally:
-                stream.cancel()
+        """Events of a job until it is over, each once, also while the server is away for a time (`patience_s`)."""
+        asked = requests.of_job(jobs_pb2.WatchRequest(), job, after=after)
+        async with contextlib.aclosing(self._resumed(self.jobs.Watch, asked)) as answers:
+            async for answer in answers:
+                asked.after = answer.event.number
+                yield answer.event
 
     async def wait(self, job: str) -> jobs_pb2.Job:
         """The job when it is over."""
         async for _ in self.watch(job):
             pass
-        return await self.job(job)
+        return await self._patiently(job)
 
     async def result(self, job: str) -> pa.Table:
         """The table of a job that is done."""
-        pieces: list[bytes] = []
-        asked = jobs_pb2.FetchResultRequest(id=job)
-        try:
-            pieces += [answer.data async for answer in self.jobs.FetchResult(asked, metadata=self.metadata)]
-        except grpc.RpcError as error:
-            raise service_error(error) from None
+        pieces = [piece async for piece in self._pieces(job)]
         return pa.ipc.open_stream(b"".join(pieces)).read_all()
+
+    async def result_batches(self, job: str) -> AsyncIterator[pa.RecordBatch]:
+        """The table of a job that is done, piece by piece, without all of it being held."""
+        with self._blocking() as client:
+            batches = client.result_batches(job)
+            while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+                yield batch
+
+    async def save_result(self, job: str, path: str | Path) -> Path:
+        """Write the table of a job that is done to a file, as an Arrow IPC stream, without holding it."""
+        with self._blocking() as client:
+            return await asyncio.to_thread(client.save_result, job, path)
 
     async def log(self, job: str, most_bytes: int = 0) -> str:
         """The end of a job's log."""
-        text: str = (await self._call(self.jobs.Log, jobs_pb2.LogRequest(id=job, bytes=most_bytes))).text
+        asked = requests.of_job(jobs_pb2.LogRequest(), job, bytes=most_bytes)
+        text: str = (await self._call(self.jobs.Log, asked)).text
         return text
 
     async def upload(self, path: str | Path) -> str:
         """Bring a file to the server; gives its URI."""
-        # In a thread: it reads a file, and gRPC for event loops loses the answer to a stream that is refused early.
-        client = self._blocking()
-        try:
+        # Not only because it reads a file: gRPC for event loops loses the answer to a stream that is refused early.
+        with self._blocking() as client:
             return await asyncio.to_thread(client.upload, path)
-        finally:
-            client.close()
+
+    def _blocking(self) -> Client:
+        """Another client, for threads, which do what waits for files."""
+        client = self._make_blocking()
+        client._answered = self._answered
+        return client
 
     async def plan(
         self, dataflow: str | dataflows_pb2.Dataflow, cloud: str | dataflows_pb2.Catalogue | None = None,
         policy: str = "", options: Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None,
     ) -> dataflows_pb2.Plan:  # fmt: skip
         """The first deployment of a dataflow."""
-        asked = planning_pb2.PlanRequest(setting=requests.setting(dataflow, cloud, policy, options), rates=rates)
+        which = requests.setting(dataflow, cloud, policy, options)
+        asked = requests.filled(planning_pb2.PlanRequest(setting=which), rates=rates)
         plan: dataflows_pb2.Plan = (await self._call(self.planning.Plan, asked)).plan
         return plan
+
+    async def adapt(
+        self, dataflow: str | dataflows_pb2.Dataflow, observations: planning_pb2.Observations,
+        cloud: str | dataflows_pb2.Catalogue | None = None, policy: str = "",
+        options: Mapping[str, Any] | None = None, session: str = "",
+    ) -> planning_pb2.AdaptResponse:  # fmt: skip
+        """The deployment of the interval that begins, from what was observed."""
+        which = requests.setting(dataflow, cloud, policy, options)
+        asked = requests.filled(planning_pb2.AdaptRequest(setting=which), observations=observations, session=session)
+        answer: planning_pb2.AdaptResponse = await self._call(self.planning.Adapt, asked)
+        return answer
+
+    async def plan_ahead(
+        self, dataflow: str | dataflows_pb2.Dataflow, observations: planning_pb2.Observations,
+        forecast: Iterable[planning_pb2.Interval], cloud: str | dataflows_pb2.Catalogue | None = None,
+        policy: str = "", options: Mapping[str, Any] | None = None, session: str = "",
+    ) -> planning_pb2.PlanAheadResponse:  # fmt: skip
+        """The same with forecasts of the intervals that come, the next one first."""
+        which = requests.setting(dataflow, cloud, policy, options)
+        asked = requests.filled(
+            planning_pb2.PlanAheadRequest(setting=which), observations=observations, forecast=forecast, session=session
+        )
+        answer: planning_pb2.PlanAheadResponse = await self._call(self.planning.PlanAhead, asked)
+        return answer
+
+    async def advise_spot(
+        self, core_hours: float, hours: float, market: str, prices: Mapping[str, float] | None = None,
+        running: planning_pb2.RunningJob | None = None,
+    ) -> planning_pb2.AdviseSpotResponse:  # fmt: skip
+        """What a job on spot machines should do now."""
+        asked = requests.filled(
+            planning_pb2.AdviseSpotRequest(), core_hours=core_hours, hours=hours, market=market, prices=prices,
+            running=running,
+        )  # fmt: skip
+        answer: planning_pb2.AdviseSpotResponse = await self._call(self.planning.AdviseSpot, asked)
+        return answer
 
     async def explain(
         self, dataflow: str | dataflows_pb2.Dataflow, cloud: str | dataflows_pb2.Catalogue | None = None,
         policy: str = "", options: Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None,
-        policies: tuple[str, ...] = (),
+        policies: Iterable[str] = (),
     ) -> planning_pb2.ExplainResponse:  # fmt: skip
         """A plan, why it is so, and what others would cost."""
         which = requests.setting(dataflow, cloud, policy, options)
-        asked = planning_pb2.ExplainRequest(setting=which, rates=rates, policies=policies)
+        asked = requests.filled(planning_pb2.ExplainRequest(setting=which), rates=rates, policies=policies)
         answer: planning_pb2.ExplainResponse = await self._call(self.planning.Explain, asked)
         return answer
 
-    async def _call(self, method: Callable[..., Any], request: Any) -> Any:
-        try:
-            return await method(request, metadata=self.metadata, timeout=self._timeout_s)
-        except grpc.RpcError as error:
-            raise service_error(error) from None
+    async def catalogues(self) -> dict[str, dataflows_pb2.Catalogue]:
+        """Machine classes that the server knows, by the names of their catalogues."""
+        answer = await self._call(self.catalog.ListCatalogues, catalog_pb2.ListCataloguesRequest())
+        return {one.name: one.catalogue for one in answer.catalogues}
+
+    async def prices(
+        self, trace: str, since: datetime | None = None, until: datetime | None = None
+    ) -> tuple[catalog_pb2.Price, ...]:
+        """Spot prices of a trace (`MachineClass.prices`) over time; a time without a zone is UTC."""
+        return tuple((await self._call(self.catalog.GetPrices, requests.prices(trace, since, until))).prices)
+
+    async def markets(self) -> tuple[catalog_pb2.Market, ...]:
+        """Spot markets that the operator has fitted."""
+        return tuple((await self._call(self.catalog.ListMarkets, catalog_pb2.ListMarketsRequest())).markets)
+
+    async def dataflows(self) -> dict[str, dataflows_pb2.Dataflow]:
+        """Dataflows that the server knows, by their names."""
+        answer = await self._call(self.catalog.ListDataflows, catalog_pb2.ListDataflowsRequest())
+        return dict(zip(answer.names, answer.dataflows, strict=True))
+
+    async def policies(self) -> tuple[catalog_pb2.PolicyInfo, ...]:
+        """Policies, with JSON schemas of their options."""
+        return tuple((await self._call(self.catalog.ListPolicies, catalog_pb2.ListPoliciesRequest())).policies)
+
+    async def algorithms(self) -> tuple[catalog_pb2.AlgorithmInfo, ...]:
+        """Algorithms of graph jobs, with JSON schemas of their options."""
+        return tuple((await self._call(self.catalog.ListAlgorithms, catalog_pb2.ListAlgorithmsRequest())).algorithms)

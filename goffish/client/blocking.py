@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import grpc
 import pyarrow as pa
 
 from goffish.client import requests
-from goffish.client.channels import Access, service_error
-from goffish.v1 import (
-    catalog_pb2_grpc,
-    dataflows_pb2,
-    jobs_pb2,
-    jobs_pb2_grpc,
-    planning_pb2,
-    planning_pb2_grpc,
-)
-
-#: Seconds between two attempts to go on with a stream that broke off.
-_PAUSE_S = 1.0
-#: After so long without an event from a server that is away, whoever watches gives up.
-_PATIENCE_S = 600.0
+from goffish.client.calls import Calls
+from goffish.client.results import read_batches, result_file
+from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
 
 
-class Client:
+class Client(Calls):
     """Calls a server and waits for its answers. A context manager.
 
     Parameters
@@ -37,28 +24,19 @@ class Client:
     address : str
         ``HOST:PORT`` or ``unix:PATH``.
     token : str, optional
+    authority, tls, certificate, key
+        See `goffish.client.channels.Access`.
     timeout_s : float
         Of each call that is no stream.
-    **access
-        See `goffish.client.channels.Access`: ``tls``, ``authority``, ``certificate``, ``key``.
+    patience_s : float
+        For how long `watch`, `wait` and the results of jobs go on without a server that has answered before, from the
+        moment on when it was away until it answers again.
 
     Attributes
     ----------
     jobs, planning, catalog
-        The stubs of the protocol, for what has no method here; give them ``metadata=client.metadata``.
+        The stubs of the protocol; give them ``metadata=client.metadata``.
     """
-
-    def __init__(self, address: str, token: str | None = None, *, timeout_s: float = 30.0, **access: Any) -> None:
-        given = Access(address, token, **access)
-        self.metadata, self._timeout_s = given.metadata, timeout_s
-        credentials = given.credentials
-        if credentials is None:
-            self._channel = grpc.insecure_channel(address, options=given.options)
-        else:
-            self._channel = grpc.secure_channel(address, credentials, options=given.options)
-        self.jobs: Any = jobs_pb2_grpc.JobServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self.planning: Any = planning_pb2_grpc.PlanningServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self.catalog: Any = catalog_pb2_grpc.CatalogServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> Client:
         return self
@@ -74,8 +52,10 @@ class Client:
 
     def submit_graph(
         self, algorithm: str, input_uri: str, options: Mapping[str, Any] | None = None, *, key: str = "",
-        runner: str = "local", deadline_s: float | None = None, budget: float | None = None,
-        labels: Mapping[str, str] | None = None, most_attempts: int | None = None, **graph: Any,
+        runner: str = "local", workers: int | None = None, checkpoint_every: int | None = None,
+        memory_mb: int | None = None, cpu_seconds: float | None = None, policy: str | None = None,
+        cloud_name: str | None = None, deadline_s: float | None = None, budget: float | None = None,
+        labels: Mapping[str, str] | None = None, most_attempts: int | None = None,
     ) -> jobs_pb2.Job:  # fmt: skip
         """Submit an algorithm on a graph.
 
@@ -90,48 +70,68 @@ class Client:
         key : str
             The same key again gives the same job.
         runner : {"local", "mpi", "spark", "cloud"}
-        deadline_s, budget, labels, most_attempts
-            See ``JobSpec`` of the protocol.
-        **graph
-            More of its ``GraphJob``: ``workers``, ``checkpoint_every``, ``memory_mb``, ``policy``, …
+        workers : int, optional
+            Threads, or ranks of mpirun.
+        checkpoint_every : int, optional
+            Supersteps.
+        memory_mb, cpu_seconds : float, optional
+            Most of its processes together.
+        policy, cloud_name : str, optional
+            With the runner ``cloud``: who decides on machines, and their catalogue.
+        deadline_s : float, optional
+            From the submission on.
+        budget : float, optional
+            In the currency of its cloud.
+        labels : mapping, optional
+        most_attempts : int, optional
+            Times that its worker may be lost until it fails.
 
         Raises
         ------
+        InputError
+            An argument is not of its type.
         ServiceError
         """
         limits = {"deadline_s": deadline_s, "budget": budget, "labels": labels, "most_attempts": most_attempts}
+        graph = {
+            "workers": workers, "checkpoint_every": checkpoint_every, "memory_mb": memory_mb,
+            "cpu_seconds": cpu_seconds, "policy": policy, "cloud_name": cloud_name,
+        }  # fmt: skip
         return self.submit(requests.graph_spec(algorithm, input_uri, options, runner, limits, graph), key)
 
     def submit_dataflow(
         self, dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None = None, *, key: str = "",
-        deadline_s: float | None = None, budget: float | None = None, labels: Mapping[str, str] | None = None,
-        **run: Any,
+        cloud_name: str | None = None, policy: str | None = None, rates: str | None = None, hours: float | None = None,
+        seed: int | None = None, hours_per_second: float | None = None, deadline_s: float | None = None,
+        budget: float | None = None, labels: Mapping[str, str] | None = None, most_attempts: int | None = None,
     ) -> jobs_pb2.Job:  # fmt: skip
         """Submit a dataflow that is run on the simulated cloud.
 
         Parameters
         ----------
         dataflow : str or Dataflow
-            One that the server knows by name, or a definition.
+            One that the server knows by name, or a definition (`goffish.client.dataflow` reads a file).
         options : mapping, optional
             Of its policy.
-        **run
-            More of its ``DataflowJob``: ``cloud_name``, ``policy``, ``rates``, ``hours``, …
+        key, deadline_s, budget, labels, most_attempts
+            As in `submit_graph`.
+        cloud_name, policy, rates : str, optional
+        hours, hours_per_second : float, optional
+            Length; and of it what passes in a second, instead of as much as can be computed.
+        seed : int, optional
+
+        Raises
+        ------
+        InputError
+            An argument is not of its type.
+        ServiceError
         """
-        limits = {"deadline_s": deadline_s, "budget": budget, "labels": labels}
+        limits = {"deadline_s": deadline_s, "budget": budget, "labels": labels, "most_attempts": most_attempts}
+        run = {
+            "cloud_name": cloud_name, "policy": policy, "rates": rates, "hours": hours, "seed": seed,
+            "hours_per_second": hours_per_second,
+        }  # fmt: skip
         return self.submit(requests.dataflow_spec(dataflow, options, limits, run), key)
-
-    def submit(self, spec: jobs_pb2.JobSpec, key: str = "") -> jobs_pb2.Job:
-        """Submit a job as the protocol has it."""
-        # A call that is tried again must not make a second job.
-        asked = jobs_pb2.SubmitRequest(spec=spec, client_key=key or secrets.token_hex(16))
-        made: jobs_pb2.Job = self._call(self.jobs.Submit, asked).job
-        return made
-
-    def job(self, job: str) -> jobs_pb2.Job:
-        """A job as it stands."""
-        found: jobs_pb2.Job = self._call(self.jobs.Get, jobs_pb2.GetRequest(id=job)).job
-        return found
 
     def list(
         self, *states: str, labels: Mapping[str, str] | None = None, algorithm: str = "", client: str = "",
@@ -147,9 +147,10 @@ class Client:
             All of these labels, this algorithm, this client.
         page_size : int
         """
-        asked = jobs_pb2.ListRequest(
-            states=requests.states(states), labels=labels, algorithm=algorithm, client=client, page_size=page_size
-        )
+        asked = requests.filled(
+            jobs_pb2.ListRequest(states=requests.states(states)), labels=labels, algorithm=algorithm, client=client,
+            page_size=page_size,
+        )  # fmt: skip
         while True:
             page = self._call(self.jobs.List, asked)
             yield from page.jobs
@@ -159,46 +160,43 @@ class Client:
 
     def cancel(self, job: str) -> jobs_pb2.Job:
         """Ask a job to stop."""
-        found: jobs_pb2.Job = self._call(self.jobs.Cancel, jobs_pb2.CancelRequest(id=job)).job
+        found: jobs_pb2.Job = self._call(self.jobs.Cancel, requests.of_job(jobs_pb2.CancelRequest(), job)).job
         return found
 
     def watch(self, job: str, after: int = 0) -> Iterator[jobs_pb2.Event]:
-        """Events of a job until it is over, each once, also while the server is away for a time."""
-        heard = None
-        while True:
-            stream = self.jobs.Watch(jobs_pb2.WatchRequest(id=job, after=after), metadata=self.metadata)
-            try:
-                for answer in stream:
-                    after, heard = answer.event.number, time.monotonic()
-                    yield answer.event
-                return
-            except grpc.RpcError as error:
-                away = error.code() == grpc.StatusCode.UNAVAILABLE
-                if not away or heard is None or time.monotonic() - heard > _PATIENCE_S:
-                    raise service_error(error) from None
-                time.sleep(_PAUSE_S)
-            finally:
-                stream.cancel()
+        """Events of a job until it is over, each once, also while the server is away for a time (`patience_s`)."""
+        asked = requests.of_job(jobs_pb2.WatchRequest(), job, after=after)
+        for answer in self._resumed(self.jobs.Watch, asked):
+            asked.after = answer.event.number
+            yield answer.event
 
     def wait(self, job: str) -> jobs_pb2.Job:
         """The job when it is over."""
         for _ in self.watch(job):
             pass
-        return self.job(job)
+        return self._patiently(job)
 
     def result(self, job: str) -> pa.Table:
         """The table of a job that is done."""
-        pieces: list[bytes] = []
-        asked = jobs_pb2.FetchResultRequest(id=job)
-        try:
-            pieces += [answer.data for answer in self.jobs.FetchResult(asked, metadata=self.metadata)]
-        except grpc.RpcError as error:
-            raise service_error(error) from None
-        return pa.ipc.open_stream(b"".join(pieces)).read_all()
+        return read_batches(self._pieces(job)).read_all()
+
+    def result_batches(self, job: str) -> Iterator[pa.RecordBatch]:
+        """The table of a job that is done, piece by piece, without all of it being held."""
+        yield from read_batches(self._pieces(job))
+
+    def save_result(self, job: str, path: str | Path) -> Path:
+        """Write the table of a job that is done to a file, as an Arrow IPC stream, without holding it.
+
+        The file appears whole or not at all; ``pyarrow.ipc.open_stream`` reads it.
+        """
+        with result_file(path) as file:
+            for piece in self._pieces(job):
+                file.write(piece)
+        return Path(path)
 
     def log(self, job: str, most_bytes: int = 0) -> str:
         """The end of a job's log."""
-        text: str = self._call(self.jobs.Log, jobs_pb2.LogRequest(id=job, bytes=most_bytes)).text
+        text: str = self._call(self.jobs.Log, requests.of_job(jobs_pb2.LogRequest(), job, bytes=most_bytes)).text
         return text
 
     def upload(self, path: str | Path) -> str:
@@ -210,25 +208,116 @@ class Client:
         self, dataflow: str | dataflows_pb2.Dataflow, cloud: str | dataflows_pb2.Catalogue | None = None,
         policy: str = "", options: Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None,
     ) -> dataflows_pb2.Plan:  # fmt: skip
-        """The first deployment of a dataflow."""
-        asked = planning_pb2.PlanRequest(setting=requests.setting(dataflow, cloud, policy, options), rates=rates)
+        """The first deployment of a dataflow.
+
+        Parameters
+        ----------
+        dataflow : str or Dataflow
+            One that the server knows by name, or a definition (`goffish.client.dataflow` reads a file).
+        cloud : str or Catalogue, optional
+            The same of machine classes (`goffish.client.catalogue`).
+        policy, options
+            Who plans.
+        rates : mapping, optional
+            Element to messages per second, instead of those of the dataflow.
+        """
+        which = requests.setting(dataflow, cloud, policy, options)
+        asked = requests.filled(planning_pb2.PlanRequest(setting=which), rates=rates)
         plan: dataflows_pb2.Plan = self._call(self.planning.Plan, asked).plan
         return plan
+
+    def adapt(
+        self, dataflow: str | dataflows_pb2.Dataflow, observations: planning_pb2.Observations,
+        cloud: str | dataflows_pb2.Catalogue | None = None, policy: str = "",
+        options: Mapping[str, Any] | None = None, session: str = "",
+    ) -> planning_pb2.AdaptResponse:  # fmt: skip
+        """The deployment of the interval that begins, from what was observed.
+
+        Parameters
+        ----------
+        observations : Observations
+        session : str
+            Names what the policy remembers from call to call.
+        dataflow, cloud, policy, options
+            As in `plan`.
+        """
+        which = requests.setting(dataflow, cloud, policy, options)
+        asked = requests.filled(planning_pb2.AdaptRequest(setting=which), observations=observations, session=session)
+        answer: planning_pb2.AdaptResponse = self._call(self.planning.Adapt, asked)
+        return answer
+
+    def plan_ahead(
+        self, dataflow: str | dataflows_pb2.Dataflow, observations: planning_pb2.Observations,
+        forecast: Iterable[planning_pb2.Interval], cloud: str | dataflows_pb2.Catalogue | None = None,
+        policy: str = "", options: Mapping[str, Any] | None = None, session: str = "",
+    ) -> planning_pb2.PlanAheadResponse:  # fmt: skip
+        """The same with forecasts of the intervals that come, the next one first."""
+        which = requests.setting(dataflow, cloud, policy, options)
+        asked = requests.filled(
+            planning_pb2.PlanAheadRequest(setting=which), observations=observations, forecast=forecast, session=session
+        )
+        answer: planning_pb2.PlanAheadResponse = self._call(self.planning.PlanAhead, asked)
+        return answer
+
+    def advise_spot(
+        self, core_hours: float, hours: float, market: str, prices: Mapping[str, float] | None = None,
+        running: planning_pb2.RunningJob | None = None,
+    ) -> planning_pb2.AdviseSpotResponse:  # fmt: skip
+        """What a job on spot machines should do now.
+
+        Parameters
+        ----------
+        core_hours, hours : float
+            That are left to compute, and until the deadline.
+        market : str
+            One of `markets`.
+        prices : mapping, optional
+            Class to its spot price now.
+        running : RunningJob, optional
+            What a job that runs has, and what it has saved.
+        """
+        asked = requests.filled(
+            planning_pb2.AdviseSpotRequest(), core_hours=core_hours, hours=hours, market=market, prices=prices,
+            running=running,
+        )  # fmt: skip
+        answer: planning_pb2.AdviseSpotResponse = self._call(self.planning.AdviseSpot, asked)
+        return answer
 
     def explain(
         self, dataflow: str | dataflows_pb2.Dataflow, cloud: str | dataflows_pb2.Catalogue | None = None,
         policy: str = "", options: Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None,
-        policies: tuple[str, ...] = (),
+        policies: Iterable[str] = (),
     ) -> planning_pb2.ExplainResponse:  # fmt: skip
         """A plan, why it is so, and what others would cost."""
         which = requests.setting(dataflow, cloud, policy, options)
-        asked = planning_pb2.ExplainRequest(setting=which, rates=rates, policies=policies)
+        asked = requests.filled(planning_pb2.ExplainRequest(setting=which), rates=rates, policies=policies)
         answer: planning_pb2.ExplainResponse = self._call(self.planning.Explain, asked)
         return answer
 
-    def _call(self, method: Callable[..., Any], request: Any, timeout_s: float | None = -1.0) -> Any:
-        limit = self._timeout_s if timeout_s == -1.0 else timeout_s
-        try:
-            return method(request, metadata=self.metadata, timeout=limit)
-        except grpc.RpcError as error:
-            raise service_error(error) from None
+    def catalogues(self) -> dict[str, dataflows_pb2.Catalogue]:
+        """Machine classes that the server knows, by the names of their catalogues."""
+        answer = self._call(self.catalog.ListCatalogues, catalog_pb2.ListCataloguesRequest())
+        return {one.name: one.catalogue for one in answer.catalogues}
+
+    def prices(
+        self, trace: str, since: datetime | None = None, until: datetime | None = None
+    ) -> tuple[catalog_pb2.Price, ...]:
+        """Spot prices of a trace (`MachineClass.prices`) over time; a time without a zone is UTC."""
+        return tuple(self._call(self.catalog.GetPrices, requests.prices(trace, since, until)).prices)
+
+    def markets(self) -> tuple[catalog_pb2.Market, ...]:
+        """Spot markets that the operator has fitted."""
+        return tuple(self._call(self.catalog.ListMarkets, catalog_pb2.ListMarketsRequest()).markets)
+
+    def dataflows(self) -> dict[str, dataflows_pb2.Dataflow]:
+        """Dataflows that the server knows, by their names."""
+        answer = self._call(self.catalog.ListDataflows, catalog_pb2.ListDataflowsRequest())
+        return dict(zip(answer.names, answer.dataflows, strict=True))
+
+    def policies(self) -> tuple[catalog_pb2.PolicyInfo, ...]:
+        """Policies, with JSON schemas of their options."""
+        return tuple(self._call(self.catalog.ListPolicies, catalog_pb2.ListPoliciesRequest()).policies)
+
+    def algorithms(self) -> tuple[catalog_pb2.AlgorithmInfo, ...]:
+        """Algorithms of graph jobs, with JSON schemas of their options."""
+        return tuple(self._call(self.catalog.ListAlgorithms, catalog_pb2.ListAlgorithmsRequest()).algorithms)

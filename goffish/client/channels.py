@@ -12,11 +12,24 @@ import grpc
 
 from goffish.errors import GoffishError, InputError
 
-#: What is tried again by itself: only calls that change nothing, or name the job that they make.
+#: What gRPC tries again by itself: only methods of which a second call changes nothing. A submission may be tried again
+#: if it has a key, which only the clients know to be there; Adapt and PlanAhead change what a session remembers.
+#: No streams: of those without an answer gRPC loses sight when their server ends; the clients ask for them again.
+_REPEATABLE = {
+    "JobService": ("Get", "List", "Cancel", "Log"),
+    "PlanningService": ("Plan", "AdviseSpot", "Explain"),
+    "CatalogService": (
+        "ListCatalogues", "GetPrices", "ListMarkets", "ListDataflows", "ListPolicies", "ListAlgorithms",
+    ),
+}  # fmt: skip
 _RETRIED = {
     "methodConfig": [
         {
-            "name": [{"service": f"goffish.v1.{name}"} for name in ("JobService", "PlanningService", "CatalogService")],
+            "name": [
+                {"service": f"goffish.v1.{service}", "method": method}
+                for service, methods in _REPEATABLE.items()
+                for method in methods
+            ],
             "retryPolicy": {
                 "maxAttempts": 5,
                 "initialBackoff": "0.2s",
@@ -27,7 +40,17 @@ _RETRIED = {
         }
     ]
 }
+#: Seconds between the attempts of a submission.
+PAUSES_S = (0.2, 0.4, 0.8, 1.6)
+#: Seconds between two attempts to reach a server that is away.
+PAUSE_S = 1.0
+#: How a server looks that is away.
+AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 MESSAGE_BYTES = 16 << 20
+#: Servers hang up on clients that ping a quiet connection more often than every 5 minutes ("too_many_pings").
+_KEEPALIVE_MS = 330_000
+#: Longest time between two attempts to connect: a server that is back is found soon.
+_RECONNECT_MS = 5_000
 
 
 class ServiceError(GoffishError):
@@ -87,7 +110,8 @@ class Access:
         return (
             ("grpc.max_receive_message_length", MESSAGE_BYTES),
             ("grpc.service_config", json.dumps(_RETRIED)),
-            ("grpc.keepalive_time_ms", 60_000),
+            ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+            ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS),
         )
 
 

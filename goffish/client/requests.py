@@ -4,20 +4,69 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from goffish.errors import InputError
-from goffish.v1 import dataflows_pb2, jobs_pb2, planning_pb2
+from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
 
 _PIECE = 1 << 20
+_LONGEST = 60
 RUNNERS = {
     "local": jobs_pb2.RUNNER_LOCAL, "mpi": jobs_pb2.RUNNER_MPI, "spark": jobs_pb2.RUNNER_SPARK,
     "cloud": jobs_pb2.RUNNER_CLOUD,
 }  # fmt: skip
 #: States by the names that people use.
 STATES = {name.removeprefix("JOB_STATE_").lower(): number for name, number in jobs_pb2.JobState.items() if number}
-OVER = frozenset({jobs_pb2.JOB_STATE_DONE, jobs_pb2.JOB_STATE_FAILED, jobs_pb2.JOB_STATE_CANCELLED})
+M = TypeVar("M")
+
+
+def filled(message: M, **fields: Any) -> M:
+    """A message with those of its fields that are given: not ``None``.
+
+    Raises
+    ------
+    InputError
+        The field, its value, and what is accepted.
+    """
+    made: Any = message
+    for name, value in fields.items():
+        if value is None:
+            continue
+        try:
+            if isinstance(value, str) and not isinstance(getattr(made, name), str):
+                raise TypeError  # several texts are not the letters of one
+            made.MergeFrom(type(made)(**{name: value}))
+        except (TypeError, AttributeError):
+            wanted = _wanted(made.DESCRIPTOR.fields_by_name[name])
+            raise InputError(f"{name}: {_short(value)} is given, {wanted} is needed") from None
+        except ValueError as error:
+            raise InputError(f"{name}: {_short(value)} cannot be sent ({error})") from None
+    return message
+
+
+def _wanted(field: Any) -> str:
+    if field.message_type is not None:
+        return "a mapping" if field.message_type.GetOptions().map_entry else str(field.message_type.name)
+    return {field.CPPTYPE_STRING: "text", field.CPPTYPE_DOUBLE: "a number"}.get(field.cpp_type, "a whole number")
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def of_job(message: M, job: str, **fields: Any) -> M:
+    """A message that asks for something of a job.
+
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(job, str):
+        raise InputError(f"job: {_short(job)} is given, its id is needed")
+    return filled(message, id=job, **fields)
 
 
 def graph_spec(
@@ -26,62 +75,80 @@ def graph_spec(
 ) -> jobs_pb2.JobSpec:  # fmt: skip
     """A job on a graph.
 
+    Parameters
+    ----------
+    algorithm, input_uri, options, runner
+    limits : mapping
+        What is asked of every kind of job; ``None`` is not given.
+    graph : mapping
+        Other fields of `GraphJob`.
+
     Raises
     ------
     InputError
-        Unknown runner.
     """
     if runner not in RUNNERS:
         raise InputError(f"runner={runner!r}: choose one of {', '.join(RUNNERS)}")
-    made = jobs_pb2.JobSpec(
-        graph=jobs_pb2.GraphJob(
-            algorithm=algorithm, input_uri=input_uri, runner=RUNNERS[runner], options=texts(options), **_given(graph)
-        )
-    )
-    return limited(made, **limits)
+    work = filled(jobs_pb2.GraphJob(runner=RUNNERS[runner]), algorithm=algorithm, input_uri=input_uri, **graph)
+    return _limited(jobs_pb2.JobSpec(graph=filled(work, options=texts(options))), **limits)
 
 
 def dataflow_spec(
     dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None, limits: Mapping[str, Any],
     run: Mapping[str, Any],
 ) -> jobs_pb2.JobSpec:  # fmt: skip
-    """A dataflow that is run on the simulated cloud."""
-    named = isinstance(dataflow, str)
-    which: dict[str, Any] = {"dataflow_name" if named else "dataflow_definition": dataflow}
-    made = jobs_pb2.JobSpec(dataflow=jobs_pb2.DataflowJob(options=texts(options), **which, **_given(run)))
-    return limited(made, **limits)
+    """A dataflow that is run on the simulated cloud; `run` has other fields of `DataflowJob`.
+
+    Raises
+    ------
+    InputError
+    """
+    work = filled(jobs_pb2.DataflowJob(), **_either("dataflow", dataflow), options=texts(options), **run)
+    return _limited(jobs_pb2.JobSpec(dataflow=work), **limits)
 
 
-def limited(
-    spec: jobs_pb2.JobSpec, *, deadline_s: float | None = None, budget: float | None = None,
-    labels: Mapping[str, str] | None = None, most_attempts: int | None = None,
-) -> jobs_pb2.JobSpec:  # fmt: skip
-    """A job with what is asked of every kind."""
+def _limited(spec: jobs_pb2.JobSpec, *, deadline_s: float | None = None, **limits: Any) -> jobs_pb2.JobSpec:
     if deadline_s is not None:
-        spec.deadline.FromNanoseconds(round(deadline_s * 1e9))
-    if budget is not None:
-        spec.budget = budget
-    if most_attempts is not None:
-        spec.most_attempts = most_attempts
-    spec.labels.update(labels or {})
-    return spec
+        try:
+            spec.deadline.FromNanoseconds(round(deadline_s * 1e9))
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"deadline_s: {_short(deadline_s)} is given, seconds are needed") from None
+    return filled(spec, **limits)
 
 
 def setting(
     dataflow: str | dataflows_pb2.Dataflow, cloud: str | dataflows_pb2.Catalogue | None, policy: str,
     options: Mapping[str, Any] | None,
 ) -> planning_pb2.Setting:  # fmt: skip
-    """What is planned, on what, and by whom."""
-    made = planning_pb2.Setting(policy=policy, options=texts(options))
-    if isinstance(dataflow, str):
-        made.dataflow_name = dataflow
-    else:
-        made.dataflow_definition.CopyFrom(dataflow)
-    if isinstance(cloud, str):
-        made.cloud_name = cloud
-    elif cloud is not None:
-        made.cloud_definition.CopyFrom(cloud)
-    return made
+    """What is planned, on what, and by whom.
+
+    Raises
+    ------
+    InputError
+    """
+    which = _either("dataflow", dataflow) | ({} if cloud is None else _either("cloud", cloud))
+    return filled(planning_pb2.Setting(), **which, policy=policy, options=texts(options))
+
+
+def _either(field: str, given: Any) -> dict[str, Any]:
+    """What is either named or defined."""
+    return {f"{field}_name" if isinstance(given, str) else f"{field}_definition": given}
+
+
+def prices(trace: str, since: datetime | None, until: datetime | None) -> catalog_pb2.GetPricesRequest:
+    """A part of a trace of prices.
+
+    Raises
+    ------
+    InputError
+    """
+    asked = filled(catalog_pb2.GetPricesRequest(), trace=trace)
+    for name, moment in (("since", since), ("until", until)):
+        if moment is not None and not isinstance(moment, datetime):
+            raise InputError(f"{name}: {_short(moment)} is given, a datetime is needed")
+        if moment is not None:
+            getattr(asked, name).FromDatetime(moment)
+    return asked
 
 
 def states(names: tuple[str, ...]) -> list[Any]:
@@ -123,9 +190,12 @@ def _pieces(path: Path, start: jobs_pb2.UploadStart) -> Iterator[jobs_pb2.Upload
 
 
 def texts(options: Mapping[str, Any] | None) -> dict[str, str]:
-    """Options as they are sent."""
+    """Options as they are sent.
+
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(options, Mapping | None):
+        raise InputError(f"options: {_short(options)} is given, a mapping is needed")
     return {name: str(value) for name, value in (options or {}).items()}
-
-
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}

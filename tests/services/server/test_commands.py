@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from goffish.cli.app import app
+from goffish.client import ServiceError
+from goffish.errors import InputError
 from tests.services.server.serving import Known, RealServer
 
 
@@ -68,6 +72,50 @@ def test_what_cannot_be_done(server: RealServer, command: tuple[str, ...], code:
     """Breaks when a mistake gets more than one line, or the wrong exit code."""
     _, errors = goffish(*command, code=code, GOFFISH_SERVER=server.address)
     assert told in errors and len(errors.splitlines()) <= 1
+
+
+GRAPH, FLOW = ("jobs", "submit", "components", "store"), ("jobs", "submit", "dataflow", "sc13-diamond")
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ((*FLOW, "--runner", "mpi"), "--runner mpi is for algorithms on graphs, not for dataflows"),
+        ((*FLOW, "--runner", "local"), "--runner local is for"),
+        ((*FLOW, "--workers", "2"), "--workers 2 is for"),
+        ((*FLOW, "--memory", "2"), "--memory 2 is for"),
+        ((*FLOW, "--cpu-seconds", "2"), "--cpu-seconds 2.0 is for"),
+        ((*FLOW, "--checkpoint-every", "2"), "--checkpoint-every 2 is for"),
+        ((*GRAPH, "--rates", "walk"), "--rates walk is for dataflows"),
+        ((*GRAPH, "--hours", "2"), "--hours 2.0 is for dataflows"),
+        ((*GRAPH, "--seed", "0"), "--seed 0 is for dataflows"),
+        ((*GRAPH, "--hours-per-second", "2"), "--hours-per-second 2.0 is for dataflows"),
+        ((*GRAPH, "--policy", "rtba"), "--policy rtba is for --runner cloud"),
+        ((*GRAPH, "--runner", "mpi", "--cloud", "x"), "--cloud x is for --runner cloud"),
+        ((*FLOW[:3], "@/no/such/file"), "no dataflow"),
+    ],
+)
+def test_flags_of_another_kind_of_job(command: tuple[str, ...], told: str) -> None:
+    """Breaks when a flag that changes nothing is taken in silence."""
+    with pytest.raises(InputError, match=re.escape(told)):
+        app(list(command), standalone_mode=False)
+
+
+def test_a_dataflow_of_ones_own(server: RealServer, tmp_path: Path) -> None:
+    """Breaks when a definition in a file, or a flag of dataflows, does not reach the server."""
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\nelements: [{id: a, cost: 0.1}, {id: b, cost: 0.2}]\nedges: [[a, b]]\ninputs: {a: 3}\n"
+    )
+    flags = ("--seed", "5", "--hours", "1", "--hours-per-second", "900", "--most-attempts", "4", "--policy", "ds2")
+    given = (f"@{tmp_path / 'mine.yaml'}", "--cloud", "ec2-2013", "--rates", "walk", "--wait", "--json", *flags)
+    job = json.loads(goffish("jobs", "submit", "dataflow", *given, GOFFISH_SERVER=server.address)[0])
+    run = job["spec"]["dataflow"]
+    assert job["state"] == "done" and job["spec"]["most_attempts"] == 4
+    assert run["dataflow_definition"]["edges"] == [{"from": "a", "to": "b"}]
+    assert (run["seed"], run["hours"], run["hours_per_second"]) == ("5", 1, 900)
+    assert (run["policy"], run["cloud_name"], run["rates"]) == ("ds2", "ec2-2013", "walk")
+    with pytest.raises(ServiceError, match=r"cloud_name: nothing called '@x'"):
+        app([*FLOW, "--cloud", "@x", "--server", server.address], standalone_mode=False)
 
 
 def test_no_server() -> None:

@@ -120,9 +120,12 @@ def test_the_guide(run: Run, tmp_path: Path) -> None:
     page = (root / "docs" / "service-clients.md").read_text(encoding="utf-8")
     script = tmp_path / "guide.py"
     script.write_text("\n".join(re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)))
-    said = run(sys.executable, str(script), cwd=root).stdout
+    for name in ("data", "examples"):
+        (tmp_path / name).symlink_to(root / name)
+    said = run(sys.executable, str(script), cwd=tmp_path).stdout
     assert "1899 ['vertex', 'rank']" in said and "machines for " in said
     assert "INVALID_ARGUMENT spec.graph.options: " in said and '"components": 4' in said
+    assert "of our own machines" in said and pa.ipc.open_stream((tmp_path / "intervals.arrows").read_bytes()).read_all()
 
 
 def test_the_threat_model_names_tests_that_exist() -> None:
