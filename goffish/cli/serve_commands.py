@@ -71,6 +71,7 @@ def _serve(
     most_uploads: Annotated[
         int, typer.Option(help="Bytes of all uploads that are kept.", rich_help_panel=_PANEL_LIMITS)
     ] = 10 << 30,
+    most_plan: Annotated[float, typer.Option(help="Seconds of a plan.", rich_help_panel=_PANEL_LIMITS)] = 300.0,
 ) -> None:
     """Serve jobs and plans by gRPC until told to stop (Ctrl-C, SIGTERM); the next start goes on with what was left."""
     import asyncio
@@ -88,7 +89,7 @@ def _serve(
         spark_master=spark_master, clouds=None if clouds is None else clouds.absolute(), cloud_pace=cloud_pace,
         rate=rate, burst=max(rate, 1.0), calls_at_a_time=at_a_time,
         most_waiting=most_waiting, most_message_bytes=most_message, most_upload_bytes=most_upload,
-        most_uploads_bytes=most_uploads, grace_s=grace, keep_days=keep, traces=traces, web=web,
+        most_uploads_bytes=most_uploads, most_plan_s=most_plan, grace_s=grace, keep_days=keep, traces=traces, web=web,
     )  # fmt: skip
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     set_up_logs(settings.home)

@@ -13,6 +13,10 @@ from goffish.errors import InputError, JobError
 
 #: Seconds that a transaction of SQLite waits for another one to end.
 _WAITS_S = 30.0
+#: What is raised while a database is locked, away, or has no connection left.
+AWAY = (DBAPIError, sa.exc.TimeoutError)
+#: Connections that are kept, and more that there may be at a time.
+_POOL = {"pool_size": 8, "max_overflow": 40}
 _MIGRATIONS = "goffish.services.jobs.migrations"
 
 
@@ -44,7 +48,7 @@ def open_database(url: str, *, waits_s: float = _WAITS_S) -> Engine:
         parsed = parsed.set(drivername="postgresql+psycopg")
     options: dict[str, Any] = {"connect_args": {"timeout": waits_s}} if kind == "sqlite" else {}
     try:
-        engine = sa.create_engine(parsed, pool_pre_ping=kind == "postgresql", **options)
+        engine = sa.create_engine(parsed, pool_pre_ping=kind == "postgresql", **_POOL, **options)
     except (ModuleNotFoundError, NoSuchModuleError):
         raise InputError("the database: its driver is missing, pip install 'psycopg[binary]'") from None
     if kind == "sqlite":

@@ -1,4 +1,4 @@
-"""What may become of a job."""
+"""What may become of a job, and which events tell of it."""
 
 from __future__ import annotations
 
@@ -34,6 +34,32 @@ NEXT: dict[State, frozenset[State]] = {
     State.FAILED: frozenset(),
     State.CANCELLED: frozenset(),
 }
+
+_MACHINE = "`machine`, `class`, `market`, `price`, `bid`"
+_LIFE = f"{_MACHINE}, `cloud_begun_s`, `cloud_ended_s`, `cost`"
+#: The kinds of events: what happened, and the keys of the details. docs/service-policies.md has the same table.
+EVENT_KINDS: dict[str, tuple[str, str]] = {
+    "submitted": ("the job was accepted", ""),
+    "state": ("it is in another state", "planned: `attempt`; done: the summary of the result, with `rows`"),
+    "plan": (
+        "graph job: how it is to be run; dataflow: an interval in which something changed",
+        "graph job: `policy`, `expected_cost`, `on_demand_cost`, `promised`, `classes`, `slot_s`, `slots`, `work`, "
+        "`core_hours`, `startup_s`, `seconds_here`, `remark`; dataflow: `interval`, `start_s`, `started`, `stopped`, "
+        "`lost`, `switched`, `instances_moved`, `machines`, `throughput`, `cost`, in the first one `expected_cost`",
+    ),
+    "machine": ("a machine was started, or given back", f"{_LIFE}; started: `slots_left`, `work_left`"),
+    "price": ("the price of the machine is another one than in the slot before", _MACHINE),
+    "lost": ("a machine was taken away, or has failed", _LIFE),
+    "cost": ("more was spent", "`cost`"),
+    "progress": (
+        "how far it is, at most once a second",
+        "graph job: `superstep`, `active`, `messages`, `share`; dataflow: `turn`, `intervals`, `of`, `cost`",
+    ),
+    "checkpoint": ("a checkpoint was written", ""),
+    "cancel": ("somebody asked for its end", ""),
+}
+#: Kinds that come again and again, of which a picture can do without most.
+OFTEN = frozenset({"cost", "progress", "checkpoint"})
 
 
 class LostJob(JobError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,52 +19,10 @@ from sqlalchemy.orm import Session
 from goffish.errors import InputError
 from goffish.services.jobs.clock import Clock
 from goffish.services.jobs.database import writing
-from goffish.services.jobs.lifecycle import OVER, LostJob, State, check_move
+from goffish.services.jobs.lifecycle import EVENT_KINDS, OFTEN, OVER, LostJob, State, check_move
+from goffish.services.jobs.records import Event, Job, job_of
 from goffish.services.jobs.spec import JobSpec
 from goffish.services.jobs.tables import EventRow, JobRow, LabelRow
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job as it stands; the columns of `JobRow`."""
-
-    id: str
-    server: str
-    client: str
-    client_key: str | None
-    spec: JobSpec
-    state: State
-    submitted: float
-    started: float | None
-    ended: float | None
-    attempts: int
-    losses: int
-    cost: float
-    expected_cost: float
-    currency: str
-    error: str
-    summary: dict[str, Any] | None
-    progress: int
-    cancel_requested: bool
-    events: int
-    number: int
-
-    @property
-    def over(self) -> bool:
-        """Whether it will never change again."""
-        return self.state in OVER
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that happened to a job."""
-
-    number: int
-    time: float
-    kind: str
-    state: State
-    text: str
-    details: dict[str, Any] | None
 
 
 class UnknownJob(InputError):
@@ -110,15 +67,17 @@ class Jobs:
         body = spec.as_json()
         try:
             with self._change() as session:
+                now = self._clock.now()
                 row = JobRow(
                     id=secrets.token_hex(10), server=self.server, client=client, client_key=client_key, spec=body,
-                    what=spec.what, state=State.QUEUED, submitted=self._clock.now(),
+                    what=spec.what, state=State.QUEUED, submitted=now,
+                    due=None if spec.deadline_s is None else now + spec.deadline_s,
                 )  # fmt: skip
                 session.add(row)
                 session.flush()
                 session.add_all(LabelRow(job=row.number, name=n, value=v) for n, v in spec.labels.items())
                 self._note(session, row, "submitted", f"{spec.what} accepted")
-                made = _job(row)
+                made = job_of(row)
         except IntegrityError:
             found = None if client_key is None else self.known(spec, client, client_key)
             if found is None:
@@ -141,7 +100,7 @@ class Jobs:
             # As read today: what it was written by may have been another version.
             if found is not None and JobSpec.model_validate(found.spec) != spec:
                 raise InputError(f"client_key: {client_key!r} was used for another job, {found.id}; take a new one")
-            return None if found is None else _job(found)
+            return None if found is None else job_of(found)
 
     def get(self, job: str) -> Job:
         """A job by its id.
@@ -151,7 +110,7 @@ class Jobs:
         UnknownJob
         """
         with Session(self._reads) as session:
-            return _job(_row(session, job))
+            return job_of(_row(session, job))
 
     def find(
         self, *, states: Sequence[State] = (), labels: Mapping[str, str] | None = None, what: str = "",
@@ -180,7 +139,7 @@ class Jobs:
             held = sa.select(LabelRow.job).where(LabelRow.name == name, LabelRow.value == value)
             asked = asked.where(JobRow.number.in_(held))
         with Session(self._reads) as session:
-            return [_job(row) for row in session.scalars(asked)]
+            return [job_of(row) for row in session.scalars(asked)]
 
     def counts(self, client: str = "") -> dict[State, int]:
         """Jobs in each state, of everybody or one client."""
@@ -197,13 +156,16 @@ class Jobs:
         with Session(self._reads) as session:
             return int(session.scalar(asked) or 0)
 
-    def events(self, job: str, after: int = 0, limit: int = 1000) -> list[Event]:
-        """Events of a job with greater numbers, in their order."""
+    def events(self, job: str, after: int = 0, limit: int = 1000, every: int = 1) -> list[Event]:
+        """Events of a job with greater numbers, in their order; of the kinds that come `OFTEN` about one of so many."""
+        # Multiplied by an odd number near the golden section, so that kinds that take turns are left out alike.
+        chosen = (EventRow.number % 16384) * 10125 % 16384 < 16384 // every
         with Session(self._reads) as session:
             row = _row(session, job)
             asked = (
                 sa.select(EventRow)
                 .where(EventRow.job == row.number, EventRow.number > after)
+                .where(sa.or_(chosen, EventRow.kind.not_in(OFTEN)))
                 .order_by(EventRow.number)
                 .limit(limit)
             )
@@ -217,13 +179,13 @@ class Jobs:
         with self._change() as session:
             row = _locked(session, job)
             if State(row.state) in OVER or row.cancel_requested:
-                return _job(row)
+                return job_of(row)
             row.cancel_requested = True
             if row.state == State.QUEUED:
                 self._end(session, row, State.CANCELLED, f"cancelled by {by} before it began")
             else:
                 self._note(session, row, "cancel", f"asked for by {by}")
-            found = _job(row)
+            found = job_of(row)
         self._tell(job)
         return found
 
@@ -242,17 +204,41 @@ class Jobs:
                 row.attempts += 1
                 row.started = row.started or self._clock.now()
                 self._move(session, row, State.PLANNED, f"attempt {row.attempts}", {"attempt": row.attempts})
-                found.append(_job(row))
+                found.append(job_of(row))
         for job in found:
             self._tell(job.id)
         return found
+
+    def expire(self, limit: int = 1000) -> int:
+        """End jobs that waited here until their deadline; gives how many."""
+        late = (JobRow.server == self.server, JobRow.state == State.QUEUED, JobRow.due < self._clock.now())
+        with Session(self._reads) as session:
+            if session.scalar(sa.select(JobRow.number).where(*late).limit(1)) is None:
+                return 0
+        with self._change() as session:
+            asked = sa.select(JobRow).where(*late).order_by(JobRow.number).limit(limit)
+            rows = session.scalars(asked.with_for_update(skip_locked=True)).all()
+            for row in rows:
+                limit_s = JobSpec.model_validate(row.spec).deadline_s
+                self._end(session, row, State.FAILED, f"its deadline of {limit_s:g} s passed while it waited")
+            ended = [row.id for row in rows]
+        for job in ended:
+            self._tell(job)
+        return len(ended)
+
+    def inputs_in_use(self) -> set[str]:
+        """URIs of the inputs of jobs that are not over, of every server."""
+        uri = JobRow.spec["graph"]["input_uri"].as_string()
+        asked = sa.select(uri).where(JobRow.state.not_in([str(state) for state in OVER]), uri.is_not(None)).distinct()
+        with Session(self._reads) as session:
+            return set(session.scalars(asked))
 
     def unfinished(self) -> list[Job]:
         """Jobs of this server that somebody began and nobody ended."""
         away = [str(state) for state in State if state not in OVER and state != State.QUEUED]
         asked = sa.select(JobRow).where(JobRow.server == self.server, JobRow.state.in_(away)).order_by(JobRow.number)
         with Session(self._reads) as session:
-            return [_job(row) for row in session.scalars(asked)]
+            return [job_of(row) for row in session.scalars(asked)]
 
     def over_since(self, moment: float, limit: int) -> list[Job]:
         """Jobs of this server that were over before a moment, the oldest first."""
@@ -265,7 +251,7 @@ class Jobs:
             .limit(limit)
         )
         with Session(self._reads) as session:
-            return [_job(row) for row in session.scalars(asked)]
+            return [job_of(row) for row in session.scalars(asked)]
 
     def forget(self, job: Job) -> None:
         """Delete a job that is over, with its events; its key can be used again."""
@@ -302,7 +288,7 @@ class Jobs:
                 self._end(session, row, state, text, details)
             else:
                 self._move(session, row, state, text, details)
-            found = _job(row)
+            found = job_of(row)
         self._tell(job.id)
         return found
 
@@ -318,7 +304,7 @@ class Jobs:
             for name, value in columns.items():
                 setattr(row, name, value)
             self._note(session, row, kind, text, details)
-            found = _job(row)
+            found = job_of(row)
         self._tell(job.id)
         return found
 
@@ -349,6 +335,7 @@ class Jobs:
         self._move(session, row, state, text, details)
 
     def _note(self, session: Session, row: JobRow, kind: str, text: str, details: dict[str, Any] | None = None) -> None:
+        assert kind in EVENT_KINDS, f"no kind of event {kind!r}"
         row.events = (row.events or 0) + 1
         session.add(
             EventRow(
@@ -375,14 +362,3 @@ def _locked(session: Session, job: str) -> JobRow:
     if row is None:
         raise UnknownJob(f"no job {job!r}")
     return row
-
-
-def _job(row: JobRow) -> Job:
-    return Job(
-        id=row.id, server=row.server, client=row.client, client_key=row.client_key,
-        spec=JobSpec.model_validate(row.spec), state=State(row.state), submitted=row.submitted, started=row.started,
-        ended=row.ended, attempts=row.attempts,
-        losses=row.losses, cost=row.cost, expected_cost=row.expected_cost, currency=row.currency,
-        error=row.error, summary=row.summary, progress=row.progress, cancel_requested=row.cancel_requested,
-        events=row.events, number=row.number,
-    )  # fmt: skip

@@ -40,6 +40,8 @@ class JobRow(Base):
     what: Mapped[str] = mapped_column(String(120), index=True)
     state: Mapped[str] = mapped_column(String(20))
     submitted: Mapped[float]
+    #: When it has to be over.
+    due: Mapped[float | None]
     started: Mapped[float | None]
     ended: Mapped[float | None]
     attempts: Mapped[int] = mapped_column(default=0)
@@ -59,6 +61,7 @@ class JobRow(Base):
         UniqueConstraint("client", "client_key"),
         Index("ix_jobs_server_state", "server", "state", "number"),
         Index("ix_jobs_state", "state", "number"),
+        Index("ix_jobs_due", "server", "state", "due"),
     )
 
 

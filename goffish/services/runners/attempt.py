@@ -8,7 +8,8 @@ from typing import Any, Literal, Protocol
 
 from goffish.services.jobs.clock import Clock
 from goffish.services.jobs.lifecycle import State
-from goffish.services.jobs.store import Job, Jobs
+from goffish.services.jobs.records import Job
+from goffish.services.jobs.store import Jobs
 from goffish.services.runners.folder import JobFolder
 
 Why = Literal["cancelled", "drained", "deadline", "budget"]
@@ -27,12 +28,15 @@ class Ended:
         Facts of the result.
     lost : bool
         Whether a worker was lost, which may not happen for ever.
+    pause : bool
+        Whether the next attempt had better wait a little.
     """
 
     state: State
     text: str
     summary: dict[str, Any] | None = None
     lost: bool = False
+    pause: bool = False
 
 
 class Attempt:

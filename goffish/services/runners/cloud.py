@@ -11,13 +11,14 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from goffish.errors import InputError, JobError
 from goffish.services.cloud.catalogue import Catalogue
 from goffish.services.cloud.providers import LocalProvider, Task
+from goffish.services.cloud.spot_market import SpotMarket
 from goffish.services.jobs.clock import Clock
 from goffish.services.jobs.lifecycle import State
 from goffish.services.jobs.spec import GraphJob
@@ -99,17 +100,18 @@ class CloudRunner:
         with LocalProvider(
             plan.machines, reference_share=sized.share, folder=rooms, pace=self.pace, since=since
         ) as provider:
-            return _Rented(attempt, plan, need, provider, order_of(graph, path), self.pace).run()
+            return _Rented(attempt, plan, need, provider, order_of(graph, path), self.pace, since).run()
 
 
 class _Rented:
     """The machines of an attempt, one at a time."""
 
     def __init__(
-        self, attempt: Attempt, plan: Plan, need: Need, provider: LocalProvider, order: dict[str, Any], pace: float
-    ) -> None:
+        self, attempt: Attempt, plan: Plan, need: Need, provider: LocalProvider, order: dict[str, Any], pace: float,
+        since: float,
+    ) -> None:  # fmt: skip
         self._attempt, self._plan, self._need = attempt, plan, need
-        self._provider, self._order, self._pace = provider, order, pace
+        self._provider, self._order, self._pace, self._since = provider, order, pace, since
         assert attempt.job.spec.graph is not None
         self._graph = attempt.job.spec.graph
         self._teller = Teller(attempt)
@@ -119,6 +121,8 @@ class _Rented:
         self._left, self._until_s = need.core_hours, plan.slots * plan.slot_s
         self._machine: int | None = None
         self._choice = -1
+        #: Of the machine, as it was told of last.
+        self._price = 0.0
         self._task: Task | None = None
         self._begun_s = 0.0
 
@@ -161,7 +165,7 @@ class _Rented:
             _wait_until_free(folder)
             taken = self._provider.taken(machine)
             told = "was taken away, as its price exceeds its bid" if taken else "has failed"
-            self._forget(machine, "lost machine", f"{self._name} {told}")
+            self._forget(machine, "lost", f"{self._name} {told}")
             if folder.done is not None:
                 return self._done()
             if not taken:
@@ -207,6 +211,7 @@ class _Rented:
         plan, market = self._plan, self._plan.market
         given = self._provider.prices()
         prices = [given[market.spot_choice(kind, 0)] for kind in range(len(market.classes))]
+        self._tell_price(given)
         left = self._slots_left()
         action = plan.decide(left, self._status(), prices)
         if action == RELEASE:
@@ -221,16 +226,12 @@ class _Rented:
                 self._start(choice, given[choice], left)
 
     def _start(self, choice: int, price: float, left: int) -> None:
-        attempt, plan, rules = self._attempt, self._plan, self._plan.market.rules
+        attempt, plan = self._attempt, self._plan
         attempt.move(State.PROVISIONING, text_of(plan.market, choice + START))
-        self._machine, self._choice = self._provider.start(choice), choice
-        bid = float(rules.bid[choice])
-        attempt.note(
-            "machine", f"{self._name} started", self._facts(self._machine) | {
-                "bid": bid if rules.spot[choice] and bid < float("inf") else None, "price": price, "slots_left": left,
-                "work_left": plan.units(self._left),
-            }, cost=self._cost,
-        )  # fmt: skip
+        # Its first quantum is paid at once, and is its own.
+        more = {"slots_left": left, "work_left": plan.units(self._left), "cost": self._cost}
+        self._machine, self._choice, self._price = self._provider.start(choice), choice, price
+        self._note_machine("machine", f"{self._name} started", more)
 
     def _give_back(self, text: str) -> None:
         """Stop the machine, if there is one, and wait until its worker is gone."""
@@ -245,16 +246,33 @@ class _Rented:
         """A machine is gone: what is not saved is lost, and it costs nothing more."""
         self._teller.tell()
         self._keep_saved()
-        self._attempt.note(kind, text, self._facts(machine), cost=self._cost)
+        # The price that took it away: by now there may be another one.
+        machines = self._plan.machines
+        own = SpotMarket(machines.with_classes((machines.classes[self._choice],)), self._since)
+        self._price = own.priced(self._provider.life(machine)[1]).classes[0].price_per_hour
+        self._note_machine(kind, text)
         self._machine, self._task = None, None
 
+    def _tell_price(self, given: Sequence[float]) -> None:
+        """Tell of another price of the machine; asked once in a slot."""
+        if self._machine is not None and given[self._choice] != self._price:
+            self._price = given[self._choice]
+            self._attempt.note("price", f"{self._name}: {self._price:.4g} an hour", self._facts(self._machine))
+
+    def _note_machine(self, kind: str, text: str, more: dict[str, Any] | None = None) -> None:
+        assert self._machine is not None
+        begun, ended = self._provider.life(self._machine)
+        over, cost = self._provider.states()[self._machine] in ("stopped", "failed"), self._cost
+        life = {"cloud_begun_s": begun, "cloud_ended_s": ended if over else None, "cost": cost}
+        self._attempt.note(kind, text, self._facts(self._machine) | life | (more or {}), cost=cost)
+
     def _facts(self, machine: int) -> dict[str, Any]:
-        begun, ended = self._provider.life(machine)
-        over = self._provider.states()[machine] in ("stopped", "failed")
-        one, rules = self._plan.market.classes[int(self._plan.market.rules.kind[self._choice])], self._plan.market.rules
+        market, choice = self._plan.market, self._choice
+        bid = float(market.rules.bid[choice]) if market.rules.spot[choice] else float("inf")
         return {
-            "machine": machine, "class": one.name, "market": "spot" if rules.spot[self._choice] else "on-demand",
-            "cloud_begun_s": begun, "cloud_ended_s": ended if over else None,
+            "machine": machine, "class": market.classes[int(market.rules.kind[choice])].name,
+            "market": "spot" if market.rules.spot[choice] else "on-demand", "price": self._price,
+            "bid": bid if bid < float("inf") else None,
         }  # fmt: skip
 
     @property

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from goffish.services.cloud.catalogue import Catalogue
+from goffish.services.cloud.spot_market import SpotMarket
 from goffish.services.dataflows.flow import compile_flow
 from goffish.services.dataflows.model import Dataflow, read_dataflow
 from goffish.services.jobs.spec import DataflowJob
@@ -62,6 +63,7 @@ class _Teller:
         self._journal = Journal(folder, turn).open()
         #: Machines that failed, or were taken away.
         self._lost: set[int] = set()
+        self._market = SpotMarket(control.setting.catalogue, control.setting.spot_since)
         self._began, self._reported = time.monotonic(), 0.0
 
     def __call__(self, step: int, changes: Changes, measured: Measured) -> None:
@@ -70,7 +72,8 @@ class _Teller:
         if self._pace is not None:
             due = self._began + (step + 1 - self._known) * setting.interval_s / 3600.0 / self._pace
             time.sleep(max(0.0, due - time.monotonic()))
-        cost = cluster.cost(until_s)
+        all_rents = cluster.rents(until_s)
+        rents, cost = all_rents.tolist(), float(all_rents.sum())
         lost = [
             number for number, life in cluster.log.items()
             if life.fail_s < until_s and life.fail_s <= life.stop_s and number not in self._lost
@@ -80,8 +83,9 @@ class _Teller:
             names = setting.flow.names
             told = {
                 "interval": step, "start_s": step * setting.interval_s,
-                "started": [[number, kinds[cluster.log[number].kind].name] for number in changes.started],
-                "stopped": changes.stopped, "lost": lost,
+                "started": [self._started(number) for number in changes.started],
+                "stopped": [{"machine": number, "cost": rents[number]} for number in changes.stopped],
+                "lost": [self._lost_one(number, rents[number]) for number in lost],
                 "switched": [names[element] for element, _ in changes.switched],
                 "instances_moved": changes.moved, "machines": len(cluster.live.machines),
                 "throughput": measured.omega, "cost": cost,
@@ -94,6 +98,19 @@ class _Teller:
         if time.monotonic() - self._reported >= _REPORT_S or step + 1 == setting.steps:
             self._reported = time.monotonic()
             self._folder.report({"turn": self._turn, "intervals": step + 1, "of": setting.steps, "cost": cost})
+
+    def _started(self, number: int) -> dict[str, Any]:
+        """A machine that was started in this interval."""
+        cluster, kind = self._control.cluster, self._control.cluster.log[number].kind
+        one, listed = cluster.catalogue.classes[kind], self._control.setting.catalogue.classes[kind]
+        bid = (listed.price_per_hour if one.bid is None else one.bid) if one.market == "spot" else None
+        return {"machine": number, "class": one.name, "market": one.market, "price": one.price_per_hour, "bid": bid}
+
+    def _lost_one(self, number: int, cost: float) -> dict[str, Any]:
+        """A machine that failed, or was taken away at this price."""
+        life = self._control.cluster.log[number]
+        price = self._market.priced(life.fail_s).classes[life.kind].price_per_hour
+        return {"machine": number, "end_s": life.fail_s, "price": price, "cost": cost}
 
 
 def _attempt(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ finished once is never run again.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -161,6 +162,13 @@ def write_through(folder: Path) -> None:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
+        # What was not written through is empty after a power cut.
         return None
     return found
+
+
+def is_no_room(error: BaseException) -> bool:
+    """Whether a disk is full; also for errors that were told of by another process, or wrapped on the way."""
+    full = (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, "errno", None) in full or any(os.strerror(number) in str(error) for number in full)

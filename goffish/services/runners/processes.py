@@ -24,7 +24,7 @@ from goffish.services.jobs.lifecycle import State
 from goffish.services.jobs.spec import GraphJob
 from goffish.services.runners.attempt import Attempt, Ended
 from goffish.services.runners.folder import Busy, JobFolder
-from goffish.services.runners.worker import NOT_NOW
+from goffish.services.runners.worker import NO_ROOM, NOT_NOW
 
 _LOOK_S = 0.1
 #: How often it is written down how far a job is, and looked at what its processes use.
@@ -132,6 +132,8 @@ def lost(folder: JobFolder, code: int | None) -> Ended:
         return Ended(State.FAILED, (errors or lines or [f"its worker ended with {code} and said nothing"])[-1])
     if code == NOT_NOW:
         return Ended(State.QUEUED, "another worker was at it")
+    if code == NO_ROOM:
+        return Ended(State.QUEUED, "its worker found no room on the disk", pause=True)
     if code is None:
         return Ended(State.QUEUED, "its worker is gone", lost=True)
     return Ended(State.QUEUED, f"its worker was lost ({_how(code)})", lost=True)

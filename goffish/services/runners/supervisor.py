@@ -13,47 +13,61 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
+from tenacity import RetryCallState, retry, retry_if_exception_type, wait_exponential
 
 from goffish.errors import GoffishError
 from goffish.services.jobs.clock import Clock
+from goffish.services.jobs.database import AWAY
 from goffish.services.jobs.lifecycle import LostJob, State
-from goffish.services.jobs.store import Job, Jobs
+from goffish.services.jobs.records import Job
+from goffish.services.jobs.store import Jobs
 from goffish.services.runners.attempt import Attempt, Ended, Runner
-from goffish.services.runners.folder import JobFolder
+from goffish.services.runners.folder import JobFolder, is_no_room
 
 _log = logging.getLogger(__name__)
 #: Longest time without looking for new jobs, should nobody tell.
 _LOOK_S = 1.0
 #: A database that does not answer is asked again for so long; then whoever asked gives up.
-_PATIENCE_S = 600.0
+_PATIENCE_S, _HURRY_S = 600.0, 5.0
 _AGAIN_S = 5.0
+#: Whatever happens, a job is begun at most so many times as often as its workers may be lost.
+_MOST_BEGUN = 10
 _LONGEST_PAUSE_S = 10.0
 #: Between two looks for jobs that can be forgotten, and how many are at a time.
 _TIDY_S, _TIDY_JOBS = 600.0, 1000
 #: How an unfinished job gets to its end where each step has to be one of its life.
 _ONWARD = {State.PLANNED: State.PROVISIONING, State.PROVISIONING: State.RUNNING, State.MIGRATING: State.RUNNING}
 
+
+def _gives_up(state: RetryCallState) -> bool:
+    jobs: PatientJobs = state.args[0]
+    limit = _HURRY_S if jobs.hurry.is_set() else _PATIENCE_S
+    return (state.seconds_since_start or 0.0) >= limit
+
+
 patient = retry(
-    retry=retry_if_exception_type(DBAPIError),
-    stop=stop_after_delay(_PATIENCE_S),
-    wait=wait_exponential(0.1, max=5.0),
-    reraise=True,
+    retry=retry_if_exception_type(AWAY), stop=_gives_up, wait=wait_exponential(0.1, max=_AGAIN_S), reraise=True
 )
 
 
 class PatientJobs(Jobs):
-    """Jobs of a database that may be locked or away for a while: who writes waits."""
+    """Jobs of a database that may be locked or away for a while: who writes waits.
 
-    claim = patient(Jobs.claim)
+    Attributes
+    ----------
+    hurry : Event
+        Once it is set, nobody waits for long.
+    """
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.hurry = threading.Event()
+
     move = patient(Jobs.move)
     note = patient(Jobs.note)
-    unfinished = patient(Jobs.unfinished)
 
 
 class Supervisor:
@@ -61,7 +75,7 @@ class Supervisor:
 
     Parameters
     ----------
-    jobs : Jobs
+    jobs : PatientJobs
     home : Path
         Where every job has a folder.
     runners : mapping
@@ -71,13 +85,13 @@ class Supervisor:
     keep_s : float, optional
         After so long jobs that are over are forgotten, with their results; default: never.
     tidy : callable, optional
-        Called with `keep_s` whenever jobs are forgotten, to forget other things.
+        Called with the time before which things were used for the last time that can be forgotten, too.
     clock : Clock, optional
     """
 
     def __init__(
         self,
-        jobs: Jobs,
+        jobs: PatientJobs,
         home: Path,
         runners: Mapping[str, Runner],
         *,
@@ -89,10 +103,11 @@ class Supervisor:
         self._jobs, self._home, self._runners, self._slots = jobs, home, runners, slots
         self._clock = clock or Clock()
         self._keep_s, self._next_tidy, self._tidy_more = keep_s, 0.0, tidy
+        self._next_look = 0.0
         self._stopping, self._draining, self._news = threading.Event(), threading.Event(), threading.Event()
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="job")
-        self._running = 0
-        self._lock = threading.Lock()
+        #: Jobs that somebody works at.
+        self._at: set[str] = set()
         #: Jobs that are asked to stop.
         self._asked: set[str] = set()
         self._thread = threading.Thread(target=self._serve, name="supervisor", daemon=True)
@@ -112,64 +127,69 @@ class Supervisor:
         self._stopping.set()
         self._news.set()
         end = time.monotonic() + grace_s
-        while self.running and time.monotonic() < end:
+        while self._at and time.monotonic() < end:
             time.sleep(0.05)
         self._draining.set()
+        self._jobs.hurry.set()
         self._thread.join()
         self._pool.shutdown(wait=True)
 
     @property
     def running(self) -> int:
         """Jobs that somebody works at."""
-        with self._lock:
-            return self._running
+        return len(self._at)
 
     def folder(self, job: str) -> JobFolder:
         """Of a job by its id."""
         return JobFolder(self._home / job)
 
     def _serve(self) -> None:
-        for job in self._persistently(self._jobs.unfinished):
-            self._take_up(job)
         while not self._stopping.is_set():
             self._news.clear()
-            free = self._slots - self.running
-            for job in self._persistently(partial(self._jobs.claim, free)) if free > 0 else ():
-                self._submit(self._begin, job)
-            self._tidy()
+            try:
+                self._look_round()
+            except AWAY as error:
+                _log.warning("the database does not answer: %s", error)
+                self._stopping.wait(_AGAIN_S)
+            except Exception:
+                _log.exception("jobs could not be looked after")
+                self._stopping.wait(_AGAIN_S)
             if not self._stopping.is_set():
                 self._news.wait(_LOOK_S)
 
-    def _persistently(self, ask: Callable[[], list[Job]]) -> list[Job]:
-        """Ask the database until it answers, or the server stops."""
-        while not self._stopping.is_set():
-            try:
-                return ask()
-            except DBAPIError:
-                _log.exception("the database does not answer")
-                self._stopping.wait(_AGAIN_S)
-        return []
+    def _look_round(self) -> None:
+        """Begin what waits; and once a second take up what nobody works at, and hear who is asked to stop."""
+        if time.monotonic() >= self._next_look:
+            self._look_after_all()
+            self._next_look = time.monotonic() + _LOOK_S
+        free = self._slots - len(self._at)
+        for job in self._jobs.claim(free) if free > 0 else ():
+            self._submit(self._begin, job)
 
-    def _take_up(self, job: Job) -> None:
-        if job.cancel_requested:
-            self._asked.add(job.id)
-        self._submit(self._go_on, job)
+    def _look_after_all(self) -> None:
+        at = set(self._at)
+        for job in self._jobs.unfinished():
+            if job.cancel_requested:
+                self._asked.add(job.id)
+            if job.id not in at:
+                self._submit(self._go_on, job)
+        self._jobs.expire()
+        self._tidy()
 
     def _tidy(self) -> None:
         """Forget jobs that have been over for long enough, once in a while."""
         now = self._clock.now()
         if self._keep_s is None or now < self._next_tidy:
             return
-        self._next_tidy = now + min(_TIDY_S, self._keep_s)
-        if self._tidy_more is not None:
-            self._tidy_more(self._keep_s)
-        for job in self._persistently(partial(self._jobs.over_since, now - self._keep_s, _TIDY_JOBS)):
+        for job in self._jobs.over_since(now - self._keep_s, _TIDY_JOBS):
             shutil.rmtree(self.folder(job.id).path, ignore_errors=True)
             self._jobs.forget(job)
+        if self._tidy_more is not None:
+            self._tidy_more(now - self._keep_s)
+        self._next_tidy = now + min(_TIDY_S, self._keep_s)
 
     def _submit(self, work: Callable[[Job], None], job: Job) -> None:
-        with self._lock:
-            self._running += 1
+        self._at.add(job.id)
         self._pool.submit(self._work, work, job)
 
     def _work(self, work: Callable[[Job], None], job: Job) -> None:
@@ -177,27 +197,18 @@ class Supervisor:
             work(job)
         except LostJob as error:
             _log.warning("%s", error)
-            self._asked.discard(job.id)
         except Exception:
-            # It stays unfinished in the database, and is taken up again as after a crash.
+            # It stays unfinished in the database, and is taken up again.
             _log.exception("job %s could not be looked after", job.id)
-            again = threading.Timer(_AGAIN_S, self._look_again, (job.id,))
-            again.daemon = True
-            again.start()
+            self._stopping.wait(_AGAIN_S)
         else:
             self._asked.discard(job.id)
         finally:
-            with self._lock:
-                self._running -= 1
+            self._at.discard(job.id)
             self._news.set()
 
-    def _look_again(self, number: str) -> None:
-        for job in self._persistently(lambda: [self._jobs.get(number)]):
-            if not job.over and job.state != State.QUEUED and not self._stopping.is_set():
-                self._take_up(job)
-
     def _go_on(self, job: Job) -> None:
-        """With a job that a server left."""
+        """With a job that nobody works at: a server left it, or could not go on with it."""
         folder = self.folder(job.id)
         if folder.done is None and not folder.busy:
             self._conclude(job, self._after_loss(job, "the server was killed", lost=False))
@@ -209,23 +220,29 @@ class Supervisor:
         name = "dataflow" if job.spec.graph is None else job.spec.graph.runner
         try:
             ended = self._runners[name].run(attempt)
+        except (LostJob, *AWAY):
+            raise
         except GoffishError as error:
-            if isinstance(error, LostJob):
-                raise
             ended = Ended(State.FAILED, str(error))
         except OSError as error:
             # No room, no processes: nothing that the job is to blame for.
-            ended = Ended(State.QUEUED, f"{error.strerror or error}", lost=True)
-        if ended.lost:
-            ended = self._after_loss(attempt.job, ended.text, lost=True)
+            ended = Ended(State.QUEUED, f"{error.strerror or error}", lost=not is_no_room(error), pause=True)
+        except Exception as error:
+            _log.exception("job %s: the server failed", job.id)
+            ended = Ended(State.QUEUED, f"the server failed ({type(error).__name__}); its log says why", lost=True)
+        if ended.state == State.QUEUED and (ended.lost or ended.pause):
+            ended = self._after_loss(attempt.job, ended.text, lost=ended.lost)
             # What loses workers again and again may be over soon.
-            self._stopping.wait(min(_LONGEST_PAUSE_S, 0.1 * 2.0**attempt.job.losses))
+            pause_s = 0.1 * 2.0**attempt.job.losses if ended.lost else _LONGEST_PAUSE_S
+            self._stopping.wait(min(_LONGEST_PAUSE_S, pause_s))
         self._conclude(attempt.job, ended)
 
     def _after_loss(self, job: Job, text: str, *, lost: bool) -> Ended:
-        losses = job.losses + lost
-        if losses >= job.spec.most_attempts:
+        losses, most = job.losses + lost, job.spec.most_attempts
+        if losses >= most:
             return Ended(State.FAILED, f"{text}; given up after {losses} lost workers", lost=lost)
+        if job.attempts >= _MOST_BEGUN * most:
+            return Ended(State.FAILED, f"{text}; given up after {job.attempts} attempts", lost=lost)
         return Ended(State.QUEUED, text, lost=lost)
 
     def _conclude(self, job: Job, ended: Ended) -> None:

@@ -6,7 +6,7 @@ there, 2 for input that cannot be used, 1 for a job that failed, and 75 when it 
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import os
 import signal
 import sys
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from goffish.errors import CheckpointError, GoffishError
-from goffish.services.runners.folder import Busy, JobFolder
+from goffish.services.runners.folder import Busy, JobFolder, is_no_room
 
 #: Exit code of a worker that another one came before (EX_TEMPFAIL).
 NOT_NOW = 75
@@ -41,15 +41,22 @@ def as_worker(attempt: Callable[[JobFolder, str, dict[str, Any]], None]) -> None
         attempt(folder, turn, order)
     except Busy:
         sys.exit(NOT_NOW)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    except (GoffishError, OSError) as error:
+        if is_no_room(error):
+            # Nothing that the job is to blame for: it is tried again.
+            code = NO_ROOM
+        elif isinstance(error, GoffishError):
+            code = error.exit_code
+        else:
             raise
-        # Nothing that the job is to blame for: it is tried again.
-        sys.stderr.write(f"error: {error.strerror}\n")
-        sys.exit(NO_ROOM)
-    except GoffishError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(error.exit_code)
+        _say(f"error: {error}")
+        sys.exit(code)
+
+
+def _say(text: str) -> None:
+    """Into the log, unless that is on a full disk; a line that waited in a buffer would be an exit code of its own."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{text}\n".encode())
 
 
 def _attempt(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
@@ -116,7 +123,7 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
         return run(order["algorithm"], graph, **running, **options)
     except CheckpointError as error:
         # What a power cut left behind is no fault of the job's.
-        sys.stderr.write(f"warning: {error}; from the beginning\n")
+        _say(f"warning: {error}; from the beginning")
         return run(order["algorithm"], graph, **running | {"resume": False}, **options)
 
 

@@ -69,7 +69,7 @@ def _check_prices(cloud: Catalogue, field: str) -> None:
 
 
 def _check_dataflow(job: DataflowJob) -> None:
-    from goffish.services.provisioning.policies import make_policy
+    from goffish.services.provisioning.policies import make_policy, policy_names
     from goffish.services.runners.dataflows import intervals_of
     from goffish.services.simulation.scenario import RATES
 
@@ -81,7 +81,7 @@ def _check_dataflow(job: DataflowJob) -> None:
     try:
         make_policy(job.policy, job.options, own=False)
     except InputError as error:
-        raise InputError(f"spec.dataflow.policy: {error}") from None
+        raise InputError(f"spec.dataflow.{'options' if job.policy in policy_names() else 'policy'}: {error}") from None
     try:
         intervals_of(job, dataflow.goal)
     except InputError as error:

@@ -25,7 +25,6 @@ from goffish.services.runners.dataflows import DataflowRunner
 from goffish.services.runners.folder import write_whole
 from goffish.services.runners.processes import ProcessRunner
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
-from goffish.services.server.calls import Processes
 from goffish.services.server.catalog_service import CatalogService
 from goffish.services.server.clients import Clients, follow, read_clients
 from goffish.services.server.clouds import add_clouds, cloud_by_name
@@ -35,6 +34,7 @@ from goffish.services.server.inputs import Inputs
 from goffish.services.server.job_service import JobService
 from goffish.services.server.limits import Limits
 from goffish.services.server.metrics import Metrics
+from goffish.services.server.planners import Planners
 from goffish.services.server.planning_service import PlanningService
 from goffish.services.server.settings import Settings
 from goffish.services.server.spot_advice import Markets
@@ -106,7 +106,12 @@ class Server:
         runners["dataflow"] = DataflowRunner(cloud_by_name)
         keep_s = None if settings.keep_days is None else settings.keep_days * 86_400.0
         supervisor = Supervisor(
-            jobs, settings.home / "jobs", runners, slots=settings.slots, keep_s=keep_s, tidy=inputs.forget
+            jobs,
+            settings.home / "jobs",
+            runners,
+            slots=settings.slots,
+            keep_s=keep_s,
+            tidy=lambda before: inputs.forget(before, jobs.inputs_in_use()),
         )
         clients = Clients(None if settings.clients is None else read_clients(settings.clients))
         limits = Limits(settings.rate, settings.burst, settings.calls_at_a_time)
@@ -117,14 +122,19 @@ class Server:
                 ("grpc.max_receive_message_length", settings.most_message_bytes),
                 ("grpc.max_send_message_length", max(settings.most_message_bytes, 8 << 20)),
                 ("grpc.so_reuseport", 0),
+                # Who has vanished is found out, and who asks whether the server is there is not sent away.
+                ("grpc.keepalive_time_ms", 60_000),
+                ("grpc.keepalive_timeout_ms", 20_000),
+                ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
+                ("grpc.keepalive_permit_without_calls", 1),
             ],
         )
         served = tuple(name for name in runners if name != "dataflow")
         service = JobService(jobs, supervisor, inputs, hub, served, settings.most_waiting)
         jobs_pb2_grpc.add_JobServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         markets = Markets(settings.markets)
-        processes = Processes(settings.slots)
-        planning = PlanningService(markets, processes)
+        planners = Planners(settings.slots, settings.most_plan_s)
+        planning = PlanningService(markets, planners)
         planning_pb2_grpc.add_PlanningServiceServicer_to_server(planning, server)  # type: ignore[no-untyped-call]
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogService(markets), server)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
@@ -153,15 +163,17 @@ class Server:
         if ready is not None:
             ready(address)
         await stopped.wait()
+        # A thread of its own: the others may all wait for a database.
+        stopping = ThreadPoolExecutor(1, thread_name_prefix="stop")
         _log.info("stopping: no new calls, jobs have %g s", settings.grace_s)
         await self._health.enter_graceful_shutdown()
         await asyncio.gather(
-            server.stop(settings.grace_s), loop.run_in_executor(None, supervisor.stop, settings.grace_s),
+            server.stop(settings.grace_s), loop.run_in_executor(stopping, supervisor.stop, settings.grace_s),
             *(() if dashboard is None else (dashboard.stop(),)),
         )  # fmt: skip
         if following is not None:
             following.cancel()
-        processes.close()
+        planners.close()
         engine.dispose()
         _log.info("stopped")
 

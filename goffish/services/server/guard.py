@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import asyncio
 import json
 import logging
 import re
@@ -17,10 +17,11 @@ import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
-from sqlalchemy.exc import DBAPIError
 
 from goffish.errors import InputError, JobError
+from goffish.services.jobs.database import AWAY
 from goffish.services.jobs.store import UnknownJob
+from goffish.services.runners.folder import is_no_room
 from goffish.services.server.clients import Client, Clients, Role
 from goffish.services.server.limits import Limits, TooMuch
 from goffish.services.server.metrics import Metrics
@@ -29,6 +30,8 @@ _log = logging.getLogger(__name__)
 _audit = logging.getLogger("goffish.audit")
 #: Who calls.
 caller: ContextVar[Client] = ContextVar("caller")
+#: What the call changed: a job, or an upload; for the audit log.
+subject: ContextVar[str] = ContextVar("subject")
 #: What may be asked without saying who one is.
 _OPEN = "/grpc.health."
 _ROLES = {
@@ -89,6 +92,9 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             try:
                 with self._admitted(method, given, context, watched):
                     return await call(_message(request, read), context)
+            except asyncio.CancelledError:
+                watched.cut()
+                raise
             except Exception as error:
                 await watched.fail(error)
             finally:
@@ -103,6 +109,9 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
                 with self._admitted(method, given, context, watched):
                     async for one in call(_message(request, read), context):
                         yield one
+            except (asyncio.CancelledError, GeneratorExit):
+                watched.cut()
+                raise
             except Exception as error:
                 await watched.fail(error)
             finally:
@@ -176,6 +185,11 @@ class _Watched:
         trailing = _violation(self._code, self._text)
         await self._context.abort(self._code, self._text, trailing)
 
+    def cut(self) -> None:
+        """Note that the client hung up, or that its time was over."""
+        left = self._context.time_remaining()
+        self._code = Code.DEADLINE_EXCEEDED if left is not None and left <= 0 else Code.CANCELLED
+
     def end(self) -> None:
         """Count it."""
         seconds = time.perf_counter() - self._begun
@@ -185,7 +199,7 @@ class _Watched:
         if self._method in _ROLES or refused:
             body = {
                 "client": self.client, "peer": self._context.peer(), "method": self._method, "code": code.name,
-                "text": self._text, "ms": round(seconds * 1e3, 1),
+                "subject": subject.get(""), "text": self._text, "ms": round(seconds * 1e3, 1),
             }  # fmt: skip
             _audit.info(json.dumps(body))
 
@@ -202,12 +216,13 @@ def told(error: Exception) -> tuple[grpc.StatusCode, str]:
         return Code.INVALID_ARGUMENT, str(error)
     if isinstance(error, JobError):
         return Code.FAILED_PRECONDITION, str(error)
-    if isinstance(error, DBAPIError):
-        _log.warning("the database: %s", error.orig)
-        if "full" in str(error.orig):
+    if isinstance(error, AWAY):
+        problem = getattr(error, "orig", error)
+        _log.warning("the database: %s", problem)
+        if "full" in str(problem):
             return Code.RESOURCE_EXHAUSTED, "the server's disk is full"
         return Code.UNAVAILABLE, "the database does not answer; try again"
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and is_no_room(error):
         return Code.RESOURCE_EXHAUSTED, "the server's disk is full"
     number = secrets.token_hex(4)
     _log.error("error %s", number, exc_info=error)

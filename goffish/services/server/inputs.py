@@ -9,9 +9,9 @@ import re
 import secrets
 import shutil
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from goffish.errors import InputError
 from goffish.services.runners.folder import write_through
@@ -41,11 +41,9 @@ class Inputs:
         self._uploads, self._most, self._most_kept = uploads, most_bytes, most_bytes_kept
         for unfinished in uploads.glob(".*"):
             shutil.rmtree(unfinished, ignore_errors=True)
-        #: Folders with their bytes; of an upload under way also the folder that it will have.
-        self._kept = {
-            path.name: (sum(file.stat().st_size for file in path.rglob("*")), path.name) for path in uploads.glob("*")
-        }
-        self._lock = threading.Lock()
+        self._room = _Room(most_bytes_kept)
+        for path in uploads.glob("*"):
+            self._room.take(path.name, sum(file.stat().st_size for file in path.rglob("*")), force=True)
 
     def resolve(self, uri: str) -> str:
         """The path of an input.
@@ -70,22 +68,14 @@ class Inputs:
                 return str(path)
         raise InputError(f"input_uri: nothing called {uri!r} in the server's data folders")
 
-    def forget(self, keep_s: float) -> None:
-        """Delete uploads that no job has been submitted with, or run with, for some seconds."""
-        for path in self._uploads.glob("*"):
+    def forget(self, before: float, used: Collection[str]) -> None:
+        """Delete uploads that were used for the last time before a moment, except those of the URIs in `used`."""
+        needed = {uri.removeprefix(_UPLOAD).partition("/")[0] for uri in used if uri.startswith(_UPLOAD)}
+        for path in self._uploads.glob("[!.]*"):
             with contextlib.suppress(FileNotFoundError):
-                if time.time() - path.stat().st_mtime > keep_s:
+                if path.name not in needed and path.stat().st_mtime < before:
                     shutil.rmtree(path, ignore_errors=True)
-
-    def _bytes_kept(self) -> int:
-        kept = {}
-        for folder, (size, final) in self._kept.items():
-            # In this order: what is no longer under way has been renamed before.
-            found = next((name for name in (folder, final) if (self._uploads / name).exists()), None)
-            if found is not None:
-                kept[found] = size, final
-        self._kept = kept
-        return sum(size for size, _ in kept.values())
+                    self._room.leave(path.name)
 
     def upload(self, name: str, total_bytes: int, sha256: str) -> Upload:
         """Begin an upload.
@@ -103,25 +93,44 @@ class Inputs:
             raise InputError(f"start.total_bytes: {total_bytes:,}; 1 to {self._most:,} are accepted")
         if not re.fullmatch("[0-9a-f]{64}", sha256):
             raise InputError("start.sha256: give 64 hexadecimal digits")
+        return Upload(self._uploads, self._room, name, total_bytes, sha256)
+
+
+class _Room:
+    """Bytes of the folders of uploads, those under way as they were announced."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock, self._taken = most, threading.Lock(), dict[str, int]()
+        self._total = 0
+
+    def take(self, folder: str, size: int, *, force: bool = False) -> None:
         with self._lock:
-            if self._bytes_kept() + total_bytes > self._most_kept:
-                told = f"all uploads together may have {self._most_kept:,} bytes; {total_bytes:,} more are too many"
+            if self._total + size > self._most and not force:
+                told = f"all uploads together may have {self._most:,} bytes; {size:,} more are too many"
                 raise TooMuch(told)
-            made = Upload(self._uploads, name, total_bytes, sha256)
-            self._kept[made.folder.name] = total_bytes, made.number
-        return made
+            self._total += size - self._taken.get(folder, 0)
+            self._taken[folder] = size
+
+    def leave(self, folder: str) -> int:
+        with self._lock:
+            size = self._taken.pop(folder, 0)
+            self._total -= size
+        return size
 
 
 class Upload:
     """An upload under way; its file appears when all of it is there and right, and the same file has the same URI."""
 
-    def __init__(self, room: Path, name: str, total_bytes: int, sha256: str) -> None:
-        self.number = hashlib.sha256(f"{sha256}/{name}".encode()).hexdigest()[:40]
+    def __init__(self, uploads: Path, room: _Room, name: str, total_bytes: int, sha256: str) -> None:
+        number = hashlib.sha256(f"{sha256}/{name}".encode()).hexdigest()[:40]
+        self._uploads, self._room, self._final = uploads, room, uploads / number
         self._name, self._total, self._sha256 = name, total_bytes, sha256
-        self.folder, self._room = room / f".{secrets.token_hex(10)}", room
-        self.folder.mkdir(parents=True)
-        self._file = (self.folder / name).open("wb")
+        self._folder = uploads / f".{secrets.token_hex(10)}"
         self._hash, self.bytes = hashlib.sha256(), 0
+        self._file: BinaryIO | None = None
+        #: Whoever drops it waits for the piece that is just being written.
+        self._lock, self._dropped = threading.Lock(), False
+        room.take(self._folder.name, total_bytes)
 
     def write(self, data: bytes) -> None:
         """A piece more.
@@ -135,7 +144,15 @@ class Upload:
         if self.bytes > self._total:
             raise InputError(f"data: more than the {self._total:,} bytes that were announced")
         self._hash.update(data)
-        self._file.write(data)
+        with self._lock:
+            if not self._dropped:
+                self._opened().write(data)
+
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            self._folder.mkdir(parents=True)
+            self._file = (self._folder / self._name).open("wb")
+        return self._file
 
     def finish(self) -> str:
         """The URI of it.
@@ -149,22 +166,31 @@ class Upload:
             raise InputError(f"data: {self.bytes:,} bytes of the {self._total:,} that were announced")
         if self._hash.hexdigest() != self._sha256:
             raise InputError("data: its SHA-256 is not the one that was announced; send it again")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        final = self._room / self.number
-        try:
-            self.folder.rename(final)
-        except OSError:
-            if not final.is_dir():
-                raise
-            os.utime(final)
-            self.drop()
-        write_through(final)
-        write_through(self._room)
-        return f"{_UPLOAD}{self.number}/{self._name}"
+        with self._lock:
+            file = self._opened()
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            try:
+                self._folder.rename(self._final)
+            except OSError:
+                if not self._final.is_dir():
+                    raise
+                # The same file is there already.
+                os.utime(self._final)
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._room.leave(self._folder.name)
+            else:
+                self._room.take(self._final.name, self._room.leave(self._folder.name), force=True)
+        write_through(self._final)
+        write_through(self._uploads)
+        return f"{_UPLOAD}{self._final.name}/{self._name}"
 
     def drop(self) -> None:
-        """Leave nothing of an upload that was not finished."""
-        self._file.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Leave nothing of it; after `finish` that changes nothing."""
+        with self._lock:
+            self._dropped = True
+            if self._file is not None:
+                self._file.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._room.leave(self._folder.name)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO
 
 import grpc
 
 from goffish.errors import InputError
 from goffish.services.jobs.lifecycle import OVER, State
+from goffish.services.jobs.records import Job
 from goffish.services.jobs.store import Jobs
 from goffish.services.runners.supervisor import Supervisor
 from goffish.services.server import wire
 from goffish.services.server.admission import check_spec
 from goffish.services.server.calls import elsewhere
 from goffish.services.server.clients import Role
-from goffish.services.server.guard import Refused, caller
+from goffish.services.server.guard import Refused, caller, subject
 from goffish.services.server.hub import Hub
 from goffish.services.server.inputs import Inputs
 from goffish.v1 import jobs_pb2, jobs_pb2_grpc
@@ -29,6 +32,14 @@ _PAGE, _MOST_PAGE = 100, 1000
 #: Without news a watcher looks by itself, for events of which it was not told.
 _LOOK_S = 5.0
 _KEY_LENGTH = 200
+#: Bytes of a page of jobs: more may be more than a client takes.
+_PAGE_BYTES = 2 << 20
+#: Seconds between two looks at how many jobs wait.
+_COUNT_S = 1.0
+#: Seconds without a piece of an upload after which it is given up.
+_IDLE_S = 60.0
+#: Threads that wait for their turn to write into the database.
+_WRITERS = 4
 
 
 class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused-ignore]
@@ -52,13 +63,16 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
     ) -> None:  # fmt: skip
         self._jobs, self._supervisor, self._inputs, self._hub = jobs, supervisor, inputs, hub
         self._runners, self._most_waiting = runners, most_waiting
+        self._counted, self._more, self._count_again = 0, 0, 0.0
+        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="write")
 
     async def Submit(self, request: jobs_pb2.SubmitRequest, context: Any) -> jobs_pb2.SubmitResponse:
         """Accept a job."""
         if len(request.client_key) > _KEY_LENGTH:
             raise InputError(f"client_key: at most {_KEY_LENGTH} characters")
         name = caller.get().name
-        job, known = await elsewhere(self._accept, request, name)
+        job, known = await self._write(self._accept, request, name)
+        subject.set(job.id)
         self._supervisor.wake()
         return jobs_pb2.SubmitResponse(job=wire.job_message(job), known=known)
 
@@ -69,9 +83,18 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         if known is not None:
             return known, True
         check_spec(spec, self._inputs, self._runners)
-        if self._jobs.waiting() >= self._most_waiting:
+        if self._waiting() >= self._most_waiting:
             raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{self._most_waiting:,} jobs wait already; come again")
-        return self._jobs.submit(spec, client, request.client_key or None)
+        accepted = self._jobs.submit(spec, client, request.client_key or None)
+        self._more += 1
+        return accepted
+
+    def _waiting(self) -> int:
+        """Jobs in the queue: counted once in a while, and those that were accepted since."""
+        if time.monotonic() >= self._count_again:
+            self._more, self._counted = 0, self._jobs.waiting()
+            self._count_again = time.monotonic() + _COUNT_S
+        return self._counted + self._more
 
     async def Get(self, request: jobs_pb2.GetRequest, context: Any) -> jobs_pb2.GetResponse:
         """One job."""
@@ -89,20 +112,29 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
             what=request.algorithm, client=request.client,
             before=int(request.page_token[:18]) if request.page_token else None, limit=size + 1,
         )  # fmt: skip
-        found = await elsewhere(find)
-        more = len(found) > size
-        return jobs_pb2.ListResponse(
-            jobs=[wire.job_message(job) for job in found[:size]],
-            next_page_token=str(found[size - 1].number) if more else "",
-        )
+
+        def page() -> jobs_pb2.ListResponse:
+            found, made, held = find(), jobs_pb2.ListResponse(), 0
+            for job in found[:size]:
+                message = wire.job_message(job)
+                held += message.ByteSize()
+                if made.jobs and held > _PAGE_BYTES:
+                    break
+                made.jobs.append(message)
+            if len(made.jobs) < len(found):
+                made.next_page_token = str(found[len(made.jobs) - 1].number)
+            return made
+
+        return await elsewhere(page)
 
     async def Cancel(self, request: jobs_pb2.CancelRequest, context: Any) -> jobs_pb2.CancelResponse:
         """Ask a job to stop."""
         client = caller.get()
+        subject.set(request.id)
         job = await elsewhere(self._jobs.get, request.id)
         if job.client != client.name and client.rank < Role.ADMIN:
             raise Refused(grpc.StatusCode.PERMISSION_DENIED, f"job {job.id} is {job.client}'s: admin is needed")
-        job = await elsewhere(self._jobs.cancel, request.id, client.name)
+        job = await self._write(self._jobs.cancel, request.id, client.name)
         self._supervisor.wake(job)
         return jobs_pb2.CancelResponse(job=wire.job_message(job))
 
@@ -135,6 +167,7 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         job = await elsewhere(self._jobs.get, request.id)
         if job.state != State.DONE:
             raise Refused(grpc.StatusCode.FAILED_PRECONDITION, f"job {job.id} is {job.state}: it has no result")
+        self._check_here(job)
         path = self._supervisor.folder(job.id).result
         try:
             file: BinaryIO = await elsewhere(path.open, "rb")
@@ -153,19 +186,22 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         if not 0 <= request.bytes <= _MOST_LOG_BYTES:
             raise InputError(f"bytes: {request.bytes}; at most {_MOST_LOG_BYTES:,} are accepted")
         job = await elsewhere(self._jobs.get, request.id)
+        self._check_here(job)
         text = await elsewhere(self._supervisor.folder(job.id).log_end, request.bytes or _LOG_BYTES)
         return jobs_pb2.LogResponse(text=text)
 
     async def Upload(self, requests: AsyncIterator[jobs_pb2.UploadRequest], context: Any) -> jobs_pb2.UploadResponse:
         """An input, piece by piece."""
         upload = None
+        parts = aiter(requests)
         try:
-            async for request in requests:
+            # The next one is waited for only so long: what was announced takes room from others.
+            while (request := await asyncio.wait_for(anext(parts, None), _IDLE_S)) is not None:
                 if upload is None:
                     if request.WhichOneof("part") != "start":
                         raise InputError("start: it has to come first")
                     start = request.start
-                    upload = await elsewhere(self._inputs.upload, start.name, start.total_bytes, start.sha256)
+                    upload = self._inputs.upload(start.name, start.total_bytes, start.sha256)
                 elif request.WhichOneof("part") != "data":
                     raise InputError("data: nothing else comes after the start")
                 else:
@@ -173,8 +209,19 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
             if upload is None:
                 raise InputError("start: nothing came")
             uri = await elsewhere(upload.finish)
-            made, upload = jobs_pb2.UploadResponse(uri=uri, bytes=upload.bytes), None
-            return made
+            subject.set(uri)
+            return jobs_pb2.UploadResponse(uri=uri, bytes=upload.bytes)
+        except TimeoutError:
+            raise Refused(grpc.StatusCode.DEADLINE_EXCEEDED, f"nothing came for {_IDLE_S:g} s") from None
         finally:
             if upload is not None:
-                upload.drop()
+                await asyncio.shield(elsewhere(upload.drop))
+
+    async def _write(self, call: Callable[..., Any], *given: Any) -> Any:
+        """Call in a thread of those for writing: who reads does not wait for a locked database."""
+        return await asyncio.get_running_loop().run_in_executor(self._writers, call, *given)
+
+    def _check_here(self, job: Job) -> None:
+        if job.server != self._jobs.server:
+            told = f"job {job.id} is of another server of this database, {job.server}: it has the files"
+            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, told)

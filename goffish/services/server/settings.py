@@ -49,6 +49,8 @@ class Settings:
         Of one message, and of one upload.
     most_uploads_bytes : int
         Of all uploads that are kept.
+    most_plan_s : float
+        For a plan that takes a process of its own.
     grace_s : float
         For calls and jobs that run when the server is asked to stop.
     keep_days : float, optional
@@ -79,6 +81,7 @@ class Settings:
     most_message_bytes: int = 4 << 20
     most_upload_bytes: int = 1 << 30
     most_uploads_bytes: int = 10 << 30
+    most_plan_s: float = 300.0
     grace_s: float = 10.0
     keep_days: float | None = None
     traces: str | None = None
@@ -105,9 +108,15 @@ class Settings:
             raise InputError(f"--clouds {self.clouds}: no such folder")
         if not 0 < self.cloud_pace <= 1e6:
             raise InputError(f"--cloud-pace {self.cloud_pace:g}: more than 0 and at most 1,000,000")
-        for name, least in (("slots", 1), ("calls_at_a_time", 1), ("most_waiting", 1), ("most_message_bytes", 1024)):
-            if getattr(self, name) < least:
-                raise InputError(f"--{name.replace('_', '-')} {getattr(self, name)}: at least {least}")
+        for option, value, least in (
+            ("slots", self.slots, 1), ("at-a-time", self.calls_at_a_time, 1), ("most-waiting", self.most_waiting, 1),
+            ("most-message", self.most_message_bytes, 1024), ("most-upload", self.most_upload_bytes, 1),
+            ("most-uploads", self.most_uploads_bytes, 1),
+        ):  # fmt: skip
+            if value < least:
+                raise InputError(f"--{option} {value}: at least {least}")
+        if not 1 <= self.most_plan_s <= 86_400:
+            raise InputError(f"--most-plan {self.most_plan_s:g}: 1 to 86,400 seconds")
         if not (self.rate > 0 and self.burst >= 1 and self.grace_s >= 0):
             raise InputError("--rate, --burst, --grace: more than 0, at least 1, at least 0")
 

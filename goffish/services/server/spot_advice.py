@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from goffish.v1 import catalog_pb2, planning_pb2
 
 if TYPE_CHECKING:
     from goffish.services.spot.fitting import Fitted
+    from goffish.services.spot.model import Market
     from goffish.services.spot.table import Table
 
 #: Tables that are kept, and how large one may be that a client has built.
@@ -99,4 +101,19 @@ class Markets:
         )
         for hours, cost in found.deadlines:
             answer.deadlines.add(hours=hours, expected_cost=cost)
+        _decide(answer, market, found.action)
         return answer
+
+
+def _decide(answer: planning_pb2.AdviseSpotResponse, market: Market, action: int) -> None:
+    """Tell a program what to do; actions of `goffish.services.spot.job` have the same order."""
+    from goffish.services.spot.job import START
+
+    answer.decision = planning_pb2.SpotAction.ValueType(min(action, START) + planning_pb2.SPOT_ACTION_WAIT)
+    if action < START:
+        return
+    rules, choice = market.rules, action - START
+    setattr(answer, "class", market.classes[int(rules.kind[choice])].name)
+    answer.on_demand = not rules.spot[choice]
+    if rules.spot[choice] and math.isfinite(rules.bid[choice]):
+        answer.bid = float(rules.bid[choice])

@@ -20,8 +20,8 @@ from goffish.errors import InputError
 from goffish.services.cloud.catalogue import Catalogue, read_catalogue
 from goffish.services.dataflows.model import Dataflow, known_dataflows, read_dataflow
 from goffish.services.jobs.lifecycle import State
+from goffish.services.jobs.records import Event, Job
 from goffish.services.jobs.spec import JobSpec
-from goffish.services.jobs.store import Event, Job
 from goffish.services.server.clouds import cloud_by_name
 from goffish.services.spot.prices import known_traces
 from goffish.v1 import dataflows_pb2, jobs_pb2
@@ -237,7 +237,8 @@ def job_message(job: Job) -> jobs_pb2.Job:
         id=job.id, client=job.client, client_key=job.client_key or "", spec=spec_message(job.spec),
         state=STATES[job.state], submitted=moment(job.submitted), attempts=job.attempts, cost=job.cost,
         expected_cost=job.expected_cost, currency=job.currency, error=job.error, progress=job.progress,
-        cancel_requested=job.cancel_requested, summary="" if job.summary is None else json.dumps(job.summary),
+        cancel_requested=job.cancel_requested, server=job.server,
+        summary="" if job.summary is None else json.dumps(job.summary),
     )  # fmt: skip
     for name in ("started", "ended"):
         if (time := getattr(job, name)) is not None:

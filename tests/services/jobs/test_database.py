@@ -12,6 +12,7 @@ from alembic.migration import MigrationContext
 from goffish.errors import InputError, JobError
 from goffish.services.jobs.database import open_database
 from goffish.services.jobs.spec import JobSpec
+from goffish.services.jobs.store import Jobs
 from goffish.services.jobs.tables import Base
 
 
@@ -21,6 +22,25 @@ def test_the_steps_lead_to_the_tables(url: str) -> None:
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, Base.metadata) == []
+    engine.dispose()
+
+
+def test_a_database_of_an_older_program_is_brought_forward(url: str) -> None:
+    """Breaks when an upgrade forgets a job, or the deadline of one."""
+    engine = open_database(url)
+    jobs = Jobs(engine, "here")
+    bodies = [{"graph": {"algorithm": "bfs", "input_uri": "g"}, "deadline_s": limit} for limit in (7.5, None)]
+    made = [jobs.submit(JobSpec.model_validate(body), "ann")[0] for body in bodies]
+    with engine.begin() as connection:
+        connection.execute(sa.text("DROP INDEX ix_jobs_due"))
+        connection.execute(sa.text("ALTER TABLE jobs DROP COLUMN due"))
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
+    engine.dispose()
+    engine = open_database(url)
+    with engine.connect() as connection:
+        due = dict(connection.execute(sa.text("SELECT id, due FROM jobs")).all())
+    assert due == {made[0].id: pytest.approx(made[0].submitted + 7.5), made[1].id: None}
+    assert Jobs(engine, "here").get(made[0].id).spec == made[0].spec
     engine.dispose()
 
 

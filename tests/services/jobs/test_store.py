@@ -185,6 +185,36 @@ def test_forgetting_old_jobs(jobs: Jobs) -> None:
     assert not known and again.id != ended.id
 
 
+def test_jobs_that_wait_too_long(jobs: Jobs, url: str) -> None:
+    """Breaks when a job that waits is not over by its deadline, or one that must not be ended is."""
+    limits = {"soon": 0.05, "later": 100.0, "begun": 0.05, "never": None, "elsewhere": 0.05}
+    made = {}
+    for name, limit in limits.items():
+        body = spec().model_dump() | {"deadline_s": limit}
+        at = Jobs(open_database(url), "there") if name == "elsewhere" else jobs
+        made[name] = at.submit(JobSpec.model_validate(body), "ann")[0]
+        if name == "begun":
+            jobs.claim(3)
+            for back in (one for one in jobs.unfinished() if one.id != made["begun"].id):
+                jobs.move(back, State.QUEUED)
+    time.sleep(0.1)
+    assert jobs.expire() == 1 and jobs.expire() == 0
+    assert jobs.get(made["soon"].id).state == State.FAILED
+    assert "0.05 s passed while it waited" in jobs.get(made["soon"].id).error
+    states = {name: jobs.get(job.id).state for name, job in made.items()}
+    assert {name for name, state in states.items() if state == State.QUEUED} == {"later", "never", "elsewhere"}
+
+
+def test_inputs_in_use(jobs: Jobs) -> None:
+    """Breaks when an upload that a job still needs could be forgotten."""
+    for uri in ("upload:ab/x", "g.txt", "upload:cd/y"):
+        graph = {"algorithm": "bfs", "input_uri": uri}
+        jobs.submit(JobSpec.model_validate({"graph": graph}), "ann", uri)
+    jobs.submit(JobSpec.model_validate({"dataflow": {"dataflow": "linear-road"}}), "ann")
+    jobs.cancel(jobs.find()[1].id, "ann")
+    assert jobs.inputs_in_use() == {"upload:ab/x", "g.txt"}
+
+
 def test_events_in_parts(jobs: Jobs) -> None:
     """Breaks when somebody who goes on to watch misses an event or gets one twice."""
     jobs.submit(spec(), "ann")

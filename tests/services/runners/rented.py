@@ -16,11 +16,11 @@ import goffish as gf
 from goffish.graph import Graph
 from goffish.services.cloud.catalogue import Catalogue, read_catalogue
 from goffish.services.jobs.database import open_database
+from goffish.services.jobs.records import Event, Job
 from goffish.services.jobs.spec import GraphJob, JobSpec
-from goffish.services.jobs.store import Event, Job, Jobs
 from goffish.services.runners.attempt import Runner
 from goffish.services.runners.cloud import CloudRunner
-from goffish.services.runners.supervisor import Supervisor
+from goffish.services.runners.supervisor import PatientJobs, Supervisor
 
 #: Seconds of the cloud in one of ours.
 PACE = 360.0
@@ -79,7 +79,7 @@ class Service:
     """Jobs and their supervisor."""
 
     def __init__(self, home: Path, runners: dict[str, Runner]) -> None:
-        self.jobs = Jobs(open_database(f"sqlite:///{home / 'jobs.sqlite'}"), "one")
+        self.jobs = PatientJobs(open_database(f"sqlite:///{home / 'jobs.sqlite'}"), "one")
         self.supervisor = Supervisor(self.jobs, home / "jobs", runners, slots=2)
 
     def submit(self, spec: JobSpec) -> str:
@@ -152,7 +152,7 @@ def by_hand(events: Sequence[Event]) -> float:
     total = 0.0
     for event in events:
         told = event.details or {}
-        if event.kind in ("machine", "lost machine") and told["cloud_ended_s"] is not None:
+        if event.kind in ("machine", "lost") and told["cloud_ended_s"] is not None:
             lived = told["cloud_ended_s"] - told["cloud_begun_s"]
             total += -(-lived // 60) * 60 / 3600 * begun[told["machine"]]["price"]
     return total

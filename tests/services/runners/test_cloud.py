@@ -12,7 +12,8 @@ import pytest
 
 import goffish as gf
 from goffish.graph import Graph
-from goffish.services.jobs.lifecycle import State
+from goffish.services.jobs.lifecycle import EVENT_KINDS, State
+from goffish.services.jobs.records import Event
 from goffish.services.runners import cloud
 from goffish.services.runners.cloud import CloudRunner
 from tests.services.runners.rented import (
@@ -40,6 +41,13 @@ def check_answer(service: Service, job: str, graph: Graph) -> None:
     assert np.allclose(found["rank"].to_numpy(), expected["rank"].to_numpy(), rtol=1e-8, atol=0)
 
 
+def check_details(events: list[Event]) -> None:
+    """Every key is documented."""
+    for event in events:
+        if event.kind != "state":
+            assert set(event.details or {}) <= set(re.findall(r"`(\w+)`", EVENT_KINDS[event.kind][1])), event
+
+
 def workers(folder: Path) -> list[psutil.Process]:
     return [one for one in processes_with(str(folder)) if "goffish.services.runners.worker" in " ".join(one.cmdline())]
 
@@ -61,13 +69,16 @@ def test_a_machine_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     through = ["planned", "provisioning", "migrating", "provisioning", "running", "done"]
     # A slow computer may not get as far as running on the first machine.
     assert [state for at, state in enumerate(states) if (at, state) != (2, "running")] == through, states
-    lost = [event for event in events if event.kind == "lost machine"]
+    lost = [event for event in events if event.kind == "lost"]
     started = [event for event in events if event.kind == "machine" and "started" in event.text]
     assert len(lost) == 1 and len(started) == 2
     details = lost[0].details or {}
     # It is taken at the moment at which the price is above the bid, on the clock that began with the job.
     assert 1260 - 4 * PACE <= details["cloud_ended_s"] <= 1260
     assert all((event.details or {})["price"] == CALM for event in started)
+    # What took it away: more than its bid.
+    assert details["price"] == HIGH > details["bid"] > 0 and details["market"] == "spot"
+    check_details(events)
     at = events.index(started[1])
     saved = [int(event.text.split()[0].split("-")[1]) for event in events[:at] if event.kind == "checkpoint"]
     went_on = [int(event.text.split()[1]) for event in events[at + 1 :] if event.kind == "progress"]
@@ -78,6 +89,25 @@ def test_a_machine_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert 0 < found.expected_cost == (plan.details or {})["expected_cost"] < ON_DEMAND and found.currency == "USD"
     assert re.match(r"rtba: about 0\.\d+ USD expected, 0\.\d+ on demand", plan.text)
     assert left == []
+
+
+def test_another_price_is_told_of_once(tmp_path: Path) -> None:
+    """Breaks when prices between the start and the end of a machine are not told of, or again and again."""
+    make_store(tmp_path, 60_000, 400_000)
+    with renting(tmp_path, [(500, CALM / 2)]) as service:
+        job = service.submit(cloud_spec(2 * SUPERSTEPS))
+        service.wait_for(job, "price")
+        time.sleep(2.5)
+        service.cancel(job)
+        service.settle(job)
+        events = service.events(job)
+    [told] = [event.details or {} for event in events if event.kind == "price"]
+    machines = [event.details or {} for event in events if event.kind == "machine"]
+    facts = {name: machines[0][name] for name in ("machine", "class", "market", "bid")}
+    assert told == facts | {"price": CALM / 2} and told["class"] == "tiny"
+    assert [one["price"] for one in machines] == [CALM, CALM / 2]
+    assert machines[0]["cost"] == 0 < machines[1]["cost"] == service.jobs.get(job).cost
+    check_details(events)
 
 
 def test_a_job_that_is_cancelled_gives_its_machine_back(tmp_path: Path) -> None:

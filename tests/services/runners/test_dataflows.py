@@ -16,8 +16,8 @@ from goffish.services.cloud.catalogue import Catalogue, read_catalogue
 from goffish.services.dataflows.flow import compile_flow
 from goffish.services.dataflows.model import read_dataflow
 from goffish.services.jobs.lifecycle import State
+from goffish.services.jobs.records import Event
 from goffish.services.jobs.spec import DataflowJob, JobSpec
-from goffish.services.jobs.store import Event
 from goffish.services.provisioning.policies import make_policy
 from goffish.services.runners import dataflows
 from goffish.services.runners.attempt import Attempt
@@ -26,7 +26,7 @@ from goffish.services.runners.folder import JobFolder
 from goffish.services.simulation.records import Result
 from goffish.services.simulation.run import simulate
 from goffish.services.simulation.scenario import make_rates
-from tests.services.runners.rented import Service, cloud_of, serving, write_cloud
+from tests.services.runners.rented import CALM, HIGH, ON_DEMAND, Service, cloud_of, serving, write_cloud
 from tests.services.server.serving import processes_with
 
 HOURS = 4.0
@@ -63,8 +63,11 @@ def check(service: Service, job: str, expected: Result) -> list[Event]:
     changed = [step for step, count in enumerate(changes) if count or step == 0]
     plans = [event.details or {} for event in events if event.kind == "plan"]
     assert [plan["interval"] for plan in plans] == changed and len(changed) > 2
+    machines = {one["machine"]: one for one in expected.machines.to_pylist()}
     for plan in plans:
         at = plan["interval"]
+        for one in plan["stopped"]:
+            assert one["cost"] == machines[one["machine"]]["rent"]
         assert (plan["throughput"], plan["cost"]) == (table["omega"][at].as_py(), table["cost"][at].as_py())
         assert len(plan["started"]) == table["starts"][at].as_py() or at == 0
         assert len(plan["stopped"]) == table["stops"][at].as_py()
@@ -80,7 +83,9 @@ def test_a_dataflow_is_run_as_simulated(tmp_path: Path) -> None:
         first = next(event for event in service.events(job) if event.kind == "plan")
         machines = (first.details or {})["started"]
         prices = {one.name: one.price_per_hour for one in read_catalogue(JOB.cloud_name).classes}
-        expected = HOURS * sum(prices[kind] for _, kind in machines)
+        assert all(one["price"] == prices[one["class"]] and one["market"] == "on-demand" for one in machines)
+        assert machines[0]["bid"] is None
+        expected = HOURS * sum(prices[one["class"]] for one in machines)
         assert service.jobs.get(job).expected_cost == pytest.approx(expected)
 
 
@@ -133,9 +138,12 @@ def test_machines_that_are_taken_away(tmp_path: Path) -> None:
         assert service.settle(job).state == State.DONE
         plans = [event.details or {} for event in service.events(job) if event.kind == "plan"]
     machines = simulated(spec, cloud).machines
-    taken = machines["machine"].filter(machines["taken"]).to_pylist()
-    told = [number for plan in plans for number in plan["lost"]]
-    assert sorted(told) == sorted(taken) and len(taken) > 0
+    taken = machines.filter(machines["taken"]).select(["machine", "stop_s", "rent"]).to_pylist()
+    told = [one for plan in plans for one in plan["lost"]]
+    assert [(one["machine"], one["end_s"], one["cost"]) for one in told] == [tuple(one.values()) for one in taken] != []
+    assert all(one["price"] == HIGH for one in told)
+    started = [one for plan in plans for one in plan["started"]]
+    assert (started[0]["price"], started[0]["bid"], started[0]["market"]) == (CALM, ON_DEMAND, "spot")
 
 
 @pytest.mark.slow

@@ -34,8 +34,11 @@ def test_all_uploads_together(tmp_path: Path) -> None:
     with pytest.raises(TooMuch):
         begun(again, b"f")
     path = Path(again.resolve(kept))
-    os.utime(path.parent, (0, 0))
-    again.forget(3600)
+    os.utime(path.parent, (1000, 1000))
+    again.forget(1000.0, ())
+    again.forget(2000.0, {"edges.txt", kept})
+    assert path.exists()
+    again.forget(2000.0, {"edges.txt"})
     assert not path.exists()
     begun(again, b"g" * 60).finish()
 

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from goffish.errors import InputError
-from goffish.services.server.spot_advice import Markets
+from goffish.services.server.spot_advice import Markets, _decide
+from goffish.services.spot.advice import text_of
+from goffish.services.spot.fitting import read_fitted
+from goffish.services.spot.job import START
 from goffish.v1 import planning_pb2
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -53,6 +56,60 @@ def test_advice_is_that_of_the_command(folder: Path) -> None:
     held = json.loads(command(*given, "--price", f"{name}=0.02", "--holding", name, "--saved", "5", "--used", "30"))
     asked.running.CopyFrom(planning_pb2.RunningJob(saved_core_hours=5, used_s=1800, **{"class": name}))
     assert markets.advise(asked).action == held["action"]
+
+
+def test_decisions_for_programs(folder: Path) -> None:
+    """Breaks when a program is told another action, class or bid than people are: all that a market knows."""
+    market = read_fitted(str(folder / "two.json")).market
+    told = {
+        "wait": "WAIT", "go on": "GO_ON", "checkpoint": "CHECKPOINT", "give the machine back": "RELEASE",
+        "stop the checkpoint": "QUIT_CHECKPOINT", "move to the machine of your own": "MOVE",
+    }  # fmt: skip
+    bids = [(one.name, bid) for one in market.classes for bid in one.bids.tolist()]
+    assert len({bid for _, bid in bids if bid < float("inf")}) > 2
+    for action in range(START + market.choices):
+        answer = planning_pb2.AdviseSpotResponse()
+        _decide(answer, market, action)
+        text = text_of(market, action)
+        decision = planning_pb2.SpotAction.Name(answer.decision).removeprefix("SPOT_ACTION_")
+        name = getattr(answer, "class")
+        if action < START:
+            assert decision == told[text] and not name and not answer.on_demand and not answer.HasField("bid")
+            continue
+        assert decision == "START"
+        if answer.on_demand:
+            assert text == f"start {name} on demand" and not answer.HasField("bid")
+        else:
+            expected, bid = bids[action - START]  # classes one after the other, bids ascending
+            assert name == expected and text.startswith(f"start {name} on the spot market")
+            assert answer.bid == bid if answer.HasField("bid") else bid == float("inf")
+
+
+def test_decisions_are_those_of_the_table(folder: Path) -> None:
+    """Breaks when the decision in an answer is not that of the text beside it."""
+    markets, fitted = Markets(folder), read_fitted(str(folder / "two.json"))
+    seen = set()
+    for hours, price in ((2.5, 0.02), (2.5, 3.0), (4.0, 3.0), (6.0, 0.02)):
+        names = [one.name for one in fitted.market.classes]
+        for held in (None, *names):
+            asked = planning_pb2.AdviseSpotRequest(
+                core_hours=4, hours=hours, market="two", prices=dict.fromkeys(names, price)
+            )
+            if held is not None:
+                asked.running.CopyFrom(planning_pb2.RunningJob(saved_core_hours=5, **{"class": held}))
+            found = markets.advise(asked)
+            name, decision = getattr(found, "class"), planning_pb2.SpotAction.Name(found.decision)
+            seen.add(decision)
+            if decision == "SPOT_ACTION_START":
+                market = "on demand" if found.on_demand else "on the spot market"
+                bid = f", bid {found.bid:.4g}" if found.HasField("bid") else ""
+                assert found.action == f"start {name} {market}{bid}"
+            else:
+                words = {
+                    "WAIT": "wait", "GO_ON": "go on", "CHECKPOINT": "checkpoint", "RELEASE": "give the machine back"
+                }  # fmt: skip
+                assert found.action == words[decision.removeprefix("SPOT_ACTION_")] and not name
+    assert len(seen) >= 3, seen
 
 
 def test_advice_that_is_not_given(folder: Path) -> None:

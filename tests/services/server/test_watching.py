@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from goffish.services.jobs.lifecycle import State
-from goffish.services.jobs.store import Event
+from goffish.services.jobs.records import Event
 from goffish.services.server.hub import Hub
 from goffish.services.server.job_service import JobService
 from goffish.v1 import jobs_pb2

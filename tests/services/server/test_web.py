@@ -79,7 +79,7 @@ def test_what_clients_write_is_shown_as_text(site: Site) -> None:
     options = {"input_uri": HOSTILE, "options": {HOSTILE: HOSTILE}}
     job = site.job(HOSTILE, HOSTILE, graph=options, labels={HOSTILE: HOSTILE})
     job = site.run(job, State.PROVISIONING)
-    job = site.jobs.note(job, HOSTILE[:20], HOSTILE, {"class": HOSTILE, HOSTILE: HOSTILE})
+    job = site.jobs.note(job, "progress", HOSTILE, {"class": HOSTILE, HOSTILE: HOSTILE})
     job = site.jobs.move(job, State.FAILED, HOSTILE, summary={HOSTILE: HOSTILE})
     drawn = cloud_job(site, name=HOSTILE)
     folder = site.home / "jobs" / job.id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
 import time
 from dataclasses import dataclass, field
@@ -14,9 +15,10 @@ import httpx
 
 from goffish.services.jobs.database import open_database
 from goffish.services.jobs.lifecycle import State
+from goffish.services.jobs.records import Job
 from goffish.services.jobs.spec import JobSpec
-from goffish.services.jobs.store import Job, Jobs
-from goffish.services.runners.supervisor import Supervisor
+from goffish.services.jobs.store import Jobs
+from goffish.services.runners.supervisor import PatientJobs, Supervisor
 from goffish.services.server.clients import Clients
 from goffish.services.server.hub import Hub
 from goffish.services.server.inputs import Inputs
@@ -86,7 +88,7 @@ class Site:
 def make_site(home: Path, clients: Clients) -> Site:
     watch = Watch()
     engine = open_database(f"sqlite:///{home / 'jobs.sqlite'}")
-    jobs = Jobs(engine, "here", watch)  # type: ignore[arg-type]
+    jobs = PatientJobs(engine, "here", watch)  # type: ignore[arg-type]
     supervisor, metrics = Supervisor(jobs, home / "jobs", {}), Metrics()
     inputs = Inputs((), home / "up", 1 << 20, 1 << 20)
     metrics.watch(lambda: {str(state): count for state, count in jobs.counts().items()})
@@ -120,6 +122,11 @@ class Parsed(HTMLParser):
         return [given for name, given in self.tags if name == tag and kind in given.get("class", "").split()]
 
 
+def words(page: str) -> str:
+    """The text of a page, with a space wherever something begins or ends."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
 def ids(page: str) -> list[str]:
     return re.findall(r'href="/jobs/([0-9a-f]{20})"', page)
 
@@ -142,20 +149,21 @@ def cloud_job(site: Site, name: str = "m1.large") -> Job:
         nonlocal job
         job = site.jobs.move(job, state, text, **columns)
 
-    machine(10, 0, cloud_ended_s=None, price=0.25, bid=0.375)
+    machine(10, 0, cloud_ended_s=None, price=0.25, bid=0.375, cost=0.0)
     move(State.RUNNING)
     machine(20, 0, "checkpoint")
-    machine(40, 0, "lost machine", cloud_ended_s=1800.0)
+    machine(30, 0, "price", price=0.3, bid=0.375)
+    machine(40, 0, "lost", cloud_ended_s=1800.0, price=0.4, bid=0.375, cost=0.125)
     move(State.MIGRATING)
     move(State.PROVISIONING)
-    machine(50, 1, market="on-demand", cloud_ended_s=None, price=0.5)
+    machine(50, 1, market="on-demand", cloud_ended_s=None, price=0.5, cost=0.125)
     site.watch.time += 10
     job = site.jobs.note(job, "cost", "", {"cost": 0.5}, cost=0.5)
-    machine(70, 1, market="on-demand", cloud_ended_s=900.0)
+    machine(70, 1, market="on-demand", cloud_ended_s=900.0, price=0.5, cost=0.625)
     move(State.MIGRATING)
-    machine(80, 2, cloud_ended_s=None, price=0.3, bid=0.375)
+    machine(80, 2, cloud_ended_s=None, price=0.3, bid=0.375, cost=0.625)
     move(State.RUNNING)
     site.watch.time += 20
-    machine(100, 2, cloud_ended_s=600.0)
+    machine(100, 2, cloud_ended_s=600.0, price=0.3, bid=0.375, cost=0.75)
     move(State.DONE, cost=0.75, progress=9)
     return job

@@ -15,8 +15,8 @@ from goffish.services.server.web.words import duration, money
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 1000.0, 196.0, 24.0, 10.0
 _ROW, _BAR, _AXIS, _HEIGHT = 26.0, 16.0, 26.0, 150.0
-#: Rows and points of a picture; more would not be told apart.
-MOST_ROWS, _MOST_POINTS = 60, 1000
+#: Rows, machines and points of a picture; more would not be told apart.
+MOST_ROWS, MOST_BARS, _MOST_POINTS = 60, 1000, 1000
 _STEPS = (
     0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800,
     604800, 2592000,
@@ -47,12 +47,14 @@ class Level:
     end: float | None = None
 
 
-def gantt(timeline: Timeline) -> Markup:
-    """Machines and states over time.
+def gantt(timeline: Timeline, told_by: str = "") -> Markup:
+    """Machines and states over time; the newest machines, if there are very many.
 
     Parameters
     ----------
     timeline : Timeline
+    told_by : str, optional
+        Id of the element that says where the same stands in words.
 
     Returns
     -------
@@ -60,7 +62,7 @@ def gantt(timeline: Timeline) -> Markup:
         An ``<svg>``.
     """
     across = _scale(timeline.end)
-    found = lanes(timeline.bars)
+    found = lanes(timeline.bars[-MOST_BARS:])
     rows, hidden = found[:MOST_ROWS], len(found) - MOST_ROWS
     states = 1 if timeline.stays else 0
     bottom = _TOP + _ROW * (len(rows) + states)
@@ -70,7 +72,7 @@ def gantt(timeline: Timeline) -> Markup:
         parts.extend(
             _rect("stay " + str(stay.state), across(stay.begin), across(stay.end), _TOP, _title(
                 f"{stay.state} for {duration(stay.end - stay.begin)}", stay.text))
-            for stay in timeline.stays
+            for stay in timeline.stays[-MOST_BARS:]
         )  # fmt: skip
     for at, row in enumerate(rows):
         top = _TOP + _ROW * (at + states)
@@ -86,7 +88,7 @@ def gantt(timeline: Timeline) -> Markup:
         ))  # fmt: skip
     if hidden > 0:
         parts.append(_part('<text class="remark" x="0" y="{y}">{n} more rows</text>', y=bottom + 18, n=str(hidden)))
-    return _picture("Machines and states over time", bottom + _AXIS, parts)
+    return _picture("Machines and states over time", bottom + _AXIS, parts, told_by)
 
 
 def chart(
@@ -282,10 +284,11 @@ def _title(*lines: str) -> Markup:
     return _part("<title>{text}</title>", text="\n".join(line for line in lines if line))
 
 
-def _picture(title: str, height: float, parts: Sequence[Markup]) -> Markup:
+def _picture(title: str, height: float, parts: Sequence[Markup], told_by: str = "") -> Markup:
+    described = _part(' aria-describedby="{by}"', by=told_by) if told_by else ""
     return _part(
-        '<svg class="chart" role="img" aria-label="{title}" viewBox="0 0 {w} {h}">{parts}</svg>', title=title,
-        w=_WIDTH, h=height, parts=Markup("").join(parts),
+        '<svg class="chart" role="img" aria-label="{title}"{described} viewBox="0 0 {w} {h}">{parts}</svg>',
+        title=title, described=described, w=_WIDTH, h=height, parts=Markup("").join(parts),
     )  # fmt: skip
 
 

@@ -11,15 +11,16 @@ from typing import Any
 
 from goffish.services.jobs.clock import Clock
 from goffish.services.jobs.lifecycle import OVER, State
-from goffish.services.jobs.store import Event, Job, Jobs
-from goffish.services.server.web.drawing import Level, Series, chart, gantt, lane_name
-from goffish.services.server.web.timeline import Timeline, timeline_of, use_of
+from goffish.services.jobs.records import Event, Job
+from goffish.services.jobs.store import Jobs
+from goffish.services.server.web.drawing import MOST_BARS, Level, Series, chart, gantt, lane_name
+from goffish.services.server.web.timeline import Bar, Timeline, Use, timeline_of, use_of
 from goffish.services.server.web.words import duration, moment, money, number
 
-#: Jobs whose events are kept in memory, and how many of each are looked at.
-_MOST_KEPT, _MOST_EVENTS, _READ = 32, 20_000, 1000
+#: Jobs whose events are kept in memory for pictures; of each so many, the newest, and so many that come `OFTEN`.
+_MOST_KEPT, _MOST_EVENTS, _MOST_OFTEN, _READ = 8, 20_000, 4000, 1000
 _PAGE, _EVENTS_PAGE = 50, 100
-_STATES_SHOWN = 30
+_STATES_SHOWN, _MACHINES_SHOWN = 30, 200
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ class Asked:
 @dataclass
 class _Kept:
     events: list[Event] = field(default_factory=list)
+    #: The last event that was looked at, and of those that come often, one of how many is kept.
+    last: int = 0
+    every: int = 1
+    #: Whether older ones were let go.
+    cut: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -92,34 +98,51 @@ class Reading:
         UnknownJob
         """
         job = self._jobs.get(name)
-        events, now = self._events(name), self._clock.now()
+        newest = self._jobs.events(name, max(0, job.events - _EVENTS_PAGE), _EVENTS_PAGE)
+        drawn, cut = self._drawn(job)
+        # The newest tell how far it is: none of them is left out.
+        events = sorted({one.number: one for one in [*drawn, *newest]}.values(), key=lambda one: one.number)
+        now, shown = self._clock.now(), newest
         timeline = timeline_of(job, events, now)
-        last = len(events) if before is None else max(0, min(len(events), before - 1))
-        shown = events[max(0, last - _EVENTS_PAGE) : last][::-1]
+        if before is not None:
+            last = max(0, min(job.events, before - 1))
+            first = max(0, last - _EVENTS_PAGE)
+            shown = self._jobs.events(name, first, last - first) if last else []
+        shown = shown[::-1]
         return {
             "job": job, "over": job.over, "facts": _facts(job, now), "labels": job.spec.labels,
             "cost": _cost(job), "progress": _progress(job, events), "stops": _states(events, now, job),
-            "events": [_event(one) for one in shown], "cut": len(events) >= _MOST_EVENTS,
+            "events": [_event(one) for one in shown], "cut": cut,
             "newer": before is not None, "older": shown[-1].number if shown and shown[-1].number > 1 else None,
             "summary": {} if job.summary is None else {str(k): _shown(v) for k, v in job.summary.items()},
             "spec": json.dumps(job.spec.as_json(), indent=2), "elapsed": _elapsed(job, now),
         } | _pictures(job, timeline)  # fmt: skip
 
-    def _events(self, name: str) -> list[Event]:
-        """All events of a job; those that were read before are not read again, as they never change."""
+    def _drawn(self, job: Job) -> tuple[list[Event], bool]:
+        """The events that pictures are made of, and whether older ones were let go.
+
+        Those that were read before are not read again, as they never change, until fewer of them are to be kept.
+        """
         with self._lock:
-            kept = self._kept.setdefault(name, _Kept())
-            self._kept.move_to_end(name)
+            kept = self._kept.setdefault(job.id, _Kept())
+            self._kept.move_to_end(job.id)
             while len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
         with kept.lock:
-            while len(kept.events) < _MOST_EVENTS:
-                after = kept.events[-1].number if kept.events else 0
-                found = self._jobs.events(name, after, _READ)
+            if job.events > kept.every * _MOST_OFTEN:
+                while job.events > kept.every * _MOST_OFTEN:
+                    kept.every *= 2
+                kept.events, kept.last, kept.cut = [], 0, False
+            while kept.last < job.events:
+                found = self._jobs.events(job.id, kept.last, _READ, kept.every)
                 kept.events.extend(found)
-                if len(found) < _READ:
-                    break
-            return list(kept.events)
+                kept.last = (
+                    found[-1].number if len(found) == _READ else max(job.events, found[-1].number if found else 0)
+                )
+                if len(kept.events) > _MOST_EVENTS:
+                    del kept.events[:-_MOST_EVENTS]
+                    kept.cut = True
+            return list(kept.events), kept.cut
 
 
 def _row(job: Job, now: float) -> dict[str, Any]:
@@ -236,10 +259,10 @@ def _shown(value: Any) -> str:
 def _pictures(job: Job, timeline: Timeline | None) -> dict[str, Any]:
     if timeline is None:
         return {"gantt": None, "charts": [], "use": [], "simulated": False, "has_losses": False, "markets": set()}
-    end = timeline.end
+    end, currency = timeline.end, job.currency
     bids = [
         Level(f"bid for {bar.kind}", bar.bid, bar.begin, timeline.end_of(bar))
-        for bar in timeline.bars
+        for bar in timeline.bars[-MOST_BARS:]
         if bar.bid is not None
     ]
     limits = [Level("budget", job.spec.budget)] if job.spec.budget is not None else []
@@ -250,22 +273,45 @@ def _pictures(job: Job, timeline: Timeline | None) -> dict[str, Any]:
         until = max([points[-1][0], *held]) if held else timeline.now
         prices.append(Series(lane_name(kind, market) or "price", points, until=until))
     drawn = [
-        ("Prices per hour; dashed: bids", chart("Prices", end, prices, bids, job.currency), prices),
-        ("Cost", chart("Cost", end, [Series("cost", timeline.costs, False)], limits, job.currency), []),
+        ("Prices per hour; dashed: bids", chart("Prices", end, prices, bids, currency), prices),
+        ("Cost", chart("Cost", end, [Series("cost", timeline.costs, False)], limits, currency), []),
         ("Throughput", chart("Throughput", end, [Series("throughput", timeline.throughput, until=timeline.now)]), []),
         ("Machines", chart("Machines", end, [Series("machines", timeline.machines, until=timeline.now)]), []),
     ]
     return {
-        "gantt": gantt(timeline), "simulated": timeline.simulated,
+        "gantt": gantt(timeline, "use-told"), "simulated": timeline.simulated,
         "charts": [(title, picture, [one.name for one in of]) for title, picture, of in drawn if picture is not None],
-        "use": [
-            {
-                "kind": use.kind, "market": {"on-demand": "on demand"}.get(use.market, use.market),
-                "machines": use.machines, "lost": use.lost, "seconds": duration(use.seconds),
-                "average": f"{use.seconds / timeline.now:.2f}", "cloud": duration(use.cloud_s) if use.cloud_s else "",
-            }
-            for use in use_of(timeline)
-        ],
+        "use": _use(timeline, currency), "has_prices": any(bar.price is not None for bar in timeline.bars),
+        "unlisted": max(0, len(timeline.bars) - _MACHINES_SHOWN),
         "has_losses": any(bar.lost for bar in timeline.bars), "markets": {bar.market for bar in timeline.bars},
         "has_checkpoints": bool(timeline.checkpoints), "has_deadline": timeline.deadline is not None,
     }  # fmt: skip
+
+
+def _use(timeline: Timeline, currency: str) -> list[dict[str, Any]]:
+    """Classes of machines, and the newest machines of each."""
+    rows: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for bar in timeline.bars[-_MACHINES_SHOWN:]:
+        end = timeline.end_of(bar)
+        price = "" if bar.price is None else money(bar.price, currency)
+        if bar.last_price is not None and bar.last_price != bar.price:
+            price += f", at the end {money(bar.last_price)}"
+        rows.setdefault((bar.kind, bar.market), []).append({
+            "name": bar.name, "begin": duration(bar.begin), "seconds": duration(end - bar.begin),
+            "cloud": duration(bar.cloud_s) if bar.cloud_s else "", "price": price.removeprefix(", "),
+            "bid": "" if bar.bid is None else money(bar.bid, currency), "cost": _paid(bar, currency),
+            "lost": bar.lost, "end": "still there" if bar.end is None else "given back",
+        })  # fmt: skip
+    return [
+        {
+            "kind": lane_name(use.kind, use.market), "machines": use.machines, "lost": use.lost,
+            "seconds": duration(use.seconds), "average": f"{use.seconds / timeline.now:.2f}",
+            "cloud": duration(use.cloud_s) if use.cloud_s else "", "cost": _paid(use, currency),
+            "rows": rows.get((use.kind, use.market), []),
+        }
+        for use in use_of(timeline)
+    ]  # fmt: skip
+
+
+def _paid(one: Bar | Use, currency: str) -> str:
+    return "" if one.cost is None else ("about " if one.about else "") + money(one.cost, currency)

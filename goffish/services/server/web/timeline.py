@@ -14,13 +14,13 @@ from typing import Any
 from goffish.errors import InputError
 from goffish.services.dataflows.model import Dataflow
 from goffish.services.jobs.lifecycle import OVER, State
-from goffish.services.jobs.store import Event, Job
+from goffish.services.jobs.records import Event, Job
 from goffish.services.server.web.words import number, text
 from goffish.services.server.wire import known_dataflow
 
 #: A deadline that is farther away than so many times what passed is not drawn.
 _FAR = 1.6
-_STEP_S = 60.0
+_STEP_S, _HOUR_S = 60.0, 3600.0
 _WORKING = frozenset({State.PROVISIONING, State.RUNNING, State.MIGRATING})
 Points = list[tuple[float, float]]
 
@@ -37,6 +37,11 @@ class Bar:
         On the axis of the timeline; no end: it is still there.
     price, bid : float, optional
         Per hour, when it was started.
+    last_price : float, optional
+        Per hour, as far as anybody said.
+    cost : float, optional
+    about : bool
+        Whether nobody told the cost, and it is the price for the time.
     cloud_s : float, optional
         Seconds of the cloud that it lasted.
     lost : str
@@ -50,6 +55,9 @@ class Bar:
     end: float | None = None
     price: float | None = None
     bid: float | None = None
+    last_price: float | None = None
+    cost: float | None = None
+    about: bool = False
     cloud_begun_s: float | None = None
     cloud_s: float | None = None
     lost: str = ""
@@ -112,6 +120,8 @@ class Use:
     lost: int = 0
     seconds: float = 0.0
     cloud_s: float = 0.0
+    cost: float | None = None
+    about: bool = False
 
 
 def timeline_of(job: Job, events: Sequence[Event], now: float) -> Timeline | None:
@@ -121,9 +131,13 @@ def timeline_of(job: Job, events: Sequence[Event], now: float) -> Timeline | Non
     ----------
     job : Job
     events : sequence of Event
-        All of them, in their order.
+        In their order.
     now : float
         Seconds since 1970.
+
+    Notes
+    -----
+    Of the kinds that come `OFTEN` some may be left out.
     """
     if job.started is None:
         return None
@@ -139,6 +153,8 @@ def use_of(timeline: Timeline) -> list[Use]:
         use.lost += bool(bar.lost)
         use.seconds += timeline.end_of(bar) - bar.begin
         use.cloud_s += bar.cloud_s or 0.0
+        if bar.cost is not None:
+            use.cost, use.about = (use.cost or 0.0) + bar.cost, use.about or bar.about
     return list(found.values())
 
 
@@ -176,15 +192,17 @@ def _by_clock(job: Job, events: Sequence[Event], now: float) -> Timeline:
             walk.state(event, at)
         elif event.kind == "checkpoint":
             made.checkpoints.append(at)
-        elif event.kind in ("machine", "lost machine"):
-            walk.machine(event, at)
-        if (price := number(event.details, "price")) is not None:
-            traded = text(event.details, "class"), text(event.details, "market")
-            made.prices.setdefault(traded, []).append((at, price))
-        if (cost := number(event.details, "cost")) is not None:
+        if event.kind in ("machine", "lost", "cost") and (cost := number(event.details, "cost")) is not None:
             made.costs.append((at, cost))
+            walk.cost(cost)
+        if event.kind in ("machine", "price", "lost"):
+            walk.machine(event, at)
+            if (price := number(event.details, "price")) is not None:
+                traded = text(event.details, "class"), text(event.details, "market")
+                made.prices.setdefault(traded, []).append((at, price))
     if last is not None and last.state not in OVER:
         made.stays.append(Stay(last.state, max(0.0, last.time - begin), until, last.text))
+    walk.cost(max(job.cost, made.costs[-1][1] if made.costs else 0.0))
     if made.costs:
         made.costs = [(min((bar.begin for bar in made.bars), default=0.0), 0.0), *made.costs]
         if job.cost >= made.costs[-1][1]:
@@ -199,6 +217,14 @@ class _Walk:
         self._made, self._on_machines = made, on_machines
         self._attempt = 0
         self._open: dict[Any, Bar] = {}
+        #: What the job had cost so far, and before the newest machine was started.
+        self._cost = self._before = 0.0
+
+    def cost(self, cost: float) -> None:
+        """What the job has cost so far: as it has one machine at a time, all of it since its start is that one's."""
+        self._cost = cost
+        for bar in self._open.values() if self._on_machines else ():
+            bar.cost = max(0.0, cost - self._before)
 
     def state(self, event: Event, at: float) -> None:
         """The job went to another state: whatever was rented before the queue or a migration is not there any more."""
@@ -216,18 +242,24 @@ class _Walk:
             self._made.bars.append(bar)
 
     def machine(self, event: Event, at: float) -> None:
-        """A machine was started, given back or lost."""
+        """A machine was started, given back or lost, or has another price."""
         details = event.details if isinstance(event.details, dict) else {}
-        key, lost = details.get("machine"), event.kind == "lost machine"
+        key, lost = details.get("machine"), event.kind == "lost"
         begun, ended = number(details, "cloud_begun_s"), number(details, "cloud_ended_s")
         bar = self._open.get(str(key))
+        if bar is not None:
+            price = number(details, "price")
+            bar.last_price = bar.last_price if price is None else price
+        if event.kind == "price":
+            return
         if bar is None:
             kind = text(details, "class") or "machine"
             named = f"attempt {self._attempt}, machine {key}" if key is not None else event.text
             bar = Bar(
                 named, kind, text(details, "market"), at, price=number(details, "price"), bid=number(details, "bid"),
-                cloud_begun_s=begun,
+                last_price=number(details, "price"), cloud_begun_s=begun,
             )  # fmt: skip
+            self._before = self._cost
             self._made.bars.append(bar)
             if ended is None and not lost:
                 self._open[str(key)] = bar
@@ -247,26 +279,38 @@ def _by_cloud(job: Job, events: Sequence[Event]) -> Timeline:
     until = max(step, job.progress * step)
     made = Timeline(end=until, now=until, simulated=True)
     open_bars: dict[str, Bar] = {}
-    for event, details in plans:
+    for _, details in plans:
         interval = number(details, "interval")
         at = number(details, "start_s")
         if at is None:
             at = (interval or 0.0) * step
-        for each in _list(details, "started"):
-            given = each if isinstance(each, list | tuple) else [each]
-            kind = str(given[1]) if len(given) > 1 else "machine"
-            key = str(given[0]) if given else ""
-            open_bars[key] = bar = Bar(f"machine {key}", kind, "", at, price=number(details, "price"))
+        for each in _machines(details, "started"):
+            kind, market, price = text(each, "class") or "machine", text(each, "market"), number(each, "price")
+            name = str(each.get("machine"))
+            open_bars[name] = bar = Bar(
+                f"machine {name}", kind, market, at, price=price, bid=number(each, "bid"), last_price=price
+            )
             made.bars.append(bar)
-        lost = {str(key) for key in _list(details, "lost")}
-        for key in [*_list(details, "stopped"), *lost]:
-            if (old := open_bars.pop(str(key), None)) is not None:
-                old.end = at
-                old.lost = event.text if str(key) in lost else ""
+            if price is not None:
+                made.prices.setdefault((kind, market), []).append((at, price))
+        for what in ("stopped", "lost"):
+            for each in _machines(details, what):
+                old = open_bars.pop(str(each.get("machine")), None)
+                if old is None:
+                    continue
+                end = number(each, "end_s")
+                old.end, old.cost = max(old.begin, at if end is None else end), number(each, "cost")
+                old.lost = "taken away, or failed" if what == "lost" else ""
+                if (price := number(each, "price")) is not None:
+                    old.last_price = price
+                    made.prices.setdefault((old.kind, old.market), []).append((old.end, price))
         if (throughput := number(details, "throughput")) is not None:
             made.throughput.append((at, throughput))
         if (machines := number(details, "machines")) is not None:
             made.machines.append((at, machines))
+    for bar in made.bars:
+        if bar.cost is None and bar.price is not None:
+            bar.cost, bar.about = bar.price * (made.end_of(bar) - bar.begin) / _HOUR_S, True
     for event in events:
         done = number(event.details, "intervals")
         if done is None:
@@ -291,6 +335,6 @@ def _step_of(job: Job, plans: Sequence[tuple[Event, dict[str, Any]]]) -> float:
     return given.goal.interval_s if isinstance(given, Dataflow) else _STEP_S
 
 
-def _list(details: dict[str, Any], name: str) -> list[Any]:
+def _machines(details: dict[str, Any], name: str) -> list[dict[str, Any]]:
     found = details.get(name)
-    return found if isinstance(found, list) else []
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
