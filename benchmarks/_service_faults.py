@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -28,6 +30,9 @@ _SERVICES = (
 _RIGHT = {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED",
           "DEADLINE_EXCEEDED", "PERMISSION_DENIED", "refused while it was sent"}  # fmt: skip
 Rows = list[tuple[str, str]]
+#: Clients that stop reading in the middle of a stream.
+_WATCHERS, _READERS = 300, 20
+_SUBMITTERS = 50
 
 
 def fuzz(served: Served, count: int) -> Rows:
@@ -100,7 +105,7 @@ async def _fuzzed(address: str, count: int) -> tuple[Counter[str], float]:
     return codes, time.perf_counter() - begun
 
 
-def rude_clients(served: Served) -> Rows:
+def rude_clients(served: Served, data: Path) -> Rows:
     """Clients that connect and say nothing, send nonsense, vanish in the middle of a stream, or read slowly."""
     host, port = served.address.rsplit(":", 1)
     before = served.memory_mb()
@@ -108,41 +113,63 @@ def rude_clients(served: Served) -> Rows:
     for at in range(300):
         with socket.create_connection((host, int(port))) as nonsense:
             nonsense.sendall(random.Random(at).randbytes(2000))
+    vertices = 5_000_000
+    with (data / "ring.txt").open("w") as ring:
+        ring.writelines(f"{at} {at + 1}\n" for at in range(vertices - 1))
     with Client(served.address) as client:
-        spec = {"tolerance": "1e-300", "max_iterations": "1000000000"}
-        job = client.submit_graph("pagerank", "store", spec)
-        for _ in range(300):
-            channel = grpc.insecure_channel(served.address, options=[("grpc.use_local_subchannel_pool", 1)])
-            stream = channel.unary_stream("/goffish.v1.JobService/Watch")(
-                jobs_pb2.WatchRequest(id=job.id).SerializeToString()
-            )
-            next(iter(stream))
-            channel.close()
-        done = client.wait(client.submit_graph("components", "store").id)
-        slow = client.jobs.FetchResult(jobs_pb2.FetchResultRequest(id=done.id))
-        next(iter(slow))
+        large = client.wait(client.submit_graph("components", "ring.txt").id)
+        job = client.submit_graph("pagerank", "store", {"tolerance": "1e-300", "max_iterations": "1000000000"})
+        hung_up = _Hangers(served.address, job.id, large.id)
+        hung_up.stop()
         times = []
         for _ in range(200):
             begun = time.perf_counter()
             client.plan("sc13-diamond", rates={})
             times.append((time.perf_counter() - begun) * 1e3)
-        large = "accepted"
+        time.sleep(5)
+        meanwhile = served.memory_mb()
+        told = "accepted"
         try:
             client.plan("x" * (20 << 20))
         except ServiceError as error:
-            large = error.code.name
+            told = error.code.name
+        hung_up.end()
         client.cancel(job.id)
         client.wait(job.id)
+        size = client.result(large.id).nbytes
     for one in silent:
         one.close()
     times.sort()
+    readers = f"{_READERS} readers of a result of {size / 1e6:.0f} MB and {_WATCHERS} watchers that do not read on"
     return [
-        ("300 silent connections, 300 of nonsense, 300 watchers that vanish, a slow reader", ""),
+        (f"300 silent connections, 300 of nonsense, {readers}", ""),
         ("plans meanwhile, ms, median and slowest of 200", f"{times[100]:.1f}, {times[-1]:.1f}"),
-        ("a message of 20 MiB", large),
-        ("memory of the server, MB", f"{before:.0f} before, {served.memory_mb():.0f} after"),
+        ("a message of 20 MiB", told),
+        ("memory of the server, MB", f"{before:.0f} before, {meanwhile:.0f} meanwhile, {served.memory_mb():.0f} after"),
         ("tracebacks in its log", str(served.log.read_text().count("Traceback"))),
     ]
+
+
+class _Hangers:
+    """Clients in a process of their own that is stopped while it reads, as a computer that vanishes from the net."""
+
+    def __init__(self, address: str, watched: str, fetched: str) -> None:
+        script = Path(__file__).with_name("_service_hangers.py")
+        counts = [str(_WATCHERS), str(_READERS)]
+        self._process = subprocess.Popen(
+            [sys.executable, script, address, watched, fetched, *counts], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "reading\n"
+
+    def stop(self) -> None:
+        """From now on nothing is heard of them."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def end(self) -> None:
+        """Kill them."""
+        self._process.kill()
+        self._process.wait()
 
 
 def database_locked(home: Path, data: Path, seconds: float = 30.0) -> Rows:
@@ -162,9 +189,10 @@ def database_locked(home: Path, data: Path, seconds: float = 30.0) -> Rows:
             except ServiceError as error:
                 codes[error.code.name] += 1
 
-        callers = [threading.Thread(target=submit, args=(at,)) for at in range(8)]
+        callers = [threading.Thread(target=submit, args=(at,)) for at in range(_SUBMITTERS)]
         for caller in callers:
             caller.start()
+        time.sleep(1)
         reads = []
         for _ in range(50):
             start = time.perf_counter()
@@ -173,15 +201,18 @@ def database_locked(home: Path, data: Path, seconds: float = 30.0) -> Rows:
         for caller in callers:
             caller.join()
         waited = time.perf_counter() - begun
-        again = [client.submit_graph("components", "store", key=f"l{at}").id for at in range(8)]
+        again = [client.submit_graph("components", "store", key=f"l{at}").id for at in range(_SUBMITTERS)]
         states = Counter(client.wait(job).state for job in {first.id, *again})
         reads.sort()
     return [
-        (f"SQLite locked for {seconds:.0f} s: submissions", f"{dict(codes)}, after at most {waited:.0f} s"),
+        (
+            f"SQLite locked for {seconds:.0f} s: {_SUBMITTERS} submissions at a time",
+            f"{dict(codes)}, after at most {waited:.0f} s",
+        ),
         ("reads meanwhile, ms, median and slowest of 50", f"{reads[25]:.1f}, {reads[-1]:.1f}"),
         (
             "afterwards: the same keys are the same jobs, and all are done",
-            f"{set(made) <= set(again)}, {states == {6: 9}}",
+            f"{set(made) <= set(again)}, {states == {6: _SUBMITTERS + 1}}",
         ),
     ]
 
@@ -237,6 +268,9 @@ def disk_full(home: Path, data: Path) -> Rows:
     try:
         with serve(home, data) as served, Client(served.address) as client:
             first = client.wait(client.submit_graph("components", "store", key="first").id)
+            # It writes a checkpoint after every superstep, so it runs into the full disk.
+            running = client.submit_graph("pagerank", "store", {"tolerance": "1e-300", "max_iterations": "3000"})
+            next(one for one in client.watch(running.id) if one.kind == "progress")
             _fill(home / "filler")
             codes: Counter[str] = Counter()
             for at in range(20):
@@ -246,14 +280,19 @@ def disk_full(home: Path, data: Path) -> Rows:
                 except ServiceError as error:
                     codes[f"{error.code.name}: {error}"] += 1
             reads = client.job(first.id).state == first.state and client.plan("sc13-diamond").throughput > 0
-            time.sleep(3)
+            time.sleep(10)
             (home / "filler").unlink()
             jobs = [client.submit_graph("components", "store", key=f"d{at}").id for at in range(20)]
             states = Counter(client.wait(job).state for job in jobs)
+            ran = client.wait(running.id)
         return [
             ("disk full: submissions", "; ".join(f"{count} {code}" for code, count in codes.items())),
             ("reads and plans meanwhile", "answered" if reads else "wrong"),
             ("after there was room again, of 20 with the same keys done", str(states[6])),
+            (
+                "the job that ran while the disk was full",
+                f"done: {ran.state == 6}, attempts: {ran.attempts} {ran.error}",
+            ),
         ]
     finally:
         subprocess.run(["umount", "-l", str(home)], check=False)
@@ -263,3 +302,38 @@ def _fill(path: Path) -> None:
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(4096))
+
+
+def clock_jumps(home: Path, data: Path) -> Rows:
+    """The clock of the server's computer is set forward and back by a day while jobs with deadlines run and wait."""
+    library = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
+    if library is None:
+        return [("skipped", "libfaketime is not installed: apt-get install faketime")]
+    moved = home.with_name("moved")
+    moved.write_text("+0\n")
+    faked = {
+        "LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(moved), "FAKETIME_NO_CACHE": "1",
+        "DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }  # fmt: skip
+    rows = []
+    with (
+        serve(home, data, "--slots", "1", "--keep", "0.5", environment=faked) as served,
+        Client(served.address) as client,
+    ):
+        (data / "two.txt").write_text("1 2\n")
+        upload = client.upload(data / "two.txt")
+        steps = {"tolerance": "1e-300", "max_iterations": "2000"}
+        runs = client.submit_graph("pagerank", "store", steps, deadline_s=3600)
+        waits = [client.submit_graph("components", "store", deadline_s=3600).id for _ in range(5)]
+        next(one for one in client.watch(runs.id) if one.kind == "progress")
+        for name, offset in (("a day forward", "+1d"), ("a day back", "-1d"), ("right again", "+0")):
+            moved.write_text(f"{offset}\n")
+            time.sleep(1)
+            rows.append((f"{name}: plans and reads", "answered" if client.plan("sc13-diamond").throughput else "wrong"))
+        states = Counter(client.wait(job).state for job in [runs.id, *waits])
+        times = [one.time.ToNanoseconds() for one in client.watch(runs.id)]
+        kept = client.wait(client.submit_graph("components", upload).id).state == 6
+    rows.append(("jobs with an hour to their deadlines that are done", f"{states[6]} of {1 + len(waits)}"))
+    rows.append(("times of events in their order", str(times == sorted(times))))
+    rows.append(("the upload of before is still there", str(kept)))
+    return rows

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,8 +16,9 @@ import psutil
 class Served:
     """A ``goffish serve`` that can be killed and started again on the same folder and address."""
 
-    def __init__(self, home: Path, data: Path, *options: str) -> None:
+    def __init__(self, home: Path, data: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
         self.home, self.data, self._options = home, data, options
+        self._environment = dict(environment or {})
         self.address = "127.0.0.1:0"
         self.log = home.with_suffix(".log")
         self._process: subprocess.Popen[str] | None = None
@@ -28,7 +29,11 @@ class Served:
         command += ["--data", str(self.data), "--rate", "1000000", "--at-a-time", "100000", "--grace", "1"]
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
-                [*command, *self._options], stdout=subprocess.PIPE, stderr=log, text=True, env=dict(os.environ)
+                [*command, *self._options],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ | self._environment,
             )
         assert self._process.stdout is not None
         self.address = self._process.stdout.readline().split()[-1]
@@ -52,9 +57,9 @@ class Served:
 
 
 @contextmanager
-def serve(home: Path, data: Path, *options: str) -> Iterator[Served]:
+def serve(home: Path, data: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[Served]:
     """A server that ends with this."""
-    served = Served(home, data, *options)
+    served = Served(home, data, *options, environment=environment)
     served.start()
     try:
         yield served

@@ -1,6 +1,6 @@
 """The scheduling service under load and under attack; every section starts a real `goffish serve`.
 
-    python benchmarks/service.py [--only plans clients jobs fuzz faults database disk soak] [--seconds 20]
+    python benchmarks/service.py [--only plans clients jobs fuzz faults database disk clock soak] [--seconds 20]
 
 Server and clients share this computer. Times of clients at a given rate count from when a call was due.
 """
@@ -18,13 +18,13 @@ from typing import Any
 
 import _harness
 import numpy as np
-from _service_faults import database_away, database_locked, disk_full, fuzz, rude_clients
+from _service_faults import clock_jumps, database_away, database_locked, disk_full, fuzz, rude_clients
 from _service_server import Served, serve
 
 import goffish as gf
 from goffish.client import Client
 
-SECTIONS = ("plans", "clients", "jobs", "fuzz", "faults", "database", "disk", "soak")
+SECTIONS = ("plans", "clients", "jobs", "fuzz", "faults", "database", "disk", "clock", "soak")
 _PLAN = "/goffish.v1.PlanningService/Plan"
 _SUBMIT = "/goffish.v1.JobService/Submit"
 
@@ -58,12 +58,14 @@ def main() -> None:
                     _table(fuzz(served, given.fuzz))
             elif section == "faults":
                 with serve(home, data) as served:
-                    _table(rude_clients(served))
+                    _table(rude_clients(served, data))
             elif section == "database":
                 _table(database_locked(home, data))
                 _table(database_away(room / "away", data))
             elif section == "disk":
                 _table(disk_full(home, data))
+            elif section == "clock":
+                _table(clock_jumps(home, data))
             else:
                 soak(home, data, given.soak)
 
