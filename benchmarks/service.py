@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement of plans")
     parser.add_argument("--fuzz", type=int, default=100_000, help="messages")
-    parser.add_argument("--soak", type=float, default=120.0, help="seconds at 30 calls a second")
+    parser.add_argument("--soak", type=int, default=108_000, help="calls; the default is an hour of 30 a second")
     given = parser.parse_args()
     print(_harness.machine_line(), flush=True)
     with tempfile.TemporaryDirectory(prefix="service-") as folder:
@@ -123,18 +123,19 @@ def jobs(home: Path, data: Path, count: int = 10_000) -> None:
     _harness.print_table(["jobs", "a second", "median, ms", "99 %, ms", "failed"], rows)
 
 
-def soak(home: Path, data: Path, seconds: float) -> None:
-    """A mixture of calls for some time; memory at the beginning, in the middle, and at the end."""
+def soak(home: Path, data: Path, calls: int) -> None:
+    """As many calls as an hour brings, as fast as they are answered, with jobs that run; memory after each quarter."""
     with serve(home, data) as served:
-        _load(served, kind="plan", callers=20, channels=4, seconds=5.0)
-        memory = [served.memory_mb()]
-        answered = 0
+        _load(served, kind="plan", callers=50, channels=8, seconds=15.0)
+        memory, answered, seconds = [served.memory_mb()], 0, 0.0
         for part in range(4):
-            plan = _load(served, kind="plan", callers=50, channels=8, seconds=seconds / 8, per_second=None)
-            some = _load(served, kind="submit", callers=10, channels=2, seconds=seconds / 8, calls=200, key=f"s{part}")
-            answered += plan["answered"] + some["answered"]
+            for kind, share in (("plan", calls // 4 - 250), ("submit", 250)):
+                found = _load(served, kind=kind, callers=50, channels=8, seconds=3600, calls=share, key=f"s{part}")
+                answered, seconds = answered + found["answered"], seconds + found["seconds"]
             memory.append(served.memory_mb())
-    rows = [[f"{answered:,}", *(f"{one:.0f}" for one in memory)]]
+        with Client(served.address) as client:
+            done = _done(client)
+    rows = [[f"{answered:,} in {seconds:.0f} s, {done:,} jobs done meanwhile", *(f"{one:.0f}" for one in memory)]]
     _harness.print_table(["calls", "MB at first", "after a quarter", "a half", "three quarters", "all"], rows)
 
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 import goffish as gf
+from goffish.algorithms.run import run
 from goffish.graph import Graph
 from goffish.services.jobs.lifecycle import EVENT_KINDS, State
 from goffish.services.jobs.records import Event
@@ -164,6 +165,39 @@ def test_louvain_and_an_algorithm_that_was_never_measured(tmp_path: Path) -> Non
             assert found.state == State.DONE, found.error
             plan = next(event for event in service.events(job) if event.kind == "plan")
             assert remark in (plan.details or {})["remark"]
+
+
+@pytest.mark.slow
+def test_a_louvain_job_loses_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when RTBA's decisions are not carried out on a real job whose machine is taken away, or a job that went on
+    on another one finds other communities than one that was left in peace."""
+    monkeypatch.setattr(cloud, "_TELL_S", 0.1)
+    rng = np.random.default_rng(1)
+    count = 1_000_000
+    ends = rng.integers(0, count, 6 * count)
+    friends = np.minimum(ends // 50 * 50 + rng.integers(0, 50, ends.size), count - 1)
+    graph = gf.from_edges(
+        np.concatenate([ends, rng.integers(0, count, count)]), np.concatenate([friends, rng.integers(0, count, count)])
+    )
+    gf.partition(graph, parts=2, method="hash").save(tmp_path / "store")
+    expected = run("louvain", gf.open(tmp_path / "store"), engine="local").table
+    # Whenever it is looked at, high prices are near, and end again.
+    rises = [(at, price) for at in range(1440, 20_000, 3600) for price, at in ((HIGH, at), (CALM, at + 180))]
+    with renting(tmp_path, rises) as service:
+        spec = cloud_spec(1, checkpoint_every=1)
+        assert spec.graph is not None
+        changed = spec.graph.model_copy(update={"algorithm": "louvain", "options": {}})
+        job = service.submit(spec.model_copy(update={"graph": changed}))
+        found = service.settle(job)
+        assert found.state == State.DONE, found.error
+        events = service.events(job)
+        table = service.result(job)
+    lost = [event.details or {} for event in events if event.kind == "lost"]
+    assert lost and all(one["price"] == HIGH > one["bid"] for one in lost)
+    assert found.cost == pytest.approx(by_hand(events)) and found.losses == 0
+    decided = next(event for event in events if event.kind == "plan")
+    assert decided.text.startswith("rtba: about ")
+    assert table.equals(expected)
 
 
 @pytest.mark.slow

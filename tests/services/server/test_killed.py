@@ -32,13 +32,23 @@ def make_graph(folder: Path) -> tuple[str, dict[int, float]]:
     return "store", nx.pagerank(graph, tol=1e-12, max_iter=500)
 
 
-def submit(server: RealServer, key: str) -> str:
+def ask(client: Client, key: str, kind: str) -> str:
+    """A job of one kind: a graph job by its runner, or a dataflow that takes some seconds."""
+    if kind == "dataflow":
+        return client.submit_dataflow(
+            "sc13-diamond", key=key, hours=6, hours_per_second=2, seed=5, most_attempts=1000
+        ).id
+    steps = {"tolerance": "1e-11"}
+    return client.submit_graph("pagerank", "store", steps, key=key, runner=kind, most_attempts=1000).id
+
+
+def submit(server: RealServer, key: str, kind: str) -> str:
     """Submit until the server says that it has it, through its deaths."""
     end = time.monotonic() + 60
     while True:
         try:
             with Client(server.address, timeout_s=5) as client:
-                return client.submit_graph("pagerank", "store", {"tolerance": "1e-11"}, key=key, most_attempts=1000).id
+                return ask(client, key, kind)
         except GoffishError:
             assert time.monotonic() < end, "the server does not come back"
             if server.process is None or server.process.poll() is not None:
@@ -54,13 +64,19 @@ def check(client: Client, jobs: list[str], expected: dict[int, float]) -> None:
         assert kinds["submitted"] == 1
         assert [event.number for event in events] == list(range(1, len(events) + 1))
         table = client.result(job)
+        if "rank" not in table.column_names:
+            undisturbed = client.wait(ask(client, "undisturbed", "dataflow")).id
+            assert table.equals(client.result(undisturbed))
+            continue
         assert table.num_rows == len(expected)
         ranks = np.array([expected[vertex] for vertex in table["vertex"].to_pylist()])
         assert np.allclose(table["rank"].to_numpy(), ranks, rtol=1e-6, atol=0)
 
 
-def kill_at_random(tmp_path: Path, kills: int, seed: int, *options: str) -> Counter[str]:
-    """Jobs are submitted all the time while server and workers are killed at random moments."""
+def kill_at_random(
+    tmp_path: Path, kills: int, seed: int, *options: str, kinds: tuple[str, ...] = ("local",)
+) -> Counter[str]:
+    """Jobs of some kinds are submitted all the time while server and workers are killed at random moments."""
     rng = random.Random(seed)
     data = tmp_path / "data"
     data.mkdir()
@@ -71,9 +87,10 @@ def kill_at_random(tmp_path: Path, kills: int, seed: int, *options: str) -> Coun
     try:
         while killed.total() < kills:
             for at in range(len(jobs), len(jobs) + JOBS):
-                jobs[f"k{at}"] = submit(server, f"k{at}")
+                jobs[f"k{at}"] = submit(server, f"k{at}", kinds[at % len(kinds)])
             asked = rng.choice(list(jobs))
-            assert submit(server, asked) == jobs[asked], "the same key made another job"
+            again = submit(server, asked, kinds[int(asked[1:]) % len(kinds)])
+            assert again == jobs[asked], "the same key made another job"
             for _ in range(min(10, kills - killed.total())):
                 time.sleep(rng.uniform(0.0, 1.2))
                 workers = server.workers()
@@ -117,6 +134,13 @@ def test_two_hundred_kills(tmp_path: Path) -> None:
     """The same at 200 moments."""
     killed = kill_at_random(tmp_path, 200, 2)
     assert killed["server"] >= 50 and killed["worker"] >= 50, killed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_kills_of_all_that_is_simulated(tmp_path: Path) -> None:
+    """The same with machines of the simulated cloud, and with dataflows that are enacted on it."""
+    kill_at_random(tmp_path, 40, 4, kinds=("cloud", "dataflow"))
 
 
 @pytest.mark.slow

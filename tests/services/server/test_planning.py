@@ -31,7 +31,10 @@ def named(dataflow: str, policy: str, **options: str) -> planning_pb2.Setting:
     return planning_pb2.Setting(dataflow_name=dataflow, policy=policy, options=options)
 
 
-@pytest.mark.parametrize("policy", ["reactive-global", "ds2", "edrp", "btu", "hybrid", "static-reactive-local"])
+@pytest.mark.parametrize(
+    "policy",
+    ["reactive-global", "ds2", pytest.param("edrp", marks=pytest.mark.slow), "btu", "hybrid", "static-reactive-local"],
+)
 def test_plans_are_those_of_the_library(client: Client, policy: str) -> None:
     """Breaks when a plan loses or changes anything on its way, or is another one than the library's."""
     flow = compile_flow(read_dataflow("sc13-diamond")).with_rates(np.array([3.0, 0, 0, 0]))
