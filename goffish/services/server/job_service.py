@@ -39,7 +39,7 @@ _COUNT_S = 1.0
 #: Seconds without a piece of an upload after which it is given up.
 _IDLE_S = 60.0
 #: Threads that wait for their turn to write into the database.
-_WRITERS = 4
+_WRITERS = 2
 
 
 class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused-ignore]
