@@ -375,6 +375,6 @@ def _left_file(folder: JobFolder) -> Any:
 
 def _read_left(folder: JobFolder) -> float | None:
     """Core-hours from the last checkpoint on, as an attempt before knew them."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, ValueError):
         return float(json.loads(_left_file(folder).read_text())["core_hours"])
     return None
