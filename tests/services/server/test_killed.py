@@ -73,6 +73,14 @@ def check(client: Client, jobs: list[str], expected: dict[int, float]) -> None:
         assert np.allclose(table["rank"].to_numpy(), ranks, rtol=1e-6, atol=0)
 
 
+def workers_within(server: RealServer, seconds: float) -> list[psutil.Process]:
+    """Those that there are as soon as there are any."""
+    end = time.monotonic() + seconds
+    while not (found := server.workers()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return found
+
+
 def kill_at_random(
     tmp_path: Path, kills: int, seed: int, *options: str, kinds: tuple[str, ...] = ("local",)
 ) -> Counter[str]:
@@ -93,8 +101,8 @@ def kill_at_random(
             assert again == jobs[asked], "the same key made another job"
             for _ in range(min(10, kills - killed.total())):
                 time.sleep(rng.uniform(0.0, 1.2))
-                workers = server.workers()
-                if workers and rng.random() < 0.5:
+                workers = workers_within(server, 5) if rng.random() < 0.5 else []
+                if workers:
                     victim = rng.choice(workers)
                     killed["worker"] += 1
                     try:
