@@ -122,6 +122,7 @@ def adapted(
     memory: bytes | None,
 ) -> tuple[Any, bytes]:  # fmt: skip
     """The deployment of the interval that begins, as the answer to a request, and what is to be remembered."""
+    # Pickled below, by this server itself; no client ever has it.
     plan, kept = ready.policy.adapt(situation, None if memory is None else pickle.loads(memory))
     _check_plan(plan, "observations")
     body = _adaptation(situation, plan)
