@@ -168,9 +168,11 @@ class Supervisor:
 
     def _look_after_all(self) -> None:
         at = set(self._at)
-        for job in self._jobs.unfinished():
-            if job.cancel_requested:
-                self._asked.add(job.id)
+        unfinished = self._jobs.unfinished()
+        self._asked.update(job.id for job in unfinished if job.cancel_requested)
+        # Those that are over need not be remembered; whoever was asked just now is heard of again in a second.
+        self._asked.intersection_update({job.id for job in unfinished})
+        for job in unfinished:
             if job.id not in at:
                 self._submit(self._go_on, job)
         self._jobs.expire()
@@ -201,8 +203,6 @@ class Supervisor:
             # It stays unfinished in the database, and is taken up again.
             _log.exception("job %s could not be looked after", job.id)
             self._stopping.wait(_AGAIN_S)
-        else:
-            self._asked.discard(job.id)
         finally:
             self._at.discard(job.id)
             self._news.set()

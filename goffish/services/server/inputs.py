@@ -38,7 +38,7 @@ class Inputs:
 
     def __init__(self, folders: Sequence[Path], uploads: Path, most_bytes: int, most_bytes_kept: int) -> None:
         self._folders = [folder.resolve() for folder in folders]
-        self._uploads, self._most, self._most_kept = uploads, most_bytes, most_bytes_kept
+        self._uploads, self._most = uploads, most_bytes
         for unfinished in uploads.glob(".*"):
             shutil.rmtree(unfinished, ignore_errors=True)
         self._room = _Room(most_bytes_kept)
@@ -58,7 +58,7 @@ class Inputs:
         if uri.startswith(_UPLOAD):
             number, _, name = uri.removeprefix(_UPLOAD).partition("/")
             path = self._uploads / number / name
-            if re.fullmatch("[0-9a-f]{40}", number) and _NAME.match(name) and path.is_file():
+            if re.fullmatch("[0-9a-f]{20,40}", number) and _NAME.match(name) and path.is_file():
                 os.utime(path.parent)
                 return str(path)
             raise InputError(f"input_uri: no upload {uri!r}")

@@ -259,6 +259,8 @@ def test_another_server_of_the_database_asks_a_job_to_stop(tmp_path: Path) -> No
     Jobs(engine, "there").cancel(job.id, "ann")
     try:
         until(lambda: jobs.get(job.id).state == State.CANCELLED, 10)
+        until(lambda: not supervisor._asked, 10)
+        assert jobs.get(job.id).attempts == 1
     finally:
         waits.set()
         supervisor.stop(1)
