@@ -115,7 +115,7 @@ class _Rented:
         assert attempt.job.spec.graph is not None
         self._graph = attempt.job.spec.graph
         self._teller = Teller(attempt)
-        self._saved_as = _newest(attempt.folder)
+        self._saved = attempt.folder.saved
         self._before = attempt.job.cost
         #: Core-hours to do from the last checkpoint on, and when a job without a deadline is to be done.
         self._left, self._until_s = need.core_hours, plan.slots * plan.slot_s
@@ -310,10 +310,10 @@ class _Rented:
 
     def _keep_saved(self) -> None:
         """If there is a new checkpoint, what was done until now is not lost any more."""
-        newest = _newest(self._attempt.folder)
-        if newest == self._saved_as or self._task is None:
+        newest = self._attempt.folder.saved
+        if newest == self._saved or self._task is None:
             return
-        self._saved_as = newest
+        self._saved = newest
         done = self._left - self._undone()
         if done > 0:
             self._left, self._begun_s = self._left - done, self._provider.now - self._need.startup_s
@@ -360,13 +360,6 @@ def _turns(folder: JobFolder, attempt: int) -> int:
     """Machines that an attempt had so far, also under a server that was killed."""
     own, _, machine = folder.turn.partition(".")
     return int(machine) if own == str(attempt) and machine else 0
-
-
-def _newest(folder: JobFolder) -> int:
-    """Tells the newest checkpoint that is complete from others; 0 if there is none."""
-    with contextlib.suppress(FileNotFoundError):
-        return (folder.checkpoints / "checkpoint.json").stat().st_mtime_ns
-    return 0
 
 
 def _left_file(folder: JobFolder) -> Any:

@@ -110,6 +110,14 @@ class JobFolder:
         write_whole(self._done, json.dumps(told))
 
     @property
+    def saved(self) -> int | None:
+        """The superstep of the newest checkpoint that is complete, which is what its manifest says."""
+        try:
+            return int((_read(self.checkpoints / "checkpoint.json") or {})["superstep"])
+        except (ValueError, KeyError):
+            return None
+
+    @property
     def done(self) -> dict[str, Any] | None:
         """What the worker that ended the job said."""
         return _read(self._done)

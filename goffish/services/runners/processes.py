@@ -193,7 +193,7 @@ class Teller:
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
-        self._seen = {path.name for path in attempt.folder.checkpoints.glob("*")}
+        self._saved = attempt.folder.saved
 
     def tell(self) -> None:
         """Events of what is new."""
@@ -202,7 +202,7 @@ class Teller:
         step = int(told.get("superstep", 0))
         if told and step != attempt.job.progress:
             attempt.note("progress", f"superstep {step}", told, progress=step)
-        found = {path.name for path in attempt.folder.checkpoints.glob("*") if not path.name.endswith(".partial")}
-        if found - self._seen:
-            attempt.note("checkpoint", f"{max(found - self._seen)} written")
-            self._seen |= found
+        saved = attempt.folder.saved
+        if saved is not None and saved != self._saved:
+            attempt.note("checkpoint", f"superstep {saved} is saved")
+            self._saved = saved

@@ -81,7 +81,7 @@ def test_a_machine_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert details["price"] == HIGH > details["bid"] > 0 and details["market"] == "spot"
     check_details(events)
     at = events.index(started[1])
-    saved = [int(event.text.split()[0].split("-")[1]) for event in events[:at] if event.kind == "checkpoint"]
+    saved = [int(event.text.split()[1]) for event in events[:at] if event.kind == "checkpoint"]
     went_on = [int(event.text.split()[1]) for event in events[at + 1 :] if event.kind == "progress"]
     if saved:
         assert went_on[0] > saved[-1]

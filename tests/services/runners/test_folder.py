@@ -7,10 +7,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from goffish.services.runners.attempt import Attempt
 from goffish.services.runners.folder import Busy, JobFolder, write_whole
+from goffish.services.runners.processes import Teller
 
 _HOLDS = """
 import sys, time
@@ -79,3 +83,24 @@ def test_the_end_of_a_log(folder: JobFolder) -> None:
     assert found[-1] == "999 ü" and found == [f"{at} ü" for at in range(1000 - len(found), 1000)]
     write_whole(folder.log, "short")
     assert folder.log_end(100) == "short"
+
+
+def test_a_checkpoint_is_told_of_when_it_is_complete(folder: JobFolder) -> None:
+    """Breaks when a checkpoint is said to be saved while it is being written, or one of before is told of again."""
+    told: list[str] = []
+    attempt = SimpleNamespace(folder=folder, job=SimpleNamespace(progress=0), note=lambda _, text: told.append(text))
+    (folder.checkpoints / "step-00000002").mkdir(parents=True)
+    manifest = folder.checkpoints / "checkpoint.json"
+    manifest.write_text('{"superstep": 2}')
+    teller = Teller(cast(Attempt, attempt))
+    (folder.checkpoints / "step-00000004").mkdir()
+    (folder.checkpoints / "rows-aa.jsonl").touch()
+    teller.tell()
+    assert told == [] and folder.saved == 2
+    manifest.write_text('{"superstep": 4}')
+    teller.tell()
+    teller.tell()
+    assert told == ["superstep 4 is saved"]
+    manifest.write_text("")
+    teller.tell()
+    assert len(told) == 1 and folder.saved is None
