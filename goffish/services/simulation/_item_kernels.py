@@ -59,11 +59,12 @@ def _pop(w):
 def _begin(w, slot, arrival, now):
     """Begin to serve a message; the nth of an operator draws the same noise in every run of a seed."""
     op = w.each["slot_op"][slot]
-    at = (2 * w.ops["begun"][op] + op * STRIDE) & (w.noise.size - 1)
+    last = w.noise.size - 1
+    at = (2 * w.ops["begun"][op] + op * STRIDE) & last
     w.ops["begun"][op] += 1
     w.each["arrival"][slot] = arrival
     w.each["done"][slot] = now + w.ops["service"][op] * w.noise[at]
-    w.each["messaging"][slot] = w.ops["other"][op] * w.noise[at + 1]
+    w.each["messaging"][slot] = w.ops["other"][op] * w.noise[(at + 1) & last]
     w.each["busy"][slot] = 1
     w.ops["idle"][op] -= 1
     _push(w, slot)

@@ -19,7 +19,7 @@ from goffish.services.provisioning.btu.ending import plan_emptying
 from goffish.services.provisioning.btu.model import Action, Settings, Size, State
 from goffish.services.provisioning.btu.threshold import FixedController, ThresholdController
 from goffish.services.simulation.item_results import Life
-from goffish.services.simulation.item_world import Trace, make_trace
+from goffish.services.simulation.item_world import Trace, make_trace, make_world
 from goffish.services.simulation.items import ItemRun, ItemSetting, run_items
 from tests.services.provisioning.btu.cases import PUBLISHED, VISP, trace
 
@@ -122,6 +122,18 @@ def test_unfinished_messages_count() -> None:
     assert result.seen[:, 0, 0].sum() == len(done)
     for level, limit in enumerate((2, 4, 10)):
         assert result.seen[:, 0, 1 + level].sum() == sum(x > limit + 1e-9 for x in done + age)
+
+
+def test_noise_begins_anew_at_the_end_of_its_table() -> None:
+    """Breaks when operators whose draws begin at an odd place read what lies behind the table."""
+    arrivals = Trace(np.arange(0.5, 100), np.zeros(100, np.int64), np.ones(2, np.int64), 120.0)
+    world = make_world(JOIN, arrivals, ItemSetting(sample_every=1), 5, np.random.default_rng(0))
+    table = np.array([1.0, 1.1, 0.9, 1.2, np.nan, np.nan])
+    world.arrays = world.arrays._replace(noise=table[:4])
+    for operator in range(4):
+        world.add(operator, 0.0)
+    world.advance(120.0)
+    assert world.completed[[0, 2, 3]].min() > 20 and np.isfinite(world.recent).all()
 
 
 class Watch:
