@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import networkx as nx
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from goffish.gofs import PartitionedGraph, build_layout
+from goffish.gopher import threads
 from goffish.graph import Graph, from_edges
 
 FAMILIES = ("grid", "random", "preferential", "tree", "small-world", "directed")
@@ -29,6 +33,14 @@ class Case:
 
     def __repr__(self) -> str:
         return f"Case({self.name}, n={self.graph.num_vertices}, m={self.graph.num_edges}, k={self.k})"
+
+
+@contextmanager
+def no_graph_is_small() -> Iterator[None]:
+    """The engine's threads work however little there is to do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads, "SMALL", -1)
+        yield
 
 
 def make_graph(family: str, n: int, seed: int) -> nx.Graph | nx.DiGraph:

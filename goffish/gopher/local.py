@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any
 
 from numpy.typing import NDArray
@@ -75,7 +75,7 @@ class _Run:
 
     def run(self, resume: bool) -> tuple[Columns, RunStats]:
         graph, ledger = self.graph, self.ledger
-        with open_pool(self.threads) as pool:
+        with open_pool(self.threads, graph.num_vertices + graph.num_edges) as pool:
             with ledger.phase("load"):
                 slices = list(pool.map(graph.slice, range(graph.num_partitions)))
                 totals, starts = totals_of(graph), graph.subgraph_starts
@@ -104,7 +104,7 @@ class _Run:
         return columns, ledger.stats("local", self.threads, number - 1)
 
     def _superstep(
-        self, pool: ThreadPoolExecutor, workers: list[Worker], number: int, aggregates: Mapping[str, Any]
+        self, pool: Executor, workers: list[Worker], number: int, aggregates: Mapping[str, Any]
     ) -> tuple[list[list[Batch]], Mapping[str, Any]]:
         ledger = self.ledger
         active = [int(w.active.size) for w in workers]

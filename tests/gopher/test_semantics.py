@@ -15,7 +15,7 @@ from goffish.gofs import build_layout
 from goffish.gopher import SubgraphProgram, per_neighbor, per_remote, per_subgraph, per_vertex, run_program
 from goffish.gopher.messages import combine, message_dtype
 from goffish.graph import from_edges
-from tests.cases import Case, cases, grid, grid_blocks
+from tests.cases import Case, cases, grid, grid_blocks, no_graph_is_small
 
 CHAIN = build_layout(from_edges(np.arange(7), np.arange(1, 8)), np.arange(8, dtype=np.int32) // 2, 4)
 """Path of eight vertices, four partitions of one sub-graph each."""
@@ -310,11 +310,13 @@ def jobs(case: Case) -> list[Any]:
 def test_result_and_counts_do_not_depend_on_the_number_of_threads(case: Case, finder: str) -> None:
     layout = case.layout(finder)
     for job in jobs(case):
-        first, *others = (run_program(job.program(finder), layout, threads=t) for t in (1, 3))
-        for other in others:
-            assert other.table.equals(first.table), job.name
-            names = ["superstep", "partition", "active", "messages", "combined", "remote", "remote_bytes"]
-            assert other.stats.steps.select(names).equals(first.stats.steps.select(names))
+        first = run_program(job.program(finder), layout, threads=1)
+        with no_graph_is_small():
+            other = run_program(job.program(finder), layout, threads=3)
+        assert other.table.equals(first.table), job.name
+        names = ["superstep", "partition", "active", "messages", "combined", "remote", "remote_bytes"]
+        assert other.stats is not None and first.stats is not None
+        assert other.stats.steps.select(names).equals(first.stats.steps.select(names))
 
 
 def test_combining_keeps_the_best_or_adds_up() -> None:
@@ -362,7 +364,8 @@ class Order(SubgraphProgram):
 
 @given(cases(largest=15))
 def test_inboxes_are_ordered_by_source_and_order_of_sending(case: Case) -> None:
-    assert sum(run_program(Order(), case.layout(), threads=3).table["bad"].to_pylist()) == 0
+    with no_graph_is_small():
+        assert sum(run_program(Order(), case.layout(), threads=3).table["bad"].to_pylist()) == 0
 
 
 def test_counters_add_up() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -131,7 +131,7 @@ class _Run:
         self._collect_rows()
         return columns, self._stats(number - 1)
 
-    def _deliver(self, pool: ThreadPoolExecutor, workers: list[Worker], pending: list[list[Batch]], number: int) -> int:
+    def _deliver(self, pool: Executor, workers: list[Worker], pending: list[list[Batch]], number: int) -> int:
         failure: Exception | None = None
         active = 0
         doing = self.doing(f"superstep {number}")
@@ -144,7 +144,7 @@ class _Run:
 
     def _superstep(
         self,
-        pool: ThreadPoolExecutor,
+        pool: Executor,
         workers: list[Worker],
         number: int,
         aggregates: Mapping[str, Any],
