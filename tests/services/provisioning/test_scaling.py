@@ -76,7 +76,8 @@ def test_redeployment(flow: Flow, variant: Variant, factor: float, omega: float,
     assert np.array_equal(plan.active, live.active) and (plan.counts >= 1).all()
     assert expected == pytest.approx(ideal_by_hand(flow, plan.active, plan.power, external)[0])
     goal = flow.goal
-    if abs(omega - goal.throughput) <= goal.tolerance:
+    # The limits of the tolerance are inside it, as 0.75 is of 0.8 with 0.05.
+    if abs(omega - goal.throughput) <= goal.tolerance + 1e-9:
         assert plan is live
     elif omega < goal.throughput:
         assert expected >= goal.throughput - 1e-6
