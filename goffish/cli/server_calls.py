@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _PANEL = "Server"
 COLUMNS = ["id", "what", "state", "client", "submitted", "seconds", "progress", "attempts", "cost", "of"]
 #: States of jobs that somebody works at, and of those that are over.
-UNDER_WAY, OVER = ("planned", "provisioning", "running", "migrating"), ("done", "failed", "cancelled")
+UNDER_WAY = ("planned", "provisioning", "running", "migrating", "checkpointed")
+OVER = ("done", "failed", "cancelled")
 
 
 def calls_server(command: Callable[..., None]) -> Callable[..., None]:

@@ -15,6 +15,7 @@ class State(StrEnum):
     PROVISIONING = "provisioning"
     RUNNING = "running"
     MIGRATING = "migrating"
+    CHECKPOINTED = "checkpointed"
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -29,7 +30,8 @@ NEXT: dict[State, frozenset[State]] = {
     State.PLANNED: _ENDS | {State.PROVISIONING, State.QUEUED},
     State.PROVISIONING: _ENDS | {State.RUNNING, State.MIGRATING, State.QUEUED},
     State.RUNNING: _ENDS | {State.MIGRATING, State.DONE, State.QUEUED},
-    State.MIGRATING: _ENDS | {State.PROVISIONING, State.RUNNING, State.QUEUED},
+    State.MIGRATING: _ENDS | {State.PROVISIONING, State.RUNNING, State.CHECKPOINTED, State.QUEUED},
+    State.CHECKPOINTED: _ENDS | {State.PROVISIONING, State.RUNNING, State.QUEUED},
     State.DONE: frozenset(),
     State.FAILED: frozenset(),
     State.CANCELLED: frozenset(),

@@ -147,6 +147,7 @@ class _Rented:
             if self._machine != before or self._provider.now >= next_decision:
                 self._decide()
                 next_decision = self._provider.now + self._plan.slot_s
+                self._rest()
             if time.monotonic() >= next_tell:
                 self._tell()
                 next_tell = time.monotonic() + _TELL_S
@@ -224,6 +225,13 @@ class _Rented:
             # A bid below the price gets nothing.
             if not market.rules.spot[choice] or prices[int(market.rules.kind[choice])] <= market.rules.bid[choice]:
                 self._start(choice, given[choice], left)
+
+    def _rest(self) -> None:
+        """Say so if the policy rents nothing for now, and what is saved keeps."""
+        attempt, saved = self._attempt, self._attempt.folder.saved
+        if self._machine is None and attempt.job.state == State.MIGRATING and saved is not None:
+            told = f"superstep {saved} is saved; {self._graph.policy} waits before it rents another machine"
+            attempt.move(State.CHECKPOINTED, told)
 
     def _start(self, choice: int, price: float, left: int) -> None:
         attempt, plan = self._attempt, self._plan

@@ -39,7 +39,10 @@ _LONGEST_PAUSE_S = 10.0
 #: Between two looks for jobs that can be forgotten, and how many are at a time.
 _TIDY_S, _TIDY_JOBS = 600.0, 1000
 #: How an unfinished job gets to its end where each step has to be one of its life.
-_ONWARD = {State.PLANNED: State.PROVISIONING, State.PROVISIONING: State.RUNNING, State.MIGRATING: State.RUNNING}
+_ONWARD = {
+    State.PLANNED: State.PROVISIONING, State.PROVISIONING: State.RUNNING, State.MIGRATING: State.RUNNING,
+    State.CHECKPOINTED: State.RUNNING,
+}  # fmt: skip
 
 
 def _gives_up(state: RetryCallState) -> bool:

@@ -29,7 +29,8 @@ STEPS = {
     "planned": "provisioning queued failed cancelled",
     "provisioning": "running migrating queued failed cancelled",
     "running": "migrating queued done failed cancelled",
-    "migrating": "provisioning running queued failed cancelled",
+    "migrating": "provisioning running checkpointed queued failed cancelled",
+    "checkpointed": "provisioning running queued failed cancelled",
     "done": "", "failed": "", "cancelled": "",
 }  # fmt: skip
 

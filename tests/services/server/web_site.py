@@ -161,6 +161,7 @@ def cloud_job(site: Site, name: str = "m1.large") -> Job:
     job = site.jobs.note(job, "cost", "", {"cost": 0.5}, cost=0.5)
     machine(70, 1, market="on-demand", cloud_ended_s=900.0, price=0.5, cost=0.625)
     move(State.MIGRATING)
+    move(State.CHECKPOINTED)
     machine(80, 2, cloud_ended_s=None, price=0.3, bid=0.375, cost=0.625)
     move(State.RUNNING)
     site.watch.time += 20
