@@ -2,8 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Bytecode is made when a module is first used: all of it would take as long as the rest of the installation.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e
 
 .PHONY: setup run test lint bench clean
 
