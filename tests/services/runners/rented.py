@@ -20,6 +20,7 @@ from goffish.services.jobs.records import Event, Job
 from goffish.services.jobs.spec import GraphJob, JobSpec
 from goffish.services.runners.attempt import Runner
 from goffish.services.runners.cloud import CloudRunner
+from goffish.services.runners.cloud_planning import Need, Planner
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
 
 #: Seconds of the cloud in one of ours.
@@ -139,6 +140,8 @@ def renting(tmp_path: Path, changes: Sequence[tuple[float, float]] = ()) -> Iter
     """A service with machines of the cloud that `write_cloud` writes, and inputs of `tmp_path`."""
     cloud = cloud_of(write_cloud(tmp_path / "clouds", changes))
     runner = CloudRunner(lambda uri: str(tmp_path / uri), lambda _: cloud, PACE)
+    # Prices change while a job lives: its planning must not take as long as compiling what plans it.
+    Planner().plan(cloud, "rtba", Need(2.0, 300.0, 10.0, 6 * 3600.0, 360.0))
     with serving(tmp_path / "home", {"cloud": runner}) as service:
         yield service
 
