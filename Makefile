@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e
 
-.PHONY: setup run test lint bench clean
+.PHONY: setup run test test-all test-experiments lint bench clean
 
 setup: $(VENV)/.dev
 
@@ -30,9 +30,16 @@ lint: setup
 test: lint
 	$(BIN)/python -m pytest -m "not slow" -n auto --dist loadfile
 
+# Reproductions of the papers' evaluations.
+test-experiments: setup
+	$(BIN)/python -m pytest experiments -n auto --dist loadfile
+
+test-all: lint
+	$(BIN)/python -m pytest tests experiments -n auto --dist loadfile
+
 bench: setup
 	$(INSTALL) ".[bench]"
-	@for script in ingest store components pagerank sssp louvain louvain_partitions betweenness betweenness_sampled closeness supersteps engines timeseries temporal_peers provisioning lookahead cold_start; do \
+	@for script in ingest store components pagerank sssp louvain betweenness betweenness_sampled closeness supersteps engines timeseries temporal_peers cold_start; do \
 		echo; echo "## $$script"; echo; $(BIN)/python benchmarks/$$script.py || exit 1; \
 	done
 

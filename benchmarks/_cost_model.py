@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import _graphs  # noqa: F401  (a checkout works without an installation)
 import numpy as np
 
-from goffish.services.graph_jobs.fitting import least_squares
+from goffish.scheduling.estimate.fitting import least_squares
 
 #: Bytes a second that a worker's network sends: 10 Gbit/s.
 NETWORK = 1.25e9

@@ -24,7 +24,6 @@ from goffish.graph.io import read
 Edges = tuple[NDArray[np.int64], NDArray[np.int64], int]
 
 _ROOT = Path(__file__).resolve().parent.parent
-DATA = Path(os.environ.get("GOFFISH_DATA", _ROOT.parent / "shared" / "data"))
 CACHE = Path(os.environ.get("GOFFISH_BENCH_CACHE", Path(tempfile.gettempdir()) / "goffish-bench"))
 
 
@@ -166,11 +165,22 @@ def load_available(names: Iterable[str], weighted: bool = False) -> Iterator[tup
             print(f"(skipped {name}: no {error.filename}; set GOFFISH_DATA)")
 
 
+def data_file(name: str) -> Path:
+    """A file of the repository's data, or one such as ``graphs/wing.metis.gz`` of the folder `GOFFISH_DATA`.
+
+    Raises
+    ------
+    FileNotFoundError
+    """
+    folder = os.environ.get("GOFFISH_DATA")
+    for path in (_ROOT / "data" / Path(name).name, *([Path(folder) / name] if folder else [])):
+        if path.exists():
+            return path
+    raise FileNotFoundError(errno.ENOENT, "no such file", name)
+
+
 def _file(name: str, directed: bool = False) -> Edges:
-    path = DATA / "graphs" / name
-    if not path.exists():
-        raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
-    graph = read(path, directed=directed)
+    graph = read(data_file(f"graphs/{name}"), directed=directed)
     src, dst, _, _ = graph.edge_columns()
     return src.astype(np.int64), dst.astype(np.int64), graph.num_vertices
 

@@ -20,8 +20,8 @@ import numpy as np  # isort: skip
 import _graphs
 from _peers import igraph_graph, networkit_graph
 
+from goffish.algorithms.betweenness.in_memory import betweenness
 from goffish.algorithms.betweenness.plan import LAYOUTS, REDUCTIONS
-from goffish.algorithms.betweenness.whole import betweenness
 from goffish.graph import Graph, from_edges, to_networkx
 from goffish.graph.io import read
 
@@ -34,7 +34,7 @@ _ERROR = 1e-9
 
 
 def _from_file(name: str) -> Graph:
-    path = _graphs.DATA / "graphs" / name
+    path = _graphs.data_file(f"graphs/{name}")
     return read(path, directed=False).unweighted()
 
 

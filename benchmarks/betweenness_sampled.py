@@ -24,8 +24,8 @@ from betweenness import GRAPHS
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.accuracy import largest_error, rank_correlation, top_recall
+from goffish.algorithms.betweenness.in_memory import betweenness
 from goffish.algorithms.betweenness.sampling import estimate_betweenness
-from goffish.algorithms.betweenness.whole import betweenness
 from goffish.graph import Graph
 
 NAMES = ("PGPgiantcompo", "as-Caida", "email-Enron", "rmat-13", "lfr-10k", "road-california-major")

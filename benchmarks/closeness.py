@@ -20,7 +20,7 @@ import numpy as np  # isort: skip
 import _graphs
 from _peers import igraph_graph, networkit_graph
 
-from goffish.algorithms.closeness.whole import closeness, harmonic
+from goffish.algorithms.closeness.in_memory import closeness, harmonic
 from goffish.graph import Graph, to_networkx
 from goffish.graph.io import read
 
@@ -29,7 +29,7 @@ _NETWORKX_LIMIT = 7_000  # edges
 
 
 def _from_file(name: str) -> Graph:
-    return read(_graphs.DATA / "graphs" / name, directed=False).unweighted()
+    return read(_graphs.data_file(f"graphs/{name}"), directed=False).unweighted()
 
 
 GRAPHS: dict[str, Callable[[], Graph]] = {

@@ -14,7 +14,7 @@ import _harness
 import numpy as np
 from _peers import igraph_graph, networkit_graph, scipy_matrix
 
-from goffish.algorithms.components.whole import connected_components
+from goffish.algorithms.components.in_memory import connected_components
 from goffish.graph import Graph
 
 PEERS = ("igraph", "networkit", "scipy")

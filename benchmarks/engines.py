@@ -39,7 +39,7 @@ PUBLISHED = {"components": 81.0, "sssp": 32.0, "pagerank": 4.0}
 
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "email-Enron": lambda: _graphs.load("email-Enron"),
-    "road-california": lambda: read(_graphs.DATA / "graphs" / "road-california-major.txt.gz").unweighted(),
+    "road-california": lambda: read(_graphs.data_file("graphs/road-california-major.txt.gz")).unweighted(),
     "usroads": lambda: _graphs.load("road-usroads"),
     "rmat-16": lambda: _from_edges("rmat_16", lambda: _graphs.rmat(16)),
     "lfr-200k": lambda: _graphs.load("lfr-200k"),

@@ -158,7 +158,7 @@ def report_spark(folder: Path, sizes: list[int], parts: list[int], repeats: int,
     """One line for each number of rows and partitions; stop if the two stores differ."""
     import goffish as gf
     from goffish.spark import session
-    from goffish.streaming.ingest import ingest
+    from goffish.spark.ingest import ingest
 
     spark = session(master=f"local[{cores}]", memory="4g", config={"spark.log.level": "OFF"})
     lines, steps = [], []

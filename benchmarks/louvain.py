@@ -26,8 +26,8 @@ import numpy as np  # isort: skip
 import _graphs
 from _peers import igraph_graph, networkit_graph, scipy_matrix
 
-from goffish.algorithms.louvain.divisions import modularity
-from goffish.algorithms.louvain.whole import louvain
+from goffish.algorithms.communities.divisions import modularity
+from goffish.algorithms.communities.in_memory import louvain
 from goffish.graph import Graph, to_networkx
 
 GRAPHS = (
@@ -232,7 +232,7 @@ def report(name: str, graph: Graph, made: dict[str, Entry], ratios: dict[str, di
 
 def agreement_with_truth(graph: Graph, truth: np.ndarray[Any, Any], made: dict[str, Entry]) -> None:
     """NMI with the planted communities."""
-    from goffish.algorithms.louvain.agreement import agreement
+    from goffish.algorithms.communities.agreement import agreement
 
     rows = []
     for label, entry in made.items():

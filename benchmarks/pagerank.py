@@ -19,7 +19,7 @@ import numpy as np
 from _peers import igraph_graph, networkit_graph
 from numpy.typing import NDArray
 
-from goffish.algorithms.ranks.whole import pagerank, rank_of
+from goffish.algorithms.pagerank.in_memory import pagerank, rank_of
 from goffish.graph import Graph
 
 PEERS = ("igraph", "networkit")

@@ -20,14 +20,14 @@ from pathlib import Path
 
 import _harness
 
-from goffish.services.cloud.catalogue import read_catalogue
-from goffish.services.dataflows.flow import Flow, compile_flow, external_rates
-from goffish.services.dataflows.model import read_dataflow
-from goffish.services.provisioning.policies import looks_ahead, make_policy, policy_names
-from goffish.services.simulation.failures import Failures
-from goffish.services.simulation.records import Result
-from goffish.services.simulation.run import simulate
-from goffish.services.simulation.scenario import make_forecaster, make_rates, make_variability
+from goffish.cloud.catalogue import read_catalogue
+from goffish.scheduling.control.failures import Failures
+from goffish.scheduling.control.records import Result
+from goffish.scheduling.dataflow.flow import Flow, compile_flow, external_rates
+from goffish.scheduling.dataflow.model import read_dataflow
+from goffish.scheduling.policies.policies import looks_ahead, make_policy, policy_names
+from goffish.scheduling.simulate.run import simulate
+from goffish.scheduling.simulate.scenario import make_forecaster, make_rates, make_variability
 
 TABLES = ("btu", "edrp", "latency", "replication")
 #: What happens to the machines: how their speed varies, and their mean life in hours.

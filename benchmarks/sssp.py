@@ -15,8 +15,8 @@ import _harness
 import numpy as np
 from _peers import igraph_graph, networkit_graph, scipy_matrix
 
-from goffish.algorithms.components.whole import component_of
-from goffish.algorithms.paths.whole import bfs, sssp
+from goffish.algorithms.components.in_memory import component_of
+from goffish.algorithms.paths.in_memory import bfs, sssp
 from goffish.graph import Graph
 
 PEERS = ("igraph", "networkit", "scipy")

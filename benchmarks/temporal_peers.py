@@ -37,11 +37,11 @@ import _graphs
 import pyarrow as pa
 from _temporal_peers import DAMPING, ITERATIONS, OTHERS, QUESTIONS, TOLERANCE, TRIANGLES, Answer, Peer, start
 
-from goffish.algorithms.temporal.event_paths import temporal_paths
-from goffish.algorithms.temporal.motifs import temporal_triangles
-from goffish.algorithms.temporal.run import run_series
 from goffish.gofs.series import open_series
-from goffish.timeseries.events import build_from_events, read_events
+from goffish.temporal.api import run_series
+from goffish.temporal.event_paths import temporal_paths
+from goffish.temporal.events import build_from_events, read_events
+from goffish.temporal.motifs import temporal_triangles
 
 DAY = 86_400
 ATTEMPTS = 3
@@ -70,7 +70,7 @@ class Events:
 
 def college() -> Events:
     """SNAP CollegeMsg: triangles within a day, instances of a week."""
-    path = _graphs.DATA / "temporal" / "collegemsg.txt.gz"
+    path = _graphs.data_file("temporal/collegemsg.txt.gz")
     if not path.exists():
         raise FileNotFoundError(2, "no such file", path.name)
     table = read_events(path)

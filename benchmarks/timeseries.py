@@ -27,11 +27,11 @@ import numpy as np
 from engines import mpirun
 
 import goffish as gf
+from experiments.timeseries.generators import LATENCY, MEMES, latency_instances, meme_instances, spread
 from goffish.gofs import build_layout
 from goffish.gofs.series import InstanceData, SeriesSchema, open_series, write_series
 from goffish.graph import Graph, from_edges
 from goffish.partition import partition_graph
-from goffish.timeseries.generators import LATENCY, MEMES, latency_instances, meme_instances, spread
 
 
 def _rmat() -> Graph:

@@ -15,16 +15,20 @@ Names are loaded when they are first used, so that importing the package costs n
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from goffish.kernel_cache import choose_kernel_cache
-
-__version__ = "0.1.0"
+from goffish import hooks
+from goffish.kernels.cache import choose_kernel_cache
+from goffish.moved import install
+from goffish.version import __version__
 
 choose_kernel_cache()
+install()
 
 if TYPE_CHECKING:
     from goffish.algorithms.centralities import betweenness, closeness, edge_betweenness, harmonic, landscape
+    from goffish.algorithms.communities.communities import Communities
     from goffish.algorithms.functions import (
         agreement,
         bfs,
@@ -38,11 +42,7 @@ if TYPE_CHECKING:
         triangles,
     )
     from goffish.algorithms.landscape.levels import CommunityLandscape
-    from goffish.algorithms.louvain.communities import Communities
     from goffish.algorithms.run import run
-    from goffish.algorithms.temporal.event_paths import temporal_paths
-    from goffish.algorithms.temporal.motifs import temporal_triangles
-    from goffish.algorithms.temporal.run import run_series
     from goffish.errors import DataError, FormatError, GoffishError, InputError, JobError, StoreError
     from goffish.gofs import PartitionedGraph
     from goffish.gofs import open_store as open
@@ -81,7 +81,10 @@ if TYPE_CHECKING:
     from goffish.graph.io import read, write
     from goffish.partition.cut import partition_graph as partition
     from goffish.partition.figures import quality
-    from goffish.timeseries.program import TimeSeriesProgram
+    from goffish.temporal.api import run_series
+    from goffish.temporal.event_paths import temporal_paths
+    from goffish.temporal.motifs import temporal_triangles
+    from goffish.temporal.program import TimeSeriesProgram
 
 _HOMES = {
     "goffish.algorithms.centralities": ("betweenness", "closeness", "edge_betweenness", "harmonic", "landscape"),
@@ -90,11 +93,11 @@ _HOMES = {
         "sssp", "triangles",
     ),
     "goffish.algorithms.landscape.levels": ("CommunityLandscape",),
-    "goffish.algorithms.louvain.communities": ("Communities",),
+    "goffish.algorithms.communities.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),
-    "goffish.algorithms.temporal.event_paths": ("temporal_paths",),
-    "goffish.algorithms.temporal.motifs": ("temporal_triangles",),
-    "goffish.algorithms.temporal.run": ("run_series",),
+    "goffish.temporal.event_paths": ("temporal_paths",),
+    "goffish.temporal.motifs": ("temporal_triangles",),
+    "goffish.temporal.api": ("run_series",),
     "goffish.errors": ("DataError", "FormatError", "GoffishError", "InputError", "JobError", "StoreError"),
     "goffish.gofs": ("PartitionedGraph",),
     "goffish.gofs.series": ("open_series",),
@@ -108,7 +111,7 @@ _HOMES = {
     ),
     "goffish.graph.io": ("read", "write"),
     "goffish.partition.figures": ("quality",),
-    "goffish.timeseries.program": ("TimeSeriesProgram",),
+    "goffish.temporal.program": ("TimeSeriesProgram",),
 }  # fmt: skip
 _HOME_OF = {name: (module, name) for module, names in _HOMES.items() for name in names}
 _HOME_OF |= {"open": ("goffish.gofs", "open_store"), "verify": ("goffish.gofs", "verify_store")}
@@ -128,7 +131,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "partition":
-        # The room of this name can be called: see its __init__.
+        # The package of this name is callable: see its __init__.
         return importlib.import_module("goffish.partition")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'goffish' has no attribute {name!r}")
@@ -136,6 +139,19 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(module), attribute)
     globals()[name] = value
     return value
+
+
+def _late(module: str, name: str) -> Callable[..., Any]:
+    """A function that is loaded when it is first called."""
+
+    def call(*given: Any, **named: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*given, **named)
+
+    return call
+
+
+hooks.run = _late("goffish.algorithms.run", "run")
+hooks.open_series = _late("goffish.gofs.series", "open_series")
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""``python -m goffish``."""
+"""``python -m goffish``, and what ``spark-submit`` runs on the driver."""
 
 from goffish.cli import main
 

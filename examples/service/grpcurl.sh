@@ -3,7 +3,7 @@
 #
 #   grpcurl.sh list | describe NAME | submit ALGORITHM INPUT [KEY] | watch JOB | get JOB | plan DATAFLOW | health
 #
-# GOFFISH_SERVER, GOFFISH_TOKEN and GOFFISH_AUTHORITY as for goffish jobs.
+# GOFFISH_SERVER, GOFFISH_TOKEN and GOFFISH_AUTHORITY as for goffish jobs. A token is sent with TLS, or on this machine.
 set -eu
 server=${GOFFISH_SERVER:-127.0.0.1:7077}
 
@@ -14,6 +14,13 @@ call() { # call METHOD JSON
         set -- -plaintext "$@"
     fi
     if [ -n "${GOFFISH_TOKEN:-}" ]; then
+        case ${GOFFISH_AUTHORITY:+tls}${server%:*} in
+        tls* | 127.0.0.1 | '[::1]') ;;
+        *)
+            echo "error: $server: the token would be sent unencrypted; set GOFFISH_AUTHORITY, or use 127.0.0.1" >&2
+            exit 2
+            ;;
+        esac
         # From the environment, so that it is in no list of processes.
         set -- -expand-headers -reflect-header 'authorization: Bearer ${GOFFISH_TOKEN}' \
             -rpc-header 'authorization: Bearer ${GOFFISH_TOKEN}' "$@"

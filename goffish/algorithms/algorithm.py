@@ -5,12 +5,14 @@ Importing an option model is cheap: kernels and Arrow are loaded by the algorith
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from goffish.errors import InputError
 
@@ -29,6 +31,24 @@ def _as_label(value: Any) -> int | str:
         return int(value)
     raise ValueError("must be a vertex label: an integer or a string")
 
+
+def _as_table(value: Any) -> Any:
+    if isinstance(value, str | Path):
+        from goffish.gopher.result import check_readable
+
+        check_readable(value)
+    return value
+
+
+@dataclass(frozen=True)
+class NamesFile:
+    """Mark in the type of an option: its text names a file, which a service resolves before the option is read."""
+
+
+#: A table, or the file of one.
+TableFile = Annotated[
+    Any, BeforeValidator(_as_table), NamesFile(), WithJsonSchema({"type": "string", "format": "path"})
+]
 
 #: Called now and then with a line of text on how far long work is.
 Note = Callable[[str], None]
@@ -59,6 +79,11 @@ class Algorithm(BaseModel):
     in_memory: ClassVar[bool] = False
     extra_tables: ClassVar[Mapping[str, str]] = {}
 
+    @classmethod
+    def files(cls) -> list[str]:
+        """Names of the options whose texts name files."""
+        return [name for name, field in cls.model_fields.items() if _names_file(field.annotation, field.metadata)]
+
     def program(self, units: str) -> SubgraphProgram:
         """The program for the engine; `units` as in `goffish.gofs.build_layout`."""
         raise InputError(f"{self.name} has no program for the engine")
@@ -66,6 +91,10 @@ class Algorithm(BaseModel):
     def needs_engine(self) -> bool:
         """Whether these options (or the algorithm) are answered by the engine only."""
         return False
+
+    def only_whole(self) -> list[str]:
+        """Names of the options given that no engine can follow: `whole` answers them."""
+        return []
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
         """Answer on a whole graph in memory, without the engine; long work tells `note` how far it is."""
@@ -99,3 +128,9 @@ class Algorithm(BaseModel):
     def write_extra(self, result: Any, name: str, path: str) -> None:
         """Write one of `extra_tables` of a result."""
         raise InputError(f"{self.name} has no table {name!r}")
+
+
+def _names_file(annotation: Any, metadata: Any = ()) -> bool:
+    """Whether a type, or a part of it, has the mark `NamesFile`."""
+    marked = any(isinstance(one, NamesFile) for one in (*metadata, *getattr(annotation, "__metadata__", ())))
+    return marked or any(_names_file(part) for part in typing.get_args(annotation))

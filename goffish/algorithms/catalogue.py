@@ -11,14 +11,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from goffish.algorithms.algorithm import Algorithm
-from goffish.algorithms.betweenness.options import Betweenness
-from goffish.algorithms.closeness.options import Closeness, Harmonic
-from goffish.algorithms.components.options import Components, MaxValue
-from goffish.algorithms.counts.options import Cores, Counts, Quotient, Triangles
-from goffish.algorithms.landscape.options import Landscape
-from goffish.algorithms.louvain.options import Louvain
-from goffish.algorithms.paths.options import BreadthFirst, HopCounts, ShortestPaths
-from goffish.algorithms.ranks.options import BlockRanks, PageRanks
+from goffish.algorithms.betweenness.api import Betweenness
+from goffish.algorithms.closeness.api import Closeness, Harmonic
+from goffish.algorithms.clustering.api import Cores, Counts, Quotient, Triangles
+from goffish.algorithms.communities.api import Louvain
+from goffish.algorithms.components.api import Components, MaxValue
+from goffish.algorithms.landscape.api import Landscape
+from goffish.algorithms.pagerank.api import BlockRanks, PageRanks
+from goffish.algorithms.paths.api import BreadthFirst, HopCounts, ShortestPaths
 from goffish.errors import InputError
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -45,6 +45,11 @@ def make(name: str, options: Mapping[str, Any]) -> Algorithm:
         return model(**options)
     except ValidationError as error:
         raise InputError(f"{name}: {describe_problems(error, options, model.model_fields)}") from None
+
+
+def file_options(name: str) -> list[str]:
+    """Options of the algorithm `name` whose texts name files; empty for an unknown algorithm."""
+    return ALGORITHMS[name].files() if name in ALGORITHMS else []
 
 
 def describe_problems(error: ValidationError, options: Mapping[str, Any], known: Any) -> str:

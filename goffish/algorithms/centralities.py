@@ -100,13 +100,13 @@ def edge_betweenness(
     """Shortest paths through each edge, summed over pairs of vertices; columns ``source``, ``target``, ``betweenness``.
 
     Options as for `betweenness`; normalized values are divided by the number of pairs of vertices. One row per edge, in
-    the order of `Graph.edge_columns`; of parallel edges the lightest share the value of their place.
+    the order of `Graph.edge_columns`, with labels; of parallel edges the lightest share the value of their place.
 
     Examples
     --------
     >>> import goffish as gf
-    >>> gf.edge_betweenness(gf.from_edges([1, 2, 3], [2, 3, 4])).table["betweenness"].to_pylist()
-    [3.0, 4.0, 3.0]
+    >>> gf.edge_betweenness(gf.from_edges([1, 2, 3], [2, 3, 4])).to_dict()
+    {(1, 2): 3.0, (2, 3): 4.0, (3, 4): 3.0}
     """
     from goffish.algorithms.betweenness.answers import exact_edges
 

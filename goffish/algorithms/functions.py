@@ -14,7 +14,7 @@ from goffish.gopher import Result
 from goffish.graph import Graph
 
 if TYPE_CHECKING:
-    from goffish.algorithms.louvain.communities import Communities
+    from goffish.algorithms.communities.communities import Communities
 
 AnyGraph = Graph | PartitionedGraph
 
@@ -200,7 +200,7 @@ def agreement(first: Any, second: Any) -> dict[str, float]:
     >>> gf.agreement([0, 0, 1, 1], [5, 5, 7, 7])
     {'nmi': 1.0, 'ari': 1.0, 'ami': 1.0}
     """
-    from goffish.algorithms.louvain.agreement import agreement as compare
+    from goffish.algorithms.communities.agreement import agreement as compare
 
     return compare(first, second)
 
@@ -214,6 +214,6 @@ def modularity(graph: Graph, membership: Any, resolution: float = 1.0) -> float:
     >>> gf.modularity(gf.from_edges([1, 2, 3, 4, 5, 6], [2, 3, 1, 5, 6, 4]), [0, 0, 0, 1, 1, 1])
     0.5
     """
-    from goffish.algorithms.louvain.divisions import modularity as of
+    from goffish.algorithms.communities.divisions import modularity as of
 
     return of(graph, membership, resolution)

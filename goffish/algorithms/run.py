@@ -18,6 +18,7 @@ from goffish.gopher.run import ENGINES, run_on_ranks
 from goffish.graph import Graph
 from goffish.graph.guards import GRAPH_ADVICE, expect, path_name, whole_number
 from goffish.graph.parallel import thread_count
+from goffish.partial import local_path
 from goffish.partition.cut import partition_graph
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def run(
             if checkpoint_dir is None:
                 return replace(job.whole(graph, threads, note), algorithm=job.name)
             if job.resumes_whole():
-                found = job.whole_resumable(graph, threads, note, Path(checkpoint_dir), resume)
+                found = job.whole_resumable(graph, threads, note, local_path(checkpoint_dir), resume)
                 return replace(found, algorithm=job.name)
     if engine == "mpi":
         from goffish.gopher.mpi.job import open_team
@@ -255,6 +256,7 @@ def _check_engine_options(
         whole_number(checkpoint_every, "checkpoint_every")
     if checkpoint_dir is not None:
         path_name(checkpoint_dir, "checkpoint_dir")
+        local_path(checkpoint_dir)
     elif resume or checkpoint_every is not None:
         raise InputError(f"{'resume' if resume else 'checkpoint_every'} needs checkpoint_dir")
     if progress is not None and not callable(progress):
@@ -286,13 +288,13 @@ def _partitioned(
             )
         if parts is not None and parts != graph.num_partitions:
             raise InputError(f"parts={parts}: the graph is partitioned into {graph.num_partitions} already")
-        if undirected and graph.info.directed:
-            assert job is not None
-            raise InputError(f"{job.name} ignores directions: partition graph.to_undirected() for it")
-        if units is None or units == graph.info.finder:
+        turned = undirected and graph.info.directed
+        if not turned and (units is None or units == graph.info.finder):
             return graph, 0.0
+        whole = graph.to_graph()
         cut = build_layout(
-            graph.to_graph(), graph.owner(), graph.num_partitions, finder=units,
+            whole.to_undirected() if turned else whole, graph.owner(), graph.num_partitions,
+            finder=units or graph.info.finder,  # type: ignore[arg-type]
             partitioner=graph.info.partitioner,
         )  # fmt: skip
         return cut, time.perf_counter() - begun

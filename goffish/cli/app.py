@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from goffish import __version__
 from goffish.cli.calibrate_command import add_calibrate_command
 from goffish.cli.dataflow_commands import add_dataflow_commands
 from goffish.cli.ingest_commands import add_ingest_command
@@ -23,6 +22,7 @@ from goffish.cli.timeseries_events import add_event_commands
 from goffish.cli.timeseries_plots import add_series_plots
 from goffish.cli.timeseries_run import add_series_runs
 from goffish.errors import InputError
+from goffish.version import __version__
 
 
 class _Commands(TyperGroup):
@@ -115,6 +115,22 @@ def verify(
         print_json({"store": store, "ok": True, "bytes": total})
     else:
         say(f"{store}: all checksums match ({total:,} bytes)")
+
+
+@app.command()
+def examples(
+    folder: Annotated[str, typer.Argument(help="Receives data/ and examples/.")] = ".",
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Copy the bundled example data and programs into a folder; existing files are kept."""
+    from goffish.cli.output import print_json, say
+    from goffish.examples import write_examples
+
+    written, kept = write_examples(folder)
+    if json:
+        print_json({"folder": folder, "written": written, "kept": kept})
+    else:
+        say(f"{folder}: {written} files written, {kept} kept")
 
 
 @app.command()

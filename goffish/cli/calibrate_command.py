@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from goffish.partial import local_path
+
 if TYPE_CHECKING:
-    from goffish.services.graph_jobs.calibration import Calibration
+    from goffish.scheduling.estimate.calibration import Calibration
 
 
 def add_calibrate_command(app: typer.Typer) -> None:
@@ -45,10 +47,10 @@ def _calibrate(
     """Measure how much work, memory and checkpoints graph jobs take here, and how far estimates of them are off.
 
     Each algorithm runs on generated graphs, each time in a process of its own. A cost model is fitted to some of them
-    and tested on others, and on real graphs where GOFFISH_DATA has them. Ctrl-C keeps what was measured; --resume goes
+    and tested on others, and on the bundled real graphs. Ctrl-C keeps what was measured; --resume goes
     on from there.
     """
-    from goffish.services.graph_jobs.calibration import SHIPPED, read_calibration, user_path
+    from goffish.scheduling.estimate.calibration import SHIPPED, read_calibration, user_path
 
     if show:
         path = Path(output) if output is not None else user_path() if user_path().is_file() else SHIPPED
@@ -56,11 +58,11 @@ def _calibrate(
         return
     from goffish.cli.inputs import progress_bar
     from goffish.cli.output import say
-    from goffish.services.graph_jobs.measuring import DEFAULT, Journal, Plan, measure
+    from goffish.scheduling.estimate.measuring import DEFAULT, Journal, Plan, measure
 
     names = DEFAULT if algorithms is None else tuple(dict.fromkeys(n.strip() for n in algorithms.split(",")))
     plan = Plan(names, tuple(dict.fromkeys(engine or ["local"])), sizes, 60.0 * minutes)
-    path = user_path() if output is None else Path(output)
+    path = user_path() if output is None else local_path(output)
     earlier = read_calibration(path) if path.is_file() else None
     journal = Journal(path.with_name(f"{path.name}.runs"), resume, earlier)
     with progress_bar("measuring") as update:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import InputError
+from goffish.partial import is_uri, local_path
 
 if TYPE_CHECKING:
     from goffish.algorithms.algorithm import Algorithm
@@ -25,7 +26,7 @@ def check_graph_target(output: str) -> None:
     from goffish.graph.io.writer import check_writable
 
     check_writable(format_of_name(output, "auto"), output)
-    if "://" not in output:
+    if not is_uri(output):
         check_place(output)
 
 
@@ -33,8 +34,8 @@ def check_result_target(output: str, path: str) -> None:
     """Refuse a result file that could not be written in the end, or would replace the graph."""
     from goffish.gopher.result import check_suffix
 
-    check_suffix(output)
-    if Path(output).exists() and Path(path).exists() and Path(output).samefile(path):
+    target = check_suffix(output)
+    if target.exists() and Path(path).exists() and target.samefile(path):
         raise InputError(f"{output}: is the graph itself; write the result to another file")
 
 
@@ -42,6 +43,7 @@ def check_parts_target(output: str, engine: str) -> None:
     """Refuse a result folder that could not be written in the end."""
     from goffish.gopher.folder import check_folder
 
+    local_path(output)
     if engine not in ("mpi", "spark"):
         told = "is a directory; name a file in it, or use --engine mpi or spark, whose workers write one part each"
         raise InputError(f"{output}: {told}")
@@ -52,9 +54,8 @@ def check_stats_target(stats_file: str) -> None:
     """Refuse a counters file that could not be written in the end."""
     from goffish.gopher.result import check_place
 
-    if Path(stats_file).suffix.lower() != ".json":
+    if check_place(stats_file).suffix.lower() != ".json":
         raise InputError(f"{stats_file}: the suffix must be .json")
-    check_place(stats_file)
 
 
 def check_run(algorithm: type[Algorithm], running: dict[str, Any], options: dict[str, Any], *, store: bool) -> None:
@@ -76,7 +77,14 @@ def check_run(algorithm: type[Algorithm], running: dict[str, Any], options: dict
         for option in ("resume", "checkpoint_every"):
             if running[option]:
                 raise InputError(f"--{option.replace('_', '-')} needs --checkpoint-dir")
-    elif Path(folder).exists() and not Path(folder).is_dir():
+    else:
+        check_checkpoint_dir(folder)
+
+
+def check_checkpoint_dir(folder: str) -> None:
+    """Refuse a folder of checkpoints that could not be written."""
+    place = local_path(folder)
+    if place.exists() and not place.is_dir():
         raise InputError(f"{folder}: is a file; --checkpoint-dir is a folder")
 
 

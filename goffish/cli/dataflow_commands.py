@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from goffish.cli.checks import check_choice, name_values
 from goffish.errors import InputError
+from goffish.partial import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from goffish.services.cloud.catalogue import Catalogue
-    from goffish.services.dataflows.flow import Floats, Flow
-    from goffish.services.provisioning.situation import Policy
-    from goffish.services.simulation.records import Result
+    from goffish.cloud.catalogue import Catalogue
+    from goffish.scheduling.control.records import Result
+    from goffish.scheduling.dataflow.flow import Floats, Flow
+    from goffish.scheduling.policies.observation import Policy
 
 _Dataflow = Annotated[
     str,
@@ -47,8 +47,8 @@ _Seed = Annotated[int, typer.Option(min=0, help="Of everything that is drawn at 
 _Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 _DEFAULT_CLOUD = "ec2-2013-m1"
 _RATES_HELP = (
-    "constant, wave, walk, free-walk, spikes, on-off, daily, requests (a web server's), or a CSV or Parquet file with "
-    "a column for each input and a row for each interval."
+    "constant, wave, walk, free-walk, spikes, on-off, daily, requests (a web server's log), or a CSV or Parquet file "
+    "with a column for each input and a row for each interval."
 )
 
 
@@ -82,11 +82,11 @@ def _plan(
     """Plan a dataflow: which alternate of each element, on which machines, at which price."""
     from goffish.cli.inputs import working
     from goffish.cli.output import print_json
-    from goffish.services.provisioning.policies import make_policy
-    from goffish.services.provisioning.report import describe_plan
+    from goffish.scheduling.policies.policies import make_policy
+    from goffish.scheduling.policies.report import describe_plan
 
     flow, catalogue = _setting(dataflow, cloud, rate, no_alternates)
-    planner = make_policy(policy, name_values(option, "--option"))
+    planner = make_policy(policy, name_values(option, "--option"), own=True)
     if rates is not None:
         flow = flow.with_rates(_rates(rates, flow, None, flow.goal.interval_s, seed).mean(axis=0))
     with working(f"planning with {policy}"):
@@ -144,11 +144,13 @@ def _simulate(
     """Run a dataflow on a simulated cloud, or for real, and tell what it did and cost."""
     from goffish.cli.inputs import moment
     from goffish.cli.output import print_json
-    from goffish.services.provisioning.policies import make_policy
-    from goffish.services.simulation.scenario import make_variability
+    from goffish.scheduling.policies.policies import make_policy
+    from goffish.scheduling.simulate.scenario import make_variability
 
     check_choice("engine", engine, ("fluid", "events", "real"))
     _check_targets(plot, html)
+    if output is not None:
+        local_path(output)
     flow, catalogue = _setting(dataflow, cloud, rate, no_alternates)
     length = flow.goal.interval_s if interval is None else interval
     table = _rates(rates, flow, hours, length, seed)
@@ -157,7 +159,7 @@ def _simulate(
     names = [*(policy or ()), *(name.strip() for name in (compare or "").split(",") if name.strip())]
     names = list(dict.fromkeys(names)) or ["reactive-global"]
     given = name_values(option, "--option")
-    planners = {name: make_policy(name, _options_of(name, names, given)) for name in names}
+    planners = {name: make_policy(name, _options_of(name, names, given), own=True) for name in names}
     ahead = {"horizon": max(1, round(horizon * 60 / length)), "error": error, "bias": bias, "seed": seed}
     results = {}
     for name, planner in planners.items():
@@ -167,7 +169,7 @@ def _simulate(
                 engine, tell, flow, catalogue, planner, table, machines, foresees, length, mean_life, seed, since
             )
         if output is not None:
-            results[name].write(Path(output) / name if len(planners) > 1 else output)
+            results[name].write(local_path(output) / name if len(planners) > 1 else output)
     if plot is not None or html is not None:
         _draw(results, flow, catalogue.currency, plot, html)
     if json:
@@ -181,9 +183,9 @@ def _run(
     variability: Any, foresees: tuple[str, dict[str, Any]] | None, interval_s: float, mean_life: float | None,
     seed: int, spot_since: float | None,
 ) -> Result:  # fmt: skip
-    from goffish.services.simulation.failures import Failures
-    from goffish.services.simulation.run import simulate
-    from goffish.services.simulation.scenario import make_forecaster
+    from goffish.scheduling.control.failures import Failures
+    from goffish.scheduling.simulate.run import simulate
+    from goffish.scheduling.simulate.scenario import make_forecaster
 
     forecaster = None
     if foresees is not None:
@@ -191,8 +193,8 @@ def _run(
         forecaster = make_forecaster(name, flow, rates, variability, interval_s=interval_s, **ahead)
     failures = Failures(mean_life_s=None if mean_life is None else mean_life * 3600.0, seed=seed)
     if engine == "real":
-        from goffish.services.live.run import run_live
-        from goffish.services.simulation.control import Setting
+        from goffish.scheduling.control.loop import Setting
+        from goffish.streaming.run import run_live
 
         setting = Setting(
             flow=flow, catalogue=catalogue, policy=policy, rates=rates, interval_s=interval_s, forecaster=forecaster,
@@ -206,7 +208,7 @@ def _run(
 
 
 def _looking_ahead() -> set[str]:
-    from goffish.services.provisioning.policies import looks_ahead, policy_names
+    from goffish.scheduling.policies.policies import looks_ahead, policy_names
 
     return {name for name in policy_names() if looks_ahead(name)}
 
@@ -214,7 +216,7 @@ def _looking_ahead() -> set[str]:
 def _list_policies(wanted: bool) -> None:
     if wanted:
         from goffish.cli.output import print_table
-        from goffish.services.provisioning.policies import POLICIES, STATIC, policy_names
+        from goffish.scheduling.policies.policies import POLICIES, STATIC, policy_names
 
         rows = [[name, known.summary] for name, known in POLICIES.items()]
         rows += [
@@ -228,18 +230,18 @@ def _list_policies(wanted: bool) -> None:
 def _print_schemas(wanted: bool) -> None:
     if wanted:
         from goffish.cli.output import print_json
-        from goffish.services.cloud.catalogue import Catalogue
-        from goffish.services.dataflows.model import Dataflow
+        from goffish.cloud.catalogue import Catalogue
+        from goffish.scheduling.dataflow.model import Dataflow
 
         print_json({"dataflow": Dataflow.model_json_schema(), "cloud": Catalogue.model_json_schema()})
         raise typer.Exit
 
 
 def _setting(dataflow: str, cloud: str, rate: list[str] | None, fixed: bool) -> tuple[Flow, Catalogue]:
-    from goffish.services.cloud.catalogue import read_catalogue
-    from goffish.services.dataflows.flow import compile_flow, external_rates
-    from goffish.services.dataflows.model import read_dataflow
-    from goffish.services.provisioning.reactive import without_alternates
+    from goffish.cloud.catalogue import read_catalogue
+    from goffish.scheduling.dataflow.flow import compile_flow, external_rates
+    from goffish.scheduling.dataflow.model import read_dataflow
+    from goffish.scheduling.policies.reactive import without_alternates
 
     flow, catalogue = compile_flow(read_dataflow(dataflow)), read_catalogue(cloud)
     rates = {}
@@ -256,7 +258,7 @@ def _setting(dataflow: str, cloud: str, rate: list[str] | None, fixed: bool) -> 
 
 
 def _rates(name: str, flow: Flow, hours: float | None, interval_s: float, seed: int) -> Floats:
-    from goffish.services.simulation.scenario import make_rates
+    from goffish.scheduling.simulate.scenario import make_rates
 
     if not interval_s > 0:
         raise InputError(f"--interval {interval_s:g}: give more than 0 seconds")

@@ -36,7 +36,7 @@ def field_parameter(
 ) -> inspect.Parameter | None:
     """The parameter of one model field; `optional` drops its default, so that "not given" can be told."""
     kind = command_type(field.annotation)
-    if kind is None and any(getattr(item, "json_schema", None) == {"type": "string"} for item in field.metadata):
+    if kind is None and any(_is_text(getattr(item, "json_schema", None)) for item in field.metadata):
         kind = str
     if kind is None:
         return None
@@ -49,6 +49,10 @@ def field_parameter(
             text += f" Default: {('no', 'yes')[field.default] if kind is bool else field.default}."
         return parameter(name, kind | None, typer.Option(None, *names, help=text, rich_help_panel=group))
     return parameter(name, kind, typer.Option(... if field.is_required() else field.default, *names, help=text))
+
+
+def _is_text(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.get("type") == "string"
 
 
 def _choices(annotation: Any) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from goffish.streaming.ingest import IngestReport
+    from goffish.spark.ingest import IngestReport
 
 
 def add_ingest_command(app: typer.Typer) -> None:
@@ -41,7 +41,7 @@ def _ingest(
     from goffish.cli.output import print_json
     from goffish.gofs import check_store_place
     from goffish.spark import session
-    from goffish.streaming.ingest import ingest, read_spec
+    from goffish.spark.ingest import ingest, read_spec
 
     checked = read_spec(spec)
     check_store_place(output)

@@ -100,7 +100,7 @@ def load(path: str, reading: dict[str, Any]) -> Graph | PartitionedGraph:
 
 def moment(day: str | None, option: str) -> float | None:
     """Seconds since 1970 of a day or time that the user gives."""
-    from goffish.services.spot.prices import seconds_of
+    from goffish.cloud.prices import seconds_of
 
     if day is None:
         return None

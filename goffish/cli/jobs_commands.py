@@ -54,7 +54,9 @@ def _submit(
     ],
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="Of the algorithm or the policy; repeatable."),
+        typer.Option(
+            "--option", metavar="NAME=VALUE", help="Of the algorithm or the policy; @FILE uploads a table. Repeatable."
+        ),
     ] = None,
     key: Annotated[str, typer.Option(help="The same key again gives the same job.")] = "",
     deadline: Annotated[float | None, typer.Option(help="Hours from now.")] = None,
@@ -115,11 +117,16 @@ def _submit(
         _refuse(of_graphs, "is for algorithms on graphs, not for dataflows")
         job = client.submit_dataflow(_dataflow(input), options, key=key, **limits, **of_clouds, **of_dataflows)
     else:
+        from goffish.algorithms.catalogue import file_options
+
         _refuse(of_dataflows, "is for dataflows")
         if runner != "cloud":
             _refuse(of_clouds, "is for --runner cloud and for dataflows")
         of_graphs["runner"] = runner or "local"
         uri = client.upload(input[1:]) if input.startswith("@") else input
+        for name in file_options(what):
+            if options.get(name, "").startswith("@"):
+                options[name] = client.upload(options[name][1:])
         job = client.submit_graph(what, uri, options, key=key, **limits, **of_clouds, **of_graphs)
     if wait:
         job = client.wait(job.id)
@@ -209,9 +216,10 @@ def _result(
     """Fetch the table of a job that is done."""
     check_result_target(output, job)
     table = client.result(job)
-    from goffish.gopher.result import write_table
+    from goffish.gopher.result import spreadsheet_safe, write_table
 
-    write_table(table, output)
+    # What others uploaded may be opened in a spreadsheet here.
+    write_table(spreadsheet_safe(table) if output.lower().endswith(".csv") else table, output)
     say(f"{table.num_rows:,} rows written to {output}")
 
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import sys
 import threading
-from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from goffish.errors import GoffishError
+from goffish.cli.process import (
+    INTERRUPTED,
+    TERMINATED,
+    Terminated,
+    end_children,
+    explain,
+    leave,
+    output_failed,
+    run_command,
+    stop,
+    terminate,
+)
+from goffish.cli.ranks import LAST_TO_LEAVE_S
 from goffish.partial import remove_partial_files
-
-INTERRUPTED, TERMINATED = 130, 143
-
-#: Seconds that an interrupted command has to take back what it began.
-GRACE = 0.8
-
-
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, as batch systems send it; treated like Ctrl-C."""
 
 
 def main() -> NoReturn:
@@ -32,11 +35,11 @@ def main() -> NoReturn:
     worker, outcome, done = None, dict[str, Any](), threading.Event()
     if sys.argv[1:2] == ["serve"]:
         # A server stops in its own time, and its event loop hears signals in the main thread only.
-        _command(outcome, done)
-        _leave(*_explain(outcome))
+        run_command(_app, outcome, done)
+        leave(*explain(outcome))
     try:
-        signal.signal(signal.SIGTERM, _terminate)
-        worker = threading.Thread(target=_command, args=(outcome, done), name="command", daemon=True)
+        signal.signal(signal.SIGTERM, terminate)
+        worker = threading.Thread(target=run_command, args=(_app, outcome, done), name="command", daemon=True)
         # Kernels release the GIL but never look at signals: the main thread waits for them where it can.
         worker.start()
         # Not `join`: interrupted, it takes the thread for ended (Python 3.11, bpo-45274).
@@ -44,121 +47,51 @@ def main() -> NoReturn:
             pass
     except KeyboardInterrupt as stopped:
         with contextlib.suppress(KeyboardInterrupt):
-            _stop(worker, done)
-        ended = isinstance(stopped, _Terminated)
+            stop(worker, done)
+        ended = isinstance(stopped, Terminated)
         what = "terminated" if ended else "interrupted"
-        _leave(f"{what}; files are written whole or not at all", TERMINATED if ended else INTERRUPTED)
-    message, code = _explain(outcome)
+        leave(f"{what}; files are written whole or not at all", TERMINATED if ended else INTERRUPTED)
+    message, code = explain(outcome)
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
         pass  # the reader has seen enough
     except OSError as error:
-        message, code = message or _output_failed(error), code or 1
-    _leave(message, code)
+        message, code = message or output_failed(error), code or 1
+    leave(message, code)
 
 
-def _command(outcome: dict[str, Any], done: threading.Event) -> None:
-    try:
-        for name in ("stdout", "stderr"):
-            if getattr(sys, name) is None:  # closed by the caller, who wants to hear nothing
-                setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
-            # Labels in a language that the terminal cannot show are no reason to fail.
-            getattr(sys, name).reconfigure(errors="backslashreplace")
-        from goffish.cli.app import app
+def _app() -> Any:
+    from goffish.cli.app import app
 
-        outcome["code"] = app(standalone_mode=False, prog_name="goffish") or 0
-    except BaseException as error:
-        outcome["error"] = error
-    finally:
-        done.set()
+    return app
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise _Terminated
-
-
-def _explain(outcome: dict[str, Any]) -> tuple[str | None, int]:
-    error = outcome.get("error")
-    if error is None:
-        code = outcome.get("code", 0)
-        return None, code if isinstance(code, int) else 0
-    if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
-        return None, 0
-    if isinstance(error, SystemExit):
-        return None, error.code if isinstance(error.code, int) else 1
-    if os.environ.get("GOFFISH_TRACEBACK"):
-        import traceback
-
-        traceback.print_exception(error)
-    if isinstance(error, GoffishError):
-        return f"error: {error}", error.exit_code
-    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
-        return "interrupted", INTERRUPTED
-    if type(error).__name__ == "NoArgsIsHelpError":
-        return None, 2  # the help has been shown
-    if hasattr(error, "format_message"):  # a usage error of the command-line library
-        return _usage_error(error), 2
-    if isinstance(error, MemoryError):
-        return "error: not enough memory for this graph on this machine", 1
-    if isinstance(error, OSError):
-        if error.filename is None:
-            return _output_failed(error), 1
-        return f"error: {error.filename}: {error.strerror or error}", 1
-    told = " ".join(f"{type(error).__name__}: {error}".split())
-    told = told if len(told) <= 300 else f"{told[:299]}…"
-    return f"error: {told} (this is a fault of GoFFish; GOFFISH_TRACEBACK=1 shows where)", 1
-
-
-def _usage_error(error: Any) -> str:
-    told = error.format_message().rstrip(".")
-    for words, plain in (
-        ("Input should be a valid integer, unable to parse string as an integer", "must be a whole number"),
-        ("Input should be a valid number, unable to parse string as a number", "must be a number"),
-        ("Input should be", "must be"),
-    ):
-        told = told.replace(words, plain)
-    context = getattr(error, "ctx", None)
-    return f"error: {told} (see {'goffish' if context is None else context.command_path} --help)"
-
-
-def _output_failed(error: OSError) -> str:
-    return f"error: standard output cannot be written ({error.strerror or error})"
-
-
-def _stop(worker: threading.Thread | None, done: threading.Event) -> None:
-    """Let the command take back what it began, unless it is deep in a kernel; then only its files are removed."""
-    if worker is not None and worker.ident is not None:
-        import ctypes
-
-        # A thread that is just being started bears its starter's number and may get the interrupt in its place.
-        sys.unraisablehook = lambda _: None
-        interrupt = ctypes.py_object(KeyboardInterrupt)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), interrupt)
-        _end_children()
-        done.wait(GRACE)
-    remove_partial_files()
-    if sys.stderr is not None and sys.stderr.isatty():
-        os.write(2, b"\r\x1b[2K\x1b[?25h")  # the progress line away, the cursor back
-
-
-def _leave(message: str | None, code: int) -> NoReturn:
-    """Say the last words and leave without waiting for threads that are inside a kernel."""
-    if message is not None:
-        line = " ".join(message.splitlines())
-        with contextlib.suppress(OSError):
-            os.write(2, f"{line}\n".encode(errors="backslashreplace"))
-    _end_children()
-    os._exit(code)
-
-
-def _end_children() -> None:
-    """End helper processes (METIS runs in one), which would otherwise outlive an interrupt."""
-    children: list[str] = []
+def work() -> NoReturn:
+    """The process that does the work of a rank; the one that guards it sees to interrupts."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: not to outlive the guard
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end)
+    outcome, done = dict[str, Any](), threading.Event()
+    threading.Thread(target=run_command, args=(_app, outcome, done), name="command", daemon=True).start()
+    while not done.wait(0.2):
+        pass
+    message, code = explain(outcome)
     with contextlib.suppress(OSError):
-        for task in Path("/proc/self/task").iterdir():
-            children += (task / "children").read_text().split()
-    for child in set(children):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(child), signal.SIGTERM)
+        sys.stdout.flush()
+        if message is not None:
+            os.write(2, f"{' '.join(message.splitlines())}\n".encode(errors="backslashreplace"))
+    end_children()
+    for thread in threading.enumerate():
+        if thread.name.startswith("gopher"):
+            thread.join(LAST_TO_LEAVE_S)
+            if thread.is_alive():  # in a kernel, after another rank has failed
+                os._exit(code)
+    # Not os._exit: MPICH tells its launcher in an exit handler that all is well, which else ends the other ranks.
+    raise SystemExit(code)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    remove_partial_files()
+    os._exit(128 + number)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import InputError
+from goffish.partial import local_path
 
 if TYPE_CHECKING:
     from goffish.gopher import Result
@@ -25,7 +26,8 @@ def check_page_target(target: str, path: str) -> None:
     from goffish.plot.landscape import check_page
 
     check_page(target)
-    if Path(target).exists() and Path(path).exists() and Path(target).samefile(path):
+    place = local_path(target)
+    if place.exists() and Path(path).exists() and place.samefile(path):
         raise InputError(f"{target}: is the graph itself; write the page to another file")
 
 

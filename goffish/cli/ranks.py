@@ -7,22 +7,18 @@ that be killed, by hand or because memory ran out, nobody else could say so befo
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import mmap
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from goffish.errors import GoffishError
-from goffish.partial import remove_partial_files
+from goffish.partial import local_path
 
 if TYPE_CHECKING:
     from goffish.gopher.mpi import Team
@@ -33,7 +29,7 @@ _RANK_NAMES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 _PAGE_NAME = "GOFFISH_RANK_PAGE"
 _PAGE_BYTES = 4096
 #: Seconds that rank 0 stays after a failed job, so that its exit code is the one that counts.
-_LAST_TO_LEAVE = 0.3
+LAST_TO_LEAVE_S = 0.3
 
 
 class Ranks:
@@ -85,7 +81,7 @@ def joined(mpi: bool) -> Iterator[Ranks]:
         library.Finalize()
         if team.rank:
             raise SystemExit(0) from None
-        time.sleep(_LAST_TO_LEAVE)
+        time.sleep(LAST_TO_LEAVE_S)
         raise
     library.Finalize()
 
@@ -106,7 +102,7 @@ def _guard(rank: int) -> NoReturn:
     os.ftruncate(page, _PAGE_BYTES)
     os.set_inheritable(page, True)
     stderr = os.dup(2)
-    work = "from goffish.cli.ranks import work; work()"
+    work = "from goffish.cli.main import work; work()"
     worker = subprocess.Popen(
         [sys.executable, "-P", "-c", work, *sys.argv[1:]], close_fds=False, env={**os.environ, _PAGE_NAME: str(page)}
     )
@@ -125,37 +121,6 @@ def _guard(rank: int) -> NoReturn:
     raise SystemExit(code)
 
 
-def work() -> NoReturn:
-    """The process that does the work of a rank; the one that guards it sees to interrupts."""
-    from goffish.cli.main import _command, _end_children, _explain
-
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: not to outlive the guard
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _end)
-    outcome, done = dict[str, Any](), threading.Event()
-    threading.Thread(target=_command, args=(outcome, done), name="command", daemon=True).start()
-    while not done.wait(0.2):
-        pass
-    message, code = _explain(outcome)
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        if message is not None:
-            os.write(2, f"{' '.join(message.splitlines())}\n".encode(errors="backslashreplace"))
-    _end_children()
-    for thread in threading.enumerate():
-        if thread.name.startswith("gopher"):
-            thread.join(_LAST_TO_LEAVE)
-            if thread.is_alive():  # in a kernel, after another rank has failed
-                os._exit(code)
-    # Not os._exit: MPICH tells its launcher in an exit handler that all is well, which else ends the other ranks.
-    raise SystemExit(code)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    remove_partial_files()
-    os._exit(128 + number)
-
-
 def is_folder_name(output: str) -> bool:
     """Whether a result shall be a folder: an existing one, or a name that ends in a slash."""
-    return output.endswith("/") or Path(output).is_dir()
+    return output.endswith("/") or local_path(output).is_dir()

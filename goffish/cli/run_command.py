@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -20,7 +19,7 @@ from goffish.cli.output import as_json, print_facts, print_json, print_result, p
 from goffish.cli.pages import NO_ENGINE, PAGES, check_page_target, write_page
 from goffish.cli.ranks import is_folder_name, joined
 from goffish.errors import InputError
-from goffish.partial import partial_file
+from goffish.partial import local_path, partial_file
 
 if TYPE_CHECKING:
     from goffish.gopher import Result
@@ -209,7 +208,7 @@ def _body(result: Result, path: str) -> dict[str, Any]:
 
 def _write_stats(result: Result, path: str, stats_file: str) -> None:
     try:
-        with partial_file(Path(stats_file)) as temporary:
+        with partial_file(local_path(stats_file)) as temporary:
             temporary.write_text(as_json(_body(result, path)) + "\n", encoding="utf-8")
     except OSError as error:
         raise InputError(f"{stats_file}: cannot be written ({error.strerror or error})") from error

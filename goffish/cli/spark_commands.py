@@ -26,6 +26,6 @@ def _package(
 ) -> None:
     """Pack GoFFish for spark-submit --py-files, for clusters where only what it depends on is installed."""
     from goffish.cli.output import say
-    from goffish.gopher.spark.package import write_package
+    from goffish.spark.package import write_package
 
     say(f"{output}: {write_package(output)} files; spark-submit --py-files {output} …")

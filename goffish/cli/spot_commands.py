@@ -23,9 +23,10 @@ from goffish.cli.spot_inputs import (
     with_likelihoods,
 )
 from goffish.errors import InputError
+from goffish.partial import local_path
 
 if TYPE_CHECKING:
-    from goffish.services.graph_jobs import JobEstimate
+    from goffish.scheduling.estimate import JobEstimate
 
 _Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 _Plot = Annotated[str | None, typer.Option(help="Picture: .png, .svg or .pdf.")]
@@ -86,11 +87,12 @@ def _fit(
     """Fit a market to price histories: bids, price levels, and how prices change."""
     from goffish.cli.inputs import working
     from goffish.cli.output import print_facts, print_json, print_table
-    from goffish.services.cloud.catalogue import read_catalogue
-    from goffish.services.spot.fitting import fit_market, write_fitted
-    from goffish.services.spot.presets import monthly_hazard
+    from goffish.cloud.catalogue import read_catalogue
+    from goffish.scheduling.spot.fitting import fit_market, write_fitted
+    from goffish.scheduling.spot.presets import monthly_hazard
 
     check_picture(plot)
+    local_path(output)
     catalogue, seconds = read_catalogue(cloud), slot * 60.0
     with working("fitting"):
         fitted = fit_market(
@@ -142,11 +144,12 @@ def _table(
 
     from goffish.cli.inputs import progress_bar
     from goffish.cli.output import print_facts, print_json, print_table
-    from goffish.services.spot.files import fingerprint_digest, open_table, write_table
-    from goffish.services.spot.fitting import read_fitted
-    from goffish.services.spot.table import build_table
+    from goffish.scheduling.spot.files import fingerprint_digest, open_table, write_table
+    from goffish.scheduling.spot.fitting import read_fitted
+    from goffish.scheduling.spot.table import build_table
 
     check_picture(plot)
+    local_path(output)
     fitted = read_fitted(market)
     units, slots = fitted.market.units(positive(work, "--work")), whole_slots(deadline, fitted, "--deadline")
     before = None if extends is None else open_table(extends, fitted.market)
@@ -215,13 +218,15 @@ def _simulate(
 
     from goffish.cli.inputs import working
     from goffish.cli.output import print_json, print_table
-    from goffish.services.spot.comparison import cheapest_on_demand, compare, write_outcomes
-    from goffish.services.spot.fitting import read_fitted
-    from goffish.services.spot.job import run_job
-    from goffish.services.spot.prices import in_slots
+    from goffish.cloud.prices import in_slots
+    from goffish.scheduling.spot.comparison import cheapest_on_demand, compare, write_outcomes
+    from goffish.scheduling.spot.fitting import read_fitted
+    from goffish.scheduling.spot.job import run_job
 
     for picture in (plot, plot_job):
         check_picture(picture)
+    if output is not None:
+        local_path(output)
     fitted = read_fitted(market)
     found = fitted.market
     units, slots = found.units(positive(work, "--work")), whole_slots(deadline, fitted, "--deadline")
@@ -296,9 +301,9 @@ def _advise(
     """Say what a job should do now: wait, start a machine at a bid, go on, checkpoint, or give its machine back."""
     from goffish.cli.inputs import working
     from goffish.cli.output import print_facts, print_json, print_table
-    from goffish.services.spot.advice import advise
-    from goffish.services.spot.fitting import read_fitted
-    from goffish.services.spot.job import slots_left
+    from goffish.scheduling.spot.advice import advise
+    from goffish.scheduling.spot.fitting import read_fitted
+    from goffish.scheduling.spot.job import slots_left
 
     check_picture(plot)
     if market is None or deadline is None:
@@ -311,8 +316,8 @@ def _advise(
     estimate: JobEstimate | None = None
     with working("estimating"):
         if job is not None:
-            from goffish.services.graph_jobs import estimate as estimated
-            from goffish.services.graph_jobs import shape_of
+            from goffish.scheduling.estimate import estimate as estimated
+            from goffish.scheduling.estimate import shape_of
 
             estimate = estimated(shape_of(job, algorithm, engine))
             work = estimate.core_hours_high

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
-    from goffish.services.spot.fitting import Fitted
-    from goffish.services.spot.job import Status
-    from goffish.services.spot.table import Table
+    from goffish.scheduling.spot.fitting import Fitted
+    from goffish.scheduling.spot.job import Status
+    from goffish.scheduling.spot.table import Table
 
 
 def strategy_for(path: str | None, fitted: Fitted, work: int, slots: int) -> Table:
     """The table in a file, or one that is built for this job."""
-    from goffish.services.spot.files import open_table
-    from goffish.services.spot.table import build_table
+    from goffish.scheduling.spot.files import open_table
+    from goffish.scheduling.spot.table import build_table
 
     if path is None:
         return build_table(fitted.market, work, slots)
@@ -24,8 +24,8 @@ def strategy_for(path: str | None, fitted: Fitted, work: int, slots: int) -> Tab
 
 def status_from(fitted: Fitted, work: float, saved: float | None, holding: str | None, used: float) -> Status:
     """Where a job is, from what the user says."""
-    from goffish.services.spot.advice import running
-    from goffish.services.spot.job import submitted
+    from goffish.scheduling.spot.advice import running
+    from goffish.scheduling.spot.job import submitted
 
     units = fitted.market.units(positive(work, "--work"))
     kept = units if saved is None else fitted.market.units(positive(saved, "--saved"))
@@ -44,7 +44,7 @@ def status_from(fitted: Fitted, work: float, saved: float | None, holding: str |
 
 def prices_now(fitted: Fitted, given: list[str] | None) -> tuple[list[float], list[int]]:
     """Prices of the classes, and for how many slots each has been in its bin; the user may give some."""
-    from goffish.services.spot.fitting import prices_of
+    from goffish.scheduling.spot.fitting import prices_of
 
     known, last = class_names(fitted), {}
     for text in given or ():
@@ -67,7 +67,7 @@ def class_names(fitted: Fitted) -> list[str]:
 
 def told_market(fitted: Fitted, path: str) -> dict[str, Any]:
     """A market in names and figures."""
-    from goffish.services.spot.prices import moment_text
+    from goffish.cloud.prices import moment_text
 
     market = fitted.market
     return {

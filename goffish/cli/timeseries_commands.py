@@ -15,7 +15,7 @@ from goffish.cli.timeseries_events import Columns, Events, Separator, chosen_col
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
-    from goffish.timeseries.build import SeriesBuild
+    from goffish.temporal.build import SeriesBuild
 
 _Store = Annotated[str, typer.Argument(metavar="STORE", help="A store with a time series.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
@@ -70,7 +70,7 @@ def _build(
     json: _Json = False,
 ) -> None:
     from goffish.gofs import check_store_place
-    from goffish.timeseries.build import build_from_events, build_from_snapshots, read_events
+    from goffish.temporal.build import build_from_events, build_from_snapshots, read_events
 
     check_store_place(output)
     begun = time.perf_counter()
@@ -108,7 +108,7 @@ def _append(
     self_loops: Annotated[str, typer.Option(help="Events from a vertex to itself: drop or keep.")] = "drop",
     json: _Json = False,
 ) -> None:
-    from goffish.timeseries.build import append_from_events, read_events
+    from goffish.temporal.build import append_from_events, read_events
 
     begun = time.perf_counter()
     table = read_events(events, **chosen_columns(columns, separator))
@@ -122,7 +122,7 @@ def _append(
 
 def _info(store: _Store, json: _Json = False) -> None:
     from goffish.cli.output import print_facts, print_json, print_table
-    from goffish.timeseries.figures import describe_series
+    from goffish.temporal.figures import describe_series
 
     facts = describe_series(store)
     if json:

@@ -35,7 +35,7 @@ def add_event_commands(series: typer.Typer) -> None:
 
 
 def chosen_columns(columns: str | None, separator: str | None) -> dict[str, Any]:
-    """Options of `goffish.timeseries.build.read_events`."""
+    """Options of `goffish.temporal.build.read_events`."""
     return {"columns": None if columns is None else parse_columns(columns), "separator": separator}
 
 
@@ -54,7 +54,7 @@ def _paths(
     separator: Separator = None,
     json: _Json = False,
 ) -> None:
-    from goffish.algorithms.temporal.event_paths import temporal_paths
+    from goffish.temporal.event_paths import temporal_paths
 
     table, times = _read(events, columns, separator, output)
     begun = time.perf_counter()
@@ -75,7 +75,7 @@ def _triangles(
     separator: Separator = None,
     json: _Json = False,
 ) -> None:
-    from goffish.algorithms.temporal.motifs import temporal_triangles
+    from goffish.temporal.motifs import temporal_triangles
 
     table, times = _read(events, columns, separator, output)
     begun = time.perf_counter()
@@ -88,7 +88,7 @@ def _read(events: str, columns: str | None, separator: str | None, output: str |
     """The events, and their times: numbers as they are, dates and texts as microseconds since 1970."""
     from goffish.cli.checks import check_result_target
     from goffish.cli.inputs import working
-    from goffish.timeseries.build import event_times, read_events
+    from goffish.temporal.build import event_times, read_events
 
     if output is not None:
         check_result_target(output, events)

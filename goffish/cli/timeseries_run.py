@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from goffish.algorithms.temporal.options import APPLICATIONS, Application
-from goffish.cli.checks import check_choice, check_result_target
+from goffish.cli.checks import check_checkpoint_dir, check_choice, check_result_target
 from goffish.cli.flags import apply_signature, field_parameter, parameter
 from goffish.cli.options import json_option
 from goffish.cli.ranks import joined
+from goffish.temporal.options import APPLICATIONS, Application
 
 if TYPE_CHECKING:
-    from goffish.timeseries.run import SeriesResult
+    from goffish.temporal.run import SeriesResult
 
 
 def add_series_runs(runs: typer.Typer) -> None:
@@ -88,11 +88,11 @@ def _run(
     running: dict[str, Any],
 ) -> None:
     from goffish.algorithms.labels import as_label
-    from goffish.algorithms.temporal.run import make_application, run_series
     from goffish.cli.inputs import run_status
     from goffish.gofs.series import open_series
     from goffish.gopher import Result
     from goffish.gopher.run import ENGINES
+    from goffish.temporal.api import make_application, run_series
 
     with joined(running["engine"] == "mpi") as ranks:
         begun = time.perf_counter()
@@ -101,6 +101,8 @@ def _run(
             for target in (output, timesteps):
                 if target is not None:
                     check_result_target(target, store)
+            if running["checkpoint_dir"] is not None:
+                check_checkpoint_dir(running["checkpoint_dir"])
             make_application(application.name, options)
         with ranks.together("loading"):
             series = open_series(store)

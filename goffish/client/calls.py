@@ -43,9 +43,9 @@ class _Connection:
         self._answered = False
         credentials = given.credentials
         if credentials is None:
-            self._channel = self._room.insecure_channel(address, options=given.options)
+            self._channel = self._room.insecure_channel(given.target, options=given.options)
         else:
-            self._channel = self._room.secure_channel(address, credentials, options=given.options)
+            self._channel = self._room.secure_channel(given.target, credentials, options=given.options)
         self.jobs: Any = jobs_pb2_grpc.JobServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.planning: Any = planning_pb2_grpc.PlanningServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.catalog: Any = catalog_pb2_grpc.CatalogServiceStub(self._channel)  # type: ignore[no-untyped-call]

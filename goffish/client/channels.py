@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from goffish.addresses import is_loopback, split_address
 from goffish.errors import GoffishError, InputError
 
 #: What gRPC tries again by itself: only methods of which a second call changes nothing. A submission may be tried again
@@ -47,6 +48,10 @@ PAUSE_S = 1.0
 #: How a server looks that is away.
 AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 MESSAGE_BYTES = 16 << 20
+#: Addresses of Unix sockets.
+_SOCKETS = ("unix:", "unix-abstract:")
+#: A channel that is not encrypted goes to this machine, not through the proxies of the environment.
+_NO_PROXY = (("grpc.enable_http_proxy", 0), ("grpc.address_http_proxy_enabled_addresses", ""))
 #: Our servers allow a ping of a quiet connection every 20 seconds; others may hang up on more than one in 5 minutes.
 _KEEPALIVE_MS = 60_000
 #: Longest time between two attempts to connect: a server that is back is found soon.
@@ -82,19 +87,50 @@ class Access:
         Whether to use TLS; always with `authority` or `certificate`.
     certificate, key : path, optional
         Of the client, for mutual TLS.
+
+    Raises
+    ------
+    InputError
+        The token would leave this machine unencrypted.
     """
 
     address: str
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     authority: str | Path | None = None
     tls: bool = False
     certificate: str | Path | None = None
     key: str | Path | None = None
 
+    def __post_init__(self) -> None:
+        if self.token is not None and not self.encrypted and not self.stays_here:
+            raise InputError(
+                f"server {self.address}: the token would be sent unencrypted; use TLS (--tls or --authority FILE; "
+                "tls=True or authority=FILE in Python), a loopback address such as 127.0.0.1:7077, or unix:PATH"
+            )
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the channel uses TLS."""
+        return bool(self.tls or self.authority or self.certificate)
+
+    @property
+    def stays_here(self) -> bool:
+        """Whether the address is ``HOST:PORT`` with a loopback host, or a Unix socket."""
+        found = split_address(self.address)
+        return self.address.startswith(_SOCKETS) or (found is not None and is_loopback(found[0]))
+
+    @property
+    def target(self) -> str:
+        """The address for gRPC; without TLS, ``localhost`` is 127.0.0.1, whatever a name server answers."""
+        found = split_address(self.address)
+        if self.encrypted or found is None or found[0].lower() != "localhost":
+            return self.address
+        return f"127.0.0.1:{found[1]}"
+
     @property
     def credentials(self) -> Any:
         """Of a secure channel; ``None`` for an open one."""
-        if not (self.tls or self.authority or self.certificate):
+        if not self.encrypted:
             return None
         files = (self.authority, self.key, self.certificate)
         return grpc.ssl_channel_credentials(*(None if path is None else _bytes(path) for path in files))
@@ -112,6 +148,7 @@ class Access:
             ("grpc.service_config", json.dumps(_RETRIED)),
             ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
             ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS),
+            *(_NO_PROXY if self.stays_here and not self.encrypted else ()),
         )
 
 

@@ -15,8 +15,8 @@ def dataflow(path: str | Path) -> dataflows_pb2.Dataflow:
     InputError
         In one line: the file, the field, what is wrong and what is accepted.
     """
-    from goffish.services.dataflows.model import read_dataflow
-    from goffish.services.server.wire import dataflow_message
+    from goffish.scheduling.dataflow.model import read_dataflow
+    from goffish.scheduling.messages import dataflow_message
 
     return dataflow_message(read_dataflow(Path(path)))
 
@@ -29,7 +29,7 @@ def catalogue(path: str | Path) -> dataflows_pb2.Catalogue:
     InputError
         In one line: the file, the field, what is wrong and what is accepted.
     """
-    from goffish.services.cloud.catalogue import read_catalogue
-    from goffish.services.server.wire import catalogue_message
+    from goffish.cloud.catalogue import read_catalogue
+    from goffish.scheduling.messages import catalogue_message
 
     return catalogue_message(read_catalogue(Path(path)))

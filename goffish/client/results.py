@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from goffish.client.channels import ServiceError
 from goffish.errors import InputError
-from goffish.partial import partial_file
+from goffish.partial import local_path, partial_file
 
 
 class _Pieces(io.RawIOBase):
@@ -60,7 +60,7 @@ def result_file(path: str | Path) -> Iterator[BinaryIO]:
         It cannot be written.
     """
     try:
-        with partial_file(Path(path)) as temporary, temporary.open("wb") as file:
+        with partial_file(local_path(path)) as temporary, temporary.open("wb") as file:
             yield file
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None

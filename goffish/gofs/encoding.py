@@ -10,17 +10,16 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from goffish.gofs import manifest as manifests
-from goffish.gofs.manifest import FileEntry
-from goffish.gofs.partitioned import PartitionedGraph
+from goffish.gofs.manifest import FileEntry, GraphInfo
 from goffish.gofs.slices import Slice
 
 ARC_ARRAYS = ("offsets", "targets", "remote_offsets", "remote_vertex", "remote_subgraph")
 _PLAIN = ("subgraph_offsets", "neighbor_offsets", "neighbor_subgraph", "neighbor_links", "vertex_ids")
 
 
-def encode_slice(graph: PartitionedGraph, part: Slice) -> Iterator[tuple[str, pa.Buffer, FileEntry]]:
+def encode_slice(info: GraphInfo, part: Slice) -> Iterator[tuple[str, pa.Buffer, FileEntry]]:
     """Slice kinds, their bytes, and their entries in the manifest."""
-    for kind, suffix, data in _files(graph, part):
+    for kind, suffix, data in _files(info, part):
         yield kind, data, entry_of(part.partition, kind, suffix, data)
 
 
@@ -35,23 +34,23 @@ def entry_of(partition: int, kind: str, suffix: str, data: pa.Buffer) -> FileEnt
     return FileEntry(f"p{partition:05d}/{quote(kind, safe=' ')}-{digest[:16]}.{suffix}", data.size, digest)
 
 
-def _files(graph: PartitionedGraph, part: Slice) -> Iterator[tuple[str, str, pa.Buffer]]:
+def _files(info: GraphInfo, part: Slice) -> Iterator[tuple[str, str, pa.Buffer]]:
     arrays: dict[str, Any] = {name: getattr(part, name) for name in _PLAIN}
     arrays |= {f"out.{name}": getattr(part.out_arcs, name) for name in ARC_ARRAYS}
     if part.directed:
         arrays |= {f"in.{name}": getattr(part.in_arcs, name) for name in ARC_ARRAYS}
     yield "topology", "arrow", encode_arrays(arrays)
-    if graph.info.weighted:
+    if info.weighted:
         weights = {"weight": part.column("weight")}
         if part.directed:
             weights["in_weight"] = part.column("in_weight")
         yield "weight", "arrow", encode_arrays(weights)
-    if graph.info.label_type != "implicit":
+    if info.label_type != "implicit":
         yield "label", "arrow", encode_arrays({"label": part.labels()})
-    if graph.info.edge_schema:
+    if info.edge_schema:
         rows = {name: part.column(name) for name in ("edge_id", "edge_row")}
         yield "edge-index", "arrow", encode_arrays(rows)
-    for place, schema in (("vertex", graph.info.vertex_schema), ("edge", graph.info.edge_schema)):
+    for place, schema in (("vertex", info.vertex_schema), ("edge", info.edge_schema)):
         for name in schema:
             yield (
                 f"{place}.{name}",

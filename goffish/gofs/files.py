@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from goffish.errors import StoreError
-from goffish.partial import partial_file
+from goffish.graph.io.storage import open_filesystem, reason_of
+from goffish.partial import is_uri, local_path, partial_file
 
 
 class Folder(Protocol):
@@ -37,10 +38,7 @@ class Folder(Protocol):
 
 def open_folder(path: str | Path) -> Folder:
     """A `Folder` for a local path or a URI (``s3://``, ``memory://`` …)."""
-    text = str(path)
-    if "://" in text and not text.startswith("file://"):
-        return _RemoteFolder(text)
-    return _LocalFolder(Path(text.removeprefix("file://")))
+    return _RemoteFolder(str(path)) if is_uri(path) else _LocalFolder(local_path(path))
 
 
 class _LocalFolder:
@@ -118,43 +116,58 @@ class _RemoteFolder:
     maps = False
 
     def __init__(self, uri: str) -> None:
-        import fsspec
-
         self.location = uri.rstrip("/")
         try:
-            self._fs, self._root = fsspec.core.url_to_fs(self.location)
+            self._fs, self._root = open_filesystem(self.location)
         except (ImportError, ValueError) as error:
             raise StoreError(f"{uri}: {error}") from error
+        except OSError as error:
+            raise StoreError(f"{uri}: cannot be reached ({reason_of(error)})") from error
+
+    @contextmanager
+    def _used(self, name: str, doing: str) -> Iterator[None]:
+        """Storage that does not answer, or refuses, is an error in one line."""
+        where = f"{self.location}/{name}" if name else self.location
+        try:
+            yield
+        except OSError as error:
+            reason = reason_of(error)
+            told = reason if reason == "no such file" else f"cannot be {doing} ({reason})"
+            raise StoreError(f"{where}: {told}") from error
 
     def _full(self, name: str) -> str:
-        return str(PurePosixPath(self._root) / name)
+        return f"{self._root.rstrip('/')}/{name}"  # not a path object: the root of HTTP is a URL
 
     def read(self, name: str) -> pa.Buffer:
-        try:
+        with self._used(name, "read"):
             return pa.py_buffer(self._fs.cat_file(self._full(name)))
-        except FileNotFoundError:
-            raise StoreError(f"{self.location}/{name}: no such file") from None
 
     def size(self, name: str) -> int | None:
-        try:
-            return int(self._fs.size(self._full(name)))
-        except FileNotFoundError:
-            return None
+        with self._used(name, "read"):
+            try:
+                return int(self._fs.size(self._full(name)))
+            except FileNotFoundError as error:
+                if reason_of(error) != "no such file":
+                    raise
+                return None
 
     def write(self, name: str, data: pa.Buffer | bytes) -> None:
         full = self._full(name)
-        self._fs.makedirs(str(PurePosixPath(full).parent), exist_ok=True)
-        # Object stores publish an object only when its upload is complete.
-        self._fs.pipe_file(full, bytes(data))
+        with self._used(name, "written"):
+            self._fs.makedirs(full.rpartition("/")[0], exist_ok=True)
+            # Object stores publish an object only when its upload is complete.
+            self._fs.pipe_file(full, bytes(data))
 
     def locked(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def delete(self, name: str) -> None:
-        if self._fs.exists(self._full(name)):
-            self._fs.rm_file(self._full(name))
+        with self._used(name, "deleted"):
+            if self._fs.exists(self._full(name)):
+                self._fs.rm_file(self._full(name))
 
     def list(self) -> list[str]:
-        found: Any = self._fs.find(self._root) if self._fs.exists(self._root) else []
+        with self._used("", "read"):
+            found: Any = self._fs.find(self._root) if self._fs.exists(self._root) else []
         root = PurePosixPath(self._root)
         return sorted(str(PurePosixPath(f).relative_to(root)) for f in found)

@@ -11,12 +11,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.gofs import _kernels
-from goffish.gofs.partitioned import GraphInfo, PartitionedGraph
+from goffish.gofs import kernels
+from goffish.gofs.manifest import GraphInfo
+from goffish.gofs.partitioned import PartitionedGraph
 from goffish.gofs.slices import Arcs, Slice, column_of, distinct, freeze
 from goffish.graph import Graph
-from goffish.graph._subgraphs import local_components
 from goffish.graph.labels import vertex_dtype
+from goffish.kernels.subgraphs import local_components
 
 Finder = Literal["components", "single", "vertex"]
 
@@ -156,7 +157,7 @@ def _renumber(
     offsets = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
     starts = np.searchsorted(unit_owner[by_owner], np.arange(parts + 1)).astype(np.int64)
     order, rank = np.empty(n, vertex_dtype(n)), np.empty(n, vertex_dtype(n))
-    _kernels.counting_order(subgraph, offsets[:-1].copy(), order, rank)
+    kernels.counting_order(subgraph, offsets[:-1].copy(), order, rank)
     return order, rank, offsets, starts
 
 
@@ -171,7 +172,7 @@ def _cut_arcs(
     n = graph.num_vertices
     mark = np.full(n, -1, np.int64)
     remote_offsets = np.zeros(last - first + 1, np.int64)
-    arcs = _kernels.slice_sizes(
+    arcs = kernels.slice_sizes(
         graph.offsets, graph.targets, order, rank, subgraph_offsets, first, last, mark, remote_offsets
     )
     mark.fill(-1)
@@ -180,7 +181,7 @@ def _cut_arcs(
     offsets = np.zeros(int(subgraph_offsets[last] - subgraph_offsets[first]) + 1, np.int64)
     targets, arc_ids = np.empty(arcs, np.int32), np.empty(arcs, np.int64)
     slot = np.empty(n, np.int32)
-    _kernels.fill_slice(
+    kernels.fill_slice(
         graph.offsets, graph.targets, order, rank, subgraph_offsets, first, last, mark, slot,
         remote_offsets, remote_vertex, remote_links, offsets, targets, arc_ids,
     )  # fmt: skip

@@ -4,16 +4,53 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from goffish.errors import StoreError
-from goffish.gofs.partitioned import GraphInfo
 
 NAME = "manifest.json"
 FORMAT = "goffish-store"
 VERSION = 1
+
+
+@dataclass(frozen=True)
+class GraphInfo:
+    """What is known of a partitioned graph without touching its slices.
+
+    Attributes
+    ----------
+    vertices, arcs, subgraphs, remote : sequences of int, one per partition
+        Local vertices, arcs, sub-graphs and rows of the remote table.
+    partitioner : mapping
+        How the partitions were made: method, options and the edge cut.
+    """
+
+    directed: bool
+    num_edges: int
+    vertices: Sequence[int]
+    arcs: Sequence[int]
+    subgraphs: Sequence[int]
+    remote: Sequence[int]
+    weighted: bool
+    label_type: str
+    vertex_schema: Mapping[str, str] = field(default_factory=dict)
+    edge_schema: Mapping[str, str] = field(default_factory=dict)
+    partitioner: Mapping[str, Any] = field(default_factory=dict)
+    finder: str = "components"
+
+    @property
+    def num_partitions(self) -> int:
+        return len(self.vertices)
+
+    @property
+    def num_vertices(self) -> int:
+        return sum(self.vertices)
+
+    @property
+    def num_subgraphs(self) -> int:
+        return sum(self.subgraphs)
 
 
 @dataclass(frozen=True)

@@ -3,66 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from goffish import hooks
 from goffish.errors import InputError
-from goffish.gofs import _kernels
+from goffish.gofs import kernels
+from goffish.gofs.encoding import is_template
+from goffish.gofs.files import Folder, open_folder
+from goffish.gofs.manifest import FileEntry, GraphInfo, Manifest
 from goffish.gofs.slices import Slice
+from goffish.gofs.store import (
+    Companions,
+    check_sizes,
+    fingerprint_of,
+    load_slice,
+    read_checked,
+    read_manifest,
+    write_store,
+)
 from goffish.graph import Graph
 from goffish.graph.labels import vertex_dtype
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from goffish.gofs.manifest import FileEntry
-    from goffish.gofs.series import Instance
-    from goffish.gopher.result import Result
-
-    Companions = Callable[[int], Iterator[tuple[str, pa.Buffer, FileEntry]]]
-
-
-@dataclass(frozen=True)
-class GraphInfo:
-    """What is known of a partitioned graph without touching its slices.
-
-    Attributes
-    ----------
-    vertices, arcs, subgraphs, remote : sequences of int, one per partition
-        Local vertices, arcs, sub-graphs and rows of the remote table.
-    partitioner : mapping
-        How the partitions were made: method, options and the edge cut.
-    """
-
-    directed: bool
-    num_edges: int
-    vertices: Sequence[int]
-    arcs: Sequence[int]
-    subgraphs: Sequence[int]
-    remote: Sequence[int]
-    weighted: bool
-    label_type: str
-    vertex_schema: Mapping[str, str] = field(default_factory=dict)
-    edge_schema: Mapping[str, str] = field(default_factory=dict)
-    partitioner: Mapping[str, Any] = field(default_factory=dict)
-    finder: str = "components"
-
-    @property
-    def num_partitions(self) -> int:
-        return len(self.vertices)
-
-    @property
-    def num_vertices(self) -> int:
-        return sum(self.vertices)
-
-    @property
-    def num_subgraphs(self) -> int:
-        return sum(self.subgraphs)
 
 
 class PartitionedGraph:
@@ -183,9 +150,7 @@ class PartitionedGraph:
     def fingerprint(self) -> str:
         """SHA-256 over everything that the graph holds; a store has the same one as the graph it was written from."""
         if self._fingerprint is None:
-            from goffish.gofs.store import fingerprint_of
-
-            self._fingerprint = fingerprint_of(self)
+            self._fingerprint = fingerprint_of(self.info, self.slices())
         return self._fingerprint
 
     def to_graph(self) -> Graph:
@@ -202,7 +167,7 @@ class PartitionedGraph:
         arc = np.empty(targets.size, np.int64)
         for part in self.slices():
             rows = part.out_arcs
-            _kernels.restore_rows(
+            kernels.restore_rows(
                 rows.offsets, rows.targets, part.subgraph_offsets, rows.remote_offsets, rows.remote_vertex,
                 part.vertex_start, original, part.vertex_ids, offsets, targets, arc,
             )  # fmt: skip
@@ -251,14 +216,12 @@ class PartitionedGraph:
 
         The instances of a store that the graph was opened from go with it.
         """
-        from goffish.gofs.store import open_store, write_store
-
         write_store(self, path)
         return open_store(path)
 
     def instances(
         self, start: Any = None, end: Any = None, attributes: Sequence[str] | None = None, *, reverse: bool = False
-    ) -> list[Instance]:
+    ) -> list[Any]:
         """The instances of the time series in the store; each reads an attribute when it is asked for.
 
         Parameters
@@ -278,18 +241,13 @@ class PartitionedGraph:
         StoreError
             A store without a time series.
         """
-        from goffish.gofs.series import open_series
-
         if self.path is None:
             raise InputError("only a store has instances: write one with goffish.gofs.series.write_series, and open it")
-        return list(open_series(self.path).instances(start, end, attributes, reverse=reverse))
+        return list(hooks.open_series(self.path).instances(start, end, attributes, reverse=reverse))
 
-    def run(self, algorithm: Any, engine: str = "local", **options: Any) -> Result:
+    def run(self, algorithm: Any, engine: str = "local", **options: Any) -> Any:
         """Run an algorithm by name, or a program of your own; see `goffish.run`."""
-        # Late and through the top-level name: this room must not depend on the rooms above it.
-        import goffish
-
-        return goffish.run(algorithm, self, engine=engine, **options)
+        return hooks.run(algorithm, self, engine=engine, **options)
 
     def __repr__(self) -> str:
         where = f" at {self.path}" if self.path else ""
@@ -304,3 +262,30 @@ def _positions(offsets: NDArray[np.int64], rows: NDArray[np.integer[Any]]) -> ND
     lengths = offsets[rows.astype(np.int64) + 1] - offsets[rows]
     before = np.cumsum(lengths) - lengths
     return np.repeat(offsets[rows] - before, lengths) + np.arange(int(lengths.sum()))
+
+
+def open_store(path: str | Path) -> PartitionedGraph:
+    """Open a store: check format, version and the size of every file; slices are mapped when first used.
+
+    Raises
+    ------
+    StoreError
+        Missing, damaged, foreign or newer. A slice whose bytes do not match their checksum raises it when it is loaded.
+    """
+    folder = open_folder(path)
+    manifest = read_manifest(folder)
+    check_sizes(folder, manifest)
+    return PartitionedGraph(
+        manifest.info,
+        lambda partition: load_slice(folder, manifest, partition),
+        path=folder.location,
+        fingerprint=manifest.fingerprint(),
+        companions=lambda partition: _companions(folder, manifest, partition),
+    )
+
+
+def _companions(folder: Folder, manifest: Manifest, partition: int) -> Iterator[tuple[str, pa.Buffer, FileEntry]]:
+    """Files that are not the template's own: those of its instances go with it wherever it is saved."""
+    for kind, entry in manifest.files[partition].items():
+        if not is_template(kind):
+            yield kind, read_checked(folder, entry), entry

@@ -9,31 +9,40 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from goffish.errors import StoreError
 from goffish.gofs import manifest as manifests
-from goffish.gofs.encoding import ARC_ARRAYS, decode_arrays, decode_parquet, encode_slice, is_template
+from goffish.gofs.encoding import ARC_ARRAYS, decode_arrays, decode_parquet, encode_slice
 from goffish.gofs.files import Folder, open_folder
-from goffish.gofs.manifest import FileEntry, Manifest
-from goffish.gofs.partitioned import PartitionedGraph
+from goffish.gofs.manifest import FileEntry, GraphInfo, Manifest
 from goffish.gofs.slices import Arcs, Slice, column_of
 
 Progress = Callable[[int, int], None]
+Companions = Callable[[int], Iterator[tuple[str, pa.Buffer, FileEntry]]]
 
 #: Files that a store made, also those that a killed writer left behind; nothing else in the folder is ever touched.
 _OURS = re.compile(r"p\d{5}/[^/]+-[0-9a-f]{16}\.(arrow|parquet)|(p\d{5}/)?\.[^/]+\.partial")
 
 
-def write_store(graph: PartitionedGraph, path: str | Path, *, progress: Progress | None = None) -> Manifest:
+class Partitions(Protocol):
+    """What a store is written from: `goffish.gofs.PartitionedGraph`."""
+
+    info: GraphInfo
+    companions: Companions | None
+
+    def slices(self) -> Sequence[Slice]: ...
+
+
+def write_store(graph: Partitions, path: str | Path, *, progress: Progress | None = None) -> Manifest:
     """Write `graph` as a store at `path`; an existing store there is replaced in one step.
 
     Parameters
@@ -54,7 +63,7 @@ def write_store(graph: PartitionedGraph, path: str | Path, *, progress: Progress
         return _write_locked(graph, folder, progress)
 
 
-def _write_locked(graph: PartitionedGraph, folder: Folder, progress: Progress | None) -> Manifest:
+def _write_locked(graph: Partitions, folder: Folder, progress: Progress | None) -> Manifest:
     before = set(folder.list())
     written: list[str] = []
     parts: list[dict[str, FileEntry]] = []
@@ -62,13 +71,13 @@ def _write_locked(graph: PartitionedGraph, folder: Folder, progress: Progress | 
         for part in graph.slices():
             files: dict[str, FileEntry] = {}
             beside = () if graph.companions is None else graph.companions(part.partition)
-            for kind, data, entry in chain(encode_slice(graph, part), beside):
+            for kind, data, entry in chain(encode_slice(graph.info, part), beside):
                 written.append(entry.name)
                 write_once(folder, entry, data)
                 files[kind] = entry
             parts.append(files)
             if progress is not None:
-                progress(len(parts), graph.num_partitions)
+                progress(len(parts), graph.info.num_partitions)
         manifest = Manifest(graph.info, tuple(parts))
         folder.write(manifests.NAME, manifests.encode(manifest))
     except BaseException:
@@ -87,10 +96,10 @@ def _write_locked(graph: PartitionedGraph, folder: Folder, progress: Progress | 
     return manifest
 
 
-def fingerprint_of(graph: PartitionedGraph) -> str:
-    """The fingerprint that a store of `graph` would have: topology, weights, labels, attributes and partitioner."""
-    parts = [{kind: entry for kind, _, entry in encode_slice(graph, part)} for part in graph.slices()]
-    return Manifest(graph.info, tuple(parts)).fingerprint()
+def fingerprint_of(info: GraphInfo, slices: Iterable[Slice]) -> str:
+    """The fingerprint that a store of a graph has: topology, weights, labels, attributes and partitioner."""
+    parts = [{kind: entry for kind, _, entry in encode_slice(info, part)} for part in slices]
+    return Manifest(info, tuple(parts)).fingerprint()
 
 
 def check_store_place(path: str | Path) -> None:
@@ -125,36 +134,19 @@ def write_once(folder: Folder, entry: FileEntry, data: pa.Buffer) -> None:
         folder.write(entry.name, data)
 
 
-def open_store(path: str | Path) -> PartitionedGraph:
-    """Open a store: check format, version and the size of every file; slices are mapped when first used.
+def check_sizes(folder: Folder, manifest: Manifest) -> None:
+    """Refuse a store with files that are missing, or of another size than the manifest says.
 
     Raises
     ------
     StoreError
-        Missing, damaged, foreign or newer. A slice whose bytes do not match their checksum raises it when it is loaded.
     """
-    folder = open_folder(path)
-    manifest = read_manifest(folder)
     for entry in _entries(manifest):
         size = folder.size(entry.name)
         if size is None:
             raise StoreError(f"{folder.location}/{entry.name}: missing; the store is incomplete")
         if size != entry.size:
             raise StoreError(f"{folder.location}/{entry.name}: damaged ({size} bytes instead of {entry.size})")
-    return PartitionedGraph(
-        manifest.info,
-        lambda partition: _load_slice(folder, manifest, partition),
-        path=folder.location,
-        fingerprint=manifest.fingerprint(),
-        companions=lambda partition: _companions(folder, manifest, partition),
-    )
-
-
-def _companions(folder: Folder, manifest: Manifest, partition: int) -> Iterator[tuple[str, pa.Buffer, FileEntry]]:
-    """Files that are not the template's own: those of its instances go with it wherever it is saved."""
-    for kind, entry in manifest.files[partition].items():
-        if not is_template(kind):
-            yield kind, read_checked(folder, entry), entry
 
 
 def verify_store(path: str | Path, *, progress: Progress | None = None) -> int:
@@ -222,7 +214,8 @@ def read_checked(folder: Folder, entry: FileEntry, mapped: pa.Buffer | None = No
     return data
 
 
-def _load_slice(folder: Folder, manifest: Manifest, partition: int) -> Slice:
+def load_slice(folder: Folder, manifest: Manifest, partition: int) -> Slice:
+    """Read the arrays of a partition; its columns when they are first asked for."""
     files, info = manifest.files[partition], manifest.info
     arrays = {name: array.to_numpy() for name, array in decode_arrays(read_checked(folder, files["topology"])).items()}
     out_arcs = Arcs(*(arrays[f"out.{name}"] for name in ARC_ARRAYS))

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from goffish.errors import InputError, StoreError
+from goffish.partial import local_path
 
 #: Readers of Parquet folders (Arrow, pandas, Spark) pass over names that begin with an underscore.
 MANIFEST = "_manifest.json"
@@ -30,9 +31,7 @@ class Part(NamedTuple):
 
 def check_folder(path: str | Path) -> None:
     """Refuse a place where no result folder can be written, before any work is done for it."""
-    if "://" in str(path):
-        raise InputError(f"{path}: a result in parts is written to a folder that all writers mount, not to a URI")
-    target = Path(path)
+    target = local_path(path)
     if target.exists() and not target.is_dir():
         raise InputError(f"{path}: is a file; a result in parts is a folder")
     if target.is_dir() and not (target / MANIFEST).exists() and any(target.iterdir()):
@@ -122,14 +121,14 @@ class FolderWriter:
 
 def write_folder(table: pa.Table, path: str | Path, algorithm: str) -> Path:
     """Write a whole table as a result folder of one part."""
-    writer = FolderWriter(Path(path))
+    writer = FolderWriter(local_path(path))
     try:
         writer.begin()
         writer.publish(algorithm, [writer.write(0, table)])
     except BaseException:
         writer.discard()
         raise
-    return Path(path)
+    return writer.target
 
 
 def read_folder(path: Path) -> pa.Table:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from goffish.errors import InputError
-from goffish.gopher import _kernels
+from goffish.gopher import kernels
 
 #: Value of the ``vertex`` column of a message that is addressed to a whole sub-graph.
 NO_VERTEX = -1
@@ -82,11 +82,11 @@ def combine(batch: Batch, how: str | None) -> Batch:
         return batch
     names = [n for n in batch.dtype.names or () if n not in ("subgraph", "vertex")]
     group = np.empty(batch.size, np.int64)
-    first = _kernels.hash_groups(np.ascontiguousarray(batch["subgraph"]), np.ascontiguousarray(batch["vertex"]), group)
+    first = kernels.hash_groups(np.ascontiguousarray(batch["subgraph"]), np.ascontiguousarray(batch["vertex"]), group)
     if first.size == batch.size:
         return batch
     if how != "sum":
-        _kernels.best_rows(group, np.ascontiguousarray(batch[names[0]]), first, how == "max")
+        kernels.best_rows(group, np.ascontiguousarray(batch[names[0]]), first, how == "max")
     out: Batch = batch.take(first)
     for name in names if how == "sum" else ():
         if batch[name].dtype == np.float64:
@@ -108,7 +108,7 @@ def split_by_partition(
     keys = [np.empty(b.size, np.int32) for b in filled]
     last = 0
     for batch, found in zip(filled, keys, strict=True):
-        last = _kernels.partition_keys(batch["subgraph"], subgraph_starts, found, counts, last)
+        last = kernels.partition_keys(batch["subgraph"], subgraph_starts, found, counts, last)
     offsets = np.cumsum(counts)
     sorted_ = concatenate(filled, dtype) if last >= 0 else _scattered(filled, keys, offsets, dtype)
     return [sorted_[offsets[p] : offsets[p + 1]] for p in range(parts)]
@@ -123,7 +123,7 @@ def group_by_subgraph(
     keys = [np.empty(b.size, np.int32) for b in filled]
     last = 0
     for batch, found in zip(filled, keys, strict=True):
-        last = _kernels.unit_keys(batch["subgraph"], first, found, counts, last)
+        last = kernels.unit_keys(batch["subgraph"], first, found, counts, last)
         if last == -2:
             return group_by_subgraph([expand_broadcasts(b, first, subgraphs) for b in filled], first, subgraphs, dtype)
     offsets = np.cumsum(counts)
@@ -137,7 +137,7 @@ def _scattered(
     out = np.empty(int(offsets[-1]), dtype)
     cursor = offsets[:-1].copy()
     for batch, own in zip(batches, keys, strict=True):
-        _kernels.scatter_rows(_bytes(batch), own, cursor, _bytes(out))
+        kernels.scatter_rows(_bytes(batch), own, cursor, _bytes(out))
     return out
 
 

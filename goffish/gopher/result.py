@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from goffish.errors import FormatError, InputError
-from goffish.partial import partial_file
+from goffish.partial import local_path, partial_file
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
     from goffish.gopher.stats import RunStats
+
+
+#: Columns that name a row together.
+_PAIRS = {("source", "target"), ("partition", "subgraph"), ("subgraph", "neighbor")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,16 +59,41 @@ class Result:
         return frame
 
     def to_dict(self, column: str | None = None) -> dict[Any, Any]:
-        """Map each value of the first column to its value in `column` (default: the second column)."""
-        name = column if column is not None else self.table.column_names[1]
-        if name not in self.table.column_names:
-            raise InputError(f"no column {name!r}; there are {', '.join(self.table.column_names)}")
-        return dict(zip(self.table.column(0).to_pylist(), self.table.column(name).to_pylist(), strict=True))
+        """Map what each row is about to its value in `column`.
+
+        Parameters
+        ----------
+        column : str, optional
+            Default: the first column behind the keys.
+
+        Returns
+        -------
+        dict
+            Keys are the values of the first column; pairs in tables of edges (``source``, ``target``) and of sub-graphs
+            (``partition``, ``subgraph``; ``subgraph``, ``neighbor``).
+
+        Raises
+        ------
+        InputError
+            There is no such column, or several rows have one key.
+        """
+        names = self.table.column_names
+        width = 2 if tuple(names[:2]) in _PAIRS else 1
+        name = column if column is not None else names[width]
+        if name not in names:
+            raise InputError(f"no column {name!r}; there are {', '.join(names)}")
+        columns = [self.table.column(at).to_pylist() for at in range(width)]
+        keys = columns[0] if width == 1 else zip(*columns, strict=True)
+        found = dict(zip(keys, self.table.column(name).to_pylist(), strict=True))
+        if len(found) < self.table.num_rows:
+            raise InputError(f"several rows have the same {' and '.join(names[:width])}: use .table")
+        return found
 
     def write(self, path: str | Path) -> Path:
         """Write the table as Parquet, CSV, JSON (one object per line) or Arrow IPC, by the suffix of `path`.
 
-        The file appears whole or not at all.
+        The file appears whole or not at all. CSV has every text as it is: pass the table through `spreadsheet_safe` if
+        a spreadsheet opens it and labels are not your own.
         """
         return write_table(self.table, path)
 
@@ -72,34 +102,60 @@ class Result:
         return f"Result({self.algorithm}: {self.table.num_rows:,} rows of {self.table.column_names}; {figures})"
 
 
-def check_suffix(path: str | Path) -> None:
-    """Refuse a table file whose format cannot be told from its suffix, before any work is done for it."""
+def check_suffix(path: str | Path) -> Path:
+    """The local path of a table file to write; refuses an unknown suffix, before any work is done for it."""
     if Path(path).suffix.lower() not in _WRITERS:
         raise InputError(f"{path}: the suffix must be one of {', '.join(_WRITERS)}")
-    check_place(path)
+    return check_place(path)
 
 
-def check_place(path: str | Path) -> None:
-    """Refuse a file that cannot be written where it should lie, before any work is done for it."""
-    target = Path(path)
+def check_readable(path: str | Path) -> None:
+    """Refuse a table file that `read_table` cannot read, by its suffix or because it does not exist."""
+    if Path(path).suffix.lower() not in _READERS:
+        raise InputError(f"must be a table file; its suffix one of {', '.join(_READERS)}")
+    if not Path(path).is_file():
+        raise InputError("must be an existing table file")
+
+
+def check_place(path: str | Path) -> Path:
+    """The local path of a file to write; refuses one that cannot be written, before any work is done for it."""
+    target = local_path(path)
     if target.is_dir():
         raise InputError(f"{path}: is a directory; name a file in it")
     if not target.absolute().parent.is_dir():
         raise InputError(f"{path}: the folder {target.parent} does not exist")
     if not os.access(target.absolute().parent, os.W_OK):
         raise InputError(f"{path}: no permission to write in {target.absolute().parent}")
+    return target
 
 
 def write_table(table: pa.Table, path: str | Path) -> Path:
     """Write `table` in the format that the suffix of `path` names, through a temporary file beside it."""
-    check_suffix(path)
-    target = Path(path)
+    target = check_suffix(path)
     try:
         with partial_file(target) as temporary:
             _WRITERS[target.suffix.lower()](table, temporary)
     except OSError as error:
         raise InputError(f"{target}: cannot be written ({error.strerror or error})") from error
     return target
+
+
+def spreadsheet_safe(table: pa.Table) -> pa.Table:
+    """A table whose texts no spreadsheet takes for formulas.
+
+    Text cells and column names that begin with ``=``, ``+``, ``-``, ``@``, a tab or a line break get an apostrophe in
+    front (OWASP, CSV injection). Numbers stay as they are.
+    """
+    risky = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+    for at, one in enumerate(table.schema):
+        column = table.column(at)
+        if pa.types.is_dictionary(one.type):
+            column = column.cast(one.type.value_type)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            marked = pc.binary_join_element_wise(pa.scalar("'", column.type), column, pa.scalar("", column.type))
+            column = pc.if_else(pc.match_substring_regex(column, risky), marked, column)
+            table = table.set_column(at, pa.field(one.name, column.type), column)
+    return table.rename_columns([f"'{name}" if re.match(risky, name) else name for name in table.column_names])
 
 
 def read_table(path: str | Path) -> pa.Table:

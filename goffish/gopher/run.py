@@ -16,6 +16,7 @@ from goffish.gopher.checkpoint import CheckpointFolder, stable
 from goffish.gopher.local import Columns, Progress, run_local
 from goffish.gopher.program import SubgraphProgram, check_program
 from goffish.gopher.result import Result
+from goffish.partial import local_path
 
 if TYPE_CHECKING:
     from goffish.gopher.mpi import Team
@@ -142,7 +143,7 @@ def run_on_ranks(
     summary = {"supersteps": stats.supersteps}
     counters = None if team.rank else stats
     if output is not None:
-        rows, parts = write_answer(team, program, graph, columns, Path(output), program.name())
+        rows, parts = write_answer(team, program, graph, columns, local_path(output), program.name())
         return Result(program.name(), pa.table({}), {**summary, "rows": rows, "parts": parts}, counters), graph
     found = gather_answer(team, program, graph, columns)
     table = pa.table({})
@@ -171,7 +172,9 @@ def check_running(
         raise InputError(f"threads={threads}: at least 1")
     if checkpoint_every < 1:
         raise InputError(f"checkpoint_every={checkpoint_every}: at least 1")
-    if resume and checkpoint_dir is None:
+    if checkpoint_dir is not None:
+        local_path(checkpoint_dir)
+    elif resume:
         raise InputError("resume needs checkpoint_dir")
 
 
@@ -183,7 +186,7 @@ def _checkpoints(
     given = {name: value for name, value in vars(program).items() if name not in program.may_change}
     options = {name: stable(name, value) for name, value in sorted(given.items())}
     identity = {"program": program.name(), "options": options, "graph": graph.fingerprint()}
-    return CheckpointFolder(Path(path), every, identity)
+    return CheckpointFolder(local_path(path), every, identity)
 
 
 def assemble(program: SubgraphProgram, graph: PartitionedGraph, parts: Columns) -> pa.Table:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError, JobError
 from goffish.gofs import Slice
-from goffish.gopher import _kernels
+from goffish.gopher import kernels
 from goffish.gopher.messages import (
     Batch,
     combine,
@@ -142,7 +142,7 @@ class Worker:
     def _localise(self, inbox: Batch) -> None:
         """Turn the job's numbers into the partition's; a vertex must lie in the sub-graph that it is addressed in."""
         part = self.part
-        row = _kernels.localise(
+        row = kernels.localise(
             inbox["subgraph"], inbox["vertex"], self._offsets, part.vertex_start, part.subgraph_offsets
         )
         if row >= 0:

@@ -11,14 +11,14 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from goffish.errors import InputError
-from goffish.graph import _kernels
+from goffish.graph import kernels
 from goffish.graph.columns import attribute_table, check_weights
 from goffish.graph.labels import as_id_column, find_labels, number_labels, vertex_dtype
 
 SelfLoops = Literal["drop", "keep"]
 Parallel = Literal["min", "sum", "first", "keep"]
 
-_MERGE = {"sum": _kernels.MERGE_SUM, "min": _kernels.MERGE_MIN, "first": _kernels.MERGE_FIRST}
+_MERGE = {"sum": kernels.MERGE_SUM, "min": kernels.MERGE_MIN, "first": kernels.MERGE_FIRST}
 _NO_ROWS = np.empty(0, np.int64)
 _NO_WEIGHTS = np.empty(0, np.float64)
 
@@ -92,7 +92,7 @@ class Graph:
     def arc_sources(self) -> NDArray[np.integer[Any]]:
         """Source vertex of every arc, shape (arcs,)."""
         out = np.empty(self.num_arcs, self.targets.dtype)
-        _kernels.arc_sources(self.offsets, out)
+        kernels.arc_sources(self.offsets, out)
         return out
 
     @cached_property
@@ -251,12 +251,12 @@ def _transpose(
     offsets: NDArray[np.int64], targets: NDArray[np.integer[Any]], rows: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]], NDArray[np.int64]]:
     out_offsets = np.zeros_like(offsets)
-    _kernels.count_targets(targets, out_offsets)
+    kernels.count_targets(targets, out_offsets)
     out_targets = np.empty_like(targets)
     want = rows is not None
     out_rows = np.empty(targets.size if want else 0, np.int64)
     given = rows if rows is not None else _NO_ROWS
-    _kernels.transpose_arcs(offsets, targets, given, want, out_offsets[:-1].copy(), out_targets, out_rows)
+    kernels.transpose_arcs(offsets, targets, given, want, out_offsets[:-1].copy(), out_targets, out_rows)
     return out_offsets, out_targets, out_rows
 
 
@@ -278,15 +278,15 @@ def _assemble(
     offsets = np.zeros(n + 1, np.int64)
     # A directed graph is scattered by target first, so that the transposition leaves rows by source.
     first, second = (src, dst) if mirror else (dst, src)
-    loops = _kernels.count_arcs(first, second, mirror, drop, offsets)
+    loops = kernels.count_arcs(first, second, mirror, drop, offsets)
     targets: NDArray[np.integer[Any]] = np.empty(int(offsets[-1]), vertex_dtype(n))
     rows = np.empty(targets.size if want_rows else 0, np.int64)
-    _kernels.scatter_arcs(first, second, mirror, drop, offsets[:-1].copy(), targets, rows, want_rows)
+    kernels.scatter_arcs(first, second, mirror, drop, offsets[:-1].copy(), targets, rows, want_rows)
     offsets, targets, rows = _transpose(offsets, targets, rows if want_rows else None)
     arc_weights = None if weights is None else weights[rows]
-    if parallel != "keep" and _kernels.has_parallel(offsets, targets):
+    if parallel != "keep" and kernels.has_parallel(offsets, targets):
         merged = np.zeros_like(offsets)
-        arcs = _kernels.merge_parallel(
+        arcs = kernels.merge_parallel(
             offsets, targets, rows, want_rows,
             _NO_WEIGHTS if arc_weights is None else arc_weights, arc_weights is not None,
             _MERGE[parallel], merged,
@@ -304,7 +304,7 @@ def _assemble(
             edge_of_arc, edge_attributes = np.arange(targets.size), edge_attributes.take(pa.array(rows))
         else:
             edge_of_arc = np.empty(targets.size, np.int64)
-            kept = _kernels.number_edges(offsets, targets, rows, edge_of_arc)
+            kept = kernels.number_edges(offsets, targets, rows, edge_of_arc)
             edge_attributes = edge_attributes.take(pa.array(rows[kept]))
     edges = targets.size if directed else (targets.size - loops) // 2 + loops
     return Graph(
@@ -324,6 +324,6 @@ def _check_sums(
 
 def _loop_mask(offsets: NDArray[np.int64], targets: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
     sources = np.empty_like(targets)
-    _kernels.arc_sources(offsets, sources)
+    kernels.arc_sources(offsets, sources)
     loops: NDArray[np.bool_] = sources == targets
     return loops

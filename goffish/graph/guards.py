@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from goffish.errors import InputError
+from goffish.partial import is_uri
 
 #: What every function that takes a graph tells a caller who gave something else.
 GRAPH_ADVICE = "give a goffish Graph or PartitionedGraph (gf.read(path) or gf.from_networkx(G) makes a graph)"
@@ -51,6 +52,7 @@ def path_name(path: Any, name: str = "path") -> str:
         raise InputError(f"{name} is {_described(path)}: give the name of a file (text or pathlib.Path)")
     if not text or "\0" in text:
         raise InputError(f"{name}={text!r}: not the name of a file")
+    is_uri(path)  # refuses a path object made from a URI
     return text
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from goffish.errors import InputError
-from goffish.graph import _kernels
+from goffish.graph import kernels
 from goffish.graph.guards import expect
 
 #: An id range up to this many times the number of values is numbered through a table, not by hashing.
@@ -135,7 +135,7 @@ def _number_by_table(
 ) -> tuple[list[NDArray[np.integer[Any]]], pa.Array | None, int]:
     present = np.zeros(high - low + 1, np.uint8)
     for column in columns:
-        _kernels.mark_present(column, low, present)
+        kernels.mark_present(column, low, present)
     n = int(np.count_nonzero(present))
     kind = vertex_dtype(n)
     if n == present.size:
@@ -148,7 +148,7 @@ def _number_by_table(
     numbers: list[NDArray[np.integer[Any]]] = []
     for column in columns:
         out = np.empty(column.size, kind)
-        _kernels.relabel(column, low, rank, out)
+        kernels.relabel(column, low, rank, out)
         numbers.append(out)
     return numbers, pa.array(np.flatnonzero(present).astype(np.int64, copy=False) + low), n
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.graph import _kernels
+from goffish.graph import kernels
 from goffish.graph.columns import attribute_column
 from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
 from goffish.graph.guards import expect, expect_library
@@ -195,7 +195,7 @@ def to_networkx(graph: Graph, *, weight: str = "weight") -> nx.Graph:
     import networkx as nx
 
     expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
-    multi = _kernels.has_parallel(graph.offsets, graph.targets)
+    multi = kernels.has_parallel(graph.offsets, graph.targets)
     kinds = {(False, False): nx.Graph, (True, False): nx.DiGraph, (False, True): nx.MultiGraph}
     result = kinds.get((graph.directed, multi), nx.MultiDiGraph)()
     vertices = vertices_to_arrow(graph, vertex="")

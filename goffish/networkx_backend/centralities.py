@@ -106,7 +106,7 @@ def closeness_centrality(G: BackendGraph, u: Any = None, distance: Hashable = No
     networkx.NodeNotFound
         `u` is not in the graph.
     """
-    from goffish.algorithms.closeness.whole import closeness
+    from goffish.algorithms.closeness.in_memory import closeness
 
     if not len(G) and u is None:
         return {}
@@ -120,7 +120,7 @@ def harmonic_centrality(
     G: BackendGraph, nbunch: Any = None, distance: Hashable = None, sources: Any = None
 ) -> dict[Any, float]:
     """As `networkx.harmonic_centrality`, nodes in the order of the graph; unknown nodes are ignored."""
-    from goffish.algorithms.closeness.whole import harmonic
+    from goffish.algorithms.closeness.in_memory import harmonic
 
     if not len(G):
         return {}
@@ -206,7 +206,7 @@ def _exact(graph: Graph) -> bool:
 
 
 def _vertex_scores(graph: Graph, **options: Any) -> NDArray[np.float64]:
-    from goffish.algorithms.betweenness.whole import betweenness
+    from goffish.algorithms.betweenness.in_memory import betweenness
 
     with declining():
         return betweenness(graph, reductions="all" if _exact(graph) else (), **options).scores
@@ -214,7 +214,7 @@ def _vertex_scores(graph: Graph, **options: Any) -> NDArray[np.float64]:
 
 def _edge_scores(G: BackendGraph, graph: Graph, **options: Any) -> NDArray[np.float64]:
     """The score of each edge of `G`, parallel ones together, shape (edges,)."""
-    from goffish.algorithms.betweenness.whole import edge_betweenness
+    from goffish.algorithms.betweenness.in_memory import edge_betweenness
 
     with declining():
         scores = edge_betweenness(graph, reductions="all" if _exact(graph) else (), **options).scores

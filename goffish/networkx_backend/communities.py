@@ -182,7 +182,7 @@ def _levels(
         raise ZeroDivisionError("modularity is not defined where the weights add up to 0")
     from networkx.utils import create_py_random_state
 
-    from goffish.algorithms.louvain.whole import louvain
+    from goffish.algorithms.communities.in_memory import louvain
 
     with declining():
         found = louvain(

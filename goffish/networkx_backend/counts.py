@@ -47,7 +47,7 @@ def core_number(G: BackendGraph) -> dict[Any, int]:
         raise nx.NetworkXNotImplemented(
             "Input graph has self loops: remove them first, core numbers are not defined with them"
         )
-    from goffish.algorithms.counts.whole import cores_of
+    from goffish.algorithms.clustering.in_memory import cores_of
 
     return dict(zip(G.nodes, cores_of(G.plain).tolist(), strict=True))
 
@@ -109,7 +109,7 @@ def _chosen(G: BackendGraph, nodes: Any, values: Sequence[Any]) -> Any:
 
 
 def _counts(G: BackendGraph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    from goffish.algorithms.counts.whole import triangles_of
+    from goffish.algorithms.clustering.in_memory import triangles_of
 
     count, degree = triangles_of(G.plain)
     return count, degree.astype(np.int64)

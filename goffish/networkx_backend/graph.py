@@ -118,7 +118,7 @@ class BackendGraph:
     @cached_property
     def component(self) -> NDArray[np.integer[Any]]:
         """A number for each vertex that all vertices of its (weakly) connected component share, shape (n,)."""
-        from goffish.algorithms.components.whole import component_of
+        from goffish.algorithms.components.in_memory import component_of
 
         return component_of(self.plain)
 

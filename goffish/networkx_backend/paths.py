@@ -143,7 +143,7 @@ def measured(G: BackendGraph, weight: Hashable) -> Graph:
 
 def _search(graph: Graph, start: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Distance of every vertex, shape (n,), and whether it can be reached."""
-    from goffish.algorithms.paths.whole import distances_from, levels_from
+    from goffish.algorithms.paths.in_memory import distances_from, levels_from
 
     if graph.weights is None:
         depth, _ = levels_from(graph, start)

@@ -52,7 +52,7 @@ def pagerank(
     """
     import networkx as nx
 
-    from goffish.algorithms.ranks.whole import rank_of
+    from goffish.algorithms.pagerank.in_memory import rank_of
 
     n = len(G)
     if not n:

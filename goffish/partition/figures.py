@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.graph import Graph, from_edges
-from goffish.graph._subgraphs import local_components
 from goffish.graph.guards import GRAPH_ADVICE, expect
-from goffish.partition import _kernels
+from goffish.kernels.subgraphs import local_components
+from goffish.partition import kernels
 from goffish.partition.links import links
 
 _NO_WEIGHTS = np.empty(0, np.float64)
@@ -123,7 +123,7 @@ def quality(
     np.add.at(part_arcs, owner, graph.out_degrees)
     part_volume, part_boundary = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
     simple = links(graph)
-    _kernels.volumes(simple.offsets, simple.targets, owner, np.full(parts, -1, np.int64), part_volume, part_boundary)
+    kernels.volumes(simple.offsets, simple.targets, owner, np.full(parts, -1, np.int64), part_volume, part_boundary)
     home = np.empty(subgraphs, np.int32)
     home[component] = owner
     quotient = _quotient(ends, subgraphs)
@@ -191,7 +191,7 @@ def _cut(
     cut_weight = 0.0
     for _ in range(2):  # count, then fill
         part_edges = np.zeros(parts, np.int64)
-        cut, cut_weight = _kernels.cut_edges(
+        cut, cut_weight = kernels.cut_edges(
             graph.offsets, graph.targets, weights, graph.weights is not None, graph.directed, owner,
             part_edges, component, ends,
         )  # fmt: skip
@@ -215,7 +215,7 @@ def _diameter(quotient: Graph, budget: int) -> tuple[int, bool]:
     place[largest_first] = np.arange(count)
     members = np.argsort(place[component], kind="stable")
     starts = np.concatenate([[0], np.cumsum(sizes[largest_first])])
-    best, exact = _kernels.largest_eccentricity(quotient.offsets, quotient.targets, members, starts, budget)
+    best, exact = kernels.largest_eccentricity(quotient.offsets, quotient.targets, members, starts, budget)
     return int(best), bool(exact)
 
 

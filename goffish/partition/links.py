@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.graph import Graph
-from goffish.partition import _kernels
+from goffish.partition import kernels
 
 _NO_WEIGHTS = np.empty(0, np.float64)
 
@@ -40,7 +40,7 @@ def links(graph: Graph, weights: NDArray[np.float64] | None = None) -> Links:
     bare = replace(graph, weights=weights, labels=None, vertex_attributes=None, edge_attributes=None, edge_of_arc=None)
     if graph.directed:
         bare = bare.to_undirected(parallel="sum")
-    arcs = int(_kernels.count_simple(bare.offsets, bare.targets))
+    arcs = int(kernels.count_simple(bare.offsets, bare.targets))
     if arcs == bare.num_arcs:
         return Links(bare.offsets, bare.targets, bare.weights)
     weighted = bare.weights is not None
@@ -49,7 +49,7 @@ def links(graph: Graph, weights: NDArray[np.float64] | None = None) -> Links:
         np.empty(arcs, bare.targets.dtype),
         np.empty(arcs, np.float64) if weighted else None,
     )
-    _kernels.simple_rows(
+    kernels.simple_rows(
         bare.offsets, bare.targets, _NO_WEIGHTS if bare.weights is None else bare.weights, weighted,
         simple.offsets, simple.targets, _NO_WEIGHTS if simple.weights is None else simple.weights,
     )  # fmt: skip

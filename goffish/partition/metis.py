@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError, JobError
 from goffish.graph import Graph
-from goffish.graph._subgraphs import local_components
-from goffish.partition import _kernels
+from goffish.kernels.subgraphs import local_components
+from goffish.partition import kernels
 from goffish.partition.links import Links, check_numbers, links, whole_numbers
 from goffish.partition.options import MetisOptions
 from goffish.partition.ranges import balanced_ranges
@@ -171,7 +171,7 @@ def _call(
         columns[2] = whole_numbers(vertex_weights, limit, smallest=0)
     if simple.weights is not None:
         weights = simple.weights.copy()
-        arc = _kernels.mirror_weights(simple.offsets, simple.targets, weights, 1e-9)
+        arc = kernels.mirror_weights(simple.offsets, simple.targets, weights, 1e-9)
         if arc >= 0:
             raise InputError(
                 "edge_weights: the two arcs of an undirected edge have different weights "

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.graph import Graph
-from goffish.partition import _kernels
+from goffish.partition import kernels
 from goffish.partition.options import HashOptions, RangeOptions
 
 
@@ -22,7 +22,7 @@ def hash_vertices(graph: Graph, parts: int, options: HashOptions | None = None) 
     """
     options = options or HashOptions()
     hashes = np.empty(graph.num_vertices, np.uint64)
-    _kernels.hash_numbers(options.seed, hashes)
+    kernels.hash_numbers(options.seed, hashes)
     return (hashes % np.uint64(parts)).astype(np.int32)
 
 

@@ -9,8 +9,8 @@ from heapq import heapify, heappush, heapreplace
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.graph._subgraphs import local_components
-from goffish.partition import _kernels
+from goffish.kernels.subgraphs import local_components
+from goffish.partition import kernels
 from goffish.partition.links import Links
 
 
@@ -34,7 +34,7 @@ def fill_empty(simple: Links, owner: NDArray[np.int32], parts: int, *, connected
     parent = np.full(n, -3, np.int64)
     for part in empty.tolist():
         donor = largest[0][1]
-        count = _kernels.split_part(
+        count = kernels.split_part(
             simple.offsets, simple.targets, members[donor], connected, order, parent, weight, moved
         )
         gone = np.sort(moved[:count])
@@ -66,5 +66,5 @@ def join_fragments(simple: Links, owner: NDArray[np.int32], parts: int) -> NDArr
     owner = np.where(kept[piece], owner, np.int32(-1))
     queue = np.empty(owner.size, np.int64)
     queue[: seeds.size] = seeds
-    _kernels.grow_parts(simple.offsets, simple.targets, owner, queue, seeds.size)
+    kernels.grow_parts(simple.offsets, simple.targets, owner, queue, seeds.size)
     return owner

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.graph import Graph, from_edges
-from goffish.graph._subgraphs import local_components
+from goffish.kernels.subgraphs import local_components
 from goffish.partition.metis import metis
 from goffish.partition.options import MetisOptions
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.graph import Graph
-from goffish.partition import _kernels
+from goffish.partition import kernels
 from goffish.partition.links import Links, links
 from goffish.partition.options import FennelOptions, LdgOptions
 
@@ -87,7 +87,7 @@ def _stream(
     lightest = np.empty(2 * leaves, np.int64)
     for _ in range(options.passes):
         load, count = np.zeros(used, np.int64), np.zeros(used, np.int64)
-        _kernels.stream(simple.offsets, simple.targets, order, linear, penalty, room, owner, load, count, lightest)
+        kernels.stream(simple.offsets, simple.targets, order, linear, penalty, room, owner, load, count, lightest)
     return owner
 
 
@@ -96,13 +96,13 @@ def _arrival(simple: Links, options: LdgOptions | FennelOptions) -> NDArray[Any]
     if options.order == "random":
         # Sorting hashes instead of a generator's permutation: the same on every machine and NumPy version.
         hashes = np.empty(n, np.uint64)
-        _kernels.hash_numbers(options.seed, hashes)
+        kernels.hash_numbers(options.seed, hashes)
         return np.argsort(hashes, kind="stable")
     if options.order == "degree":
         return np.argsort(-np.diff(simple.offsets), kind="stable")
     natural = np.arange(n)
     if options.order == "bfs":
         order = np.empty(n, np.int64)
-        _kernels.bfs_order(simple.offsets, simple.targets, natural, order, np.full(n, -2, np.int64))
+        kernels.bfs_order(simple.offsets, simple.targets, natural, order, np.full(n, -2, np.int64))
         return order
     return natural

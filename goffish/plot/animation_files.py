@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.gopher.result import check_place
 from goffish.graph.guards import expect, path_name, whole_number
-from goffish.partial import partial_file
+from goffish.partial import local_path, partial_file
 from goffish.plot.animation import FONT, SIZE, STAGE, Animation
 from goffish.plot.canvas import Canvas
 from goffish.plot.landscape import as_json, digest
@@ -54,9 +54,9 @@ def check_animation(path: str | Path) -> None:
     InputError
         The suffix is not .html, .htm or .gif, the folder is missing or cannot be written, or matplotlib is missing.
     """
-    if Path(path_name(path)).suffix.lower() not in _SUFFIXES:
+    path_name(path)
+    if check_place(path).suffix.lower() not in _SUFFIXES:
         raise InputError(f"{path}: the suffix must be one of {', '.join(_SUFFIXES)}")
-    check_place(path)
     require_matplotlib()
 
 
@@ -78,7 +78,7 @@ def write_animation(found: Animation, path: str | Path, *, seconds: float = 0.5)
     """
     check_animation(path)
     expect(found, Animation, "found", "give what goffish.plot.animation.animate returns")
-    target = Path(path)
+    target = local_path(path)
     gif = target.suffix.lower() == ".gif"
     if gif and found.timesteps.size > MOST_PICTURES:
         raise InputError(

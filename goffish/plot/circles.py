@@ -17,6 +17,8 @@ FEW_LINKS = 60
 _COVERED = 0.14
 _RADIUS = 34.0
 _SMALLEST = 3.5
+#: Least distance between a circle and the line between two others, in points.
+_CLEAR = 5.0
 
 
 def circle_radii(sizes: Ids, area: float) -> Floats:
@@ -71,6 +73,33 @@ def place_circles(ends: Ids, radii: Floats, width: float, height: float) -> tupl
         laid = fit(place(both.size, src, dst, length, aspect=width / room), *inner, largest_scale=1.8) + margin
         places[both] = separate(laid, radii[both], width, room, 7.0) + np.array([0.0, bottom])
     return places, floor
+
+
+def clear_links(places: Floats, radii: Floats, ends: Ids, width: float, height: float, floor: float) -> Floats:
+    """Move circles off the straight lines between the pairs `ends` of other circles; those below `floor` stay."""
+    places, free = places.copy(), places[:, 1] > floor
+    for _ in range(60):
+        push = np.zeros_like(places)
+        for a, b in ends.T:
+            along = places[b] - places[a]
+            length = float(np.hypot(*along))
+            if length < 1e-9:
+                continue
+            along /= length
+            at = np.clip((places - places[a]) @ along, 0.0, length)
+            away = places - places[a] - at[:, None] * along
+            far = np.hypot(*away.T)
+            hit = free & (far < radii + _CLEAR) & (at > 0.0) & (at < length)
+            hit[[a, b]] = False
+            side = np.where((away @ np.array([-along[1], along[0]]) >= 0)[:, None], 1.0, -1.0)
+            normal = side * np.array([-along[1], along[0]])
+            push[hit] += ((radii + _CLEAR - far)[:, None] * normal)[hit]
+        if not push.any():
+            break
+        places += push
+        lift = np.array([0.0, floor])
+        places[free] = separate(places[free] - lift, radii[free], width, height - floor, 7.0) + lift
+    return places
 
 
 def draw_links(canvas: Canvas, ends: Ids, weights: NDArray[np.int64] | Floats, places: Floats, radii: Floats) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.louvain import _community_kernels as kernels
-from goffish.algorithms.louvain.communities import Communities, make_communities, modularity, normalise
-from goffish.algorithms.louvain.divisions import arc_arrays, weighted_degrees
-from goffish.algorithms.louvain.named import full_division
+from goffish.algorithms.communities import community_kernels as kernels
+from goffish.algorithms.communities.communities import Communities, make_communities, modularity, normalise
+from goffish.algorithms.communities.divisions import arc_arrays, weighted_degrees
+from goffish.algorithms.communities.named import full_division
 from goffish.errors import InputError
 from goffish.graph import Graph
 from goffish.graph.guards import expect, whole_number

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from goffish.errors import InputError
 from goffish.graph.guards import expect_library, path_name
+from goffish.partial import local_path
 from goffish.plot.style import DPI, require_matplotlib, settings
 
 if TYPE_CHECKING:
@@ -16,20 +17,21 @@ if TYPE_CHECKING:
 _METADATA: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
-def check_picture(path: str | Path) -> None:
-    """Refuse a picture file that `save` could not write, before any work is done for it.
+def check_picture(path: str | Path) -> Path:
+    """The local path of a picture; refuses one that `save` could not write, before any work is done for it.
 
     Raises
     ------
     InputError
         The suffix names no format, the folder is missing, or matplotlib is.
     """
-    path = path_name(path)
-    if Path(path).suffix.lower() not in _METADATA:
+    target = local_path(path_name(path))
+    if target.suffix.lower() not in _METADATA:
         raise InputError(f"{path}: the suffix must be one of {', '.join(_METADATA)}")
-    if not Path(path).absolute().parent.is_dir():
-        raise InputError(f"{path}: the folder {Path(path).parent} does not exist")
+    if not target.absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {target.parent} does not exist")
     require_matplotlib()
+    return target
 
 
 def save(figure: Figure, path: str | Path) -> Path:
@@ -42,9 +44,8 @@ def save(figure: Figure, path: str | Path) -> Path:
     InputError
         The suffix names no format, or the folder is missing or cannot be written.
     """
-    check_picture(path)
+    target = check_picture(path)
     expect_library(figure, "matplotlib.figure", "Figure", "give the figure first, then the path")
-    target = Path(path)
     suffix = target.suffix.lower()
     temporary = target.with_name(f".{target.name}.partial")
     try:

@@ -15,9 +15,10 @@ from goffish.algorithms.landscape.levels import CommunityLandscape
 from goffish.errors import InputError
 from goffish.gopher.result import check_place
 from goffish.graph.guards import expect, path_name
-from goffish.partial import partial_file
+from goffish.partial import local_path, partial_file
 from goffish.plot.landscape_tree import MOST_CHILDREN, MOST_MEMBERS, Node, drawn_tree
 from goffish.plot.style import COLOURS, count, shorten
+from goffish.version import __version__
 
 _SUFFIXES = (".html", ".htm")
 #: Characters of a label: the most that keep all labels together, as written, below so many bytes.
@@ -32,9 +33,9 @@ def check_page(path: str | Path) -> None:
     InputError
         The suffix is not .html or .htm, or the folder is missing or cannot be written.
     """
-    if Path(path_name(path)).suffix.lower() not in _SUFFIXES:
+    path_name(path)
+    if check_place(path).suffix.lower() not in _SUFFIXES:
         raise InputError(f"{path}: the suffix must be one of {', '.join(_SUFFIXES)}")
-    check_place(path)
 
 
 def write_page(found: CommunityLandscape, path: str | Path, *, name: str = "graph") -> Path:
@@ -47,7 +48,7 @@ def write_page(found: CommunityLandscape, path: str | Path, *, name: str = "grap
     """
     check_page(path)
     text = page(found, name=name)
-    target = Path(path)
+    target = local_path(path)
     try:
         with partial_file(target) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="\n")
@@ -167,7 +168,6 @@ def _facts(found: CommunityLandscape) -> list[tuple[str, str]]:
 
 
 def _options(found: CommunityLandscape) -> list[tuple[str, str]]:
-    import goffish
 
     options = found.options
     told = {
@@ -185,7 +185,7 @@ def _options(found: CommunityLandscape) -> list[tuple[str, str]]:
         ("betweenness", told + (", weights as lengths" if options.weighted else ", each edge of length 1")),
         ("members named", f"{options.members} per community"),
         ("seed", str(options.seed)),
-        ("made by", f"GoFFish {goffish.__version__}"),
+        ("made by", f"GoFFish {__version__}"),
     ]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.landscape.levels import CommunityLandscape
-from goffish.plot import _pack_kernels as kernels
+from goffish.plot import pack_kernels as kernels
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from goffish.gofs import PartitionedGraph
 from goffish.graph.guards import expect, whole_number
 from goffish.plot.canvas import Canvas
-from goffish.plot.circles import FEW_LINKS, circle_radii, draw_links, place_circles
+from goffish.plot.circles import FEW_LINKS, circle_radii, clear_links, draw_links, place_circles
 from goffish.plot.style import (
     CATEGORIES,
     NOTHING,
@@ -92,6 +93,7 @@ def quotient_graph(graph: PartitionedGraph, *, largest: int = 60) -> Figure:
     places, floor = place_circles(nodes.ends, radii, canvas.width, canvas.height)
     if 0 < floor < canvas.height:
         canvas.axes.text(4, floor + 6, "sub-graphs without cut edges:", fontsize=8.0, color=QUIET)
+    places = clear_links(places, radii, nodes.ends[:, _numbered(nodes)], canvas.width, canvas.height, floor)
     draw_links(canvas, nodes.ends, nodes.links, places, radii)
     _draw_nodes(canvas, nodes, places, radii, graph.num_partitions)
     _label_links(canvas, nodes, places)
@@ -100,7 +102,7 @@ def quotient_graph(graph: PartitionedGraph, *, largest: int = 60) -> Figure:
         f"{count(graph.num_partitions, 'partition')}, {count(nodes.total_links, 'edge')} between them",
         fontsize=11.0, fontweight="bold",
     )  # fmt: skip
-    figure.text(0.015, 0.025, _caption(nodes, graph), fontsize=8.0, color=QUIET)
+    figure.text(0.015, 0.012, _caption(nodes, graph), fontsize=8.0, color=QUIET)
     _legend(figure, canvas, graph, nodes)
     return figure
 
@@ -172,9 +174,15 @@ def _label_links(canvas: Canvas, nodes: _Nodes, places: NDArray[np.float64]) -> 
     """Numbers on the lines where there are few, the heaviest first, as far as there is room."""
     if nodes.links.size > FEW_LINKS:
         return
-    for link in np.argsort(-nodes.links, kind="stable"):
+    for link in np.argsort(-nodes.links, kind="stable")[: np.count_nonzero(_numbered(nodes))]:
         a, b = places[nodes.ends[0, link]], places[nodes.ends[1, link]]
         canvas.text_along(f"{nodes.links[link]:,}", a, b, _FONT)
+
+
+def _numbered(nodes: _Nodes) -> NDArray[np.bool_]:
+    """Links heavy enough for a number: not the few edges of every small sub-graph."""
+    most: NDArray[np.bool_] = nodes.links * 100 >= nodes.links.max(initial=0)
+    return most
 
 
 def _look(partition: int, partitions: int) -> tuple[Any, str]:
@@ -186,8 +194,11 @@ def _look(partition: int, partitions: int) -> tuple[Any, str]:
 
 
 def _caption(nodes: _Nodes, graph: PartitionedGraph) -> str:
-    numbers = " and number" if nodes.links.size <= FEW_LINKS else ""
+    few, numbered = nodes.links.size <= FEW_LINKS, _numbered(nodes)
+    numbers = " and number" if few else ""
     told = [f"Area and number of a node: vertices. Width{numbers} of a line: edges cut."]
+    if few and not numbered.all():
+        told.append(f"Lines without a number: fewer than {nodes.links[numbered].min():,}.")
     if nodes.single < nodes.subgraphs.size:
         small = int(nodes.subgraphs[nodes.single :].sum())
         share = nodes.vertices[nodes.single :].sum() / max(graph.num_vertices, 1)
@@ -195,7 +206,7 @@ def _caption(nodes: _Nodes, graph: PartitionedGraph) -> str:
     if nodes.hidden:
         share = 1 - nodes.vertices.sum() / max(graph.num_vertices, 1)
         told.append(f"Not drawn: {nodes.hidden:,} small sub-graphs with {share:.1%} of the vertices.")
-    return " ".join(told)
+    return fill(" ".join(told), 150)
 
 
 def _legend(figure: Figure, canvas: Canvas, graph: PartitionedGraph, nodes: _Nodes) -> None:

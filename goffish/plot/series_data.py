@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.gopher.result import Result
 from goffish.graph.guards import expect, whole_number
-from goffish.timeseries.run import SeriesResult
+from goffish.temporal.run import SeriesResult
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from goffish.timeseries.run import SeriesResult
+from goffish.temporal.run import SeriesResult
 
 #: Shortest text that tells all starts apart from what is not said, as units of NumPy.
 _PRECISION = (("D", 86_400_000_000), ("m", 60_000_000), ("s", 1_000_000), ("us", 1))

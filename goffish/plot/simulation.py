@@ -10,9 +10,10 @@ import numpy as np
 
 from goffish.errors import InputError
 from goffish.graph.guards import expect
+from goffish.partial import local_path
 from goffish.plot.style import ALARM, COLOURS, QUIET, integer_ticks, legend_beside, new_figure, styled
-from goffish.services.dataflows.model import Goal
-from goffish.services.simulation.records import Result
+from goffish.scheduling.control.records import Result
+from goffish.scheduling.dataflow.model import Goal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -150,7 +151,7 @@ def check_page(path: str | Path) -> Path:
     """Refuse a page that `simulation_page` could not write, before any work is done for it."""
     if find_spec("plotly") is None:
         raise InputError("interactive pages need plotly: pip install 'goffish[plot]'")
-    target = Path(path)
+    target = local_path(path)
     if target.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{target}: the suffix of a page must be .html")
     if not target.absolute().parent.is_dir():

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.cloud.prices import SlotPrices, Trace
 from goffish.errors import InputError
 from goffish.plot.style import ALARM, COLOURS, INK, NOTHING, QUIET, SEQUENCE, legend_beside, new_figure, styled
-from goffish.services.spot.comparison import Outcome
-from goffish.services.spot.job import CHECKPOINT, CHECKPOINTING, FINISHED, RUNNING, START, STARTUP, STATE_NAMES, Run
-from goffish.services.spot.model import Market
-from goffish.services.spot.prices import SlotPrices, Trace
-from goffish.services.spot.table import Table
+from goffish.scheduling.spot.comparison import Outcome
+from goffish.scheduling.spot.job import CHECKPOINT, CHECKPOINTING, FINISHED, RUNNING, START, STARTUP, STATE_NAMES, Run
+from goffish.scheduling.spot.model import Market
+from goffish.scheduling.spot.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +36,9 @@ _MOST_BARRIERS = 40
 _FEW = 10
 #: Outline of bars, so that none is too short to be seen.
 _HAIR = 0.6
+#: A shortened pause is drawn as wide as this share of all compute phases.
+_SHARE_OF_PAUSE = 0.05
+_PAUSE = "#ececec"
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
@@ -51,6 +54,8 @@ class _Bars:
     barriers: NDArray[np.float64]
     supersteps_per_group: int
     groups: int
+    pauses: tuple[tuple[float, float, float], ...] = ()
+    """Pauses that were shortened: drawn from, drawn to, seconds in truth."""
 
 
 @styled
@@ -69,7 +74,8 @@ def gantt(stats: RunStats | Result) -> Figure:
         marks the slowest partition of each superstep: the one with the most compute time, for which the barrier
         (dashed) makes the others wait. The panel on the right adds up the compute time of each partition.
         Of more than 48 partitions the slowest 48 are drawn; of more than 100 supersteps several share a bar, whose
-        length is the sum of theirs. Supersteps from before a resumed checkpoint come directly before the others.
+        length is the sum of theirs. Where pauses take more time than compute phases, they are shortened to grey strips
+        that state their true lengths. Supersteps from before a resumed checkpoint come directly before the others.
 
     Raises
     ------
@@ -77,14 +83,16 @@ def gantt(stats: RunStats | Result) -> Figure:
         There are no counters (no engine ran), the run had no superstep, or matplotlib is missing.
     """
     stats = check_supersteps(stats)
-    bars = _bars(stats)
+    bars = _without_pauses(_bars(stats))
     busy = stats.busy_per_partition()
     shown = np.sort(np.argsort(-busy, kind="stable")[:_MOST_ROWS])
     first = float(bars.start.min(initial=np.inf))
     last = max(float((bars.start + bars.length).max(initial=-np.inf)), float(bars.barriers.max(initial=-np.inf)))
     if not np.isfinite(last - first):
         first = last = 0.0
-    unit, unit_name = _unit(last)
+    unit, unit_name = _unit(last - first if bars.pauses else last)
+    if bars.pauses:
+        first, last, bars = 0.0, last - first, _moved(bars, -first)
 
     figure = new_figure(11.0, float(np.clip(1.9 + 0.3 * shown.size, 3.0, 11.0)), fitted=True)
     axes, totals = figure.subplots(1, 2, sharey=True, width_ratios=(6, 1))
@@ -111,9 +119,18 @@ def gantt(stats: RunStats | Result) -> Figure:
             bars.barriers / unit, -0.5, shown.size - 0.5, color=QUIET, linewidth=0.7, linestyle=(0, (3, 2)),
             gid="barriers",
         )  # fmt: skip
+    for left, right, seconds in bars.pauses:
+        axes.axvspan(left / unit, right / unit, color=_PAUSE, linewidth=0, zorder=0, gid="pause")
+        if len(bars.pauses) <= _FEW:
+            size, name = _unit(seconds)
+            axes.text(
+                (left + right) / 2 / unit, shown.size / 2 - 0.5, f"{seconds / size:.3g} {name}", rotation=90,
+                ha="center", va="center", fontsize=7.5, color=QUIET,
+            )  # fmt: skip
     margin = max(last - first, 1e-9) * 0.01
     axes.set_xlim((first - margin) / unit, (last + margin) / unit)
-    axes.set_xlabel(f"time since the run began ({unit_name})")
+    shortened = "; grey: pauses without compute, shortened" if bars.pauses else ""
+    axes.set_xlabel(f"time since the {'first compute phase' if shortened else 'run'} began ({unit_name}){shortened}")
     axes.set_ylabel("partition")
     axes.set_yticks(np.arange(shown.size), [str(p) for p in shown], fontsize=8.0 if shown.size <= 36 else 7.0)
     axes.set_ylim(shown.size - 0.5, -0.5)
@@ -153,6 +170,34 @@ def _bars(stats: RunStats) -> _Bars:
     most = np.zeros(groups)
     np.maximum.at(most, bar_group, work)
     return _Bars(bar_part, bar_group, bar_start, length, work == most[bar_group], barriers, size, groups)
+
+
+def _without_pauses(bars: _Bars) -> _Bars:
+    """Shorten the time in which no partition computed, where it would take more room than the bars."""
+    order = np.argsort(bars.start, kind="stable")
+    start, end = bars.start[order], np.maximum.accumulate((bars.start + bars.length)[order])
+    if start.size < 2:
+        return bars
+    gap = np.maximum(start[1:] - end[:-1], 0.0)
+    whole = float(end[-1] - start[0])
+    busy = whole - float(gap.sum())
+    if gap.sum() <= busy:
+        return bars
+    shown = np.minimum(gap, _SHARE_OF_PAUSE * busy)
+    saved = np.concatenate(([0.0], np.cumsum(gap - shown)))
+    pauses = tuple(
+        (float(end[i] - saved[i]), float(start[i + 1] - saved[i + 1]), float(gap[i]))
+        for i in np.flatnonzero(shown < gap).tolist()
+    )
+    moved = np.empty_like(bars.start)
+    moved[order] = start - saved
+    barriers = bars.barriers - saved[np.maximum(np.searchsorted(start, bars.barriers, side="left") - 1, 0)]
+    return replace(bars, start=moved, barriers=barriers, pauses=pauses)
+
+
+def _moved(bars: _Bars, by: float) -> _Bars:
+    pauses = tuple((left + by, right + by, seconds) for left, right, seconds in bars.pauses)
+    return replace(bars, start=bars.start + by, barriers=bars.barriers + by, pauses=pauses)
 
 
 def _one_clock(

@@ -27,4 +27,4 @@ __all__ = [
 
 def entry() -> Path:
     """The script that ``spark-submit`` runs: it takes the arguments of the command line ``goffish``."""
-    return Path(__file__).with_name("submit.py")
+    return Path(__file__).parents[1] / "__main__.py"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from goffish.algorithms.components.program import ConnectedComponents, MaxVertexValue
-from goffish.algorithms.paths.program import BreadthFirstSearch, SingleSourceShortestPath
-from goffish.algorithms.ranks.program import PageRank
+from goffish.algorithms.components.subgraph import ConnectedComponents, MaxVertexValue
+from goffish.algorithms.pagerank.subgraph import PageRank
+from goffish.algorithms.paths.subgraph import BreadthFirstSearch, SingleSourceShortestPath
 from goffish.gofs import build_layout
 from goffish.gopher import run_program
 from goffish.graph import from_edges

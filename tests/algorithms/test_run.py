@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import goffish as gf
-from goffish.algorithms.components.program import ConnectedComponents
+from goffish.algorithms.components.subgraph import ConnectedComponents
 from goffish.errors import InputError
 
 PATH = gf.from_edges(np.arange(9), np.arange(1, 10))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goffish.algorithms.components import whole
-from goffish.algorithms.components.whole import component_of, connected_components
+from goffish.algorithms.components import in_memory as whole
+from goffish.algorithms.components.in_memory import component_of, connected_components
 from goffish.graph import Graph, from_edges
 
 EDGES = st.integers(0, 14).flatmap(

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goffish.algorithms.counts.whole import core_numbers, triangles, triangles_of
+import goffish as gf
+from goffish.algorithms.clustering import in_memory as whole
+from goffish.algorithms.clustering.in_memory import core_numbers, triangles, triangles_of
 from goffish.graph import Graph, from_edges
 
 EDGES = st.integers(0, 12).flatmap(
@@ -83,3 +85,22 @@ def test_labels_and_graphs_without_edges():
         assert triangles(empty).table.num_rows == core_numbers(empty).table.num_rows == 0
         assert triangles(empty).summary == {"total": 0, "average_clustering": 0.0, "transitivity": 0.0}
         assert core_numbers(build(1, [], directed)).to_dict() == {0: 0}
+
+
+def test_triangles_in_many_small_tasks(monkeypatch):
+    """Ctrl-C is heard between two tasks; buffers pass from one to the next."""
+    monkeypatch.setattr(whole, "_STEPS", 5)
+    edges = nx.powerlaw_cluster_graph(60, 4, 0.6, seed=2)
+    src, dst = np.array(edges.edges).T
+    for threads in (1, 3):
+        assert triangles(from_edges(src, dst), threads=threads).to_dict() == nx.triangles(edges)
+
+
+@pytest.mark.parametrize("units", [None, "single", "vertex"])
+def test_directed_stores_are_seen_as_undirected(tmp_path, units):
+    edges = nx.gnp_random_graph(30, 0.12, seed=4, directed=True)
+    src, dst = np.array(edges.edges).T
+    gf.partition(from_edges(src, dst, labels=np.arange(30), directed=True), 3, "range").save(tmp_path / "store")
+    store, undirected = gf.open(tmp_path / "store"), nx.Graph(edges)
+    assert gf.run("triangles", store, units=units).to_dict() == nx.triangles(undirected)
+    assert gf.run("cores", store, units=units).to_dict() == nx.core_number(undirected)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
-from goffish.graph.parallel import balanced_rows, run_tasks, thread_count
+from goffish.graph.parallel import balanced_rows, interruptible, run_tasks, thread_count
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 9))
@@ -48,3 +50,25 @@ def test_thread_count_default_and_errors():
     for bad in (0, -1, 1.5, True):
         with pytest.raises(InputError, match="threads"):
             thread_count(bad)
+
+
+def test_a_long_kernel_can_be_interrupted() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def kernel() -> None:
+        begun.set()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        ended.wait(60)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a test runner may have it ignored
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interruptible(1 << 30, kernel)
+        assert begun.is_set()
+    finally:
+        ended.set()
+        signal.signal(signal.SIGINT, before)
+    for work in (0, 1 << 30):
+        assert interruptible(work, divmod, 7, 2) == (3, 1)
+        with pytest.raises(ZeroDivisionError):
+            interruptible(work, divmod, 7, 0)

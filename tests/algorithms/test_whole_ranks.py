@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goffish.algorithms.ranks import whole
-from goffish.algorithms.ranks.whole import pagerank, rank_of
+from goffish.algorithms.pagerank import in_memory as whole
+from goffish.algorithms.pagerank.in_memory import pagerank, rank_of
 from goffish.errors import InputError
 from goffish.graph import Graph, from_edges
 

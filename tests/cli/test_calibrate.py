@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from goffish.services.graph_jobs import estimate, read_calibration, shape_of
+from goffish.scheduling.estimate import estimate, read_calibration, shape_of
 from tests.cli.conftest import ENVIRONMENT, Ended, Place, assert_refused, call
 
 #: No time at all: as many runs as a fit and a test need.

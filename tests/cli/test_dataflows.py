@@ -15,10 +15,10 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from goffish.services.cloud.catalogue import read_catalogue
-from goffish.services.dataflows.flow import compile_flow
-from goffish.services.dataflows.model import read_dataflow
-from goffish.services.simulation.records import read_result
+from goffish.cloud.catalogue import read_catalogue
+from goffish.scheduling.control.records import read_result
+from goffish.scheduling.dataflow.flow import compile_flow
+from goffish.scheduling.dataflow.model import read_dataflow
 from tests.cli.conftest import Place, assert_refused
 
 MINE = """

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from goffish.services.spot.fitting import Fitted, write_fitted
+from goffish.scheduling.spot.fitting import Fitted, write_fitted
 from tests.cli.conftest import Ended, Place, assert_refused
-from tests.services.spot.spot_cases import tiny
+from tests.scheduling.spot.spot_cases import tiny
 
 DAYS = 12
 CLOUD = """

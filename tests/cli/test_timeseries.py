@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from goffish.algorithms.temporal.event_paths import temporal_paths
-from goffish.algorithms.temporal.motifs import temporal_triangles
 from goffish.gofs.series import open_series
+from goffish.temporal.event_paths import temporal_paths
+from goffish.temporal.motifs import temporal_triangles
 from tests.cli.conftest import Place, assert_refused
 
 DAY = 86_400
@@ -171,7 +171,7 @@ def test_wrong_input_is_one_line(here: Place, series_store: Path, command: tuple
 
 @pytest.fixture(scope="module")
 def series_store(samples: Path, events: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from goffish.timeseries.build import build_from_events
+    from goffish.temporal.build import build_from_events
 
     path = tmp_path_factory.mktemp("series") / "s"
     table = pa.table({"source": events[:, 0], "target": events[:, 1], "timestamp": events[:, 2]})

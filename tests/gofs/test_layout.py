@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goffish.algorithms.components.program import ConnectedComponents
-from goffish.algorithms.paths.program import SingleSourceShortestPath
+from goffish.algorithms.components.subgraph import ConnectedComponents
+from goffish.algorithms.paths.subgraph import SingleSourceShortestPath
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, build_layout
 from goffish.gopher import run_program

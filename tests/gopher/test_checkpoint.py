@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from goffish.algorithms.catalogue import make
-from goffish.algorithms.components.program import ConnectedComponents
+from goffish.algorithms.components.subgraph import ConnectedComponents
 from goffish.errors import CheckpointError, InputError, JobError, StoreError
 from goffish.gofs import PartitionedGraph, build_layout
 from goffish.gopher import run_program
@@ -194,7 +194,7 @@ def test_full_disk_while_checkpointing_keeps_the_checkpoint_before(
 
 _SLOW = """
 import sys, time
-from goffish.algorithms.ranks.program import PageRank
+from goffish.algorithms.pagerank.subgraph import PageRank
 from goffish.gopher import run_program
 from tests.gopher.test_checkpoint import LAYOUT
 
@@ -232,6 +232,6 @@ def test_kill_9_in_mid_job_and_resume(tmp_path: Path) -> None:
     assert last.returncode == 0
     import pyarrow.parquet as pq
 
-    from goffish.algorithms.ranks.program import PageRank
+    from goffish.algorithms.pagerank.subgraph import PageRank
 
     assert pq.read_table(tmp_path / "done.parquet").equals(run_program(PageRank(), LAYOUT).table)

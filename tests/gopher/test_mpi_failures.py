@@ -67,7 +67,7 @@ _PATCH = """
 import os, resource, sys, time
 # Only in the processes that do the work of a rank.
 if "GOFFISH_RANK_PAGE" in os.environ and os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK")) is not None:
-    from goffish.algorithms.ranks.program import PageRank
+    from goffish.algorithms.pagerank.subgraph import PageRank
 
     rank = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK")))
     compute = PageRank.compute_batch

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from goffish.algorithms.betweenness.partitioned.program import PartitionedBetweenness
+from goffish.algorithms.betweenness.subgraph.program import PartitionedBetweenness
 from goffish.algorithms.catalogue import make
 from goffish.errors import InputError, JobError
 from goffish.gofs import build_layout, open_store, write_store
@@ -29,9 +29,9 @@ from goffish.gopher.checkpoint import CheckpointFolder
 from goffish.gopher.folder import FolderWriter
 from goffish.gopher.local import run_local
 from goffish.gopher.result import read_table
-from goffish.gopher.spark.package import write_package
 from goffish.gopher.spark.rows import BATCH_ROWS, BLOCK, MESSAGE, STATE, Address, gathered, join, partition_keys
 from goffish.graph import from_edges
+from goffish.spark.package import write_package
 from tests.cases import grid, grid_blocks, make_case
 from tests.gopher.test_mpi_programs import Silent
 from tests.gopher.test_spark_sessions import QUICK
@@ -253,7 +253,7 @@ def test_a_folder_that_cannot_be_written_leaves_the_old_one(spark: Any, tmp_path
     for place, told in (
         (tmp_path / "full", "is not empty and not a result"),
         (tmp_path / "none" / "out", "the folder .* does not exist"),
-        ("s3://bucket/out", "a folder that all writers mount, not to a URI"),
+        ("s3://bucket/out", "URIs are not supported here; give a local path"),
     ):
         with pytest.raises(InputError, match=told):
             write_spark(Rounds(1), SOCIAL, place, spark=spark)

@@ -12,7 +12,7 @@ QUICK = {"spark.driver.extraJavaOptions": JAVA_OPTIONS}
 
 WORKER = """An exception was thrown from the Python worker. Please see the stack trace below.
 {}Traceback (most recent call last):
-  File "goffish/streaming/ingest/blocks.py", line 83, in _packed
+  File "goffish/spark/ingest/blocks.py", line 83, in _packed
     raise Oops(f"KeyError: {{text}}")
     ^^^^^^^^^^
   File "pyarrow/error.pxi", line 92, in pyarrow.lib.check_status

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import resource
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -164,3 +166,51 @@ def test_bad_options(tmp_path, options, message):
     path.write_text("1 2\n")
     with pytest.raises(InputError, match=message):
         read(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line", "told"),
+    [
+        ("a.mtx", MM + "pattern general\n2000000000 2000000000 1\n1 2\n", 2, "promises 2,000,000,000 vertices"),
+        ("a.mtx", MM + "pattern general\n99999999999 99999999999 1\n1 2\n", 2, "4,194,304, or 128 for each edge"),
+        ("a.gr", "p sp 2000000000 1\na 1 2 3\n", 1, "promises 2,000,000,000 vertices"),
+        ("a.col", "p edge 2000000000 1\ne 1 2\n", 1, "promises 2,000,000,000 vertices"),
+        ("a.metis", "2000000000 1\n2\n1\n", 1, "promises 2,000,000,000 vertices; 17 bytes hold 4,194,304 at most"),
+        ("a.metis", "2 900000000000\n2\n1\n", 1, "promises 900,000,000,000 edges"),
+        ("a.metis", "5000000 1 010 1000\n2\n1\n", 1, "promises 5,000,000 vertices"),
+    ],
+)
+@pytest.mark.parametrize("compress", [bytes, lambda data: gzip.compress(data, mtime=0), bz2.compress])
+def test_headers_that_the_file_does_not_bear_out(tmp_path, name, content, line, told, compress):
+    """Breaks when memory is taken for what a header promises and a small file cannot hold."""
+    path = tmp_path / name
+    path.write_bytes(compress(content.encode()))
+    with limited_memory(1500), pytest.raises(FormatError) as caught:
+        read(path)
+    assert caught.value.line == line
+    assert told.split(";")[0] in str(caught.value)
+
+
+@contextmanager
+def limited_memory(megabytes):
+    """Only so much more than this process has, by the operating system."""
+    used = next(int(row.split()[1]) for row in Path("/proc/self/status").read_text().splitlines() if "VmData" in row)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, ((used << 10) + (megabytes << 20), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def test_isolated_vertices_that_a_header_declares(tmp_path):
+    """Breaks when a sparse file with many isolated vertices is refused."""
+    many = 1_000_000
+    for name, content in (
+        ("a.mtx", MM + f"pattern symmetric\n{many} {many} 1\n2 1\n"),
+        ("a.col", f"p edge {many} 1\ne 1 2\n"),
+        ("a.metis", f"{many} 1\n2\n1\n" + "\n" * (many - 2)),
+    ):
+        (tmp_path / name).write_text(content)
+        graph = read(tmp_path / name)
+        assert (graph.num_vertices, graph.num_edges) == (many, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import subprocess
@@ -30,9 +31,20 @@ def test_fixed_top_level() -> None:
         assert not (ROOT / folder).is_symlink()
 
 
-def test_files_stay_short() -> None:
-    lines = {p.relative_to(ROOT).as_posix(): len(p.read_text().splitlines()) for p in (ROOT / "goffish").rglob("*.py")}
-    assert {name: count for name, count in lines.items() if count > 400 and "_pb2" not in name} == {}
+def test_private_modules_stay_in_their_package() -> None:
+    """Breaks when a module imports one with a leading underscore from a package that it is not in."""
+    reached = []
+    for path in sorted((ROOT / "goffish").rglob("*.py")):
+        importer = path.relative_to(ROOT).with_suffix("").parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                continue
+            for parts in ((*node.module.split("."), name.name) for name in node.names):
+                private = next((at for at, part in enumerate(parts) if part.startswith("_")), None)
+                module = ROOT.joinpath(*parts[: private + 1]) if private is not None else None
+                if module is not None and module.with_suffix(".py").is_file() and importer[:private] != parts[:private]:
+                    reached.append((importer, parts))
+    assert reached == []
 
 
 def test_import_is_light() -> None:

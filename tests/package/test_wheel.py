@@ -35,9 +35,16 @@ def test_contents(wheel: Path) -> None:
     assert {n for n in top if not n.endswith(".dist-info")} == {"goffish"}
     assert "goffish/py.typed" in names, "type checkers would not look at the annotations"
     kernels = {p.relative_to(ROOT).as_posix() for p in (ROOT / "goffish").rglob("*.py")}
-    packed = {n for n in names if n.endswith(".py")}
+    packed = {n for n in names if n.endswith(".py") and not n.startswith("goffish/bundled/")}
     assert packed == kernels, "modules are missing from the wheel, or others have crept in"
     assert not [n for n in names if "test" in n or "benchmark" in n or "__pycache__" in n]
+    bundled = {n.removeprefix("goffish/bundled/") for n in names if n.startswith("goffish/bundled/")}
+    assert bundled == {
+        path.relative_to(ROOT).as_posix()
+        for part in ("data", "examples")
+        for path in (ROOT / part).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
     assert [n for n in names if n.endswith("licenses/LICENSE")]
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from goffish.errors import InputError, JobError
 from goffish.graph import from_edges
-from goffish.graph._subgraphs import local_components
+from goffish.kernels.subgraphs import local_components
 from goffish.partition import assign, quality
 from goffish.partition.links import Links, links, whole_numbers
 from goffish.partition.repair import fill_empty, join_fragments

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goffish.graph import Graph
-from goffish.graph._subgraphs import local_components
+from goffish.kernels.subgraphs import local_components
 from tests.partition.partition_graphs import edgeless, grid, random_graphs, to_networkx
 
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 import goffish as gf
-from goffish.algorithms.louvain.communities import Communities, make_communities, modularity, normalise
+from goffish.algorithms.communities.communities import Communities, make_communities, modularity, normalise
 from goffish.cli.app import app
 from goffish.errors import InputError
 from goffish.graph import Graph

@@ -14,6 +14,7 @@ import goffish as gf
 from goffish.errors import InputError
 from goffish.gofs import build_layout
 from goffish.plot import graph, quotient_graph
+from goffish.plot.circles import clear_links
 from goffish.plot.layout import place
 from goffish.plot.style import COLOURS, NOTHING
 from tests.cases import grid, grid_blocks
@@ -223,3 +224,14 @@ def test_layout_of_components_does_not_mix_them() -> None:
     for i, (low, high) in enumerate(boxes):
         for other_low, other_high in boxes[:i]:
             assert (low > other_high).any() or (other_low > high).any()
+
+
+def test_circles_keep_off_heavy_lines() -> None:
+    places = np.array([[50.0, 100.0], [350.0, 100.0], [200.0, 103.0], [120.0, 96.0]])
+    radii = np.array([20.0, 20.0, 15.0, 4.0])
+    moved = clear_links(places, radii, np.array([[0], [1]]), 400.0, 200.0, 0.0)
+    line = moved[1] - moved[0]
+    line /= np.hypot(*line)
+    away = moved[2:] - moved[0]
+    assert (np.abs(away[:, 0] * line[1] - away[:, 1] * line[0]) >= radii[2:]).all()
+    assert ((moved >= radii[:, None]) & (moved <= np.array([400.0, 200.0]) - radii[:, None])).all()

@@ -165,3 +165,22 @@ def test_missing_counters_are_named() -> None:
         RunStats.from_dict(values)
     with pytest.raises(InputError, match="expected an object"):
         RunStats.from_dict([1])
+
+
+def test_gantt_shortens_long_pauses() -> None:
+    stats = fake_run(3, 2)
+    rows = stats.steps.to_pylist()
+    for row in rows:  # a second between supersteps, whose compute phases take 8 ms in all
+        row["start"] += row["superstep"]
+        row["end"] += row["superstep"]
+    figure = gantt(replace(stats, steps=pa.Table.from_pylist(rows, schema=stats.steps.schema)))
+    bars = by_gid(figure, "partition-")
+    expected = [1e3 * (row["end"] - row["start"]) for row in rows if row["partition"] == 1]
+    assert np.allclose(rectangles(bars["partition-1"])[:, 1], expected)  # compute phases keep their lengths
+    starts, lengths = rectangles(bars["partition-1"]).T
+    assert np.all(starts[1:] >= (starts + lengths)[:-1])
+    assert figure.axes[0].get_xlim()[1] < 20
+    assert len([a for a in figure.findobj() if a.get_gid() == "pause"]) == 2
+    assert {text.get_text() for text in figure.axes[0].texts} == {"1 s"}
+    ends = np.array([path[0][0] for path in by_gid(figure, "barriers")["barriers"].get_segments()])
+    assert np.allclose(ends, starts + lengths)

@@ -12,12 +12,12 @@ import pytest
 
 from goffish.errors import InputError
 from goffish.plot.simulation import simulation, simulation_page
-from goffish.services.dataflows.flow import compile_flow
-from goffish.services.dataflows.model import read_dataflow
-from goffish.services.provisioning.policies import make_policy
-from goffish.services.simulation.failures import Failures
-from goffish.services.simulation.run import simulate
-from goffish.services.simulation.scenario import make_rates, make_variability
+from goffish.scheduling.control.failures import Failures
+from goffish.scheduling.dataflow.flow import compile_flow
+from goffish.scheduling.dataflow.model import read_dataflow
+from goffish.scheduling.policies.policies import make_policy
+from goffish.scheduling.simulate.run import simulate
+from goffish.scheduling.simulate.scenario import make_rates, make_variability
 
 FLOW = compile_flow(read_dataflow("linear-road"))
 

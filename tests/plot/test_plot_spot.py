@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from goffish.cloud.prices import SlotPrices, Trace
 from goffish.errors import InputError
 from goffish.plot import spot
-from goffish.services.spot.comparison import compare
-from goffish.services.spot.job import run_job
-from goffish.services.spot.prices import SlotPrices, Trace
-from goffish.services.spot.table import Table, build_table
-from tests.services.spot.spot_cases import tiny
+from goffish.scheduling.spot.comparison import compare
+from goffish.scheduling.spot.job import run_job
+from goffish.scheduling.spot.table import Table, build_table
+from tests.scheduling.spot.spot_cases import tiny
 
 MARKET = tiny()
 PRICES = SlotPrices.of_path(np.array([[0.02]] * 4 + [[0.5]] * 2 + [[0.02]] * 12))

@@ -1,4 +1,4 @@
-"""One Spark session for the tests of this room."""
+"""One Spark session for the tests of this package."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ import pytest
 from goffish.errors import InputError
 from goffish.gofs.series import Series, open_series
 from goffish.spark import iterate_instances, map_instances, motifs, series_frames
-from goffish.timeseries.build import build_from_events
-from goffish.timeseries.instance_graph import InstanceGraphs
+from goffish.temporal.build import build_from_events
+from goffish.temporal.instance_graph import InstanceGraphs
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["directed", "undirected"])

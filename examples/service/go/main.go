@@ -3,7 +3,8 @@
 //
 //	GOFFISH_SERVER=127.0.0.1:7077 go run . INPUT RESULT.arrow
 //
-// GOFFISH_TOKEN is sent if it is set; GOFFISH_AUTHORITY is a file of certificates, for TLS.
+// GOFFISH_TOKEN is sent if it is set; GOFFISH_AUTHORITY is a file of certificates, for TLS. Without TLS the token is only
+// sent to a loopback address of this machine.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -71,8 +73,17 @@ func connect() (*grpc.ClientConn, error) {
 		if trusted, err = credentials.NewClientTLSFromFile(authority, ""); err != nil {
 			return nil, err
 		}
+	} else if os.Getenv("GOFFISH_TOKEN") != "" && !isLoopback(address) {
+		return nil, fmt.Errorf("%s: the token would be sent unencrypted; set GOFFISH_AUTHORITY, or use 127.0.0.1", address)
 	}
 	return grpc.NewClient(address, grpc.WithTransportCredentials(trusted))
+}
+
+// Names are not looked up: what they resolve to can change.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && ip != nil && ip.IsLoopback()
 }
 
 // The key names the job: sent twice, because an answer was lost on its way, it is still one job.

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.accuracy import compared
+from goffish.algorithms.betweenness.in_memory import Betweenness as Found
+from goffish.algorithms.betweenness.in_memory import betweenness, edge_betweenness
 from goffish.algorithms.betweenness.sampling import estimate_betweenness
-from goffish.algorithms.betweenness.whole import Betweenness as Found
-from goffish.algorithms.betweenness.whole import betweenness, edge_betweenness
 from goffish.algorithms.timing import told_to
 from goffish.errors import InputError
 from goffish.gopher.result import Result
@@ -21,12 +21,12 @@ from goffish.graph import Graph
 
 if TYPE_CHECKING:
     from goffish.algorithms.algorithm import Note
-    from goffish.algorithms.betweenness.options import Betweenness
+    from goffish.algorithms.betweenness.options import BetweennessOptions
 
 
 def exact(
     graph: Graph,
-    options: Betweenness,
+    options: BetweennessOptions,
     threads: int | None,
     note: Note | None = None,
     *,
@@ -52,8 +52,9 @@ def exact(
 def exact_edges(graph: Graph, *, reductions: Any, **options: Any) -> Result:
     """The exact values of all edges; columns ``source``, ``target`` and ``betweenness``."""
     found = edge_betweenness(graph, reductions=() if reductions == "none" else reductions, **options)
-    source, target, _, _ = graph.edge_columns()
-    table = pa.table({"source": source, "target": target, "betweenness": pa.array(found.scores)})
+    labels, (source, target, _, _) = graph.label_column(), graph.edge_columns()
+    ends = {"source": labels.take(pa.array(source)), "target": labels.take(pa.array(target))}
+    table = pa.table({**ends, "betweenness": pa.array(found.scores)})
     return Result("edge_betweenness", table, _saved(found))
 
 
@@ -64,7 +65,7 @@ def _saved(found: Found) -> dict[str, Any]:
     return shares | {"searched": round(found.share_left, 4)} | estimated
 
 
-def sampled(graph: Graph, options: Betweenness, threads: int | None, note: Note | None = None) -> Result:
+def sampled(graph: Graph, options: BetweennessOptions, threads: int | None, note: Note | None = None) -> Result:
     """Estimates with proved bounds; columns ``vertex``, ``betweenness``, ``least`` and ``most``."""
 
     def tell(done: int, most: int) -> None:
@@ -100,7 +101,11 @@ def sampled(graph: Graph, options: Betweenness, threads: int | None, note: Note 
 
 
 def against_exact(
-    graph: Graph, options: Betweenness, estimate: NDArray[np.float64], threads: int | None, note: Note | None = None
+    graph: Graph,
+    options: BetweennessOptions,
+    estimate: NDArray[np.float64],
+    threads: int | None,
+    note: Note | None = None,
 ) -> dict[str, Any]:
     """Compute the exact values and tell how far the estimates, one per vertex in vertex order, are from them."""
     tell = told_to(note, "exact values, to compare: ")

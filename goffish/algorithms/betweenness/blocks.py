@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from goffish.algorithms.betweenness.kept import Kept
+from goffish.algorithms.betweenness.checkpoint import OwnerCache
 from goffish.algorithms.betweenness.problem import Floats
 from goffish.algorithms.betweenness.searches import Scores, Scratch, Searches
 from goffish.graph.parallel import run_tasks, thread_count
@@ -44,7 +44,7 @@ def run_blocks(
     *,
     progress: Progress | None = None,
     time_limit: float | None = None,
-    kept: Kept | None = None,
+    kept: OwnerCache | None = None,
 ) -> Sums:
     """Run all blocks of all searches, in an order that is random but always the same.
 
@@ -56,7 +56,7 @@ def run_blocks(
         Called in the caller's thread.
     time_limit : float, optional
         Seconds after which no block is begun any more; every element of `searches` gets one block at least.
-    kept : Kept, optional
+    kept : OwnerCache, optional
         Where the sums are kept while they grow, and may have been before.
     """
     run = _Run(searches, progress, time_limit, kept)
@@ -71,7 +71,7 @@ def run_blocks(
 
 class _Run:
     def __init__(
-        self, searches: Sequence[Searches], progress: Progress | None, time_limit: float | None, kept: Kept | None
+        self, searches: Sequence[Searches], progress: Progress | None, time_limit: float | None, kept: OwnerCache | None
     ) -> None:
         self.searches, self._progress, self._kept = searches, progress, kept
         random = np.random.default_rng(_SEED)
@@ -89,7 +89,7 @@ class _Run:
         self._end = None if time_limit is None else time.monotonic() + time_limit
         self._saved, self._adding = time.monotonic(), False
 
-    def resume(self, kept: Kept) -> None:
+    def resume(self, kept: OwnerCache) -> None:
         state = kept.load(self.totals)
         if state is not None:
             self.next = state

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.betweenness import _chain_kernels as kernels
+from goffish.algorithms.betweenness import chain_kernels as kernels
 from goffish.algorithms.betweenness.problem import Floats, Indices, Problem, grouped
 from goffish.algorithms.betweenness.searches import Scores, Scratch, cut_blocks, search_by_distance, sums_between
 

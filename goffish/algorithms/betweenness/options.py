@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from goffish.algorithms.algorithm import Algorithm, Label, Note
-from goffish.errors import InputError
+from goffish.algorithms.algorithm import Algorithm, Label
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pyarrow as pa
-
-    from goffish.gofs import PartitionedGraph
-    from goffish.gopher import Result, RunStats, SubgraphProgram
-    from goffish.graph import Graph
+    pass
 
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)%")
 
@@ -48,7 +40,7 @@ Reductions = Annotated[
 ]
 
 
-class Betweenness(Algorithm):
+class BetweennessOptions(Algorithm):
     """Betweenness centrality."""
 
     name = "betweenness"
@@ -91,7 +83,7 @@ class Betweenness(Algorithm):
     )
 
     @model_validator(mode="after")
-    def _agree(self) -> Betweenness:
+    def _agree(self) -> BetweennessOptions:
         if self.epsilon is not None:
             unfit = [name for name in ("sources", "targets", "pivots", "endpoints") if getattr(self, name)]
             if unfit:
@@ -107,63 +99,15 @@ class Betweenness(Algorithm):
     def needs_engine(self) -> bool:
         return self.variant != "default" or self.pivots is not None
 
+    def only_whole(self) -> list[str]:
+        unfit = {
+            "epsilon": self.epsilon is not None, "targets": self.targets is not None, "endpoints": self.endpoints,
+            "normalized": self.normalized, "reductions": self.reductions != "all", "top": isinstance(self.top, str),
+        }  # fmt: skip
+        return [name for name, given in unfit.items() if given]
+
     def resumes_whole(self) -> bool:
         return self.epsilon is None
 
-    def whole_resumable(
-        self, graph: Graph, threads: int | None, note: Note | None, checkpoint_dir: Path, resume: bool
-    ) -> Result:
-        from goffish.algorithms.betweenness.answers import exact
-
-        return exact(graph, self, threads, note, checkpoint_dir=checkpoint_dir, resume=resume)
-
     def labels(self) -> list[int | str]:
         return [*(self.sources or ()), *(self.targets or ())]
-
-    def program(self, units: str) -> SubgraphProgram:
-        from goffish.algorithms.betweenness.partitioned.program import PartitionedBetweenness
-
-        for name, unfit in (
-            ("epsilon", self.epsilon is not None), ("targets", self.targets is not None),
-            ("endpoints", self.endpoints), ("normalized", self.normalized), ("reductions", self.reductions != "all"),
-        ):  # fmt: skip
-            if unfit:
-                raise InputError(f"{name} is for a graph in memory: leave out parts, engine, variant and pivots for it")
-        if isinstance(self.top, str):
-            raise InputError(f"top={self.top!r}: on the engine give a number of vertices")
-        return PartitionedBetweenness(
-            pivots=self.pivots,
-            sources=self.sources,
-            seed=self.seed,
-            top=self.top,
-            batch=self.batch,
-            max_change=self.max_change,
-            stable=self.stable,
-            compression={"default": "exact", "ms": "none", "msl-published": "drop"}[self.variant],  # type: ignore[arg-type]
-            weighted=self.weighted is not False,
-            max_concurrent=self.max_concurrent,
-            time_limit=self.time_limit,
-        )
-
-    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
-        from goffish.algorithms.betweenness.answers import exact, sampled
-
-        return (exact if self.epsilon is None else sampled)(graph, self, threads, note)
-
-    def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats, note: Note | None = None) -> Result:
-        result = super().conclude(graph, table, stats, note)
-        if not self.compare:
-            return result
-        from goffish.algorithms.betweenness.answers import against_exact
-
-        agreement = against_exact(graph.to_graph(), self, table["betweenness"].to_numpy(), None, note)
-        return replace(result, summary={**result.summary, **agreement})
-
-    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
-        from goffish.algorithms.betweenness.answers import only_top
-
-        told = stats.aggregates
-        summary = {name: int(told[name]) for name in ("pivots", "rounds", "removed_vertices") if name in told}
-        if "top" in table.column_names:
-            table = only_top(table.filter(table["top"]).drop_columns("top"), self.how_many(table.num_rows))
-        return table, summary

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.betweenness import _reduction_kernels as kernels
+from goffish.algorithms.betweenness import reduction_kernels as kernels
+from goffish.algorithms.weights import check_range
 from goffish.graph import Graph
 
 Floats = NDArray[np.float64]
@@ -163,6 +164,8 @@ def problem_of(graph: Graph, weighted: bool, out: Floats, into: Floats) -> tuple
     """The problem that a graph sets, and its arc for each of the graph (-1: a self-loop or a longer parallel arc)."""
     targets = graph.targets.view(np.uint32 if graph.targets.itemsize == 4 else np.uint64)
     weights = graph.weights if weighted and graph.weights is not None else _NO_WEIGHTS
+    if weighted:
+        check_range(graph.weights)
     offsets, kept = np.zeros_like(graph.offsets), np.empty_like(targets)
     kept_weights, arc_of = np.empty_like(weights), np.empty(graph.num_arcs, np.int64)
     arcs = kernels.simple_rows(graph.offsets, targets, weights, offsets, kept, kept_weights, arc_of)

@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.betweenness import _alike_kernels as alike
-from goffish.algorithms.betweenness import _reduction_kernels as kernels
+from goffish.algorithms.betweenness import alike_kernels as alike
+from goffish.algorithms.betweenness import reduction_kernels as kernels
 from goffish.algorithms.betweenness.problem import Floats, Indices, Problem, Step, grouped
 
 #: Side vertices of a larger degree are rare and dear to recognise.

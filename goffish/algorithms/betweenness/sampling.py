@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.betweenness import _sampling_kernels as kernels
+from goffish.algorithms.betweenness import sampling_kernels as kernels
+from goffish.algorithms.betweenness.in_memory import measured_problem
 from goffish.algorithms.betweenness.problem import Problem
 from goffish.algorithms.betweenness.reductions import fold_leaves
-from goffish.algorithms.betweenness.whole import measured_problem
 from goffish.errors import InputError
 from goffish.graph import Graph
 from goffish.graph.parallel import thread_count, wait_for
@@ -152,6 +152,10 @@ def estimate_betweenness(
     return Estimate(score, below, above, sampler.samples, most, chosen, certain, members)
 
 
+#: Smaller errors would take more samples than can be counted.
+_LEAST_EPSILON = 1e-8
+
+
 def most_samples(longest: int, epsilon: float, failure: float) -> int:
     """Samples after which all errors are at most `epsilon` in any case (Riondato and Kornaropoulos 2016, theorem 1).
 
@@ -162,6 +166,8 @@ def most_samples(longest: int, epsilon: float, failure: float) -> int:
     epsilon, failure : float
         But for this probability.
     """
+    if epsilon < _LEAST_EPSILON:
+        raise InputError(f"epsilon={epsilon:g}: give {_LEAST_EPSILON:g} or more")
     inner = max(longest - 1, 1)
     dimension = math.floor(math.log2(inner)) + 1
     return math.ceil(_CONSTANT / epsilon**2 * (dimension - math.log(failure)))

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.betweenness import _batch_kernels as batched
-from goffish.algorithms.betweenness import _search_kernels as alone
-from goffish.algorithms.betweenness._lane_kernels import LANES, STRIDE
+from goffish.algorithms.betweenness import batch_kernels as batched
+from goffish.algorithms.betweenness import search_kernels as alone
+from goffish.algorithms.betweenness.lane_kernels import LANES, STRIDE
 from goffish.algorithms.betweenness.problem import Floats, Indices, Problem
 
 #: Arc visits of a block: at most some tenths of a second, so that Ctrl-C and progress never wait long, but enough that

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from goffish.algorithms.closeness.whole import Centrality, closeness, harmonic
+from goffish.algorithms.closeness.in_memory import Centrality, closeness, harmonic
 from goffish.algorithms.timing import told_to
 from goffish.gopher.result import Result
 from goffish.graph import Graph
 
 if TYPE_CHECKING:
     from goffish.algorithms.algorithm import Note
-    from goffish.algorithms.closeness.options import Closeness, Harmonic
+    from goffish.algorithms.closeness.options import ClosenessOptions, HarmonicOptions
 
 
-def closeness_table(graph: Graph, options: Closeness, threads: int | None, note: Note | None = None) -> Result:
+def closeness_table(graph: Graph, options: ClosenessOptions, threads: int | None, note: Note | None = None) -> Result:
     """Columns ``vertex`` and ``closeness``; the summary holds the mean distance into the vertices."""
     found = closeness(
         graph, weighted=options.weighted, wf_improved=options.wf_improved, vertices=options.vertices, threads=threads,
@@ -28,7 +28,7 @@ def closeness_table(graph: Graph, options: Closeness, threads: int | None, note:
     return _table("closeness", graph, found, options.top, summary)
 
 
-def harmonic_table(graph: Graph, options: Harmonic, threads: int | None, note: Note | None = None) -> Result:
+def harmonic_table(graph: Graph, options: HarmonicOptions, threads: int | None, note: Note | None = None) -> Result:
     """Columns ``vertex`` and ``harmonic``."""
     found = harmonic(
         graph, weighted=options.weighted, normalized=options.normalized, vertices=options.vertices,

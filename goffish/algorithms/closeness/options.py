@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from goffish.algorithms.algorithm import Algorithm, Label, Note
+from goffish.algorithms.algorithm import Algorithm, Label
 
 if TYPE_CHECKING:
-    from goffish.gopher import Result
-    from goffish.graph import Graph
+    pass
 
 
 class _FromDistances(Algorithm):
@@ -21,7 +20,7 @@ class _FromDistances(Algorithm):
     vertices: tuple[Label, ...] | None = Field(default=None, description="Only these vertices.")
 
 
-class Closeness(_FromDistances):
+class ClosenessOptions(_FromDistances):
     """Closeness centrality."""
 
     name = "closeness"
@@ -32,13 +31,8 @@ class Closeness(_FromDistances):
     def labels(self) -> list[int | str]:
         return [*(self.vertices or ())]
 
-    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
-        from goffish.algorithms.closeness.answers import closeness_table
 
-        return closeness_table(graph, self, threads, note)
-
-
-class Harmonic(_FromDistances):
+class HarmonicOptions(_FromDistances):
     """Harmonic centrality."""
 
     name = "harmonic"
@@ -49,8 +43,3 @@ class Harmonic(_FromDistances):
 
     def labels(self) -> list[int | str]:
         return [*(self.vertices or ()), *(self.sources or ())]
-
-    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
-        from goffish.algorithms.closeness.answers import harmonic_table
-
-        return harmonic_table(graph, self, threads, note)

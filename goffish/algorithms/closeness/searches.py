@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.problem import Floats, Indices, Problem
-from goffish.algorithms.closeness import _batch_kernels as batched
-from goffish.algorithms.closeness import _search_kernels as alone
-from goffish.algorithms.closeness._lane_kernels import LANES, STRIDE, WORDS
+from goffish.algorithms.closeness import batch_kernels as batched
+from goffish.algorithms.closeness import search_kernels as alone
+from goffish.algorithms.closeness.lane_kernels import LANES, STRIDE, WORDS
 from goffish.graph import Graph
 from goffish.graph.parallel import run_tasks, thread_count
 
@@ -22,7 +22,7 @@ from goffish.graph.parallel import run_tasks, thread_count
 _BATCH_CHUNK, _DISTANCE_CHUNK = 1 << 24, 1 << 20
 #: Tasks: enough for any number of threads.
 _TASKS = 256
-#: As for a single search (`goffish.algorithms.paths.whole`).
+#: As for a single search (`goffish.algorithms.paths.in_memory`).
 _BUCKETS, _BUCKETS_PER_MEAN = 4096, 64
 #: From this mean number of hops on, as in road networks, a batch is a ball of vertices; else it is cut from the
 #: breadth-first order, whose levels are a few only.
@@ -85,7 +85,7 @@ def sums_at_few(
     inverse : bool
         Add up 1 / distance rather than distance.
     """
-    from goffish.algorithms.paths.whole import levels_from
+    from goffish.algorithms.paths.in_memory import levels_from
 
     back, found = graph.reverse, Sums.zeros(graph.num_vertices)
     watch = _Watch(float(wanted.size), progress)

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from goffish.algorithms.louvain import _community_kernels as kernels
-from goffish.algorithms.louvain.communities import Communities
-from goffish.algorithms.louvain.divisions import community_sums
+from goffish.algorithms.communities import community_kernels as kernels
+from goffish.algorithms.communities.communities import Communities
+from goffish.algorithms.communities.divisions import community_sums
 from goffish.gopher.result import Result
 from goffish.graph import Graph
 
 if TYPE_CHECKING:
-    from goffish.algorithms.landscape.options import Landscape
+    from goffish.algorithms.landscape.options import LandscapeOptions
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -87,12 +87,12 @@ class CommunityLandscape(Result):
         The hierarchy.
     levels : tuple of Level
         Those of the table, the finest first.
-    options : Landscape
+    options : LandscapeOptions
     """
 
     communities: Communities = field(kw_only=True, repr=False)
     levels: tuple[Level, ...] = field(kw_only=True, repr=False)
-    options: Landscape = field(kw_only=True, repr=False)
+    options: LandscapeOptions = field(kw_only=True, repr=False)
 
     @property
     def graph(self) -> Graph:

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from goffish.algorithms.algorithm import Algorithm, Note
+from goffish.algorithms.algorithm import Algorithm
 
 if TYPE_CHECKING:
-    from goffish.algorithms.landscape.levels import CommunityLandscape
-    from goffish.graph import Graph
+    pass
 
 
-class Landscape(Algorithm):
+class LandscapeOptions(Algorithm):
     """The hierarchy of communities, and the members of highest betweenness of each of them."""
 
     name = "landscape"
@@ -40,13 +39,8 @@ class Landscape(Algorithm):
     )  # fmt: skip
 
     @model_validator(mode="after")
-    def _agree(self) -> Landscape:
+    def _agree(self) -> LandscapeOptions:
         if self.epsilon and (self.weighted or self.paths == "community"):
             unfit = "weighted" if self.weighted else "paths='community'"
             raise ValueError(f"epsilon samples unweighted paths of the whole graph: leave out {unfit}")
         return self
-
-    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> CommunityLandscape:
-        from goffish.algorithms.landscape.whole import landscape
-
-        return landscape(graph, self, threads, note)

@@ -27,6 +27,7 @@ from goffish.gopher.spark.rows import COLUMNS, REPORT, STATE, Address, unpack_va
 from goffish.gopher.spark.session import borrowed, cancelling, checkpoint_place, is_local, named, slots
 from goffish.gopher.spark.tasks import Advance, Begin, Conclude, Job, Save, raise_reported
 from goffish.gopher.stats import RunStats
+from goffish.partial import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,7 +121,7 @@ def write_spark(
         As `run_spark`; also if the partitions' columns cannot be brought under one schema.
     """
     check_folder(output)
-    target = Path(output).absolute()
+    target = local_path(output).absolute()
     options = (max_supersteps, checkpoints, checkpoint_every, progress)
     found, stats = _on_spark(program, graph, spark, options, resume, lambda run, frame: run.write(frame, target))
     if found is None:

@@ -26,11 +26,14 @@ _MISSING = 'Spark is not installed here: pip install "goffish[spark]"'
 _GRAPHFRAMES_VERSION = "0.12.2"
 #: The JVM half of GraphFrames; Maven brings the second jar that it needs.
 GRAPHFRAMES = f"io.graphframes:graphframes-spark4_2.13:{_GRAPHFRAMES_VERSION}"
+#: Names the files of both jars, separated by commas, so that Maven is not asked.
+GRAPHFRAMES_JARS = "GOFFISH_GRAPHFRAMES_JARS"
 #: What to do about a session without it.
 GRAPHFRAMES_ADVICE = (
     "make the session by goffish.spark.session(graphframes=True) before there is any other, or start it with "
     f"--packages {GRAPHFRAMES}, or with --jars graphframes-spark4_2.13-{_GRAPHFRAMES_VERSION}.jar,"
-    f"graphframes-graphx-spark4_2.13-{_GRAPHFRAMES_VERSION}.jar"
+    f"graphframes-graphx-spark4_2.13-{_GRAPHFRAMES_VERSION}.jar; where Maven cannot be reached, name the two jars in "
+    f"the environment variable {GRAPHFRAMES_JARS}"
 )
 
 
@@ -52,7 +55,8 @@ def session(
     packages : sequence of str, optional
         Maven coordinates of JVM packages to load, as ``group:artifact:version``.
     graphframes : bool
-        Load the jars of GraphFrames too, in the version that GoFFish is written for.
+        Load the jars of GraphFrames too, in the version that GoFFish is written for: the files that the environment
+        variable ``GOFFISH_GRAPHFRAMES_JARS`` names (separated by commas), else from Maven.
     memory : str, optional
         Of the driver's JVM, such as ``"2g"``; in a local session that is all there is.
     config : mapping, optional
@@ -90,7 +94,9 @@ def session(
             for key in ("spark.driver.host", "spark.driver.bindAddress", "spark.ui.enabled"):
                 del settings[key]
     settings |= {} if master is None else {"spark.master": master}
-    wanted = [*packages, *([GRAPHFRAMES] if graphframes else [])]
+    jars = _graphframes_jars() if graphframes else []
+    settings |= {"spark.jars": ",".join(jars)} if jars else {}
+    wanted = [*packages, *([GRAPHFRAMES] if graphframes and not jars else [])]
     settings |= {"spark.jars.packages": ",".join(wanted)} if wanted else {}
     settings |= {} if memory is None else {"spark.driver.memory": memory}
     builder = SparkSession.builder.appName(name)
@@ -104,6 +110,21 @@ def session(
     if graphframes and not has_graphframes(made):
         raise InputError(f"the Spark session that runs here has no GraphFrames jar: {GRAPHFRAMES_ADVICE}")
     return made
+
+
+def _graphframes_jars() -> list[str]:
+    """Jars of GraphFrames that the environment names.
+
+    Raises
+    ------
+    InputError
+        One of them does not exist.
+    """
+    jars = [name.strip() for name in os.environ.get(GRAPHFRAMES_JARS, "").split(",") if name.strip()]
+    for name in jars:
+        if "://" not in name and not os.path.isfile(name):  # noqa: PTH113
+            raise InputError(f"{GRAPHFRAMES_JARS}: {name}: no such file")
+    return jars
 
 
 def has_graphframes(spark: SparkSession) -> bool:

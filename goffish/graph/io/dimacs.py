@@ -8,9 +8,9 @@ import numpy as np
 
 from goffish.errors import FormatError
 from goffish.graph.graph import Graph
-from goffish.graph.io import _kernels as k
+from goffish.graph.io import kernels as k
 from goffish.graph.io.edge_list import decode_head
-from goffish.graph.io.options import ReadOptions, both_directions
+from goffish.graph.io.options import ReadOptions, both_directions, check_isolated
 from goffish.graph.io.streams import Source
 from goffish.graph.io.table import Layout, NotIntegers, read_columns
 
@@ -39,6 +39,7 @@ def read_dimacs(source: Source, options: ReadOptions) -> Graph:
     # colouring instances are known to count an edge once or twice
     if rows != m and (shortest_path or rows * 2 != m):
         raise FormatError(source.name, number, f"the problem line promises {m:,} edges, the file has {rows:,}")
+    check_isolated(source.name, number, n, table.source.size)
     src, dst, weight = table.source - 1, table.target - 1, table.weight
     if not shortest_path and options.directed:
         src, dst, weight = both_directions(src, dst, weight)

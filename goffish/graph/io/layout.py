@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from goffish.errors import FormatError, InputError
-from goffish.graph.io import _kernels as k
+from goffish.graph.io import kernels as k
 from goffish.graph.io.options import ReadOptions
 from goffish.graph.io.table import Layout
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from goffish.errors import FormatError
 from goffish.graph.graph import Graph
-from goffish.graph.io import _kernels as k
+from goffish.graph.io import kernels as k
 from goffish.graph.io.edge_list import decode_head
-from goffish.graph.io.options import ReadOptions, both_directions
+from goffish.graph.io.options import ReadOptions, both_directions, check_isolated
 from goffish.graph.io.rows import write_rows
 from goffish.graph.io.streams import Source
 from goffish.graph.io.table import Layout, NotIntegers, read_columns
@@ -53,6 +53,7 @@ def read_matrix_market(source: Source, options: ReadOptions) -> Graph:
             size,
             f"the size line promises {entries:,} entries, the file has {table.source.size:,}",
         )
+    check_isolated(source.name, size, n, table.source.size)
     src, dst, weight = table.source - 1, table.target - 1, table.weight
     if symmetry == "symmetric" and options.directed:
         src, dst, weight = both_directions(src, dst, weight)

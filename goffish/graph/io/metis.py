@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from goffish.errors import FormatError, InputError
 from goffish.graph.graph import Graph
-from goffish.graph.io import _kernels as k
+from goffish.graph.io import kernels as k
 from goffish.graph.io.edge_list import decode_head
 from goffish.graph.io.options import ReadOptions
 from goffish.graph.io.streams import Block, Source
@@ -47,14 +47,19 @@ def read_metis(source: Source, options: ReadOptions) -> Graph:
     header = _read_header(source)
     if options.weighted and not header.edge_weights:
         raise FormatError(source.name, header.line, "weighted=True, but the file has no edge weights")
-    offsets, lines = np.zeros(header.n + 1, np.int64), np.zeros(header.n, np.int64)
+    # A vertex takes a line; an edge a digit and a separator in two of them.
+    source.check_declared(header.line, "vertices", header.n, 1 + 2 * header.extras)
+    source.check_declared(header.line, "edges", header.m, 4)
     try:
+        offsets, lines = np.zeros(header.n + 1, np.int64), np.zeros(header.n, np.int64)
         targets = np.empty(2 * header.m, np.int32)
         weights = np.empty(2 * header.m if header.edge_weights else 0, np.float64)
         values = np.empty((header.n, header.extras), np.int64)
     except MemoryError:
         raise FormatError(
-            source.name, header.line, f"the header promises {header.m:,} edges, more than memory holds"
+            source.name,
+            header.line,
+            f"the header promises {header.n:,} vertices and {header.m:,} edges, more than memory holds",
         ) from None
     _parse(source, header, offsets, targets, weights, values, lines)
     arcs = int(offsets[-1])

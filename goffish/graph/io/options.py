@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.errors import InputError
+from goffish.errors import FormatError, InputError
 from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
+from goffish.graph.io.streams import DECLARED
 
+#: Vertices, most of them isolated, that a header may declare for each edge of its file.
+_VERTICES_PER_EDGE = 128
 ROLES = ("source", "target", "weight", "timestamp")
 
 
@@ -22,6 +25,19 @@ def both_directions(
     off = src != dst
     doubled = None if weight is None else np.concatenate((weight, weight[off]))
     return np.concatenate((src, dst[off])), np.concatenate((dst, src[off])), doubled
+
+
+def check_isolated(name: str, line: int, n: int, edges: int) -> None:
+    """Refuse a header that declares far more vertices than edges that were read, before memory is taken for them.
+
+    Raises
+    ------
+    FormatError
+    """
+    most = max(DECLARED, _VERTICES_PER_EDGE * edges)
+    if n > most:
+        told = f"the header promises {n:,} vertices, but the file has {edges:,} edges; at most {most:,} are accepted"
+        raise FormatError(name, line, f"{told} ({DECLARED:,}, or {_VERTICES_PER_EDGE} for each edge)")
 
 
 @dataclass(frozen=True)

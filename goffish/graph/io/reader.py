@@ -79,6 +79,12 @@ def read(
     InputError
         A missing file, a directory, no permission, a bad option.
 
+    Notes
+    -----
+    Headers are checked against the file before memory is taken for what they declare. A METIS file cannot declare more
+    vertices or edges than its bytes hold. Matrix Market and DIMACS files may declare isolated vertices: 4,194,304 in
+    any file, and up to 128 for each edge.
+
     Examples
     --------
     >>> read("roads.csv", columns={"source": "from", "target": "to", "weight": "metres"})  # doctest: +SKIP

@@ -18,11 +18,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import FormatError, InputError
+from goffish.graph.io.storage import open_filesystem, reason_of
 
 Progress = Callable[[int, int | None], None]
 
 #: Decompressed bytes parsed at a time, and room in front of them for the unfinished rest of the block before.
 BLOCK, MARGIN = 4 << 20, 1 << 20
+
+#: Vertices or edges that a header may declare whatever the file holds.
+DECLARED = 1 << 22
+#: Most bytes that a compressed byte of a text stands for: gzip cannot exceed 1032, and graphs are far below.
+_LARGEST_RATIO = 1100
 
 _MAGIC = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
 
@@ -80,6 +86,21 @@ class Source:
     @property
     def estimated_bytes(self) -> int:
         return self.total or BLOCK
+
+    def check_declared(self, line: int, what: str, count: int, bytes_each: int) -> None:
+        """Refuse a header that declares more than the bytes of the file can hold, before anything is allocated for it.
+
+        Raises
+        ------
+        FormatError
+        """
+        if self.total is None or count <= DECLARED:
+            return
+        with self.raw() as raw:
+            most = self.total * (1 if _codec(raw.read(10)) is None else _LARGEST_RATIO) // bytes_each + 1
+        if count > most:
+            told = f"the header promises {count:,} {what}; {self.total:,} bytes hold {max(most, DECLARED):,} at most"
+            raise FormatError(self.name, line, told)
 
     @contextmanager
     def raw(self) -> Iterator[BinaryIO]:
@@ -178,13 +199,12 @@ def is_url(name: str) -> bool:
 
 def url_filesystem(url: str) -> tuple[Any, str]:
     """fsspec's file system and path for a URL."""
-    import fsspec
-
     try:
-        system, path = fsspec.core.url_to_fs(url)
+        return open_filesystem(url)
     except (ValueError, ImportError) as error:
         raise InputError(f"{url}: {error}") from None
-    return system, str(path)
+    except OSError as error:
+        raise InputError(f"{url}: cannot be reached ({reason_of(error)})") from None
 
 
 @contextmanager
@@ -196,11 +216,12 @@ def _readable(name: str) -> Iterator[None]:
 
 
 def _describe(name: str, error: OSError) -> str:
-    if isinstance(error, FileNotFoundError):
+    reason = reason_of(error)
+    if reason == "no such file":
         return f"{name}: no such file"
     if isinstance(error, PermissionError):
         return f"{name}: no permission to read it"
-    return f"{name}: cannot be read ({error.strerror or error})"
+    return f"{name}: cannot be read ({reason})"
 
 
 def _codec(magic: bytes) -> str | None:

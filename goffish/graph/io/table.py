@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish.errors import FormatError
-from goffish.graph.io import _kernels as k
+from goffish.graph.io import kernels as k
 from goffish.graph.io.streams import BLOCK, MARGIN, Block, Source
 from goffish.graph.labels import vertex_dtype
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import os
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from goffish.graph.io.edge_list import write_edge_list
 from goffish.graph.io.matrix_market import write_matrix_market
 from goffish.graph.io.metis import write_metis
 from goffish.graph.io.sniff import format_of_name, name_suffix
+from goffish.graph.io.storage import reason_of
 from goffish.graph.io.streams import is_url, url_filesystem
 from goffish.partial import partial_file
 
@@ -131,7 +133,8 @@ def _replacing_url(url: str) -> Iterator[BinaryIO]:
             yield file
         system.mv(temporary, path)
     except OSError as error:
-        raise InputError(f"{url}: cannot be written ({error.strerror or error})") from None
+        raise InputError(f"{url}: cannot be written ({reason_of(error)})") from None
     finally:
-        if system.exists(temporary):
-            system.rm(temporary)
+        with contextlib.suppress(OSError):
+            if system.exists(temporary):
+                system.rm(temporary)

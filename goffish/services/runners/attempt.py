@@ -6,13 +6,13 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from goffish.services.jobs.clock import Clock
-from goffish.services.jobs.lifecycle import State
-from goffish.services.jobs.records import Job
-from goffish.services.jobs.store import Jobs
 from goffish.services.runners.folder import JobFolder
+from goffish.services.store.clock import Clock
+from goffish.services.store.lifecycle import State
+from goffish.services.store.records import Job
+from goffish.services.store.store import Jobs
 
-Why = Literal["cancelled", "drained", "deadline", "budget"]
+Why = Literal["cancelled", "drained", "deadline", "budget", "time"]
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,10 @@ class Attempt:
     """
 
     def __init__(
-        self, jobs: Jobs, job: Job, folder: JobFolder, clock: Clock, draining: threading.Event, asked: set[str]
-    ) -> None:
-        self.job, self.folder = job, folder
+        self, jobs: Jobs, job: Job, folder: JobFolder, clock: Clock, draining: threading.Event, asked: set[str],
+        most_s: float = float("inf"),
+    ) -> None:  # fmt: skip
+        self.job, self.folder, self._most_s = job, folder, most_s
         self._jobs, self._clock, self._draining, self._asked = jobs, clock, draining, asked
 
     def move(self, state: State, text: str = "", details: dict[str, Any] | None = None, **columns: Any) -> None:
@@ -79,6 +80,8 @@ class Attempt:
             return "deadline"
         if budget is not None and self.job.cost > budget:
             return "budget"
+        if self.job.started is not None and self._clock.now() - self.job.started > self._most_s:
+            return "time"
         return "drained" if self._draining.is_set() else None
 
     def ended(self, why: Why) -> Ended:
@@ -88,6 +91,8 @@ class Attempt:
             return Ended(State.CANCELLED, "cancelled while it ran")
         if why == "deadline":
             return Ended(State.FAILED, f"its deadline of {spec.deadline_s:g} s passed")
+        if why == "time":
+            return Ended(State.FAILED, f"run time limit exceeded: {self._most_s:,g} s allowed (--most-run)")
         if why == "budget":
             return Ended(State.FAILED, f"it cost {self.job.cost:.4g}, more than its budget of {spec.budget:g}")
         return Ended(State.QUEUED, "the server stops; the job goes on when it is back")

@@ -11,32 +11,34 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from goffish.cloud.catalogue import Catalogue
+from goffish.cloud.providers import LocalProvider, Task
+from goffish.cloud.spot_market import SpotMarket
+from goffish.environment import child_environment
 from goffish.errors import InputError, JobError
-from goffish.services.cloud.catalogue import Catalogue
-from goffish.services.cloud.providers import LocalProvider, Task
-from goffish.services.cloud.spot_market import SpotMarket
-from goffish.services.jobs.clock import Clock
-from goffish.services.jobs.lifecycle import State
-from goffish.services.jobs.spec import GraphJob
+from goffish.scheduling.spot.advice import text_of
+from goffish.scheduling.spot.job import RELEASE, RUNNING, START, STARTUP, Status, slots_left, submitted
 from goffish.services.runners.attempt import Attempt, Ended
 from goffish.services.runners.cloud_needs import Sized, size_of
 from goffish.services.runners.cloud_planning import HOUR_S, Need, Plan, Planner, began_at
 from goffish.services.runners.folder import Busy, JobFolder, write_whole
+from goffish.services.runners.limits import UNLIMITED, JobLimits
+from goffish.services.runners.order import Files, Resolve, as_named, order_of
 from goffish.services.runners.processes import (
     Teller,
     concluded,
     end_worker,
     lost,
-    order_of,
     over_limit,
     worker_command,
 )
-from goffish.services.spot.advice import text_of
-from goffish.services.spot.job import RELEASE, RUNNING, START, STARTUP, Status, slots_left, submitted
+from goffish.services.store.clock import Clock
+from goffish.services.store.lifecycle import State
+from goffish.services.store.spec import GraphJob
 
 _LOOK_S = 0.1
 #: How often cost and progress are written down.
@@ -56,18 +58,22 @@ class CloudRunner:
     Attributes
     ----------
     resolve : callable
-        From an input's URI to the path that the worker reads; raises `InputError`.
+        From the URI of a file to the path that the worker reads; raises `InputError`.
     cloud : callable
         A catalogue by its name; raises `InputError`.
     pace : float
         Seconds that pass in the cloud in one of ours.
+    environment : mapping
+        Of the machines, and so of the workers.
     """
 
-    resolve: Callable[[str], str]
+    resolve: Resolve
     cloud: Callable[[str], Catalogue]
     pace: float = 360.0
+    environment: Mapping[str, str] = field(default_factory=child_environment)
     clock: Clock = field(default_factory=Clock)
     planner: Planner = field(default_factory=Planner)
+    limits: JobLimits = UNLIMITED
 
     def run(self, attempt: Attempt) -> Ended:
         """Plan the job, and rent machines until it is done."""
@@ -85,8 +91,11 @@ class CloudRunner:
             return done
         if job.state in (State.PROVISIONING, State.RUNNING):
             attempt.move(State.MIGRATING, "its machines ended with the server that was killed")
-        path, catalogue = self.resolve(graph.input_uri), self.cloud(graph.cloud_name)
-        sized = size_of(graph, path, catalogue)
+        files, catalogue = Files.of(graph, self.resolve), self.cloud(graph.cloud_name)
+        try:
+            sized = size_of(graph, files.input, catalogue)
+        except InputError as error:
+            raise InputError(as_named(str(error), files.names)) from None
         need = sized.need(catalogue, self.pace, attempt.time_left_s)
         left = _read_left(folder)
         if left is not None:
@@ -98,9 +107,14 @@ class CloudRunner:
         rooms = folder.path / "machines"
         shutil.rmtree(rooms, ignore_errors=True)
         with LocalProvider(
-            plan.machines, reference_share=sized.share, folder=rooms, pace=self.pace, since=since
+            plan.machines,
+            reference_share=sized.share,
+            folder=rooms,
+            pace=self.pace,
+            since=since,
+            environment=self.environment,
         ) as provider:
-            return _Rented(attempt, plan, need, provider, order_of(graph, path), self.pace, since).run()
+            return _Rented(attempt, plan, need, provider, order_of(graph, files, self.limits), self.pace, since).run()
 
 
 class _Rented:
@@ -136,7 +150,7 @@ class _Rented:
                 self._give_back("given back")
                 return self._over(attempt.ended(why))
             if self._task is not None and time.monotonic() >= next_tell:
-                limit = over_limit(attempt.folder, self._graph)
+                limit = over_limit(attempt.folder, self._order["limits"]["memory_mb"], self._graph.cpu_seconds)
                 if limit is not None:
                     self._give_back("given back")
                     return self._over(limit)

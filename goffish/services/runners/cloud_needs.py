@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass, replace
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from goffish.services.cloud.catalogue import Catalogue
-from goffish.services.graph_jobs.calibration import calibrations
-from goffish.services.graph_jobs.estimates import JobEstimate, estimate, shape_of
-from goffish.services.graph_jobs.features import JobShape
-from goffish.services.jobs.spec import GraphJob
+from goffish.cloud.catalogue import Catalogue
+from goffish.environment import child_environment
+from goffish.errors import InputError
+from goffish.scheduling.estimate.calibration import calibrations
+from goffish.scheduling.estimate.estimates import JobEstimate, estimate, shape_of
+from goffish.scheduling.estimate.features import JobShape
 from goffish.services.runners.cloud_planning import Need, spot_classes
+from goffish.services.runners.limits import is_no_memory, limit_memory, reserve_nothing
+from goffish.services.store.spec import GraphJob
 
 #: Stands in for algorithms that were never measured.
 _USUAL = "pagerank"
-#: Graph files are read for their size up to so many bytes; of larger ones it is guessed.
-_MOST_READ = 16 << 20
+#: Graph files are read for their size up to so many bytes, seconds and MB; of others it is guessed.
+_MOST_READ, _MOST_READ_S, _MOST_READ_MB = 16 << 20, 10.0, 2048
 _BYTES_PER_EDGE, _EDGES_PER_VERTEX = 12, 8
 #: Seconds until a local machine takes commands, and the shortest time between two decisions.
 _MACHINE_S, _LEAST_SLOT_S = 0.5, 0.5
@@ -98,6 +104,36 @@ def size_of(graph: GraphJob, path: str, catalogue: Catalogue) -> Sized:
 
 
 def _shape(path: str, algorithm: str, threads: int) -> JobShape | None:
-    if Path(path).is_file() and Path(path).stat().st_size > _MOST_READ:
+    if Path(path).is_dir():
+        return shape_of(path, algorithm, workers=threads)
+    if Path(path).stat().st_size > _MOST_READ:
         return None
-    return shape_of(path, algorithm, workers=threads)
+    # In a process of its own: what a small file unpacks to is not known before.
+    command = [sys.executable, "-m", "goffish.services.runners.cloud_needs", path, algorithm, str(threads)]
+    try:
+        done = subprocess.run(
+            command, env=child_environment(), capture_output=True, text=True, timeout=_MOST_READ_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    if done.returncode == InputError.exit_code:
+        raise InputError(done.stderr.strip().splitlines()[-1])
+    return JobShape(**json.loads(done.stdout)) if done.returncode == 0 else None
+
+
+def _main(path: str, algorithm: str, threads: str) -> None:
+    reserve_nothing()
+    from goffish.graph.io import read  # noqa: F401 (loaded before memory is limited)
+
+    limit_memory(_MOST_READ_MB)
+    try:
+        sys.stdout.write(json.dumps(asdict(shape_of(path, algorithm, workers=int(threads)))))
+    except InputError as error:
+        if is_no_memory(error):
+            raise
+        sys.stderr.write(str(error))
+        sys.exit(InputError.exit_code)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -13,17 +13,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from goffish.cloud.catalogue import PROHIBITIVE, Billing, Catalogue, MachineClass
+from goffish.cloud.prices import Trace, in_slots
+from goffish.cloud.spot_market import read_trace
 from goffish.errors import InputError
-from goffish.services.cloud.catalogue import PROHIBITIVE, Billing, Catalogue, MachineClass
-from goffish.services.cloud.spot_market import read_trace
-from goffish.services.spot.comparison import cheapest_on_demand, most_probable_bid
-from goffish.services.spot.heuristics import Heuristic, lifetime_interval, mean_lifetime, on_demand_cost
-from goffish.services.spot.job import PROCESS, QUIESCED, RUNNING, START, Status
-from goffish.services.spot.model import Market
-from goffish.services.spot.presets import market_from
-from goffish.services.spot.prices import Trace, in_slots
-from goffish.services.spot.replay import replay
-from goffish.services.spot.table import Table, build_table
+from goffish.scheduling.spot.comparison import cheapest_on_demand, most_probable_bid
+from goffish.scheduling.spot.heuristics import Heuristic, lifetime_interval, mean_lifetime, on_demand_cost
+from goffish.scheduling.spot.job import PROCESS, QUIESCED, RUNNING, START, Status
+from goffish.scheduling.spot.model import Market
+from goffish.scheduling.spot.presets import market_from
+from goffish.scheduling.spot.replay import replay
+from goffish.scheduling.spot.table import Table, build_table
 
 _Found = TypeVar("_Found")
 

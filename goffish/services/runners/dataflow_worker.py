@@ -7,24 +7,27 @@ seed, so one that was cut off begins again; intervals that were told of before p
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import asdict
 from typing import Any
 
-from goffish.services.cloud.catalogue import Catalogue
-from goffish.services.cloud.spot_market import SpotMarket
-from goffish.services.dataflows.flow import compile_flow
-from goffish.services.dataflows.model import Dataflow, read_dataflow
-from goffish.services.jobs.spec import DataflowJob
-from goffish.services.provisioning.policies import looks_ahead, make_policy
+from goffish.cloud.catalogue import Catalogue
+from goffish.cloud.spot_market import SpotMarket
+from goffish.scheduling.control.cluster import Changes
+from goffish.scheduling.control.controller import carry_out
+from goffish.scheduling.control.loop import Control, Setting
+from goffish.scheduling.control.records import Measured
+from goffish.scheduling.dataflow.flow import compile_flow
+from goffish.scheduling.dataflow.model import Dataflow
+from goffish.scheduling.policies.policies import looks_ahead, make_policy
+from goffish.scheduling.simulate.fluid import FluidController
+from goffish.scheduling.simulate.scenario import make_forecaster, make_rates, make_variability
 from goffish.services.runners.dataflows import Journal, intervals_of
 from goffish.services.runners.folder import JobFolder
+from goffish.services.runners.limits import limit_process
 from goffish.services.runners.worker import as_worker, check_turn, finish
-from goffish.services.simulation.cluster import Changes
-from goffish.services.simulation.control import Control, Measured, Setting
-from goffish.services.simulation.controller import carry_out
-from goffish.services.simulation.fluid import FluidController
-from goffish.services.simulation.scenario import make_forecaster, make_rates, make_variability
+from goffish.services.store.spec import DataflowJob
 
 #: Shortest time between two reports, and how far policies look ahead that do.
 _REPORT_S, _HORIZON_S = 0.2, 1200.0
@@ -37,8 +40,8 @@ def setting_of(job: DataflowJob, catalogue: Catalogue) -> Setting:
     ------
     InputError
     """
-    given = job.dataflow
-    flow = compile_flow(given if isinstance(given, Dataflow) else read_dataflow(given))
+    assert isinstance(job.dataflow, Dataflow)
+    flow = compile_flow(job.dataflow)
     interval_s = flow.goal.interval_s
     steps = intervals_of(job, flow.goal)
     rates, machines = make_rates(job.rates, flow, steps, interval_s, int(job.seed)), make_variability("none")
@@ -49,7 +52,7 @@ def setting_of(job: DataflowJob, catalogue: Catalogue) -> Setting:
             seed=int(job.seed),
         )  # fmt: skip
     return Setting(
-        flow=flow, catalogue=catalogue, policy=make_policy(job.policy, job.options, own=False), rates=rates,
+        flow=flow, catalogue=catalogue, policy=make_policy(job.policy, job.options), rates=rates,
         interval_s=interval_s, variability=machines, forecaster=forecaster, seed=int(job.seed),
     )  # fmt: skip
 
@@ -71,7 +74,7 @@ class _Teller:
         until_s, kinds = (step + 1) * setting.interval_s, setting.catalogue.classes
         if self._pace is not None:
             due = self._began + (step + 1 - self._known) * setting.interval_s / 3600.0 / self._pace
-            time.sleep(max(0.0, due - time.monotonic()))
+            time.sleep(min(max(0.0, due - time.monotonic()), threading.TIMEOUT_MAX))
         all_rents = cluster.rents(until_s)
         rents, cost = all_rents.tolist(), float(all_rents.sum())
         lost = [
@@ -116,6 +119,7 @@ class _Teller:
 def _attempt(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
     with folder.taken():
         check_turn(folder, turn)
+        limit_process(order["limits"])
         if folder.done is not None:
             return
         job = DataflowJob.model_validate(order["job"])

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
+from goffish.cloud.catalogue import Catalogue
+from goffish.environment import child_environment
 from goffish.errors import InputError
-from goffish.services.cloud.catalogue import Catalogue
-from goffish.services.dataflows.model import Goal
-from goffish.services.jobs.lifecycle import State
-from goffish.services.jobs.spec import DataflowJob
+from goffish.scheduling.dataflow.model import Goal, known_dataflows, read_dataflow
 from goffish.services.runners.attempt import Attempt, Ended
 from goffish.services.runners.folder import Busy, JobFolder
-from goffish.services.runners.processes import concluded, end_worker, lost, start, worker_command
+from goffish.services.runners.limits import UNLIMITED, JobLimits
+from goffish.services.runners.processes import (
+    concluded,
+    end_worker,
+    lost,
+    over_limit,
+    start,
+    worker_command,
+)
+from goffish.services.store.lifecycle import State
+from goffish.services.store.spec import DataflowJob
 
 _LOOK_S = 0.1
 #: How often it is told how far a job is.
@@ -33,9 +42,14 @@ class DataflowRunner:
     ----------
     cloud : callable
         A catalogue by its name; raises `InputError`.
+    limits : JobLimits
+    environment : mapping
+        Of the workers.
     """
 
     cloud: Callable[[str], Catalogue]
+    limits: JobLimits = UNLIMITED
+    environment: Mapping[str, str] = field(default_factory=child_environment)
 
     def run(self, attempt: Attempt) -> Ended:
         """Start a worker, or find the one that an earlier server started, and look after it."""
@@ -45,8 +59,8 @@ class DataflowRunner:
         catalogue, process = self.cloud(dataflow.cloud_name), None
         if folder.done is None and not folder.busy:
             order = {
-                "job": dataflow.model_dump(mode="json"), "cloud": catalogue.model_dump(mode="json"),
-                "known": job.progress,
+                "job": _defined(dataflow).model_dump(mode="json"), "cloud": catalogue.model_dump(mode="json"),
+                "known": job.progress, "limits": self.limits.order(None),
             }  # fmt: skip
             try:
                 turn = folder.prepare(order, job.attempts)
@@ -54,27 +68,37 @@ class DataflowRunner:
                 pass
             else:
                 attempt.move(State.PROVISIONING, f"machines of {dataflow.cloud_name}, by {dataflow.policy}")
-                process = start(worker_command(folder.path, turn, _WORKER), folder)
+                process = start(worker_command(folder.path, turn, _WORKER), folder, self.environment)
         if attempt.job.state == State.PLANNED:
             attempt.move(State.PROVISIONING, "its worker is there already")
         if attempt.job.state == State.PROVISIONING:
             told = "found again" if process is None else f"process {process.pid}"
             attempt.move(State.RUNNING, told)
-        teller, next_tell, why = Teller(attempt, catalogue.currency), 0.0, None
+        teller, next_tell = Teller(attempt, catalogue.currency), 0.0
+        ended: Ended | None = None
         while process.poll() is None if process is not None else folder.busy:
             if time.monotonic() >= next_tell:
                 teller.tell()
+                ended = over_limit(folder, self.limits.memory_mb, None)
                 next_tell = time.monotonic() + _TELL_S
             why = attempt.stops()
-            if why is not None:
+            ended = ended if why is None else attempt.ended(why)
+            if ended is not None:
                 end_worker(folder, process)
                 break
             time.sleep(_LOOK_S)
         teller.tell()
         if attempt.stops() == "budget":
             return attempt.ended("budget")
-        otherwise = lost(folder, None if process is None else process.returncode) if why is None else attempt.ended(why)
-        return concluded(folder) or otherwise
+        return concluded(folder) or ended or lost(folder, None if process is None else process.returncode)
+
+
+def _defined(job: DataflowJob) -> DataflowJob:
+    """The job with the definition of its dataflow, so that its worker opens nothing by a name that a client gave."""
+    name = job.dataflow
+    if isinstance(name, str) and name not in known_dataflows():
+        raise InputError(f"dataflow_name: nothing called {name!r}; there are: {', '.join(known_dataflows())}")
+    return job.model_copy(update={"dataflow": read_dataflow(name)})
 
 
 def intervals_of(job: DataflowJob, goal: Goal) -> int:

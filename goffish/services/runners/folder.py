@@ -145,10 +145,10 @@ class JobFolder:
         return text.decode(errors="replace")
 
 
-def write_whole(path: Path, text: str, *, durable: bool = True) -> None:
+def write_whole(path: Path, text: str, *, durable: bool = True, mode: int = 0o666) -> None:
     """Write a file so that a reader sees all of it or the one before, whatever happens."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    with partial.open("w") as file:
+    with open(partial, "w", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(text)
         if durable:
             file.flush()

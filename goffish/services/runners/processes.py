@@ -7,24 +7,27 @@ folder and watches it again.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 
+from goffish.environment import child_environment
 from goffish.errors import InputError
-from goffish.services.jobs.lifecycle import State
-from goffish.services.jobs.spec import GraphJob
 from goffish.services.runners.attempt import Attempt, Ended
 from goffish.services.runners.folder import Busy, JobFolder
+from goffish.services.runners.limits import UNLIMITED, JobLimits, memory_exceeded
+from goffish.services.runners.order import Files, Resolve, order_of
 from goffish.services.runners.worker import NO_ROOM, NOT_NOW
+from goffish.services.store.lifecycle import State
+from goffish.services.store.spec import GraphJob
 
 _LOOK_S = 0.1
 #: How often it is written down how far a job is, and looked at what its processes use.
@@ -32,6 +35,9 @@ _TELL_S = 1.0
 #: A worker that was asked to stop is killed after so long.
 _GRACE_S = 5.0
 _LOG_LINES = 16384
+#: How libraries report, at the end of a log, that they could not allocate more.
+_NO_MEMORY = ("MemoryError", "std::bad_alloc", "LLVM ERROR: out of memory", "java.lang.OutOfMemoryError")
+_LAST_BYTES = 4096
 WORKER = "goffish.services.runners.worker"
 
 
@@ -42,13 +48,18 @@ class ProcessRunner:
     Attributes
     ----------
     resolve : callable
-        From an input's URI to the path that the worker reads; raises `InputError`.
+        From the URI of a file to the path that the worker reads; raises `InputError`.
     command : callable
         From the worker's own command and the job to the one that is started, such as ``mpirun``'s.
+    limits : JobLimits
+    environment : mapping
+        Of the workers.
     """
 
-    resolve: Callable[[str], str]
+    resolve: Resolve
     command: Callable[[list[str], GraphJob], list[str]] = field(default=lambda worker, _: worker)
+    limits: JobLimits = UNLIMITED
+    environment: Mapping[str, str] = field(default_factory=child_environment)
 
     def run(self, attempt: Attempt) -> Ended:
         """Start a worker, or find the one that an earlier server started, and look after it."""
@@ -57,14 +68,15 @@ class ProcessRunner:
         assert graph is not None
         process: subprocess.Popen[bytes] | None = None
         if folder.done is None and not folder.busy:
-            order = order_of(graph, self.resolve(graph.input_uri))
+            order = order_of(graph, Files.of(graph, self.resolve), self.limits)
             try:
                 turn = folder.prepare(order, job.attempts)
             except Busy:
                 pass
             else:
                 attempt.move(State.PROVISIONING, f"a process of this computer, {graph.runner}")
-                process = start(self.command(worker_command(folder.path, turn), graph), folder)
+                command = self.command(worker_command(folder.path, turn), graph)
+                process = start(command, folder, self.environment)
         if process is None and job.state == State.PLANNED:
             attempt.move(State.PROVISIONING, "its worker is there already")
         if attempt.job.state == State.PROVISIONING:
@@ -80,7 +92,7 @@ class ProcessRunner:
             told = None if why is None else attempt.ended(why)
             if time.monotonic() >= next_look:
                 teller.tell()
-                told = told or over_limit(folder, graph)
+                told = told or over_limit(folder, self.limits.memory_of(graph), graph.cpu_seconds)
                 next_look = time.monotonic() + _TELL_S
             if told is not None:
                 end_worker(folder, process)
@@ -90,23 +102,13 @@ class ProcessRunner:
         return concluded(folder) or lost(folder, None if process is None else process.returncode)
 
 
-def order_of(graph: GraphJob, path: str) -> dict[str, Any]:
-    """What a worker is told."""
-    engine = graph.runner if graph.runner in ("mpi", "spark") else "local"
-    return {
-        "algorithm": graph.algorithm, "input": path, "options": graph.options, "engine": engine,
-        "threads": graph.workers if engine == "local" else 1, "checkpoint_every": graph.checkpoint_every,
-    }  # fmt: skip
-
-
 def worker_command(folder: Path, turn: str, module: str = WORKER) -> list[str]:
     """The worker's own command; its `turn` is what `JobFolder.prepare` gave."""
     return [sys.executable, "-m", module, str(folder), turn]
 
 
-def start(command: list[str], folder: JobFolder) -> subprocess.Popen[bytes]:
+def start(command: list[str], folder: JobFolder, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own, with the job's log for all that it says."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
     with folder.log.open("ab") as log:
         try:
             return subprocess.Popen(
@@ -126,6 +128,8 @@ def concluded(folder: JobFolder) -> Ended | None:
 
 def lost(folder: JobFolder, code: int | None) -> Ended:
     """A worker that ended without a result: input that cannot be used, a failed job, or one that somebody killed."""
+    if code not in (NOT_NOW, NO_ROOM) and (exceeded := _out_of_memory(folder)):
+        return Ended(State.FAILED, exceeded)
     if code in (1, 2):
         lines = folder.log_end(_LOG_LINES).splitlines()
         errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
@@ -137,6 +141,17 @@ def lost(folder: JobFolder, code: int | None) -> Ended:
     if code is None:
         return Ended(State.QUEUED, "its worker is gone", lost=True)
     return Ended(State.QUEUED, f"its worker was lost ({_how(code)})", lost=True)
+
+
+def _out_of_memory(folder: JobFolder) -> str:
+    """What to report of a worker that a library ended because it could not allocate more; empty for others."""
+    try:
+        limits = json.loads(folder.order.read_text())["limits"]
+    except (FileNotFoundError, ValueError, KeyError):
+        return ""
+    end = folder.log_end(_LAST_BYTES)
+    failed = limits["memory_mb"] is not None and any(mark in end for mark in _NO_MEMORY)
+    return memory_exceeded(limits) if failed else ""
 
 
 def _how(code: int) -> str:
@@ -171,9 +186,9 @@ def end_worker(folder: JobFolder, process: subprocess.Popen[bytes] | None) -> No
             time.sleep(_LOOK_S)
 
 
-def over_limit(folder: JobFolder, graph: GraphJob) -> Ended | None:
-    """What to say if the processes of a job use more than they may."""
-    if graph.memory_mb is None and graph.cpu_seconds is None:
+def over_limit(folder: JobFolder, most_mb: int | None, cpu_seconds: float | None) -> Ended | None:
+    """What to report if the processes of a job use more than they may."""
+    if most_mb is None and cpu_seconds is None:
         return None
     session = folder.session
     memory = cpu = 0.0
@@ -181,10 +196,10 @@ def over_limit(folder: JobFolder, graph: GraphJob) -> Ended | None:
         with contextlib.suppress(psutil.Error):
             memory += process.memory_info().rss / 2**20
             cpu += sum(process.cpu_times()[:2])
-    if graph.memory_mb is not None and memory > graph.memory_mb:
-        return Ended(State.FAILED, f"it took {memory:,.0f} MB, more than its {graph.memory_mb:,}")
-    if graph.cpu_seconds is not None and cpu > graph.cpu_seconds:
-        return Ended(State.FAILED, f"it took {cpu:,.1f} s of processors, more than its {graph.cpu_seconds:g}")
+    if most_mb is not None and memory > most_mb:
+        return Ended(State.FAILED, f"memory limit exceeded: {memory:,.0f} MB used, {most_mb:,} MB allowed")
+    if cpu_seconds is not None and cpu > cpu_seconds:
+        return Ended(State.FAILED, f"processor time limit exceeded: {cpu:,.1f} s used, {cpu_seconds:g} s allowed")
     return None
 
 

@@ -7,6 +7,8 @@ goes back to the queue and on from its newest checkpoint.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import shutil
 import threading
@@ -19,13 +21,14 @@ from typing import Any
 from tenacity import RetryCallState, retry, retry_if_exception_type, wait_exponential
 
 from goffish.errors import GoffishError
-from goffish.services.jobs.clock import Clock
-from goffish.services.jobs.database import AWAY
-from goffish.services.jobs.lifecycle import LostJob, State
-from goffish.services.jobs.records import Job
-from goffish.services.jobs.store import Jobs
 from goffish.services.runners.attempt import Attempt, Ended, Runner
 from goffish.services.runners.folder import JobFolder, is_no_room
+from goffish.services.store.clock import Clock
+from goffish.services.store.database import AWAY
+from goffish.services.store.lifecycle import LostJob, State
+from goffish.services.store.records import Job
+from goffish.services.store.store import Jobs
+from goffish.services.store.texts import without_folders
 
 _log = logging.getLogger(__name__)
 #: Longest time without looking for new jobs, should nobody tell.
@@ -90,6 +93,8 @@ class Supervisor:
     tidy : callable, optional
         Called with the time before which things were used for the last time that can be forgotten, too.
     clock : Clock, optional
+    most_run_s : float
+        A job that is not over so many seconds after it first began fails.
     """
 
     def __init__(
@@ -102,7 +107,9 @@ class Supervisor:
         keep_s: float | None = None,
         tidy: Callable[[float], None] | None = None,
         clock: Clock | None = None,
+        most_run_s: float = float("inf"),
     ) -> None:
+        self._most_run_s = most_run_s
         self._jobs, self._home, self._runners, self._slots = jobs, home, runners, slots
         self._clock = clock or Clock()
         self._keep_s, self._next_tidy, self._tidy_more = keep_s, 0.0, tidy
@@ -219,7 +226,8 @@ class Supervisor:
         self._begin(job)
 
     def _begin(self, job: Job) -> None:
-        attempt = Attempt(self._jobs, job, self.folder(job.id), self._clock, self._draining, self._asked)
+        folder = self.folder(job.id)
+        attempt = Attempt(self._jobs, job, folder, self._clock, self._draining, self._asked, self._most_run_s)
         name = "dataflow" if job.spec.graph is None else job.spec.graph.runner
         try:
             ended = self._runners[name].run(attempt)
@@ -255,4 +263,11 @@ class Supervisor:
         if ended.state == State.DONE:
             while job.state in _ONWARD:
                 job = self._jobs.move(job, _ONWARD[job.state])
-        self._jobs.move(job, ended.state, ended.text, ended.summary, **columns)
+        self._jobs.move(job, ended.state, self._public(job, ended.text), ended.summary, **columns)
+
+    def _public(self, job: Job, text: str) -> str:
+        """A text without the paths of this server: its input by the name that the client gave."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            path = json.loads(self.folder(job.id).order.read_text())["input"]
+            text = text.replace(path, job.spec.graph.input_uri if job.spec.graph else "")
+        return without_folders(text)

@@ -15,8 +15,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from goffish.errors import CheckpointError, GoffishError
+from goffish.errors import CheckpointError, GoffishError, JobError
 from goffish.services.runners.folder import Busy, JobFolder, is_no_room
+from goffish.services.runners.limits import is_no_memory, limit_process, memory_exceeded, reserve_nothing
+from goffish.services.runners.order import as_named
 
 #: Exit code of a worker that another one came before (EX_TEMPFAIL).
 NOT_NOW = 75
@@ -32,6 +34,7 @@ def main() -> None:
 
 def as_worker(attempt: Callable[[JobFolder, str, dict[str, Any]], None]) -> None:
     """Be the process of an attempt: called with the job's folder, whose turn this is, and what is to be done."""
+    reserve_nothing()
     folder, turn = JobFolder(Path(sys.argv[1])), sys.argv[2]
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
     import json
@@ -41,7 +44,11 @@ def as_worker(attempt: Callable[[JobFolder, str, dict[str, Any]], None]) -> None
         attempt(folder, turn, order)
     except Busy:
         sys.exit(NOT_NOW)
-    except (GoffishError, OSError) as error:
+    except (GoffishError, OSError, MemoryError) as error:
+        limits = order.get("limits", {})
+        if limits.get("memory_mb") is not None and is_no_memory(error):
+            _say(f"error: {memory_exceeded(limits)}")
+            sys.exit(JobError.exit_code)
         if is_no_room(error):
             # Nothing that the job is to blame for: it is tried again.
             code = NO_ROOM
@@ -49,7 +56,7 @@ def as_worker(attempt: Callable[[JobFolder, str, dict[str, Any]], None]) -> None
             code = error.exit_code
         else:
             raise
-        _say(f"error: {error}")
+        _say(f"error: {as_named(str(error), order.get('names', {}))}")
         sys.exit(code)
 
 
@@ -60,6 +67,12 @@ def _say(text: str) -> None:
 
 
 def _attempt(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
+    # All code is loaded before memory is limited: what fails later is a matter of the data.
+    import goffish.algorithms.run
+    import goffish.gofs
+    import goffish.graph.io  # noqa: F401
+
+    limit_process(order["limits"])
     if order["engine"] == "mpi":
         _on_ranks(folder, turn, order)
         return
@@ -99,9 +112,10 @@ def _on_ranks(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
 
 
 def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
-    from goffish.algorithms.catalogue import ALGORITHMS
+    from goffish.algorithms.catalogue import make
     from goffish.algorithms.labels import as_label
     from goffish.algorithms.run import run
+    from goffish.gofs import PartitionedGraph
 
     graph = _graph(order["input"], order["engine"])
     running: dict[str, Any] = {"engine": order["engine"]}
@@ -111,12 +125,16 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
         running["spark"] = session()
     else:
         running["threads"] = order["threads"]
-    if not ALGORITHMS[order["algorithm"]].in_memory:
-        running |= {"checkpoint_dir": folder.checkpoints, "checkpoint_every": order["checkpoint_every"]}
-        running |= {"resume": any(folder.checkpoints.glob("*")), "progress": _teller(folder)}
-    else:
-        running["engine"] = "auto"
     options = dict(order["options"])
+    job = make(order["algorithm"], options)
+    whole = job.in_memory or bool(job.only_whole())
+    if not whole or job.resumes_whole():
+        running |= {"checkpoint_dir": folder.checkpoints, "resume": any(folder.checkpoints.glob("*"))}
+    if whole:
+        running["engine"] = "auto"
+        graph = graph.to_graph() if isinstance(graph, PartitionedGraph) else graph
+    else:
+        running |= {"checkpoint_every": order["checkpoint_every"], "progress": _teller(folder)}
     if "source" in options and graph is not None:
         options["source"] = as_label(options["source"], graph)
     try:

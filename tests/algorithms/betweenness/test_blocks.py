@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from goffish.algorithms.betweenness import blocks
-from goffish.algorithms.betweenness.whole import betweenness, edge_betweenness
+from goffish.algorithms.betweenness.in_memory import betweenness, edge_betweenness
 from goffish.errors import InputError, StoreError
 from tests.algorithms.betweenness.graphs import cut_small, make, to_graph
 
@@ -150,7 +150,7 @@ SCRIPT = """
 import sys
 import numpy as np
 from goffish.algorithms.betweenness import blocks
-from goffish.algorithms.betweenness.whole import betweenness
+from goffish.algorithms.betweenness.in_memory import betweenness
 from tests.algorithms.betweenness.graphs import make, to_graph
 blocks._BETWEEN = 0.05
 found = betweenness(to_graph(make("random", 4500, 3)), reductions=(), checkpoint_dir=sys.argv[1],

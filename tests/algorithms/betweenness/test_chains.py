@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.algorithms.betweenness import chains
-from goffish.algorithms.betweenness.whole import betweenness
+from goffish.algorithms.betweenness.in_memory import betweenness
 from goffish.graph import Graph, from_edges
 from tests.algorithms.betweenness.graphs import cut_small
 

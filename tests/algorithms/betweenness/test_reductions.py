@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goffish.algorithms.betweenness.in_memory import betweenness
 from goffish.algorithms.betweenness.plan import LAYOUTS, REDUCTIONS
 from goffish.algorithms.betweenness.problem import problem_of
 from goffish.algorithms.betweenness.reductions import fold_leaves, join_twins, side_vertices, split_blocks
-from goffish.algorithms.betweenness.whole import betweenness
 from goffish.graph import Graph, from_edges
 from tests.algorithms.betweenness.graphs import FAMILIES, make, to_graph
 

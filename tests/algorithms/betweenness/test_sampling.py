@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import goffish as gf
-from goffish.algorithms.betweenness import _sampling_kernels as kernels
 from goffish.algorithms.betweenness import sampling
+from goffish.algorithms.betweenness import sampling_kernels as kernels
 from goffish.algorithms.betweenness.sampling import estimate_betweenness, largest, most_samples
 from goffish.errors import InputError
 from tests.algorithms.betweenness import graphs

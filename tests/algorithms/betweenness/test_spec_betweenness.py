@@ -1,7 +1,7 @@
 """Acceptance checks of the betweenness specification, section 7, on the engine; the oracle is networkx.
 
 Of the experiments, checks 15 to 21, what can be told without a clock; the rest is in
-``benchmarks/betweenness_published.py``.
+``experiments/figures/betweenness_published.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goffish.algorithms.betweenness.accuracy import top_recall
-from goffish.algorithms.betweenness.partitioned.program import PartitionedBetweenness
+from goffish.algorithms.betweenness.subgraph.program import PartitionedBetweenness
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, build_layout
 from goffish.gopher import run_program, worker

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goffish.algorithms.betweenness.whole import betweenness, edge_betweenness
+from goffish.algorithms.betweenness.in_memory import betweenness, edge_betweenness
 from goffish.errors import InputError
 from goffish.graph import Graph, from_edges
 from tests.algorithms.betweenness.graphs import FAMILIES, cut_small, make, to_graph

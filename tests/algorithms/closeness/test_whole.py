@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import goffish as gf
 from goffish.algorithms.closeness import searches
-from goffish.algorithms.closeness._lane_kernels import LANES
-from goffish.algorithms.closeness.whole import closeness, harmonic
+from goffish.algorithms.closeness.in_memory import closeness, harmonic
+from goffish.algorithms.closeness.lane_kernels import LANES
 from goffish.errors import InputError
 from tests.cases import Case, cases
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import goffish as gf
-from goffish.algorithms.landscape import whole
+from goffish.algorithms.landscape import in_memory as whole
 from goffish.algorithms.landscape.levels import CommunityLandscape
 from goffish.errors import InputError
 from goffish.graph import from_edges

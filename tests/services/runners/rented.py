@@ -13,15 +13,15 @@ import pyarrow as pa
 import yaml
 
 import goffish as gf
+from goffish.cloud.catalogue import Catalogue, read_catalogue
 from goffish.graph import Graph
-from goffish.services.cloud.catalogue import Catalogue, read_catalogue
-from goffish.services.jobs.database import open_database
-from goffish.services.jobs.records import Event, Job
-from goffish.services.jobs.spec import GraphJob, JobSpec
 from goffish.services.runners.attempt import Runner
 from goffish.services.runners.cloud import CloudRunner
 from goffish.services.runners.cloud_planning import Need, Planner
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
+from goffish.services.store.database import open_database
+from goffish.services.store.records import Event, Job
+from goffish.services.store.spec import GraphJob, JobSpec
 
 #: Seconds of the cloud in one of ours.
 PACE = 360.0

@@ -13,10 +13,11 @@ import pytest
 import goffish as gf
 from goffish.algorithms.run import run
 from goffish.graph import Graph
-from goffish.services.jobs.lifecycle import EVENT_KINDS, State
-from goffish.services.jobs.records import Event
 from goffish.services.runners import cloud
 from goffish.services.runners.cloud import CloudRunner
+from goffish.services.store.lifecycle import EVENT_KINDS, State
+from goffish.services.store.records import Event
+from tests.services.api.serving import RealServer, processes_with, settle
 from tests.services.runners.rented import (
     CALM,
     HIGH,
@@ -30,7 +31,6 @@ from tests.services.runners.rented import (
     renting,
     write_cloud,
 )
-from tests.services.server.serving import RealServer, processes_with, settle
 
 SUPERSTEPS = 500
 

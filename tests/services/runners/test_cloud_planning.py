@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from goffish.cloud.catalogue import read_catalogue
+from goffish.cloud.prices import seconds_of
+from goffish.cloud.providers import LocalProvider
 from goffish.errors import InputError
-from goffish.services.cloud.catalogue import read_catalogue
-from goffish.services.cloud.providers import LocalProvider
-from goffish.services.jobs.spec import GraphJob, JobSpec
+from goffish.scheduling.spot.job import QUIESCED, START, WAIT, Status, submitted
+from goffish.services.api import clouds
+from goffish.services.api.admission import check_spec
+from goffish.services.api.inputs import Inputs
 from goffish.services.runners import cloud_needs
 from goffish.services.runners.cloud_needs import size_of
 from goffish.services.runners.cloud_planning import Need, Planner, began_at
-from goffish.services.server import clouds
-from goffish.services.server.admission import check_spec
-from goffish.services.server.inputs import Inputs
-from goffish.services.spot.job import QUIESCED, START, WAIT, Status, submitted
-from goffish.services.spot.prices import seconds_of
+from goffish.services.store.spec import GraphJob, JobSpec
 from tests.services.runners.rented import BEGIN, CALM, HIGH, KNOWN_S, ON_DEMAND, cloud_of, make_store, write_cloud
 
 #: An hour of work of a machine of two cores, within six hours; a slot lasts six minutes or more.

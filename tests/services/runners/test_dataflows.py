@@ -11,23 +11,23 @@ from typing import cast
 import psutil
 import pytest
 
+from goffish.cloud.catalogue import Catalogue, read_catalogue
 from goffish.errors import InputError
-from goffish.services.cloud.catalogue import Catalogue, read_catalogue
-from goffish.services.dataflows.flow import compile_flow
-from goffish.services.dataflows.model import read_dataflow
-from goffish.services.jobs.lifecycle import State
-from goffish.services.jobs.records import Event
-from goffish.services.jobs.spec import DataflowJob, JobSpec
-from goffish.services.provisioning.policies import make_policy
+from goffish.scheduling.control.records import Result
+from goffish.scheduling.dataflow.flow import compile_flow
+from goffish.scheduling.dataflow.model import read_dataflow
+from goffish.scheduling.policies.policies import make_policy
+from goffish.scheduling.simulate.run import simulate
+from goffish.scheduling.simulate.scenario import make_rates
 from goffish.services.runners import dataflows
 from goffish.services.runners.attempt import Attempt
 from goffish.services.runners.dataflows import DataflowRunner, Journal, Teller, intervals_of
 from goffish.services.runners.folder import JobFolder
-from goffish.services.simulation.records import Result
-from goffish.services.simulation.run import simulate
-from goffish.services.simulation.scenario import make_rates
+from goffish.services.store.lifecycle import State
+from goffish.services.store.records import Event
+from goffish.services.store.spec import DataflowJob, JobSpec
+from tests.services.api.serving import processes_with
 from tests.services.runners.rented import CALM, HIGH, ON_DEMAND, Service, cloud_of, serving, write_cloud
-from tests.services.server.serving import processes_with
 
 HOURS = 4.0
 JOB = DataflowJob(dataflow="sc13-diamond", rates="wave", hours=HOURS, seed=3)

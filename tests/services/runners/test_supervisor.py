@@ -18,17 +18,19 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from goffish import from_edges, partition
-from goffish.services.jobs.database import open_database
-from goffish.services.jobs.lifecycle import State
-from goffish.services.jobs.records import Job
-from goffish.services.jobs.spec import GraphJob, JobSpec
-from goffish.services.jobs.store import Jobs, UnknownJob
 from goffish.services.runners import supervisor as supervisor_module
 from goffish.services.runners import worker
 from goffish.services.runners.attempt import Attempt, Ended
 from goffish.services.runners.folder import JobFolder
-from goffish.services.runners.processes import lost, order_of
+from goffish.services.runners.limits import JobLimits
+from goffish.services.runners.order import Files, order_of
+from goffish.services.runners.processes import lost
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
+from goffish.services.store.database import open_database
+from goffish.services.store.lifecycle import State
+from goffish.services.store.records import Job
+from goffish.services.store.spec import GraphJob, JobSpec
+from goffish.services.store.store import Jobs, UnknownJob
 
 LOST = Ended(State.QUEUED, "its worker was lost", lost=True)
 
@@ -96,7 +98,7 @@ def test_workers_are_not_lost_for_ever(tmp_path: Path) -> None:
 def test_a_full_disk_is_not_the_jobs_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a worker that found no room fails its job for good, or another error is taken for that."""
     folder = JobFolder(tmp_path / "job")
-    turn = folder.prepare({"engine": "local"}, 1)
+    turn = folder.prepare({"engine": "local", "limits": {}}, 1)
     for number, code in ((errno.ENOSPC, worker.NO_ROOM), (errno.EPERM, None)):
 
         def full(*_: object, number: int = number) -> None:
@@ -119,7 +121,7 @@ def small_order(folder: Path) -> dict[str, Any]:
     partition(graph, parts=2, method="hash").save(folder / "store")
     options = {"max_iterations": "30", "tolerance": "1e-300"}
     job = GraphJob(algorithm="pagerank", input_uri="store", options=options, checkpoint_every=7)
-    return order_of(job, str(folder / "store"))
+    return order_of(job, Files.of(job, lambda _: str(folder / "store")), JobLimits())
 
 
 def test_a_damaged_checkpoint_is_not_the_jobs_fault(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

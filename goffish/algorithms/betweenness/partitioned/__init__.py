@@ -1,1 +1,0 @@
-"""Betweenness on the engine: many sources at a time, with leaf compression (MS-BC and MSL-BC)."""

@@ -1,0 +1,306 @@
+"""Random shortest paths between random pairs, and the bounds that tell when there are enough of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from goffish.algorithms.betweenness.search_kernels import rise, sink
+from goffish.partition.kernels import splitmix64
+
+#: Path counts of a level above this are scaled down; only their ratios within a level matter.
+_LARGE = 1e100
+#: Halvings of the interval in which a bound is looked for: 2^-40 is far below any error asked for.
+_HALVINGS = 40
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _uniform(state):
+    """A number in [0, 1) from a state of splitmix64."""
+    return float(splitmix64(state) >> np.uint64(11)) * 2.0**-53
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _pair(state, owner):
+    """Who stands for the ends of a random ordered pair."""
+    number = owner.size
+    s = int(_uniform(state) * number)
+    t = int(_uniform(state + np.uint64(1)) * (number - 1))
+    t += t >= s
+    return np.int64(owner[s]), np.int64(owner[t])
+
+
+@njit(cache=True, nogil=True)
+def sample_paths(forward, backward, owner, seed, first, last, counts, levels, paths, queues, control):
+    """Draw samples `first` to `last`: count the inner vertices of a random shortest path between a random pair.
+
+    A balanced bidirectional search (Borassi and Natale, ESA 2016, section 4): the side whose frontier has fewer arcs
+    goes on by a level, until an arc joins both. Every shortest path is equally likely. Sample i depends on `seed` and i
+    only.
+
+    Parameters
+    ----------
+    forward, backward : pairs of offsets and targets
+        Out- and in-arcs; the same for undirected graphs.
+    owner : shape (N,)
+        Pairs are drawn among N vertices; this is the one of the n that stands for each. Two with the same one have no
+        path.
+    counts : int64, shape (n,)
+    levels : int32, shape (2, n)
+        Scratch space; -1 before and after.
+    paths : float64, shape (2, n)
+    queues : shape (2, n)
+    control : int64, shape (1,)
+        Not 0: end after this sample.
+    """
+    offsets, targets = forward
+    back_offsets, back_targets = backward
+    begin, end = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    depth, work = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    salt = splitmix64(np.uint64(seed))
+    for number in range(first, last):
+        if control[0]:
+            return
+        state = splitmix64(np.uint64(number) ^ salt)
+        s, t = _pair(state, owner)
+        if s == t:
+            continue
+        for side in range(2):
+            root = s if side == 0 else t
+            queues[side, 0] = root
+            levels[side, root], paths[side, root] = 0, 1.0
+            begin[side], end[side], depth[side] = 0, 1, 0
+        work[0] = offsets[s + 1] - offsets[s]
+        work[1] = back_offsets[t + 1] - back_offsets[t]
+        joined, side = 0.0, 0
+        while begin[0] < end[0] and begin[1] < end[1]:
+            side = 0 if work[0] <= work[1] else 1
+            other = 1 - side
+            rows, ends = (offsets, targets) if side == 0 else (back_offsets, back_targets)
+            work[side] = 0
+            size, most = end[side], 0.0
+            deeper = depth[side] + 1
+            for at in range(begin[side], end[side]):
+                u = queues[side, at]
+                own = paths[side, u]
+                for e in range(rows[u], rows[u + 1]):
+                    w = ends[e]
+                    if levels[other, w] >= 0:
+                        joined += own * paths[other, w]
+                    elif levels[side, w] < 0:
+                        levels[side, w] = deeper
+                        paths[side, w] = own
+                        most = max(most, own)
+                        queues[side, size] = w
+                        size += 1
+                        work[side] += rows[w + 1] - rows[w]
+                    elif levels[side, w] == deeper:
+                        paths[side, w] += own
+                        most = max(most, paths[side, w])
+            if joined > 0.0:
+                break
+            begin[side], end[side], depth[side] = end[side], size, deeper
+            if most > _LARGE:
+                for at in range(begin[side], size):
+                    paths[side, queues[side, at]] /= most
+        if joined > 0.0:
+            # The vertices that this last level reached are in the queue behind `end`.
+            other = 1 - side
+            rows, ends = (offsets, targets) if side == 0 else (back_offsets, back_targets)
+            wanted = _uniform(state + np.uint64(2)) * joined
+            step = np.uint64(3)
+            near, far = queues[side, begin[side]], queues[other, begin[other]]
+            found = False
+            for at in range(begin[side], end[side]):
+                u = queues[side, at]
+                for e in range(rows[u], rows[u + 1]):
+                    w = ends[e]
+                    if levels[other, w] >= 0:
+                        near, far = u, w
+                        wanted -= paths[side, u] * paths[other, w]
+                        if wanted < 0.0:
+                            found = True
+                            break
+                if found:
+                    break
+            step = _walk(backward if side == 0 else forward, near, levels[side], paths[side], counts, state, step)
+            _walk(forward if side == 0 else backward, far, levels[other], paths[other], counts, state, step)
+            end[side] = size
+        for side in range(2):
+            for at in range(end[side]):
+                levels[side, queues[side, at]] = -1
+
+
+@njit(cache=True, nogil=True)
+def _walk(arcs, v, levels, paths, counts, state, step):
+    """Walk a random shortest path from `v` back to the root of its search, and count the vertices before the root."""
+    offsets, targets = arcs
+    while levels[v] > 0:
+        counts[v] += 1
+        above = levels[v] - 1
+        total = 0.0
+        for e in range(offsets[v], offsets[v + 1]):
+            if levels[targets[e]] == above:
+                total += paths[targets[e]]
+        wanted = _uniform(state + step) * total
+        step += np.uint64(1)
+        following = v
+        for e in range(offsets[v], offsets[v + 1]):
+            u = targets[e]
+            if levels[u] == above:
+                following = u
+                wanted -= paths[u]
+                if wanted < 0.0:
+                    break
+        v = following
+    return step
+
+
+@njit(cache=True, nogil=True)
+def sample_weighted(
+    forward, backward, owner, seed, first, last, counts, distance, paths, place, heap, order, control
+):  # fmt: skip
+    """`sample_paths` where arcs have lengths: Dijkstra's algorithm from one end until the other one is settled.
+
+    Numbers of paths are kept as logarithms, so that none is too large; equal lengths are told by exact equality.
+
+    Parameters
+    ----------
+    forward, backward : offsets, targets and weights
+    distance : float64, shape (n,)
+        Scratch space; infinite before and after.
+    paths : float64, shape (n,)
+    place : int64, shape (n,)
+    heap, order : int64, shape (n,)
+    """
+    offsets, targets, weights = forward
+    back_offsets, back_targets, back_weights = backward
+    salt = splitmix64(np.uint64(seed))
+    for number in range(first, last):
+        if control[0]:
+            return
+        state = splitmix64(np.uint64(number) ^ salt)
+        s, t = _pair(state, owner)
+        if s == t:
+            continue
+        distance[s], paths[s], heap[0] = 0.0, 0.0, s
+        size, settled = 1, 0
+        while size > 0:
+            u = heap[0]
+            if u == t:
+                break
+            size -= 1
+            if size > 0:
+                sink(heap, place, distance, size, heap[size])
+            order[settled] = u
+            settled += 1
+            place[u] = -settled
+            for a in range(offsets[u], offsets[u + 1]):
+                v = np.int64(targets[a])
+                length = distance[u] + weights[a]
+                if length < distance[v]:
+                    if distance[v] == np.inf:
+                        place[v] = size
+                        size += 1
+                    distance[v], paths[v] = length, paths[u]
+                    rise(heap, place, distance, place[v], v)
+                elif length == distance[v] and place[v] >= 0:
+                    low, high = min(paths[u], paths[v]), max(paths[u], paths[v])
+                    paths[v] = high + math.log1p(math.exp(low - high))
+        if size > 0:
+            step, v = np.uint64(2), t
+            while v != s:
+                wanted = _uniform(state + step)
+                step += np.uint64(1)
+                following = v
+                for a in range(back_offsets[v], back_offsets[v + 1]):
+                    u = np.int64(back_targets[a])
+                    # A predecessor was settled before; by rank, since a tiny length may add nothing to a distance.
+                    if (
+                        distance[u] + back_weights[a] == distance[v]
+                        and place[u] < 0
+                        and (v == t or place[u] > place[v])
+                    ):
+                        following = u
+                        wanted -= math.exp(paths[u] - paths[v])
+                        if wanted < 0.0:
+                            break
+                v = following
+                if v != s:
+                    counts[v] += 1
+        for at in range(settled):
+            distance[order[at]] = np.inf
+        for at in range(size):
+            distance[heap[at]] = np.inf
+
+
+@njit(cache=True, nogil=True)
+def error_bounds(counts, log_failure, samples, below, above):
+    """Bounds of the share of successes in the long run, from the number of them among `samples` independent trials.
+
+    Each bound is wrong with probability at most e^`log_failure`: the exact binomial tail beyond the count found
+    (Clopper and Pearson 1934), of which a geometric series takes the place of the terms after the first.
+
+    Parameters
+    ----------
+    counts : int64, shape (k,)
+    log_failure : float64, shape (k,)
+    samples : int
+    below, above : float64, shape (k,)
+        Filled: the share lies within ``[counts / samples - below, counts / samples + above]``.
+    """
+    total = math.lgamma(samples + 1.0)
+    for i in range(counts.size):
+        hits, misses = float(counts[i]), float(samples - counts[i])
+        estimate = hits / samples
+        ways = total - math.lgamma(hits + 1.0) - math.lgamma(misses + 1.0) - log_failure[i]
+        low, high = 0.0, estimate
+        for _ in range(_HALVINGS if hits > 0.0 else 0):
+            p = (low + high) / 2.0
+            ratio = misses * p / ((hits + 1.0) * (1.0 - p))
+            if ways + hits * math.log(p) + misses * math.log1p(-p) < math.log1p(-ratio):
+                low = p
+            else:
+                high = p
+        below[i] = estimate - low
+        low, high = estimate, 1.0
+        for _ in range(_HALVINGS if misses > 0.0 else 0):
+            p = (low + high) / 2.0
+            ratio = hits * (1.0 - p) / ((misses + 1.0) * p)
+            if ways + hits * math.log(p) + misses * math.log1p(-p) < math.log1p(-ratio):
+                high = p
+            else:
+                low = p
+        above[i] = high - estimate
+
+
+@njit(cache=True, nogil=True)
+def two_farthest(offsets, targets, seen, queue):
+    """Largest sum, over components, of the two largest distances from its first vertex: no shortest path is longer."""
+    n = offsets.size - 1
+    most = 0
+    for root in range(n):
+        if seen[root]:
+            continue
+        seen[root] = 1
+        queue[0] = root
+        at, size, depth, before = 0, 1, 0, 0
+        while at < size:
+            before, level_end = at, size
+            while at < level_end:
+                u = queue[at]
+                at += 1
+                for e in range(offsets[u], offsets[u + 1]):
+                    w = targets[e]
+                    if not seen[w]:
+                        seen[w] = 1
+                        queue[size] = w
+                        size += 1
+            if size > level_end:
+                depth += 1
+        if size > 1:
+            # One vertex alone on the last level: the second farthest is a level above.
+            most = max(most, 2 * depth - (size - before == 1))
+    return most

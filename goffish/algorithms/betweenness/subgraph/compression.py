@@ -1,0 +1,130 @@
+"""Recursive removal of leaves, and what it takes to make up for it exactly (specification, sections 3.6 and 3.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.algorithms.betweenness.subgraph import compression_kernels as kernels
+from goffish.algorithms.betweenness.subgraph.messages import Kind, column
+from goffish.algorithms.betweenness.subgraph.phases import Phase
+from goffish.algorithms.betweenness.subgraph.steps import Work
+
+_NO_LABEL = np.iinfo(np.int64).max
+
+
+def leaves(work: Work) -> None:
+    """A superstep of the protocol of section 3.7."""
+    batch, piece, start = work.batch, work.whole, work.phase is not Phase.LEAVES
+    if start:
+        work.enter(Phase.LEAVES)
+        batch["degree"] = np.diff(piece.out.offsets)
+    mail = work.mail(Kind.LEAF)
+    found, rows = np.empty(piece.size, np.int64), np.empty(piece.size, np.int64)
+    count = kernels.remove_leaves(
+        start, column(mail, "vertex"), piece.out.rows(column(mail, "subgraph"), column(mail, "sender")),
+        column(mail, "value").astype(np.int64), piece.out.offsets, piece.out.targets,
+        batch.vertex_ids.astype(np.int64), batch["ghost_id"], batch["alive"], batch["degree"], batch["omega"],
+        batch["square"], batch["parent"], batch["child_of"], batch["sequence"],
+        int(batch["sequence"].max(initial=-1)) + 1, found, rows,
+    )  # fmt: skip
+    leaf, row = found[:count], rows[:count]
+    work.to_ghosts(piece.out, row, Kind.LEAF, batch.start + leaf, batch["omega"][leaf].astype(np.float64))
+    work.sent("leaf", count)
+
+
+def labels(work: Work) -> None:
+    """A superstep of label propagation over the core."""
+    batch, piece = work.batch, work.core
+    label, ghost_label = batch["label"][: piece.size], batch["ghost_label"][: piece.out.ghost_vertex.size]
+    if work.phase is Phase.LABELS:
+        mail = work.mail(Kind.LABEL)
+        entry, offered = piece.position[column(mail, "vertex")], column(mail, "sender")
+    else:
+        work.enter(Phase.LABELS)
+        label[:] = ghost_label[:] = _NO_LABEL
+        entry, offered = np.arange(piece.size), batch.start + piece.vertex
+    news = np.empty(ghost_label.size, np.int64)
+    order = np.argsort(offered, kind="stable")
+    count = kernels.flood(order, entry, offered, piece.out.offsets, piece.out.targets, label, ghost_label, news)
+    work.to_ghosts(piece.out, news[:count], Kind.LABEL, ghost_label[news[:count]])
+    work.step.aggregate("sent", count)
+
+
+def _label_sums(
+    work: Work,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.integer[Any]], NDArray[np.bool_]]:
+    """Labels here, original vertices under each, the label of each position, and which labels have cut arcs."""
+    piece = work.core
+    names, which = np.unique(work.batch["label"][: piece.size], return_inverse=True)
+    shared = np.zeros(names.size, np.bool_)
+    shared[which[piece.out.outer]] = True
+    sums = np.bincount(which, work.batch["omega"][piece.vertex], names.size).astype(np.float64, copy=False)
+    return names, sums, which, shared
+
+
+def send_totals(work: Work) -> None:
+    """The partition's part of the size of every component that others may have a part of."""
+    names, sums, _, shared = _label_sums(work)
+    work.step.send_to_subgraph(
+        np.zeros(int(shared.sum()), np.int64), kind=Kind.TOTAL, slot=work.batch.partition, sender=names[shared],
+        value=sums[shared], other=0.0,
+    )  # fmt: skip
+    work.enter(Phase.TOTALS)
+
+
+def answer_totals(work: Work) -> None:
+    """On the master: add up the sizes of components and tell everybody who asked."""
+    mail = work.mail(Kind.TOTAL)
+    _, which = np.unique(mail["sender"], return_inverse=True)
+    work.to_partitions(mail["slot"], Kind.TOTAL, mail["sender"], np.bincount(which, mail["value"])[which])
+    work.enter(Phase.COMPONENTS)
+
+
+def take_totals(work: Work) -> None:
+    """Sizes of the components to the core, and from there down the trees."""
+    batch, piece = work.batch, work.core
+    names, sums, which, _ = _label_sums(work)
+    mail = work.mail(Kind.TOTAL)
+    sums[np.searchsorted(names, mail["sender"])] = mail["value"]
+    batch["component"][piece.vertex] = sums[which]
+    # A component that is a tree has no core to search.
+    batch["root"][piece.vertex] = np.where(np.diff(piece.out.offsets) > 0, batch.start + piece.vertex, -1)
+    batch["root_unit"][piece.vertex] = batch.first_id + batch.subgraph_of_vertex()[piece.vertex]
+    work.enter(Phase.SIZES)
+    _hand_down(work, np.zeros(batch.num_vertices, np.bool_))
+
+
+def sizes(work: Work) -> None:
+    """A superstep on the way down the trees."""
+    batch, mail = work.batch, work.mail(Kind.SIZE)
+    known = batch["component"] > 0
+    vertex = mail["vertex"]
+    batch["component"][vertex] = mail["value"]
+    batch["root"][vertex], batch["root_unit"][vertex] = mail["sender"], mail["other"].astype(np.int64)
+    _hand_down(work, known)
+
+
+def _hand_down(work: Work, known: NDArray[np.bool_]) -> None:
+    batch = work.batch
+    order = np.argsort(-batch["sequence"], kind="stable")[: np.count_nonzero(batch["sequence"] >= 0)]
+    component, root = batch["component"], batch["root"]
+    kernels.hand_down(order, batch["parent"], component, root, batch["root_unit"])
+    new = (component > 0) & ~known
+    rows = np.flatnonzero(batch["child_of"] >= 0)
+    rows = rows[new[batch["child_of"][rows]]]
+    above = batch["child_of"][rows]
+    work.step.send_to_vertex(
+        batch.remote_subgraph[rows], batch.remote_vertex[rows], kind=Kind.SIZE, slot=0, sender=root[above],
+        value=component[above], other=batch["root_unit"][above].astype(np.float64),
+    )  # fmt: skip
+    work.sent("size", rows.size)
+
+
+def close(work: Work) -> None:
+    """Equation (3): what pairs with an end in a hanging tree contribute to every vertex."""
+    batch = work.batch
+    below = batch["omega"] - 1.0
+    batch["tree_part"] = below * (batch["component"] - batch["omega"]) + (below * below - batch["square"]) / 2.0

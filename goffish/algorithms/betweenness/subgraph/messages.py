@@ -1,0 +1,54 @@
+"""The messages of the partitioned betweenness: one payload, several kinds."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MESSAGE = {"kind": np.int8, "slot": np.int32, "sender": np.int64, "value": np.float64, "other": np.float64}
+
+
+class Kind(IntEnum):
+    """What a message says (columns slot, sender, value, other; the addressed vertex is the target).
+
+    The first seven are those of the specification (section 3.3). Of the first four, one message goes to a sub-graph
+    for all arcs between the sender and its vertices, who know from their rows which of these lie on shortest paths.
+    The result counts the arcs.
+    """
+
+    DIST = 0  # slot, a predecessor of vertices of the addressed sub-graph, its distance, -
+    SUCC = 1  # slot, a successor of vertices of the addressed sub-graph, its distance, -
+    PATHS = 2  # slot, a predecessor of such vertices, its number of shortest paths, its power (see _sweep_kernels)
+    DEP = 3  # slot, a successor, (its tree + its dependency) / its number of shortest paths, the power of that number
+    LEAF = 4  # -, a removed leaf whose parent is the target, size of its tree, -
+    SIZE = 5  # -, core vertex that the target's tree hangs at (or -1), size of the component, the core vertex's unit
+    TOPK = 6  # partition, vertex as read, its value, whether it was in the set before
+    NAME = 7  # -, a vertex beyond a cut arc, its number as read, -
+    LABEL = 8  # -, a smaller label for the target's component, -, -
+    TOTAL = 9  # partition, label of a component, original vertices in it, -
+    DRAW = 10  # how often a source was drawn, the source, the least rank among them, its unit
+    GIVE = 11  # how often, -, turn of the target in this batch, -
+    TIMES = 12  # slot, -, how often its source was drawn, -
+    HOPS = 13  # slot, cut arcs of its shortest-path graph, most of them on one path, -
+    TOP = 14  # -, vertex as read that is in the set now, -, -
+    KEPT = 15  # slot, predecessor beyond a cut arc (row of the table), its distance, its number of paths
+    POWER = 16  # slot, such a predecessor, the power of its number of paths, -
+
+
+#: Kinds that the result counts.
+COUNTED = (Kind.DIST, Kind.SUCC, Kind.PATHS, Kind.DEP, Kind.LEAF, Kind.SIZE, Kind.TOPK)
+
+
+def of_kind(messages: np.ndarray[Any, Any], kind: Kind) -> np.ndarray[Any, Any]:
+    """The rows of one kind, in their order."""
+    rows = np.flatnonzero(messages["kind"] == kind)
+    # A mask would copy structured rows field by field.
+    return messages if rows.size == messages.size else messages.take(rows)
+
+
+def column(messages: np.ndarray[Any, Any], name: str) -> NDArray[Any]:
+    """One column of structured rows, contiguous."""
+    return np.ascontiguousarray(messages[name])

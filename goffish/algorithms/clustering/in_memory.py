@@ -1,0 +1,114 @@
+"""Triangles and core numbers of a whole graph in one process."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from goffish.algorithms.clustering import kernels
+from goffish.gopher.result import Result
+from goffish.graph import Graph
+from goffish.graph.parallel import balanced_rows, interruptible, run_tasks, thread_count
+
+_Numbers = NDArray[np.integer[Any]]
+#: Steps of one task, some 0.1 s: Ctrl-C is heard between two of them.
+_STEPS = 1 << 25
+
+
+def triangles_of(graph: Graph, *, threads: int | None = None) -> tuple[NDArray[np.int64], _Numbers]:
+    """Triangles through each vertex, and its number of distinct other neighbours; both of shape (n,)."""
+    graph = graph.to_undirected()
+    workers = thread_count(threads)
+    degree, _, place, _ = _by_degree(graph)
+    offsets = np.zeros(degree.size + 1, np.int64)
+    targets = np.empty(graph.num_arcs // 2 + 1, graph.targets.dtype)
+    kernels.orient(graph.offsets, graph.targets, degree, place, offsets, targets)
+    work = np.zeros_like(offsets)
+    kernels.intersection_work(offsets, targets, work)
+    # Whole numbers add up exactly, so it does not matter which thread counts which range.
+    bounds = balanced_rows(work, max(workers, int(work[-1]) // _STEPS))
+    partial = np.zeros((workers, degree.size), np.int64)
+    free = [(np.full(degree.size, -1, targets.dtype), partial[i]) for i in range(workers)]
+
+    def count(first: int, last: int) -> None:
+        mark, own = free.pop()
+        kernels.count_triangles(offsets, targets, first, last, mark, own)
+        free.append((mark, own))
+
+    run_tasks(count, list(pairwise(bounds.tolist())), workers)
+    return partial.sum(axis=0)[place], degree
+
+
+def triangles(graph: Graph, *, threads: int | None = None) -> Result:
+    """Count the triangles through each vertex.
+
+    Parameters
+    ----------
+    graph : Graph
+        Seen as simple and undirected: directions, self-loops and parallel arcs are ignored.
+    threads : int, optional
+        Default: all processors.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex`` and ``triangles``. Summary: ``total`` (each triangle once), ``average_clustering`` (mean of
+        triangles / (d (d - 1) / 2) over all vertices, 0 where d < 2) and ``transitivity`` (3 · total / paths of length
+        two), both as in networkx.
+    """
+    count, degree = triangles_of(graph, threads=threads)
+    wide = degree.astype(np.float64)
+    pairs = wide * (wide - 1) / 2
+    closed = np.divide(count, pairs, out=np.zeros_like(pairs), where=pairs > 0)
+    paths = float(pairs.sum())
+    total = int(count.sum()) // 3
+    summary = {
+        "total": total,
+        "average_clustering": float(closed.mean()) if closed.size else 0.0,
+        "transitivity": 3 * total / paths if paths else 0.0,
+    }
+    table = pa.table({"vertex": graph.label_column(), "triangles": pa.array(count)})
+    return Result("triangles", table, summary)
+
+
+def cores_of(graph: Graph) -> _Numbers:
+    """Core number of each vertex, shape (n,)."""
+    graph = graph.to_undirected()
+    core, order, place, starts = _by_degree(graph)
+    interruptible(graph.num_arcs, kernels.peel, graph.offsets, graph.targets, order, place, starts, core)
+    return core
+
+
+def core_numbers(graph: Graph) -> Result:
+    """Find the largest k for which each vertex lies in a subgraph where all degrees are at least k.
+
+    Parameters
+    ----------
+    graph : Graph
+        Seen as simple and undirected: directions, self-loops and parallel arcs are ignored.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex`` and ``core``. Summary: ``degeneracy`` (the largest core number) and ``innermost`` (how many
+        vertices have it).
+    """
+    core = cores_of(graph).astype(np.int64, copy=False)
+    degeneracy = int(core.max()) if core.size else 0
+    table = pa.table({"vertex": graph.label_column(), "core": pa.array(core)})
+    innermost = int(np.count_nonzero(core == degeneracy))
+    return Result("core_numbers", table, {"degeneracy": degeneracy, "innermost": innermost})
+
+
+def _by_degree(graph: Graph) -> tuple[_Numbers, _Numbers, _Numbers, _Numbers]:
+    """Simple degrees; vertices in ascending order of them; each vertex's place in it; each degree's start."""
+    n, kind = graph.num_vertices, graph.targets.dtype
+    degree, order, place = np.empty(n, kind), np.empty(n, kind), np.empty(n, kind)
+    kernels.simple_degrees(graph.offsets, graph.targets, degree)
+    starts = np.zeros(int(degree.max()) + 2 if n else 2, kind)
+    kernels.sort_by_degree(degree, starts, order, place)
+    return degree, order, place, starts

@@ -1,0 +1,202 @@
+"""Counts against the engine: sub-graph sizes, the quotient graph, triangles and core numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from goffish.algorithms.clustering import step_kernels as kernels
+from goffish.gopher import (
+    BatchStep,
+    SubgraphBatch,
+    SubgraphProgram,
+    per_remote,
+    per_subgraph,
+    per_vertex,
+)
+
+_EMPTY = np.empty(0, np.int64)
+_UNKNOWN = np.iinfo(np.int64).max
+
+
+class GraphCounts(SubgraphProgram):
+    """Vertices, arcs and remote arcs of every sub-graph (engine specification §4.6)."""
+
+    state = {
+        "vertices": per_subgraph(np.int64),
+        "arcs": per_subgraph(np.int64),
+        "remote_arcs": per_subgraph(np.int64),
+    }
+    rows = "subgraph"
+
+    def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
+        bounds = batch.subgraph_offsets
+        batch["vertices"] = np.diff(bounds)
+        batch["arcs"] = np.diff(batch.offsets[bounds])
+        remote_before = np.concatenate(([0], np.cumsum(batch.targets < 0)))
+        batch["remote_arcs"] = np.diff(remote_before[batch.offsets[bounds]])
+        step.vote_to_halt()
+
+    def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:
+        return {name: sg[name] for name in self.state}
+
+
+class QuotientGraph(SubgraphProgram):
+    """The quotient graph: pairs of neighbouring sub-graphs and the remote edges between them (§4.6).
+
+    Each pair is reported from both sides.
+    """
+
+    rows = "free"
+
+    def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
+        step.vote_to_halt()
+
+    def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:
+        source = sg.first_id + np.repeat(np.arange(sg.num_subgraphs), np.diff(sg.neighbor_offsets))
+        return {"subgraph": source, "neighbor": sg.neighbors, "links": sg.neighbor_links}
+
+
+class TriangleCount(SubgraphProgram):
+    """Triangles through each vertex of an undirected graph; loops and parallel edges do not count.
+
+    Superstep 1 counts the triangles with two corners in one sub-graph and tells neighbouring sub-graphs the degrees of
+    border vertices. From then on each sub-graph asks about its wedges over three sub-graphs, at most `batch_size` a
+    partition and superstep, so that memory stays bounded; corners elsewhere are told the counts that are due to them.
+
+    Parameters
+    ----------
+    batch_size : int
+        Questions per partition and superstep, 40 bytes each.
+    """
+
+    message = {"count": np.int64, "far": np.int64, "origin": np.int64}
+    state = {
+        "triangles": per_vertex(np.int64),
+        "degree": per_vertex(np.int64),
+        "remote_degree": per_remote(np.int64),
+        "done": per_vertex(np.int64),
+    }
+
+    def __init__(self, batch_size: int = 500_000) -> None:
+        self.batch_size = batch_size
+
+    def init(self, sg: SubgraphBatch) -> None:
+        kernels.distinct_degrees(sg.subgraph_offsets, sg.offsets, sg.targets, sg["degree"])
+
+    def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
+        count, due = batch["triangles"], np.zeros(batch.remote_vertex.size, np.int64)
+        middle = _row_middles(batch)
+        rows = (batch.offsets, middle, batch.targets)
+        if step.number == 1:
+            kernels.local_triangles(batch.subgraph_offsets, batch.remote_offsets, *rows, count, due)
+            vertex, target = _news(batch, middle, np.full(batch.num_vertices, True))
+            step.send_to_subgraph(target, count=batch["degree"][vertex], far=batch.start + vertex, origin=-1)
+        else:
+            self._answer(batch, step, rows, due)
+            self._ask(batch, step, middle)
+        owed = np.flatnonzero(due)
+        step.send_to_vertex(batch.remote_subgraph[owed], batch.remote_vertex[owed], count=due[owed], far=-1, origin=-1)
+
+    def _answer(
+        self, batch: SubgraphBatch, step: BatchStep, rows: tuple[NDArray[Any], ...], due: NDArray[np.int64]
+    ) -> None:
+        vertex, told, far, origin, subgraph = (
+            np.ascontiguousarray(step.messages[n]) for n in ("vertex", "count", "far", "origin", "subgraph")
+        )
+        degrees = vertex < 0
+        batch["remote_degree"][_find_remote(batch, subgraph[degrees], far[degrees])] = told[degrees]
+        counts = (vertex >= 0) & (far < 0)
+        np.add.at(batch["triangles"], vertex[counts], told[counts])
+        questions = (vertex >= 0) & (far >= 0)
+        kernels.close_wedges(
+            vertex[questions], far[questions], origin[questions], subgraph[questions], batch.remote_offsets,
+            batch.remote_vertex, *rows, batch["triangles"], due,
+        )  # fmt: skip
+
+    def _ask(self, batch: SubgraphBatch, step: BatchStep, middle: NDArray[np.int64]) -> None:
+        size = max(self.batch_size, kernels.widest_tail(batch.offsets, middle))
+        asked, far, origin = (np.empty(size, np.int64) for _ in range(3))
+        unfinished = np.zeros(batch.num_subgraphs, np.bool_)
+        found = kernels.remote_wedges(
+            step.active, batch.subgraph_offsets, batch.remote_offsets, batch.remote_vertex, batch.remote_subgraph,
+            batch.offsets, middle, batch.targets, batch.start, batch["degree"], batch["remote_degree"],
+            batch["done"], asked, far, origin, unfinished,
+        )  # fmt: skip
+        rows = asked[:found]
+        step.send_to_vertex(
+            batch.remote_subgraph[rows], batch.remote_vertex[rows], count=0, far=far[:found], origin=origin[:found]
+        )
+        step.vote_to_halt(np.flatnonzero(~unfinished))
+
+    def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:
+        return {"triangles": sg["triangles"]}
+
+
+class CoreNumbers(SubgraphProgram):
+    """Core number of each vertex of an undirected graph; loops and parallel edges do not count.
+
+    Every vertex starts from its degree; sub-graphs lower their estimates to a local fixed point and tell neighbouring
+    sub-graphs the estimates that changed (Montresor, De Pellegrini and Miorandi, "Distributed k-Core Decomposition",
+    2013).
+    """
+
+    message = {"vertex_number": np.int64, "core": np.int64}
+    state = {
+        "core": per_vertex(np.int64),
+        "support": per_vertex(np.int64),
+        "remote_core": per_remote(np.int64, _UNKNOWN),
+    }
+
+    def init(self, sg: SubgraphBatch) -> None:
+        kernels.distinct_degrees(sg.subgraph_offsets, sg.offsets, sg.targets, sg["core"])
+
+    def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
+        before = batch["remote_core"].copy()
+        touched = _find_remote(batch, step.messages["subgraph"], step.messages["vertex_number"])
+        np.minimum.at(batch["remote_core"], touched, step.messages["core"])
+        changed = np.full(batch.num_vertices, step.number == 1)
+        middle = _row_middles(batch)
+        kernels.lower_cores(
+            step.active, step.number == 1, batch.subgraph_offsets, batch.remote_offsets, batch.offsets, middle,
+            batch.targets, step.message_offsets, touched, before, batch["remote_core"], batch["core"],
+            batch["support"], changed,
+        )  # fmt: skip
+        vertex, target = _news(batch, middle, changed)
+        step.send_to_subgraph(target, vertex_number=batch.start + vertex, core=batch["core"][vertex])
+        step.vote_to_halt()
+
+    def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:
+        return {"core": sg["core"]}
+
+
+def _find_remote(batch: SubgraphBatch, subgraph: NDArray[np.int64], vertex: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows of the remote table by (local sub-graph, partitioned vertex number)."""
+    owner = np.repeat(np.arange(batch.num_subgraphs), np.diff(batch.remote_offsets))
+    span = batch.num_subgraphs and int(batch.remote_vertex.max(initial=0)) + 1
+    table = owner * span + batch.remote_vertex
+    return np.searchsorted(table, subgraph * span + vertex)
+
+
+def _row_middles(batch: SubgraphBatch) -> NDArray[np.int64]:
+    middle = np.empty(batch.num_vertices, np.int64)
+    kernels.split_rows(batch.offsets, batch.targets, middle)
+    return middle
+
+
+def _news(
+    batch: SubgraphBatch, middle: NDArray[np.int64], changed: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Changed border vertices and the neighbouring sub-graphs to tell about each."""
+    context = (
+        changed, batch.subgraph_offsets, batch.remote_offsets, batch.remote_subgraph,
+        batch.offsets, middle, batch.targets,
+    )  # fmt: skip
+    size = kernels.news(*context, _EMPTY, _EMPTY)
+    vertex, target = np.empty(size, np.int64), np.empty(size, np.int64)
+    if size:
+        kernels.news(*context, vertex, target)
+    return vertex, target

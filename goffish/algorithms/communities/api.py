@@ -1,0 +1,213 @@
+"""Options of community detection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from goffish.algorithms.algorithm import Algorithm, Note, TableFile
+from goffish.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from goffish.algorithms.communities.communities import Communities
+    from goffish.gofs import PartitionedGraph
+    from goffish.gopher import Result, RunStats, SubgraphProgram
+    from goffish.graph import Graph
+
+
+def _as_seed(value: Any) -> Any:
+    if isinstance(value, str):
+        if value == "random":
+            return None
+        if value.isdecimal():
+            return int(value)
+        raise ValueError("must be a whole number of at least 0, or random")
+    return value
+
+
+Seed = Annotated[
+    Annotated[int, Field(ge=0)] | Literal["random"] | None,
+    BeforeValidator(_as_seed),
+    WithJsonSchema({"type": "string"}),
+]
+
+
+class Louvain(Algorithm):
+    """Communities of high modularity."""
+
+    name = "louvain"
+    title = "Communities by parallel Louvain, refined; or by Leiden, each of them connected."
+    extra_tables: ClassVar = {
+        "hierarchy": "Write all levels (level, vertex, community).",
+        "communities": "Write one row per community: size, weights, conductance, central members.",
+    }
+
+    resolution: float = Field(
+        default=1.0, ge=0.0, allow_inf_nan=False, description="Above 1 for smaller communities, below for larger ones."
+    )
+    seed: Seed = Field(
+        default=0, description="The same seed, the same communities on any number of threads; random: any."
+    )
+    refine: Literal["vertices", "leiden", "none"] = Field(
+        default="vertices",
+        description="vertices: move single vertices again at the end; leiden: connected communities, best quality.",
+    )
+    variant: Literal["default", "partitioned", "sequential"] = Field(
+        default="default",
+        description="partitioned: the published algorithm, on the engine; sequential: the published baseline.",
+    )
+    level: int | None = Field(default=None, ge=1, description="Answer with this level of the hierarchy, 1 the finest.")
+    max_levels: int | None = Field(default=None, ge=1, description="Collapse no more often than this.")
+    max_passes: int = Field(default=20, ge=1, description="Most passes over the vertices of one level.")
+    threshold: float = Field(
+        default=1e-6, ge=0.0, allow_inf_nan=False, description="A level that gains no more modularity is the last."
+    )
+    min_size: int = Field(default=1, ge=1, description="Join smaller communities to a neighbouring one.")
+    initial: TableFile = Field(
+        default=None, description="Warm start from an earlier result: its table; communities keep their ids."
+    )
+    fixed: TableFile = Field(
+        default=None,
+        description="Vertices that stay put: a table with the column vertex, and community where initial has none.",
+    )
+    truth: TableFile = Field(default=None, description="Table of the true communities to compare with: NMI, ARI, AMI.")
+    order: Literal["random", "ascending", "descending", "neighbour", "natural"] = Field(
+        default="random", description="In which order the variants partitioned and sequential visit vertices."
+    )
+    repair_rounds: int = Field(
+        default=3,
+        ge=0,
+        description="On the engine: most rounds over the boundary, without refinement or with more than 2^25 rows.",
+    )
+    null_model: Literal["local", "global"] = Field(
+        default="local", description="On the engine: whether level 1 counts cut edges in degrees (global) or not."
+    )
+    blocks: int | None = Field(
+        default=None, ge=1, description="Blocks of vertices scanned side by side. Default: by the size of the graph."
+    )
+
+    def needs_engine(self) -> bool:
+        return self.variant == "partitioned"
+
+    def only_whole(self) -> list[str]:
+        given = [name for name in ("initial", "fixed", "blocks") if getattr(self, name) is not None]
+        return given + ["variant"] * (self.variant == "sequential")
+
+    @model_validator(mode="after")
+    def _agree(self) -> Louvain:
+        if self.fixed is not None and self.min_size > 1:
+            raise ValueError("fixed and min_size contradict each other: a small community of fixed vertices must stay")
+        return self
+
+    def program(self, units: str) -> SubgraphProgram:
+        from goffish.algorithms.communities.subgraph.program import PartitionedLouvain
+
+        if self.variant == "sequential":
+            raise InputError("variant='sequential' is for a graph in memory, without parts and engine")
+        for name in self.only_whole():
+            raise InputError(f"{name} is for a graph in memory: leave out parts, engine and variant for it")
+        published = self.variant == "partitioned"
+        return PartitionedLouvain(
+            order=self.order,
+            seed=self._seed(),
+            eps=self.threshold,
+            resolution=self.resolution,
+            max_levels=self.max_levels,
+            repair_rounds=0 if published else self.repair_rounds,
+            refine=not published and self.refine != "none",
+            connected=self.refine == "leiden",
+            null_model=self.null_model,
+        )
+
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        if self.variant == "sequential":
+            return self._chosen(self._sequential(graph))
+        from goffish.algorithms.communities.in_memory import louvain
+
+        def report(stage: int, passes: int, gain: float) -> None:
+            if note is not None:
+                note(f"stage {stage}, pass {passes}, modularity +{gain:.5f}")
+
+        return self._chosen(
+            louvain(
+                graph,
+                **{name: getattr(self, name) for name in _WHOLE},
+                initial=_table(self.initial),
+                fixed=_held(_table(self.fixed)),
+                threads=threads,
+                progress=None if note is None else report,
+            )
+        )
+
+    def _sequential(self, graph: Graph) -> Communities:
+        from goffish.algorithms.communities.communities import make_communities
+        from goffish.algorithms.communities.sequential import sequential_louvain
+
+        for name in ("initial", "fixed"):
+            if getattr(self, name) is not None:
+                raise InputError(f"{name} is for variant='default'")
+        run = sequential_louvain(
+            graph, order=self.order, seed=self._seed(), eps=self.threshold,
+            resolution=self.resolution, max_levels=self.max_levels,
+        )  # fmt: skip
+        figures = {"passes": sum(run.passes), "first_level_share": round(run.first_level_share, 4)}
+        made = make_communities(
+            graph, run.maps, modularity=run.modularity[-1], resolution=self.resolution, summary_extra=figures
+        )
+        return made.without_small(self.min_size)
+
+    def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats, note: Note | None = None) -> Result:
+        from goffish.algorithms.communities.communities import from_levels
+
+        made = from_levels(graph, table, stats, self.resolution)
+        return self._chosen(made.without_small(self.min_size))
+
+    def _chosen(self, found: Communities) -> Communities:
+        """The level that was asked for, compared with the truth."""
+        if self.level is not None:
+            found = found.at_level(self.level)
+        if self.truth is not None:
+            found = found.compared_with(_table(self.truth))
+        return found
+
+    def write_extra(self, result: Any, name: str, path: str) -> None:
+        if name == "hierarchy":
+            result.write_hierarchy(path)
+        else:
+            result.write_communities(path)
+
+    def _seed(self) -> int:
+        """The seed, or one that is drawn now."""
+        import secrets
+
+        return self.seed if isinstance(self.seed, int) else secrets.randbits(32)
+
+
+_WHOLE = ("resolution", "seed", "refine", "threshold", "max_levels", "max_passes", "min_size", "blocks")
+
+
+def _table(given: Any) -> Any:
+    """A table file as a table, anything else as it is."""
+    if isinstance(given, str | Path):
+        from goffish.gopher.result import read_table
+
+        return read_table(given)
+    return given
+
+
+def _held(given: Any) -> Any:
+    """Fixed vertices as labels or as a mapping, also where a table names them."""
+    import pyarrow as pa
+
+    if not isinstance(given, pa.Table):
+        return given
+    if "vertex" not in given.column_names:
+        raise InputError(f"fixed has no column 'vertex'; there are: {', '.join(given.column_names) or 'none'}")
+    labels = given["vertex"].to_pylist()
+    if "community" not in given.column_names:
+        return labels
+    return dict(zip(labels, given["community"].to_pylist(), strict=True))

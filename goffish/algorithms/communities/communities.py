@@ -1,0 +1,353 @@
+"""What community detection gives back, however the communities were found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike, NDArray
+
+from goffish.algorithms.communities import community_kernels as kernels
+from goffish.algorithms.communities.agreement import agreement
+from goffish.algorithms.communities.divisions import (
+    arc_arrays,
+    check_resolution,
+    community_sums,
+    match_ids,
+    merge_small,
+    modularity,
+    normalise,
+)
+from goffish.algorithms.communities.hierarchy import checked_steps, compose, nested_maps
+from goffish.algorithms.communities.named import named_division
+from goffish.errors import InputError
+from goffish.gofs import PartitionedGraph
+from goffish.gopher.result import Result, write_table
+from goffish.gopher.stats import RunStats
+from goffish.graph import Graph
+from goffish.graph.guards import expect, whole_number
+
+__all__ = ["Communities", "make_communities", "match_ids", "merge_small", "modularity", "normalise"]
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Communities(Result):
+    """Communities of a graph's vertices, and how they came together level by level.
+
+    Build one with `make_communities`. The table has the columns ``vertex`` (the user's labels, in vertex order) and
+    ``community`` (int64). On every level communities are numbered 0 … c-1 in order of their first vertex.
+
+    Attributes
+    ----------
+    source : Graph or PartitionedGraph
+        What was analysed.
+    membership : int64, shape (n,)
+        Final community of every vertex in vertex order.
+    steps : tuple of integer arrays
+        The collapsing that led there: see `maps`.
+    ids : int64, shape (c,), or None
+        What the final communities are called in tables, where that is not their number: after a warm start, the
+        names that they had before.
+    resolution : float
+        For which `modularity` holds.
+    """
+
+    source: Graph | PartitionedGraph = field(kw_only=True, repr=False)
+    membership: Ids = field(kw_only=True, repr=False)
+    steps: tuple[NDArray[np.integer[Any]], ...] = field(kw_only=True, repr=False)
+    ids: Ids | None = field(kw_only=True, default=None, repr=False)
+    resolution: float = field(kw_only=True, default=1.0)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph as it was analysed: undirected or directed, with or without weights."""
+        return self.source if isinstance(self.source, Graph) else self.source.to_graph()
+
+    @property
+    def modularity(self) -> float:
+        return float(self.summary["modularity"])
+
+    @property
+    def num_communities(self) -> int:
+        return int(self.summary["communities"])
+
+    @property
+    def num_levels(self) -> int:
+        return len(self.steps)
+
+    @cached_property
+    def maps(self) -> tuple[Ids, ...]:
+        """The hierarchy: the level-1 community of each vertex, then the level-(l+1) community of each level-l one.
+
+        Their composition is `membership`. Where vertices moved on after the collapsing (refinement), a level holds what
+        its communities share with those of the levels above, so that every level divides the next.
+        """
+        return nested_maps(self.steps, self.membership)
+
+    def membership_at(self, level: int) -> Ids:
+        """Community of every vertex on a level from 1 to `num_levels`, int64, shape (n,)."""
+        if self._level(level) == self.num_levels:
+            return self.membership
+        community = self.maps[0]
+        for up in self.maps[1:level]:
+            community = up[community]
+        return community
+
+    @cached_property
+    def hierarchy(self) -> pa.Table:
+        """All levels: columns ``level`` (int64, from 1), ``vertex`` (labels) and ``community`` (int64).
+
+        Level by level, each with all vertices in vertex order.
+        """
+        levels = range(1, self.num_levels + 1)
+        labels = self.graph.label_column()
+        return pa.table({
+            "level": pa.chunked_array([np.full(len(labels), level) for level in levels], pa.int64()),
+            "vertex": pa.chunked_array([labels for _ in levels], labels.type),
+            "community": pa.chunked_array([self._names(level) for level in levels], pa.int64()),
+        })  # fmt: skip
+
+    def at_level(self, level: int) -> Communities:
+        """The division of a level from 1 to `num_levels` as a result of its own, with its exact modularity."""
+        if self._level(level) == self.num_levels:
+            return self
+        community = self.membership_at(level)
+        count = _count(self.maps[level - 1])
+        value = community_sums(self.graph, community, count).modularity(self.resolution)
+        figures = {"communities": count, "modularity": value, "levels": level}
+        return replace(
+            self, membership=community, steps=self.maps[:level], ids=None, summary={**self.summary, **figures},
+            table=_table(self.source, community),
+        )  # fmt: skip
+
+    def without_small(self, min_size: int) -> Communities:
+        """The same with communities of fewer than `min_size` vertices joined to neighbouring ones (`merge_small`)."""
+        if min_size <= 1:
+            return self
+        community = merge_small(self.graph, self.membership, min_size, resolution=self.resolution)
+        figures = {
+            "communities": _count(community),
+            "modularity": modularity(self.graph, community, self.resolution),
+        }
+        return replace(
+            self, membership=community, ids=None, summary={**self.summary, **figures},
+            table=_table(self.source, community),
+        )  # fmt: skip
+
+    def compared_with(self, truth: Any) -> Communities:
+        """The same with the figures of `compare` in the summary."""
+        return replace(self, summary={**self.summary, **self.compare(truth)})
+
+    def to_sets(self) -> list[set[Any]]:
+        """The labels of every community's members, in the order of the communities."""
+        starts, members = self._members(self.graph.num_vertices)
+        labels = self.graph.label_column().take(pa.array(members))
+        return [set(group) for group in pa.LargeListArray.from_arrays(starts, labels).to_pylist()]
+
+    def describe(self, central: int = 3) -> pa.Table:
+        """Figures of every community.
+
+        Parameters
+        ----------
+        central : int
+            How many central members to name, at least 0.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row per community: ``community``; ``size`` in vertices; ``internal_weight``, of every edge within once,
+            loops too; ``cut_weight``, of the edges to other communities; ``conductance``, the cut weight over the
+            smaller of the volumes of the community and of the rest (0 without a cut); ``volume``, the sum of the
+            weighted degrees, a loop counted twice; ``density``, the share of the possible pairs of different members
+            that are linked (null for a single vertex); ``central``, a list of the labels of the members with the
+            largest weighted degree within the community (of equal ones, the smaller vertex numbers). In a directed
+            graph, cut weight and volume count outgoing plus incoming arcs, and a pair is ordered.
+        """
+        central = whole_number(central, "central", 0)
+        count, community, graph = self.num_communities, self.membership, self.graph
+        size = np.bincount(community, minlength=count)
+        sums = community_sums(graph, community, count)
+        degree, pairs = np.zeros(graph.num_vertices), np.zeros(count, np.int64)
+        kernels.inner_structure(*arc_arrays(graph), graph.directed, community, degree, pairs)
+        volume = sums.out + sums.into if graph.directed else sums.out
+        # The rest has at least the weight of the cut, whatever was rounded.
+        smaller = np.maximum(np.minimum(volume, volume.sum() - volume), sums.cut)
+        conductance = np.divide(sums.cut, smaller, out=np.zeros(count), where=sums.cut > 0)
+        possible = size * (size - 1)
+        density = np.divide(pairs, possible, out=np.zeros(count), where=possible > 0)
+        starts, members = self._members(central, degree)
+        names = graph.label_column().take(pa.array(members))
+        return pa.table({
+            "community": np.arange(count) if self.ids is None else self.ids,
+            "size": size,
+            "internal_weight": sums.inside if graph.directed else sums.inside / 2,
+            "cut_weight": sums.cut,
+            "conductance": conductance,
+            "volume": volume,
+            "density": pa.array(density, mask=possible == 0),
+            "central": pa.ListArray.from_arrays(pa.array(starts, pa.int32()), names),
+        })  # fmt: skip
+
+    def compare(self, truth: Any) -> dict[str, float]:
+        """Agreement with another division of the same vertices.
+
+        Parameters
+        ----------
+        truth : Communities, table, mapping or column
+            Another result; a table (Arrow, pandas, polars) with the columns ``vertex`` and ``community``; a mapping
+            from vertex label to community; or one community per vertex, in vertex order. Communities are numbers, texts
+            or anything hashable. Vertices without one, and vertices that this graph does not have, are left out.
+
+        Returns
+        -------
+        dict
+            ``nmi``, ``ari``, ``ami`` as by `agreement`, and ``compared``: the number of vertices compared.
+
+        Raises
+        ------
+        InputError
+            Nothing is left to compare, or `truth` cannot be understood.
+        """
+        given = truth.table if isinstance(truth, Communities) else truth
+        theirs = named_division(self.graph, given, "truth")
+        known = theirs >= 0
+        compared = int(np.count_nonzero(known))
+        if not compared:
+            raise InputError("truth names a community for none of this graph's vertices: there is nothing to compare")
+        return {**agreement(self.membership[known], theirs[known]), "compared": compared}
+
+    def write_hierarchy(self, path: str | Path) -> Path:
+        """Write `hierarchy` as a table, by the suffix of `path`: see `Result.write`."""
+        return write_table(self.hierarchy, path)
+
+    def write_communities(self, path: str | Path) -> Path:
+        """Write `describe()` as a table, by the suffix of `path`: see `Result.write`.
+
+        CSV has no lists: there the labels of ``central`` are one text, separated by semicolons.
+        """
+        table = self.describe()
+        if Path(path).suffix.lower() == ".csv":
+            at = table.column_names.index("central")
+            texts = pc.binary_join(table.column(at).cast(pa.list_(pa.string())), ";")
+            table = table.set_column(at, "central", texts)
+        return write_table(table, path)
+
+    def __repr__(self) -> str:
+        return (
+            f"Communities({self.algorithm}: {self.num_communities:,} of {self.graph.num_vertices:,} vertices, "
+            f"modularity {self.modularity:.4f}, levels {self.num_levels})"
+        )
+
+    def _names(self, level: int) -> Ids:
+        community = self.membership_at(level)
+        return community if self.ids is None or level < self.num_levels else self.ids[community]
+
+    def _level(self, level: Any) -> int:
+        whole = isinstance(level, int | np.integer) and not isinstance(level, bool)
+        if not whole or not 1 <= level <= self.num_levels:
+            raise InputError(f"level={level!r}: the levels are 1 to {self.num_levels}")
+        return int(level)
+
+    def _members(self, most: int, rank: NDArray[np.float64] | None = None) -> tuple[Ids, Ids]:
+        """Up to `most` members of every community, those of highest rank first, and where each community starts."""
+        order = np.arange(self.graph.num_vertices) if rank is None else np.argsort(-rank, kind="stable")
+        size = np.bincount(self.membership, minlength=self.num_communities)
+        starts = np.concatenate([[0], np.cumsum(np.minimum(size, most))])
+        members = np.empty(int(starts[-1]), np.int64)
+        kernels.first_members(order, self.membership, starts, np.zeros(size.size, np.int64), members)
+        return starts, members
+
+
+def make_communities(
+    source: Graph | PartitionedGraph,
+    steps: Sequence[ArrayLike],
+    *,
+    modularity: float,
+    membership: Ids | None = None,
+    ids: Ids | None = None,
+    resolution: float = 1.0,
+    summary_extra: Mapping[str, Any] | None = None,
+    stats: RunStats | None = None,
+    algorithm: str = "louvain",
+) -> Communities:
+    """The result of an algorithm that found a hierarchy of communities.
+
+    Parameters
+    ----------
+    source : Graph or PartitionedGraph
+        What was analysed.
+    steps : sequence of integer columns
+        Community of every vertex, then of every community of the level before. Each level's ids are 0 … c-1; they are
+        renumbered in order of their first vertex, so that results do not depend on how a search counts.
+    modularity : float
+        Of the final communities.
+    membership : int64, shape (n,), optional
+        The final communities, numbered in order of their first vertex, where they are not the composition of `steps`.
+    ids : int64, shape (c,), optional
+        What the final communities are called in tables.
+    resolution : float
+        At which the modularity was taken.
+    summary_extra : mapping, optional
+        Further figures of the summary, behind ``communities``, ``modularity`` and ``levels``.
+    stats : RunStats, optional
+    algorithm : str
+
+    Returns
+    -------
+    Communities
+
+    Raises
+    ------
+    InputError
+        No level, or one whose length is not the number of things below it, or whose ids leave a gap.
+    """
+    expect(source, (Graph, PartitionedGraph), "graph", "give a goffish Graph or a partitioned one")
+    if not len(steps):
+        raise InputError("steps: give at least one level")
+    levels = tuple(np.asarray(step) for step in steps)
+    if membership is None:
+        levels = checked_steps(source, steps)
+        membership = normalise(compose(levels))
+    count = _count(membership)
+    summary = {"communities": count, "modularity": float(modularity), "levels": len(levels), **(summary_extra or {})}
+    return Communities(
+        algorithm, _table(source, membership if ids is None else ids[membership]), summary, stats, source=source,
+        membership=membership, steps=levels, ids=ids, resolution=check_resolution(resolution),
+    )  # fmt: skip
+
+
+def from_levels(source: PartitionedGraph, table: pa.Table, stats: RunStats, resolution: float) -> Communities:
+    """The result of the engine's program: its table has the columns ``level_1 … level_L``, each with ids from 0."""
+    names = [name for name in table.column_names if name.startswith("level_")]
+    divisions = [table[name].to_numpy() for name in names]
+    steps = [divisions[0]]
+    for fine, coarse in pairwise(divisions):
+        up = np.empty(_count(fine), np.int64)
+        up[fine] = coarse
+        steps.append(up)
+    figures = dict(stats.aggregates)
+    shown = ("level_1_communities", "merged_vertices")
+    extra: dict[str, Any] = {name: int(figures[name]) for name in shown if name in figures}
+    if figures.get("total_weight"):
+        extra["cut_fraction"] = float(figures["cut_weight"]) / float(figures["total_weight"])
+    return make_communities(
+        source, steps, modularity=float(figures["modularity"]), resolution=resolution, summary_extra=extra, stats=stats
+    )
+
+
+def _count(membership: Ids) -> int:
+    return int(membership.max(initial=-1)) + 1
+
+
+def _table(source: Graph | PartitionedGraph, community: Ids) -> pa.Table:
+    labels = source.label_column() if isinstance(source, Graph) else source.labels_by_number()
+    return pa.table({"vertex": labels, "community": community})

@@ -1,0 +1,172 @@
+"""From labels to the next level: renumbering, member lists and the collapsed graph."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from goffish.kernels.barrier import prefetch
+
+AHEAD = np.uint64(12)  # arcs: far enough for the label of a neighbour to arrive
+LINE = np.uint64(16)  # numbers of four bytes in a cache line
+
+
+@njit(cache=True, nogil=True)
+def renumber(labels, number):
+    """Number the labels in use 0, 1, … by first appearance, in place; gives how many there are.
+
+    `number` is scratch space with one element per possible label.
+    """
+    number[:] = 0
+    count = number[:1].sum()
+    for v in range(labels.size):
+        c = labels[v]
+        met = number[c]
+        # Whether a label is new is anybody's guess: without a branch.
+        new = met == 0
+        count += new
+        met += count * new
+        number[c] = met
+        labels[v] = met - 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def list_members(offsets, labels, order, starts, members, room):
+    """Put the vertices of community c into ``members[starts[c]:starts[c + 1]]``, in `order` (empty: ascending).
+
+    ``room[c]`` becomes the number of arcs of the communities before c.
+    """
+    for v in range(labels.size):
+        c = labels[v]
+        starts[c + 1] += 1
+        room[c + 1] += offsets[v + 1] - offsets[v]
+    for c in range(1, starts.size):
+        starts[c] += starts[c - 1]
+        room[c] += room[c - 1]
+    for i in range(labels.size):
+        v = order[i] if order.size else i
+        c = labels[v]
+        members[starts[c]] = v
+        starts[c] += 1
+    for c in range(starts.size - 1, 0, -1):
+        starts[c] = starts[c - 1]
+    starts[0] = 0
+
+
+@njit(cache=True, nogil=True)
+def merge_rows(
+    offsets, targets, weights, labels, starts, members, widest, first, last, begin, out, out_weights, sizes, loops
+):
+    """Rows `first` to `last` of the collapsed graph, none with more than `widest` arcs, from ``out[begin]`` on.
+
+    The weight inside a community goes to `loops`.
+    """
+    weighted = weights.size > 0
+    count = starts.size - 1
+    sums = np.zeros(count, out_weights.dtype)
+    none = sums.sum()
+    keys = np.empty(min(widest, count) + 1, out.dtype)
+    end, arcs = starts[last], np.uint64(targets.size)
+    kept = begin
+    for c in range(first, last):
+        met = 0
+        for i in range(starts[c], starts[c + 1]):
+            v = members[i]
+            # Rows lie anywhere: have the next ones on their way, two cache lines of each.
+            if i + 16 < end:
+                prefetch(offsets, members[i + 16])
+                ahead = offsets[members[i + 8]]
+                prefetch(targets, ahead)
+                prefetch(targets, ahead + LINE)
+            if weighted:
+                for e in range(offsets[v], offsets[v + 1]):
+                    if e + AHEAD < arcs:
+                        prefetch(labels, targets[e + AHEAD])
+                    d = labels[targets[e]]
+                    before = sums[d]
+                    keys[met] = d
+                    met += before == none
+                    sums[d] = before + weights[e]
+            else:
+                for e in range(offsets[v], offsets[v + 1]):
+                    if e + AHEAD < arcs:
+                        prefetch(labels, targets[e + AHEAD])
+                    d = labels[targets[e]]
+                    before = sums[d]
+                    keys[met] = d
+                    met += before == none
+                    sums[d] = before + 1
+        row = kept
+        for i in range(met):
+            d = keys[i]
+            if d == c:
+                loops[c] += sums[d]
+            else:
+                out[kept] = d
+                out_weights[kept] = sums[d]
+                kept += 1
+            sums[d] = none
+        sizes[c] = kept - row
+
+
+@njit(cache=True, nogil=True)
+def look_up(values, places, out):
+    """``out = values[places]`` without a copy of the places."""
+    for i in range(places.size):
+        out[i] = values[places[i]]
+
+
+@njit(cache=True, nogil=True)
+def add_up(labels, values, sums):
+    """Sum `values` by label into `sums`."""
+    for v in range(labels.size):
+        sums[labels[v]] += values[v]
+
+
+@njit(cache=True, nogil=True)
+def row_sums(offsets, weights, sums):
+    for v in range(offsets.size - 1):
+        total = 0.0
+        for e in range(offsets[v], offsets[v + 1]):
+            total += weights[e]
+        sums[v] += total
+
+
+@njit(cache=True, nogil=True)
+def widest_row(offsets):
+    widest = offsets[0]
+    for v in range(offsets.size - 1):
+        widest = max(widest, offsets[v + 1] - offsets[v])
+    return widest
+
+
+@njit(cache=True, nogil=True)
+def has_foreign_neighbour(offsets, targets, labels, first, last, flags):
+    """Which of the vertices `first` to `last` have a neighbour of another label."""
+    for v in range(first, last):
+        flags[v] = 0
+        own = labels[v]
+        for e in range(offsets[v], offsets[v + 1]):
+            if labels[targets[e]] != own:
+                flags[v] = 1
+                break
+
+
+@njit(cache=True, nogil=True)
+def inside_weight(offsets, targets, weights, labels, first, last, room):
+    """Put the weight of the arcs in rows `first` to `last` that stay in their community into ``room[0]``."""
+    weighted = weights.size > 0
+    total = room[0]
+    for v in range(first, last):
+        own = labels[v]
+        if weighted:
+            for e in range(offsets[v], offsets[v + 1]):
+                if labels[targets[e]] == own:
+                    total += weights[e]
+        else:
+            count = 0
+            for e in range(offsets[v], offsets[v + 1]):
+                count += labels[targets[e]] == own
+            total += count
+    room[0] = total

@@ -1,0 +1,209 @@
+"""Local moving in blocks of vertices: deterministic on any number of threads.
+
+Every block holds a replica of all labels and community totals and scans its own vertices one after the other, as
+sequential Louvain does; after each slice of the scan the blocks exchange their moves. The answer depends on the
+blocks and slices, not on which thread works on which block.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from goffish.kernels.barrier import prefetch, wait
+
+#: A move has to win more than this share of the vertex's degree. Less is chance: on the last levels it joins
+#: communities that have nothing to do with each other (the resolution limit); rounding could move a vertex for ever.
+LEAST_GAIN = 3e-4
+PAD = 8  # float64 slots in a cache line
+LINE = 64  # bytes in one
+AHEAD = np.uint64(12)  # arcs: far enough for the cache line of a community to arrive
+
+
+@njit(cache=True, nogil=True)
+def move_blocks(rows, start_state, blocks, exchange, settings, barrier, parties, first, last):
+    """Scan blocks `first` to `last` until a pass gains too little; called once by each of `parties` threads.
+
+    The first block works on the labels themselves, the others on replicas.
+    """
+    offsets, targets, weights, degree, in_degree, fixed = rows
+    labels, active = start_state
+    replicas, state, in_totals, keys, marks, bounds, order, slices = blocks
+    moved, moved_to, moved_count, gains, control, progress = exchange
+    chunk, scale, min_gain, hopeless, max_passes, later_slices = settings
+    count = bounds.size - 1
+    n = offsets.size - 1
+    finest = slices.shape[1] - 1
+    for b in range(first, last):
+        if b:
+            replicas[b - 1] = labels
+        state[b] = 0
+        in_totals[b] = 0
+        for v in range(n):
+            state[b, 2 * labels[v] + 1] += degree[v]
+        if in_degree.size:
+            for v in range(n):
+                in_totals[b, labels[v]] += in_degree[v]
+        for v in range(bounds[b], bounds[b + 1]):
+            marks[v] = active[v] if active.size else 1
+            if count > 1:
+                marks[n + v] = 0
+                marks[2 * n + v] = 0
+    wait(barrier, parties)
+    turn = 0
+    for number in range(max_passes):
+        steps = finest if number == 0 else min(later_slices, finest)
+        parity = number & 1
+        for b in range(first, last):
+            if number and count > 1:
+                _take_marks(marks, n * (2 - parity), bounds[b], bounds[b + 1])
+        gain = 0.0
+        for step in range(steps):
+            begin, end = step * finest // steps, (step + 1) * finest // steps
+            for b in range(first, last):
+                moves, won = _scan(
+                    offsets, targets, weights, degree, in_degree, fixed, replicas[b - 1] if b else labels, state[b],
+                    in_totals[b], keys[b], marks, np.uint64(n * (1 + parity)), np.uint64(3 * n + b * LINE), bounds[b],
+                    bounds[b + 1], count == 1,
+                    order[slices[b, begin] : slices[b, end]], chunk, scale, moved[turn, b], moved_to[turn, b],
+                )  # fmt: skip
+                moved_count[turn, b * PAD] = moves
+                gains[turn, b * PAD] = won + (gains[1 - turn, b * PAD] if step else 0.0)
+            if first == 0:
+                control[turn + 1] = control[0]
+            wait(barrier, parties)
+            if count > 1:
+                for b in range(first, last):
+                    for other in range(count):
+                        if other != b:
+                            _apply(
+                                moved[turn, other], moved_to[turn, other], moved_count[turn, other * PAD],
+                                replicas[b - 1] if b else labels, state[b], in_totals[b], degree, in_degree,
+                            )  # fmt: skip
+            if control[turn + 1]:
+                return
+            gain = 0.0
+            for b in range(count):
+                gain += gains[turn, b * PAD]
+            turn = 1 - turn
+            # Chunks come in random order: what the first slices gained tells what the pass will.
+            if gain * steps <= hopeless * (step + 1):
+                break
+        if first == 0:
+            progress[0] += 1.0
+            progress[1] = gain
+            progress[2] += gain
+        if gain <= min_gain:
+            return
+
+
+@njit(cache=True, nogil=True)
+def _take_marks(marks, woken, low, high):
+    """Vertices that other blocks woke in the pass before become active."""
+    for v in range(low, high):
+        marks[v] |= marks[woken + v]
+        marks[woken + v] = 0
+
+
+@njit(cache=True, nogil=True)
+def _apply(vertices, to, count, labels, state, in_totals, degree, in_degree):
+    for i in range(count):
+        v, new = vertices[i], to[i]
+        old = labels[v]
+        labels[v] = new
+        state[2 * old + 1] -= degree[v]
+        state[2 * new + 1] += degree[v]
+        if in_degree.size:
+            in_totals[old] -= in_degree[v]
+            in_totals[new] += in_degree[v]
+
+
+@njit(cache=True, nogil=True)
+def _scan(
+    offsets, targets, weights, degree, in_degree, fixed, labels, state, in_totals, keys, marks, woken, nowhere, low,
+    high, alone, chunks, chunk, scale, moved, moved_to,
+):  # fmt: skip
+    """Move the active vertices of some chunks; gives the number of moves and their gain.
+
+    ``state[2c]`` collects the weight from the vertex to community c and is zero between vertices; ``state[2c + 1]`` is
+    the community's total degree. ``marks[v]`` says whether vertex v is active; a vertex u of another block is woken at
+    ``marks[woken + u]``, where its block finds it in the next pass. Nobody ever clears a mark that another block may be
+    setting: what needs no mark is written to ``marks[nowhere]``.
+    """
+    weighted, directed, some_fixed = weights.size > 0, in_degree.size > 0, fixed.size > 0
+    none = state[0] - state[0]
+    arcs = np.uint64(targets.size)
+    moves, total_gain = 0, 0.0
+    for at in chunks:
+        for v in range(max(low, at * chunk), min(high, (at + 1) * chunk)):
+            if not marks[v]:
+                continue
+            marks[v] = 0
+            begin, end = offsets[v], offsets[v + 1]
+            if begin == end or (some_fixed and fixed[v]):
+                continue
+            met = 0
+            if weighted:
+                for e in range(begin, end):
+                    if e + AHEAD < arcs:
+                        prefetch(state, 2 * labels[targets[e + AHEAD]])
+                    c = labels[targets[e]]
+                    before = state[2 * c]
+                    keys[met] = c
+                    met += before == none
+                    state[2 * c] = before + weights[e]
+            else:
+                for e in range(begin, end):
+                    if e + AHEAD < arcs:
+                        prefetch(state, 2 * labels[targets[e + AHEAD]])
+                    c = labels[targets[e]]
+                    before = state[2 * c]
+                    keys[met] = c
+                    met += before == none
+                    state[2 * c] = before + 1
+            old, k = labels[v], degree[v]
+            new, best = old, -1e300
+            f = scale * k
+            if directed:
+                k_in = in_degree[v]
+                f_in = scale * k_in
+                stay = state[2 * old] - (in_totals[old] - k_in) * f - (state[2 * old + 1] - k) * f_in
+                state[2 * old] = none
+                for i in range(met):
+                    c = keys[i]
+                    gain = state[2 * c] - in_totals[c] * f - state[2 * c + 1] * f_in
+                    state[2 * c] = none
+                    if gain > best and c != old:
+                        best, new = gain, c
+                size = k + k_in
+            else:
+                stay = state[2 * old] - (state[2 * old + 1] - k) * f
+                state[2 * old] = none
+                for i in range(met):
+                    c = keys[i]
+                    gain = state[2 * c] - state[2 * c + 1] * f
+                    state[2 * c] = none
+                    if gain > best and c != old:
+                        best, new = gain, c
+                size = k
+            if best - stay <= LEAST_GAIN * size:
+                continue
+            total_gain += best - stay
+            state[2 * old + 1] -= k
+            state[2 * new + 1] += k
+            if directed:
+                in_totals[old] -= in_degree[v]
+                in_totals[new] += in_degree[v]
+            labels[v] = new
+            if alone:
+                for e in range(begin, end):
+                    u = targets[e]
+                    marks[u] |= labels[u] != new
+            else:
+                moved[moves], moved_to[moves] = v, new
+                for e in range(begin, end):
+                    u = targets[e]
+                    at_mark = u + woken * np.uint64(np.uint64(u) - low >= high - low)
+                    marks[at_mark if labels[u] != new else nowhere] = 1
+            moves += 1
+    return moves, total_gain

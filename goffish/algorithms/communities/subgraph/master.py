@@ -1,0 +1,213 @@
+"""The master's part of the partitioned Louvain: merge the pieces, run the remaining levels, hand out the answer."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.algorithms.communities import level_kernels as kernels
+from goffish.algorithms.communities import levels
+from goffish.algorithms.communities.hierarchy import compose, nested_maps
+from goffish.algorithms.communities.merged import search_ensemble
+from goffish.algorithms.communities.sequential import (
+    UNIT,
+    HalfEdges,
+    Level,
+    Rules,
+    collapse,
+    modularity_of,
+    run_level,
+    run_levels,
+)
+from goffish.algorithms.communities.subgraph import label_kernels
+from goffish.algorithms.communities.subgraph.exchange import first_subgraphs
+from goffish.algorithms.communities.subgraph.messages import Kind, dense_ranks, of_kind, pack_places
+from goffish.algorithms.communities.subgraph.phases import Options
+from goffish.gopher import BatchStep, SubgraphBatch
+
+#: Levels that results report; of a deeper hierarchy the first ones and the last.
+MOST_LEVELS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What the master made of the rows.
+
+    Attributes
+    ----------
+    labels : int64, shape (N,)
+        Label of each vertex of the merged graph, ascending.
+    maps : list of int64 arrays
+        The hierarchy: community on the first level of each vertex of the merged graph, on the second of each community
+        of the first, and so on. The first level is the vertices themselves.
+    before, modularity : float
+        Of the first and of the last division.
+    merge_seconds, finish_seconds : float
+    """
+
+    labels: NDArray[np.int64]
+    maps: list[NDArray[np.int64]]
+    before: float
+    modularity: float
+    merge_seconds: float
+    finish_seconds: float
+
+
+def merge_rows(
+    row: NDArray[np.int64], column: NDArray[np.int64], weight: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], HalfEdges]:
+    """S6 of section 3.3: the matrix over all labels that have a row, renumbered in increasing order.
+
+    Parameters
+    ----------
+    row, column : int64 arrays
+        Labels; every one has an entry with itself. Several entries for one pair are added up.
+    weight : float64 array
+
+    Returns
+    -------
+    labels : int64, shape (N,)
+        Label of each vertex of the merged graph, ascending.
+    graph : HalfEdges
+    """
+    labels = np.unique(row)
+    offsets, targets, weights, loops = kernels.pair_rows(
+        np.searchsorted(labels, row), np.searchsorted(labels, column), weight, labels.size
+    )
+    apart = HalfEdges(offsets[:-1], offsets[1:], targets, weights, loops)
+    return labels, collapse(apart, np.arange(labels.size))[1]
+
+
+def merge_pairs(messages: np.ndarray[Any, Any], *, shared: bool) -> tuple[NDArray[np.int64], levels.Level]:
+    """As `merge_rows`, from entries of which each pair has only that with the smaller label first.
+
+    Parameters
+    ----------
+    messages : structured array
+        The entries are those of kind `Kind.ROW`.
+    shared : bool
+        Several partitions may have entries for one pair.
+    """
+    entry = np.int8(Kind.ROW)
+    kinds, row, column = messages["kind"], messages["a"], messages["b"]
+    labels, number = label_kernels.used_labels(kinds, row, entry, int(row.max(initial=-1)) + 1)
+    offsets = np.zeros(labels.size + 1, np.int64)
+    targets, weights, loops = label_kernels.mirror_rows(kinds, row, column, messages["weight"], entry, number, offsets)
+    degree = np.empty(labels.size)
+    kernels.row_sums(offsets[:-1], offsets[1:], weights, loops, degree)
+    level = levels.Level(offsets.view(np.uint64), targets, weights, loops, degree, UNIT, float(degree.sum()))
+    if shared:
+        level = levels.collapse(level, np.arange(labels.size, dtype=np.uint32), labels.size, 1)
+    return labels, level
+
+
+def finish(program: Options, batch: SubgraphBatch, step: BatchStep) -> None:
+    """S6 and S7: merge, run the remaining levels, send every partition the communities of its labels."""
+    messages = _in_order(step.messages)
+    made = _search(program, batch, messages, step.threads) if program.refined else _remaining(program, messages)
+    maps = made.maps
+    if program.connected and len(maps) > 1 and not program.refined:
+        maps = maps[1:]  # pieces of communities are no level of their own
+    if len(maps) > MOST_LEVELS:
+        maps = [*maps[: MOST_LEVELS - 1], compose(maps[MOST_LEVELS - 1 :])]
+    _hand_out(batch, step, messages, made.labels, maps)
+    figures = {
+        "merged_vertices": made.labels.size, "merged_modularity": made.before, "modularity": made.modularity,
+        "communities": int(maps[-1].max(initial=-1)) + 1, "levels": len(maps), "merge_seconds": made.merge_seconds,
+        "finish_seconds": made.finish_seconds,
+    }  # fmt: skip
+    for name, value in figures.items():
+        step.aggregate(name, value)
+
+
+def _in_order(messages: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """What the partitions sent, in the order of the partitions, however it arrived."""
+    heads = np.flatnonzero(messages["kind"] == Kind.HEAD)
+    order = np.argsort(messages["a"][heads])
+    if np.array_equal(order, np.arange(order.size)):
+        return messages
+    sent = np.split(messages, heads[1:])
+    return np.concatenate([sent[i] for i in order.tolist()])
+
+
+def _hand_out(
+    batch: SubgraphBatch,
+    step: BatchStep,
+    messages: np.ndarray[Any, Any],
+    labels: NDArray[np.int64],
+    maps: list[NDArray[np.int64]],
+) -> None:
+    """Tell every partition the finest community of each of its labels, and where those lie on the next levels.
+
+    What is told about is not said: the partition's labels in ascending order, then the distinct communities that it has
+    just been told, likewise.
+    """
+    kind, row = messages["kind"], messages["a"]
+    partitions = row[np.flatnonzero(kind == Kind.HEAD)]
+    bounds = np.empty(partitions.size + 1, np.int64)
+    # Every label has an entry with itself.
+    own = label_kernels.own_entries(kind, row, messages["b"], np.int8(Kind.HEAD), np.int8(Kind.ROW), bounds)
+    place = own if labels.size == labels.max(initial=-1) + 1 else np.searchsorted(labels, own)
+    for i, partition in enumerate(partitions.tolist()):
+        target = int(first_subgraphs(batch)[partition])
+        below = place[bounds[i] : bounds[i + 1]]
+        for depth, up in enumerate(maps, 1):
+            told = up[below]
+            first, second = pack_places(told)
+            step.send_to_subgraph(target, kind=Kind.PLACE + depth, a=first, b=second, weight=0.0)
+            below = dense_ranks(told)[0]
+
+
+def _columns(messages: np.ndarray[Any, Any]) -> list[NDArray[Any]]:
+    rows = np.flatnonzero(messages["kind"] == Kind.ROW)
+    return [messages[name][rows] for name in ("a", "b", "weight")]
+
+
+def _search(program: Options, batch: SubgraphBatch, messages: np.ndarray[Any, Any], threads: int) -> Outcome:
+    begun = time.perf_counter()
+    labels, level = merge_pairs(messages, shared=bool(batch["half"][0]))
+    merged = time.perf_counter()
+    most = None if program.max_levels is None else program.max_levels - 1
+    found = search_ensemble(level, replace(program.search(), max_levels=most, threads=threads))
+    maps = [np.arange(labels.size), *nested_maps(found.steps, found.membership)]
+    before = level.modularity(program.resolution)
+    finished = time.perf_counter()
+    return Outcome(labels, maps, before, found.modularity, merged - begun, finished - merged)
+
+
+def _remaining(program: Options, messages: np.ndarray[Any, Any]) -> Outcome:
+    begun = time.perf_counter()
+    rules = program.rules()
+    labels, graph = merge_rows(*_columns(messages))
+    merged = time.perf_counter()
+    told = of_kind(messages, Kind.OUTER)
+    start = told["b"][np.unique(told["a"], return_index=True)[1]] if told.size else None
+    heads = of_kind(messages, Kind.HEAD)
+    done = heads.size == 1 and heads["weight"][0] <= rules.eps
+    before = modularity_of(graph, rules.resolution)
+    maps, quality = [np.arange(labels.size)], before
+    for level in remaining_levels(graph, rules, start, done=bool(done)):
+        maps.append(level.label)
+        quality = level.modularity
+    finished = time.perf_counter()
+    return Outcome(labels, maps, before, quality, merged - begun, finished - merged)
+
+
+def remaining_levels(graph: HalfEdges, rules: Rules, start: NDArray[np.int64] | None, *, done: bool) -> list[Level]:
+    """Levels 2, 3, … on the merged graph.
+
+    Parameters
+    ----------
+    start : int64, shape (N,), optional
+        Communities that the first level begins with; default: single vertices.
+    done : bool
+        The first level of the only partition ended the sequential method.
+    """
+    if start is None:
+        return [] if done else run_levels(graph, rules, 2)
+    first = run_level(graph, rules, (rules.seed, 0, 2), np.unique(start, return_inverse=True)[1])
+    return [first, *run_levels(first.graph, rules, 3)]

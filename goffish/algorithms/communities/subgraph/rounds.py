@@ -1,0 +1,136 @@
+"""Synchronous rounds over the boundary: vertices move between global labels (specification, section 3.7).
+
+A half-round takes three supersteps. `gather`: news of ghosts and total degrees arrive, each partition adds its part of
+the modularity and asks the owners for the total degrees of the labels around its active vertices. `answer`: everybody
+knows the modularity and decides alike, owners answer. `move`: vertices move, to smaller labels in the first
+half-round of a round and to larger ones in the second.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.algorithms.communities.subgraph import piece_kernels as kernels
+from goffish.algorithms.communities.subgraph.exchange import (
+    ghost_labels,
+    keep_ghosts,
+    keep_ranges,
+    kept_ranges,
+    owners,
+    tell_ghosts,
+)
+from goffish.algorithms.communities.subgraph.messages import Kind, of_kind
+from goffish.algorithms.communities.subgraph.phases import Options, Phase
+from goffish.algorithms.communities.subgraph.pieces import Piece
+from goffish.gopher import BatchStep, SubgraphBatch
+
+#: Sweeps over the vertices that a partition's own moves have touched, before it hears of the others.
+_SWEEPS = 4
+
+
+def begin_rounds(batch: SubgraphBatch, active: NDArray[np.int64]) -> None:
+    """Set the state for a first half-round with the given vertices active."""
+    batch["active"][active] = True
+    batch["dirty"] = True
+    batch["half"] = 0
+    batch["quality"] = batch["round_quality"] = -np.inf
+    batch["phase"] = Phase.GATHER
+
+
+def gather(batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
+    """Take in the news, bring the owned total degrees up to date, add up the modularity, ask about labels."""
+    ghost, changed = ghost_labels(batch, step, piece)
+    kernels.touch_neighbours(piece.middle, piece.ends, piece.targets, changed, batch["fresh"], batch["dirty"])
+    starts = kept_ranges(step)
+    label = np.concatenate((batch["label"], ghost))
+    low, high = int(starts[batch.partition]), int(starts[batch.partition + 1])
+    changes = of_kind(step.messages, Kind.DELTA)
+    np.add.at(batch["tot"], changes["a"] - low, changes["weight"])
+    kernels.inside_weights(
+        np.flatnonzero(batch["dirty"]), piece.starts, piece.ends, piece.targets, piece.weights, piece.loops, label,
+        batch["inside"],
+    )  # fmt: skip
+    batch["dirty"] = False
+    two_m = float(batch["two_m"][0])
+    step.aggregate("inside", batch["inside"].sum() / two_m)
+    step.aggregate("squares", np.square(batch["tot"][: high - low] / two_m).sum())
+    half = int(batch["half"][0])
+    if half % 2:
+        batch["active"] |= batch["fresh"]
+    elif half:
+        batch["active"] = batch["fresh"]
+        batch["fresh"] = False
+    active = np.flatnonzero(batch["active"])
+    step.aggregate("active", active.size)
+    wanted = np.zeros(int(starts[-1]), np.bool_)
+    kernels.labels_around(active, piece.starts, piece.ends, piece.targets, label, wanted)
+    asked = np.flatnonzero(wanted)
+    step.send_to_subgraph(owners(batch, starts, asked), kind=Kind.ASK, a=asked, b=batch.first_id, weight=0.0)
+    keep_ghosts(batch, step, piece, ghost)
+    keep_ranges(batch, step, starts)
+    batch["phase"] = Phase.ANSWER
+
+
+def answer(program: Options, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> bool:
+    """Answer the questions; or end the rounds, then true.
+
+    A half-round that lost modularity is taken back, and is the last one.
+    """
+    inside, squares = step.aggregated("inside"), step.aggregated("squares")
+    quality = inside - program.resolution * squares
+    half = int(batch["half"][0])
+    if half and quality < batch["quality"][0] - 1e-12:
+        batch["label"] = batch["before"]
+        tell_ghosts(batch, step, piece)
+        batch["undone"] = True
+        return True
+    batch["quality"] = quality
+    ended = half >= 2 * program.repair_rounds or not step.aggregated("active")
+    if half % 2 == 0:
+        ended = ended or quality - batch["round_quality"][0] <= program.eps
+        batch["round_quality"] = quality
+    if ended:
+        return True
+    starts = kept_ranges(step)
+    asked = of_kind(step.messages, Kind.ASK)
+    step.send_to_subgraph(
+        asked["b"], kind=Kind.TOLD, a=asked["a"], b=0, weight=batch["tot"][asked["a"] - starts[batch.partition]]
+    )
+    keep_ghosts(batch, step, piece, ghost_labels(batch, step, piece)[0])
+    keep_ranges(batch, step, starts)
+    batch["phase"] = Phase.MOVE
+    return False
+
+
+def move(program: Options, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
+    """One half-round: move the active vertices, tell neighbours and label owners."""
+    ghost, _ = ghost_labels(batch, step, piece)
+    starts = kept_ranges(step)
+    told = of_kind(step.messages, Kind.TOLD)
+    tot = np.full(int(starts[-1]), np.nan)
+    tot[told["a"]] = told["weight"]
+    label = np.concatenate((batch["label"], ghost))
+    batch["before"] = batch["label"]
+    half = int(batch["half"][0])
+    # Numbers often follow degrees, and scans from hubs downwards end in poor optima.
+    active = np.random.default_rng((program.seed, batch.partition, 0, step.number)).permutation(
+        np.flatnonzero(batch["active"])
+    )
+    moves = kernels.move_between_labels(
+        active, piece.starts, piece.middle, piece.ends, piece.targets, piece.weights, piece.degree,
+        float(batch["two_m"][0]), program.resolution, half % 2 == 1, _SWEEPS, label, tot,
+        batch["fresh"], batch["dirty"],
+    )  # fmt: skip
+    step.aggregate("moves", moves)
+    batch["label"] = label[: piece.size]
+    changed = batch["label"] != batch["before"]
+    labels, change = kernels.label_changes(
+        np.flatnonzero(changed), batch["before"], batch["label"], piece.degree, int(starts[-1])
+    )
+    step.send_to_subgraph(owners(batch, starts, labels), kind=Kind.DELTA, a=labels, b=0, weight=change)
+    tell_ghosts(batch, step, piece, changed)
+    keep_ghosts(batch, step, piece, ghost)
+    keep_ranges(batch, step, starts)
+    batch["half"] = half + 1
+    batch["phase"] = Phase.GATHER

@@ -1,0 +1,57 @@
+"""Options of the component algorithms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from goffish.algorithms.algorithm import Algorithm, Note
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from goffish.gopher import Result, RunStats, SubgraphProgram
+    from goffish.graph import Graph
+
+
+class Components(Algorithm):
+    """Weakly connected components."""
+
+    name = "components"
+    title = "Weakly connected components; each is named by its largest vertex."
+
+    def program(self, units: str) -> SubgraphProgram:
+        from goffish.algorithms.components.subgraph import ConnectedComponents, PartitionCentricComponents
+
+        return PartitionCentricComponents() if units == "single" else ConnectedComponents()
+
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        from goffish.algorithms.components.in_memory import connected_components
+
+        return connected_components(graph)
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        sizes = table.group_by("component").aggregate([("vertex", "count")])["vertex_count"].to_numpy()
+        return table, {
+            "components": int(sizes.size),
+            "largest": int(sizes.max(initial=0)),
+            "isolated": int((sizes == 1).sum()),
+        }
+
+
+class MaxValue(Algorithm):
+    """The largest vertex value of each component."""
+
+    name = "max-value"
+    title = "Largest vertex value in each component (the worked example of the engine)."
+
+    attribute: str | None = Field(default=None, description="Vertex attribute; default: the vertex itself.")
+
+    def program(self, units: str) -> SubgraphProgram:
+        from goffish.algorithms.components.subgraph import MaxVertexValue
+
+        return MaxVertexValue(self.attribute)
+
+    def needs_engine(self) -> bool:
+        return True

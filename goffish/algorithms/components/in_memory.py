@@ -1,0 +1,66 @@
+"""Connected components of a whole graph in one process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from goffish.algorithms.components import kernels
+from goffish.gopher.result import Result
+from goffish.graph import Graph
+from goffish.graph.parallel import interruptible
+
+#: From this mean degree on, sampling and skipping the giant beats one pass over half of the arcs (measured: road
+#: networks with 2.6 lose 40 %, grids with 4 are even, e-mail with 10 and R-MAT with 29 gain a factor of 2).
+_SAMPLED_DEGREE = 6
+_SAMPLES = 1024
+
+
+def component_of(graph: Graph) -> NDArray[np.integer[Any]]:
+    """Largest vertex number of each vertex's weakly connected component.
+
+    Undirected graphs with enough arcs go through Afforest (Sutton, Ben-Nun and Barak, IPDPS 2018), all others through
+    one pass of Rem's union-find. Directed graphs hold an arc in one row only, so none may be skipped there.
+
+    Returns
+    -------
+    int32 or int64 as `graph.targets`, shape (n,)
+    """
+    parent = np.empty(graph.num_vertices, graph.targets.dtype)
+    if not graph.directed and graph.num_arcs >= _SAMPLED_DEGREE * graph.num_vertices > 0:
+        seen = np.zeros(graph.num_vertices, np.int32)
+        interruptible(graph.num_arcs, kernels.join_sampled, graph.offsets, graph.targets, _SAMPLES, parent, seen)
+    else:
+        interruptible(graph.num_arcs, kernels.join_all, graph.offsets, graph.targets, not graph.directed, parent)
+    return parent
+
+
+def connected_components(graph: Graph) -> Result:
+    """Find the (weakly) connected components.
+
+    Parameters
+    ----------
+    graph : Graph
+        The directions of a directed graph's arcs are ignored.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex`` and ``component``: the label of the component's largest vertex (labels ascend with the vertex
+        numbers unless the graph was given its own vertex order). Summary: ``components``, ``largest`` (vertices in the
+        largest one), ``isolated`` (components of one vertex).
+    """
+    parent = component_of(graph)
+    components, largest, isolated = kernels.census(parent, np.zeros(parent.size, np.int64))
+    if graph.labels is None:
+        component = pa.array(parent.astype(np.int64, copy=False))
+    else:
+        component = graph.labels.take(pa.array(parent))
+    return Result(
+        "connected_components",
+        pa.table({"vertex": graph.label_column(), "component": component}),
+        {"components": int(components), "largest": int(largest), "isolated": int(isolated)},
+    )

@@ -1,0 +1,100 @@
+"""Options of the ranking algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from goffish.algorithms.algorithm import Algorithm, Label, Note
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from goffish.gopher import Result, RunStats, SubgraphProgram
+    from goffish.graph import Graph
+
+
+class _Ranks(Algorithm):
+    damping: float = Field(default=0.85, ge=0.0, lt=1.0, description="Probability of following an arc.")
+    tolerance: float = Field(default=1e-6, gt=0.0, description="Upper bound of the L1 distance to the exact ranks.")
+    max_iterations: int = Field(default=1000, ge=1, description="Most passes over the arcs.")
+    dangling: Literal["redistribute", "leak"] = Field(
+        default="redistribute",
+        description="Rank of vertices without out-arcs: spread over all vertices, or lost (the bare formula).",
+    )
+
+    def largest_change(self) -> float:
+        """L1 change of a sweep that proves the error bound `tolerance`: error ≤ change · d / (1 - d)."""
+        return self.tolerance * (1.0 - self.damping) / self.damping if self.damping else self.tolerance
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        error = float(stats.aggregates.get("change", 0.0)) * self.damping / (1.0 - self.damping)
+        total = float(table["rank"].to_numpy().sum())
+        return table, {"iterations": stats.supersteps - 1, "error_bound": error, "sum": total}
+
+
+class PageRanks(_Ranks):
+    """PageRank."""
+
+    name = "pagerank"
+    title = "PageRank to a proved error, or for a fixed number of supersteps."
+
+    weighted: bool = Field(default=False, description="Follow arcs in proportion to their weights.")
+    personalization: Mapping[Label, float] | None = Field(
+        default=None, description="Where to teleport: label -> weight (Python and JSON only)."
+    )
+    supersteps: int | None = Field(
+        default=None, ge=1, description="Run exactly this many supersteps instead (the published mode: 30)."
+    )
+
+    def program(self, units: str) -> SubgraphProgram:
+        from goffish.algorithms.pagerank.subgraph import PageRank
+
+        fixed = self.supersteps is not None
+        return PageRank(
+            damping=self.damping,
+            supersteps=self.supersteps if self.supersteps is not None else self.max_iterations + 1,
+            tolerance=None if fixed else self.largest_change(),
+            dangling=self.dangling,
+            weighted=self.weighted,
+            personalization=self.personalization,
+        )
+
+    def needs_engine(self) -> bool:
+        return self.supersteps is not None
+
+    def labels(self) -> list[int | str]:
+        return list(self.personalization or ())
+
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        from goffish.algorithms.pagerank.in_memory import pagerank
+
+        options = {n: getattr(self, n) for n in type(self).model_fields if n != "supersteps"}
+        return pagerank(graph, threads=threads, **options)
+
+
+class BlockRanks(_Ranks):
+    """BlockRank."""
+
+    name = "blockrank"
+    title = "PageRank started from the ranks of sub-graphs: fewer sweeps on graphs with good cuts."
+
+    local_tolerance: float = Field(default=1e-2, gt=0.0, description="L1 change that ends the local phase.")
+    block_tolerance: float = Field(default=1e-4, gt=0.0, description="L1 change that ends the block phase.")
+
+    def program(self, units: str) -> SubgraphProgram:
+        from goffish.algorithms.pagerank.subgraph import BlockRank
+
+        return BlockRank(
+            damping=self.damping,
+            supersteps=self.max_iterations + 1,
+            tolerance=self.largest_change(),
+            dangling=self.dangling,
+            local_tolerance=self.local_tolerance,
+            block_tolerance=self.block_tolerance,
+        )
+
+    def needs_engine(self) -> bool:
+        return True

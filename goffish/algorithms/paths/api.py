@@ -1,0 +1,98 @@
+"""Options of the path algorithms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from goffish.algorithms.algorithm import Algorithm, Label, Note
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from goffish.gopher import Result, RunStats, SubgraphProgram
+    from goffish.graph import Graph
+
+
+class _FromSource(Algorithm):
+    source: Label = Field(description="Label of the source vertex.")
+
+    def labels(self) -> list[int | str]:
+        return [self.source]
+
+
+class BreadthFirst(_FromSource):
+    """Hops from a source."""
+
+    name = "bfs"
+    title = "Hops and parents from one vertex (breadth-first search)."
+
+    max_hops: int | None = Field(default=None, ge=0, description="Go no farther than this.")
+
+    def program(self, units: str) -> SubgraphProgram:
+        from goffish.algorithms.paths.subgraph import BreadthFirstSearch
+
+        return BreadthFirstSearch(self.source, self.max_hops)
+
+    def needs_engine(self) -> bool:
+        return self.max_hops is not None
+
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        from goffish.algorithms.paths.in_memory import bfs
+
+        return bfs(graph, self.source)
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        import pyarrow.compute as pc
+
+        distance = table["distance"]
+        return table, {
+            "reached": len(distance) - distance.null_count,
+            "farthest": pc.max(distance).as_py() or 0,
+        }
+
+
+class HopCounts(BreadthFirst):
+    """Vertices at each hop from a source (engine specification §4.6, n-hop statistics)."""
+
+    name = "hops"
+    title = "How many vertices lie at each number of hops from one vertex."
+
+    def needs_engine(self) -> bool:
+        return True
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        _, summary = super().finish(table, stats)
+        counts = pc.value_counts(table["distance"].drop_null())
+        found = pa.table({"hops": counts.field("values"), "vertices": counts.field("counts")})
+        return found.sort_by("hops"), summary
+
+
+class ShortestPaths(_FromSource):
+    """Distances from a source."""
+
+    name = "sssp"
+    title = "Shortest distances and parents from one vertex (Dijkstra inside sub-graphs)."
+
+    weighted: bool = Field(default=True, description="Use edge weights where the graph has them.")
+
+    def program(self, units: str) -> SubgraphProgram:
+        from goffish.algorithms.paths.subgraph import SingleSourceShortestPath
+
+        return SingleSourceShortestPath(self.source, self.weighted)
+
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        from goffish.algorithms.paths.in_memory import sssp
+
+        return sssp(graph if self.weighted else graph.unweighted(), self.source)
+
+    def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
+        import numpy as np
+
+        distance = table["distance"].to_numpy()
+        reached = distance[np.isfinite(distance)]
+        return table, {"reached": int(reached.size), "farthest": float(reached.max(initial=0.0))}

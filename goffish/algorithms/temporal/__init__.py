@@ -1,1 +1,0 @@
-"""Programs over time series of graphs."""

@@ -1,0 +1,132 @@
+"""A command as a process: interrupts, errors as one line, exit codes, and the end of helper processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from goffish.errors import GoffishError
+from goffish.partial import remove_partial_files
+
+INTERRUPTED, TERMINATED = 130, 143
+
+#: Seconds that an interrupted command has to take back what it began.
+GRACE = 0.8
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, as batch systems send it; treated like Ctrl-C."""
+
+
+def run_command(app: Callable[[], Callable[..., Any]], outcome: dict[str, Any], done: threading.Event) -> None:
+    """Run the command line that `app` loads, and note its exit code or its error."""
+    try:
+        for name in ("stdout", "stderr"):
+            if getattr(sys, name) is None:  # closed by the caller, who wants to hear nothing
+                setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+            # Labels in a language that the terminal cannot show are no reason to fail.
+            getattr(sys, name).reconfigure(errors="backslashreplace")
+        outcome["code"] = app()(standalone_mode=False, prog_name="goffish") or 0
+    except BaseException as error:
+        outcome["error"] = error
+    finally:
+        done.set()
+
+
+def terminate(number: int, frame: FrameType | None) -> None:
+    """Handle SIGTERM: raise `Terminated` in the main thread."""
+    raise Terminated
+
+
+def explain(outcome: dict[str, Any]) -> tuple[str | None, int]:
+    """The line to print and the exit code for what a command left."""
+    error = outcome.get("error")
+    if error is None:
+        code = outcome.get("code", 0)
+        return None, code if isinstance(code, int) else 0
+    if isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError):
+        return None, 0
+    if isinstance(error, SystemExit):
+        return None, error.code if isinstance(error.code, int) else 1
+    if os.environ.get("GOFFISH_TRACEBACK"):
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, GoffishError):
+        return f"error: {error}", error.exit_code
+    if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
+        return "interrupted", INTERRUPTED
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return None, 2  # the help has been shown
+    if hasattr(error, "format_message"):  # a usage error of the command-line library
+        return _usage_error(error), 2
+    if isinstance(error, MemoryError):
+        return "error: not enough memory for this graph on this machine", 1
+    if isinstance(error, OSError):
+        if error.filename is None:
+            return output_failed(error), 1
+        return f"error: {error.filename}: {error.strerror or error}", 1
+    told = " ".join(f"{type(error).__name__}: {error}".split())
+    told = told if len(told) <= 300 else f"{told[:299]}…"
+    return f"error: {told} (this is a fault of GoFFish; GOFFISH_TRACEBACK=1 shows where)", 1
+
+
+def _usage_error(error: Any) -> str:
+    told = error.format_message().rstrip(".")
+    for words, plain in (
+        ("Input should be a valid integer, unable to parse string as an integer", "must be a whole number"),
+        ("Input should be a valid number, unable to parse string as a number", "must be a number"),
+        ("Input should be", "must be"),
+    ):
+        told = told.replace(words, plain)
+    context = getattr(error, "ctx", None)
+    return f"error: {told} (see {'goffish' if context is None else context.command_path} --help)"
+
+
+def output_failed(error: OSError) -> str:
+    """The line for standard output that cannot be written."""
+    return f"error: standard output cannot be written ({error.strerror or error})"
+
+
+def stop(worker: threading.Thread | None, done: threading.Event) -> None:
+    """Let the command take back what it began, unless it is deep in a kernel; then only its files are removed."""
+    if worker is not None and worker.ident is not None:
+        import ctypes
+
+        # A thread that is just being started bears its starter's number and may get the interrupt in its place.
+        sys.unraisablehook = lambda _: None
+        interrupt = ctypes.py_object(KeyboardInterrupt)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), interrupt)
+        end_children()
+        done.wait(GRACE)
+    remove_partial_files()
+    if sys.stderr is not None and sys.stderr.isatty():
+        os.write(2, b"\r\x1b[2K\x1b[?25h")  # the progress line away, the cursor back
+
+
+def leave(message: str | None, code: int) -> NoReturn:
+    """Say the last words and leave without waiting for threads that are inside a kernel."""
+    if message is not None:
+        line = " ".join(message.splitlines())
+        with contextlib.suppress(OSError):
+            os.write(2, f"{line}\n".encode(errors="backslashreplace"))
+    end_children()
+    os._exit(code)
+
+
+def end_children() -> None:
+    """End helper processes (METIS runs in one), which would otherwise outlive an interrupt."""
+    children: list[str] = []
+    with contextlib.suppress(OSError):
+        for task in Path("/proc/self/task").iterdir():
+            children += (task / "children").read_text().split()
+    for child in set(children):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(child), signal.SIGTERM)

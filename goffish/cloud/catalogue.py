@@ -1,0 +1,207 @@
+"""What can be rented: machine classes, their prices, how they are billed, and how long they take to start.
+
+Every heuristic, the simulator and the providers speak of this one model. Speeds are relative to a reference core;
+specification of reactive provisioning, §2.2.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Field, model_validator
+
+from goffish.definitions import Definition, read_shipped, shipped_definitions
+from goffish.errors import InputError
+
+_ROOM = resources.files("goffish.cloud") / "catalogues"
+Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+#: Price of an hour, in plans, of a class that is not to be had.
+PROHIBITIVE = 1e9
+
+
+class Billing(Definition):
+    """How a machine's time is charged.
+
+    Attributes
+    ----------
+    quantum_s : float
+        Every started quantum is paid in full: 3600 is billing by the hour, 1 by the second.
+    minimum_s : float
+        Least time that is charged once a machine was started.
+    cut_off : {"paid", "free", "first-hour-free"}
+        The quantum in which the provider takes a spot machine away is paid like any other, is free (EC2 until 2017), or
+        nothing is paid for a machine that is taken in its first hour (EC2 since).
+    """
+
+    quantum_s: Positive = 3600.0
+    minimum_s: NotNegative = 0.0
+    cut_off: Literal["paid", "free", "first-hour-free"] = "paid"
+
+
+class MachineClass(Definition):
+    """One kind of machine.
+
+    Attributes
+    ----------
+    name : str
+    cores : int
+    speed : float
+        Of one core, relative to the reference core.
+    price_per_hour : float
+        On demand, in the catalogue's currency; of a spot machine what it would cost on demand.
+    bandwidth_mbit_s : float, optional
+        Rated; ``None`` is without a limit.
+    memory_mb : float, optional
+    market : {"on-demand", "spot", "local"}
+        Spot machines cost what `prices` say and are taken away when that exceeds `bid`; local ones are there already.
+    prices : str, optional
+        Of a spot machine: a file of prices over time, or the name of a bundled trace
+        (`goffish.cloud.prices.bundled_traces`).
+    bid : float, optional
+        Of a spot machine: the most that is paid for an hour; default: `price_per_hour`.
+    available : bool
+        Whether it can be had now. What is not to be had costs `PROHIBITIVE` in plans.
+    """
+
+    name: Name
+    cores: int = Field(ge=1, le=100_000, strict=True)
+    speed: Positive = 1.0
+    price_per_hour: NotNegative
+    bandwidth_mbit_s: Positive | None = None
+    memory_mb: Positive | None = None
+    market: Literal["on-demand", "spot", "local"] = "on-demand"
+    prices: str | None = None
+    bid: Positive | None = None
+    available: bool = True
+
+    @model_validator(mode="after")
+    def _spot_fields(self) -> MachineClass:
+        if self.market == "spot" and self.prices is None:
+            raise ValueError(f"{self.name} is a spot machine: prices must name a file or trace of its prices")
+        if self.market != "spot" and (self.prices is not None or self.bid is not None):
+            raise ValueError(f"{self.name} has prices or a bid: only for market: spot")
+        return self
+
+    @property
+    def power(self) -> float:
+        """Speed of all cores together."""
+        return self.cores * self.speed
+
+
+def _distinct(classes: tuple[MachineClass, ...]) -> tuple[MachineClass, ...]:
+    names = [c.name for c in classes]
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        raise ValueError(f"two classes are called {twice}; rename one")
+    return classes
+
+
+class Catalogue(Definition):
+    """The machine classes of one provider.
+
+    Attributes
+    ----------
+    classes : tuple of MachineClass
+        Their places are the class numbers in every plan.
+    billing : Billing
+    startup_s, shutdown_s : float
+        From the request of a machine until it works, and from its release until it is gone.
+    latency_ms : float
+        Between two machines; 0 inside of one.
+    limit : int, optional
+        Machines that may run at a time.
+    source : str
+        Where the figures are from.
+    """
+
+    classes: Annotated[tuple[MachineClass, ...], Field(min_length=1), AfterValidator(_distinct)]
+    billing: Billing = Billing()
+    startup_s: NotNegative = 60.0
+    shutdown_s: NotNegative = 0.0
+    latency_ms: NotNegative = 0.0
+    limit: int | None = Field(default=None, ge=1, strict=True)
+    currency: str = "USD"
+    source: str = ""
+
+    @cached_property
+    def cores(self) -> NDArray[np.int64]:
+        """Of each class."""
+        return np.array([c.cores for c in self.classes], np.int64)
+
+    @cached_property
+    def speeds(self) -> NDArray[np.float64]:
+        """Of one core of each class."""
+        return np.array([c.speed for c in self.classes])
+
+    @cached_property
+    def prices(self) -> NDArray[np.float64]:
+        """Of an hour of each class; `PROHIBITIVE` where it is not to be had."""
+        return np.array([c.price_per_hour if c.available else PROHIBITIVE for c in self.classes])
+
+    @cached_property
+    def available(self) -> NDArray[np.bool_]:
+        """Which classes are to be had."""
+        return np.array([c.available for c in self.classes])
+
+    @cached_property
+    def bandwidths(self) -> NDArray[np.float64]:
+        """Of each class in Mbit/s; infinite where it has no limit."""
+        return np.array([np.inf if c.bandwidth_mbit_s is None else c.bandwidth_mbit_s for c in self.classes])
+
+    @cached_property
+    def powers(self) -> NDArray[np.float64]:
+        """Speed of all cores of each class."""
+        return self.cores * self.speeds
+
+    @property
+    def largest(self) -> int:
+        """The class of the greatest power; of equal ones the cheapest, then the first."""
+        return self.by_power()[0]
+
+    def by_power(self) -> list[int]:
+        """Classes that are to be had, from the most powerful to the least, cheaper ones first among equals.
+
+        All of them if none is to be had.
+        """
+        order = np.lexsort((np.arange(self.powers.size), self.prices, -self.powers))
+        return [int(c) for c in order if self.available[c] or not self.available.any()]
+
+    def number(self, name: str) -> int:
+        """The number of a class by its name."""
+        for at, found in enumerate(self.classes):
+            if found.name == name:
+                return at
+        raise InputError(f"no machine class {name!r}; there are: {', '.join(c.name for c in self.classes)}")
+
+    def only(self, names: list[str]) -> Catalogue:
+        """The same with some classes only."""
+        return self.with_classes(tuple(self.classes[self.number(name)] for name in names))
+
+    def with_classes(self, classes: tuple[MachineClass, ...]) -> Catalogue:
+        """The same with other classes."""
+        # A copy would keep the columns of the old classes where they were asked for already.
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return Catalogue(**{**fields, "classes": classes})
+
+
+def known_catalogues() -> list[str]:
+    """Names of the catalogues that come with GoFFish."""
+    return shipped_definitions(_ROOM)
+
+
+def read_catalogue(given: str | Path | dict[str, Any] | Catalogue) -> Catalogue:
+    """A catalogue by its name (`known_catalogues`), from a YAML or JSON file, or from what such a file would hold.
+
+    Raises
+    ------
+    InputError
+        In one line: the file, the field, what is wrong and what is accepted.
+    """
+    return read_shipped(Catalogue, given, _ROOM, "catalogue", "classes")

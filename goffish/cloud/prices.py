@@ -1,0 +1,232 @@
+"""Spot prices over time: change points from price histories, and what they are in equal slots.
+
+Specification of RTBA, §6 (O-7, data). Times are seconds since 1970 (UTC), prices dollars per hour.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from goffish.errors import FormatError, InputError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The price of one class over time.
+
+    Attributes
+    ----------
+    times : float64, shape (changes,)
+        When each price came into force, ascending.
+    prices : float64, shape (changes,)
+        Neighbours differ.
+    end : float
+        Until when the last price is known to hold.
+    name : str
+    """
+
+    times: Floats
+    prices: Floats
+    end: float
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.times.size or self.times.shape != self.prices.shape or self.times.ndim != 1:
+            raise InputError(f"price trace {self.name}: needs a time and a price for each change, and at least one")
+        if not np.isfinite(self.prices).all() or (self.prices < 0).any():
+            raise InputError(f"price trace {self.name}: holds prices below 0, or infinite ones")
+        if (np.diff(self.times) <= 0).any() or not self.end >= self.times[-1]:
+            raise InputError(f"price trace {self.name}: its times do not ascend")
+
+    @property
+    def start(self) -> float:
+        """When the first price came into force."""
+        return float(self.times[0])
+
+    def at(self, times: Floats) -> Floats:
+        """Prices in force at these times."""
+        return np.asarray(self.prices[np.searchsorted(self.times, times, "right") - 1])
+
+    def between(self, first: float, last: float) -> Trace:
+        """The part from one time to another; the price in force at `first` is its first one.
+
+        Raises
+        ------
+        InputError
+            If the trace does not reach so far.
+        """
+        if not self.start <= first < last <= self.end:
+            raise InputError(
+                f"price trace {self.name}: {moment_text(first)} to {moment_text(last)} is wanted, "
+                f"it reaches from {moment_text(self.start)} to {moment_text(self.end)}"
+            )
+        begin = int(np.searchsorted(self.times, first, "right")) - 1
+        stop = int(np.searchsorted(self.times, last, "left"))
+        times = self.times[begin:stop].copy()
+        times[0] = first
+        return Trace(times, self.prices[begin:stop], last, self.name)
+
+    def durations(self) -> Floats:
+        """Seconds for which each price was in force."""
+        return np.diff(self.times, append=self.end)
+
+
+def trace_of(times: Sequence[float] | Floats, prices: Sequence[float] | Floats, name: str = "") -> Trace:
+    """A trace from observations in any order; of several at one time the last counts, repeated prices are no changes.
+
+    The last price is taken to hold until the last observation.
+    """
+    at, price = np.asarray(times, np.float64), np.asarray(prices, np.float64)
+    if not at.size or at.shape != price.shape:
+        raise InputError(f"price trace {name}: needs a time and a price for each change, and at least one")
+    order = np.argsort(at, kind="stable")
+    at, price = at[order], price[order]
+    last = np.append(at[1:] > at[:-1], True)
+    end, at, price = float(at[-1]), at[last], price[last]
+    changed = np.append(True, price[1:] != price[:-1])
+    return Trace(at[changed], price[changed], end, name)
+
+
+def read_csv(path: str | Path, name: str | None = None) -> Trace:
+    """A trace from a CSV file (``.gz`` is unpacked) with the columns ``timestamp_utc`` and ``price_usd_per_hour``.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or a line is not as expected; the message names the line.
+    """
+    path = Path(path)
+    times, prices = [], []
+    try:
+        with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
+            rows = csv.reader(file)
+            header = next(rows, [])
+            if header[:2] != ["timestamp_utc", "price_usd_per_hour"]:
+                raise FormatError(path, 1, "the columns timestamp_utc,price_usd_per_hour are needed", ",".join(header))
+            for row in rows:
+                try:
+                    times.append(seconds_of(row[0]))
+                    prices.append(float(row[1]))
+                except (ValueError, IndexError):
+                    raise FormatError(path, rows.line_num, "a time and a price are needed", ",".join(row)) from None
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: prices cannot be read ({error})") from None
+    return trace_of(times, prices, name or path.name.split(".csv")[0])
+
+
+def bundled_trace(name: str) -> Trace:
+    """Read a bundled price trace: EC2 spot prices in us-east-1, March to August 2015.
+
+    Parameters
+    ----------
+    name : str
+        One of `bundled_traces`, such as ``us-east-1a-Linux-c3.xlarge``.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    InputError
+        If no bundled trace has this name.
+    """
+    rows = _bundled()
+    chosen = rows.filter(pc.equal(rows["trace"], name))
+    if not chosen.num_rows:
+        raise InputError(f"no price trace {name!r}; bundled traces: {', '.join(bundled_traces())}")
+    times = chosen["time"].cast("int64").to_numpy() / 1000.0
+    return trace_of(times, chosen["price_per_hour"].to_numpy(), name)
+
+
+def bundled_traces() -> list[str]:
+    """Return the names of the bundled price traces."""
+    return sorted(pc.unique(_bundled()["trace"]).to_pylist())
+
+
+@cache
+def _bundled() -> pa.Table:
+    with (files(__package__) / "spot-prices-2015.parquet").open("rb") as file:
+        return pq.read_table(file)
+
+
+def seconds_of(text: str) -> float:
+    """Seconds since 1970 of a time in ISO 8601; without a zone it is UTC."""
+    found = datetime.fromisoformat(text)
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def moment_text(seconds: float) -> str:
+    """A time as it is told to the user."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+@dataclass(frozen=True, eq=False)
+class SlotPrices:
+    """Prices of several classes in equal slots.
+
+    Attributes
+    ----------
+    prices : float64, shape (slots + 1, classes)
+        At the start of each slot, and at the end of the last one.
+    peaks : float64, shape (slots, classes)
+        The greatest in each slot: a machine is taken away if it exceeds the bid even for a moment (O-7), and whatever
+        the bid if it is infinite.
+    """
+
+    prices: Floats
+    peaks: Floats
+
+    def __post_init__(self) -> None:
+        slots, classes = self.peaks.shape
+        if self.prices.shape != (slots + 1, classes):
+            raise InputError("slots need a price at the start of each of them and one at the end of the last")
+
+    @property
+    def slots(self) -> int:
+        """How many there are."""
+        return len(self.peaks)
+
+    @staticmethod
+    def of_path(prices: Floats) -> SlotPrices:
+        """Prices that change at the ends of slots only, shape (slots + 1, classes): the table's model."""
+        return SlotPrices(np.ascontiguousarray(prices), np.ascontiguousarray(prices[1:]))
+
+
+def in_slots(traces: Sequence[Trace], slot_s: float, first: float, last: float) -> SlotPrices:
+    """Traces in slots from one time to another; the last slot is whole.
+
+    Raises
+    ------
+    InputError
+        If a trace does not cover that time, or less than one slot fits into it.
+    """
+    count = int((last - first) // slot_s) if slot_s > 0 else 0
+    if count < 1:
+        raise InputError(f"no slot of {slot_s:g} s from {moment_text(first)} to {moment_text(last)}")
+    edges = first + slot_s * np.arange(count + 1)
+    prices, peaks = np.empty((count + 1, len(traces))), np.empty((count, len(traces)))
+    for column, trace in enumerate(traces):
+        if not trace.start <= first < edges[-1] <= trace.end:
+            trace.between(first, float(edges[-1]))
+        known = np.searchsorted(trace.times, edges, "right")
+        prices[:, column] = trace.prices[known - 1]
+        spans = np.stack((known[:-1] - 1, known[1:]), axis=1).ravel()
+        peaks[:, column] = np.maximum.reduceat(np.append(trace.prices, -np.inf), spans)[::2]
+    return SlotPrices(prices, peaks)

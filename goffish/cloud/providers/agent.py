@@ -1,0 +1,122 @@
+"""The process that a local machine is: runs commands, and holds them to the machine's share of the processors.
+
+``python -m goffish.cloud.providers.agent LIMIT``: one JSON object in a line of standard input for every
+command, one of standard output for whatever happened. When standard input ends, so does the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+#: Between two looks at what the commands took.
+_TICK_S = 0.05
+_TOLD_EVERY_S = 0.25
+_KNOWN_S = 0.5
+#: Processor time that may be saved up for a burst.
+_BURST_S = 0.1
+
+
+class _Machine:
+    """Commands and the processor time they took; `limit` processors at most."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+        self._taken: dict[int, float] = {}
+        self._ended = 0.0
+        self._known: list[psutil.Process] = []
+        self._known_until = 0.0
+
+    def run(self, number: int, command: list[str]) -> None:
+        """Start a command."""
+        try:
+            with Path(f"task-{number}.out").open("wb") as out, Path(f"task-{number}.err").open("wb") as err:
+                child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        except OSError as error:
+            sys.stderr.write(f"{command[0]}: {error.strerror}\n")
+            self._say(task=number, code=127)
+            return
+        with self._lock:
+            self._running[number] = child
+        self._known_until = 0.0
+
+    def govern(self) -> None:
+        """Stop and continue the commands for ever so that they take no more than their share."""
+        budget, before, told, stopped = _BURST_S, time.monotonic(), 0.0, False
+        while True:
+            time.sleep(_TICK_S)
+            now = time.monotonic()
+            taken = self._cpu_seconds()
+            earned = (now - before) * self._limit
+            budget = min(budget + earned, _BURST_S) - (taken - self._ended)
+            self._ended, before = taken, now
+            if (budget <= 0) != stopped:
+                stopped = not stopped
+                for process in self._processes():
+                    _send(process, signal.SIGSTOP if stopped else signal.SIGCONT)
+            self._reap()
+            if now - told > _TOLD_EVERY_S:
+                told = now
+                self._say()
+
+    def _processes(self) -> list[psutil.Process]:
+        """Commands and what they started; looked for anew once in a while, as that reads the whole process table."""
+        if time.monotonic() > self._known_until:
+            self._known = psutil.Process().children(recursive=True)
+            self._known_until = time.monotonic() + _KNOWN_S
+        return self._known
+
+    def _cpu_seconds(self) -> float:
+        """Of all commands so far; of those that ended, as last seen."""
+        for process in self._processes():
+            try:
+                times = process.cpu_times()
+            except psutil.Error:
+                continue
+            self._taken[process.pid] = max(self._taken.get(process.pid, 0.0), times.user + times.system)
+        return sum(self._taken.values())
+
+    def _reap(self) -> None:
+        with self._lock:
+            ended = {number: child.returncode for number, child in self._running.items() if child.poll() is not None}
+            for number in ended:
+                del self._running[number]
+        for number, code in ended.items():
+            self._say(task=number, code=code)
+
+    def _say(self, **what: Any) -> None:
+        with self._lock:
+            sys.stdout.write(json.dumps(what | {"cpu_seconds": self._ended}) + "\n")
+            sys.stdout.flush()
+
+
+def _send(process: psutil.Process, which: signal.Signals) -> None:
+    with contextlib.suppress(psutil.Error):
+        process.send_signal(which)
+
+
+def main() -> None:
+    """Be a machine until standard input ends."""
+    machine = _Machine(float(sys.argv[1]))
+    threading.Thread(target=machine.govern, daemon=True).start()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        machine.run(asked["task"], asked["command"])
+    # Nobody listens any more: this process leads its group, and everything in it ends.
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""What machines of a catalogue cost and when spot ones are taken away, from the price traces of its classes.
+
+A spot machine is granted and kept while its price does not exceed its bid. Each of its quanta costs the price at the
+quantum's start. Times are seconds since the beginning of a run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.cloud.billing import billed_quanta, rent
+from goffish.cloud.catalogue import Catalogue
+from goffish.cloud.price_files import read_prices
+from goffish.cloud.prices import Trace, bundled_trace, bundled_traces, moment_text
+from goffish.errors import InputError
+
+Floats = NDArray[np.float64]
+_HOUR_S = 3600.0
+
+
+class SpotMarket:
+    """The prices of a catalogue's classes over time.
+
+    Parameters
+    ----------
+    catalogue : Catalogue
+    since : float, optional
+        Seconds since 1970 (UTC) at which the run begins; default: as early as all traces allow.
+    length_s : float
+        The traces must reach so far.
+
+    Raises
+    ------
+    InputError
+        If prices cannot be read, or do not cover the run.
+    """
+
+    def __init__(self, catalogue: Catalogue, since: float | None = None, length_s: float = 0.0) -> None:
+        self.catalogue = catalogue
+        traces = {
+            kind: read_trace(found.prices) for kind, found in enumerate(catalogue.classes) if found.prices is not None
+        }
+        begin = max((trace.start for trace in traces.values()), default=0.0) if since is None else since
+        for trace in traces.values():
+            if not trace.start <= begin or begin + length_s > trace.end:
+                raise InputError(
+                    f"prices {trace.name} reach from {moment_text(trace.start)} to {moment_text(trace.end)}, not from "
+                    f"{moment_text(begin)} for {length_s / _HOUR_S:g} hours"
+                )
+        self._traces = {
+            kind: Trace(trace.times - begin, trace.prices, trace.end - begin, trace.name)
+            for kind, trace in traces.items()
+        }
+        self._bids = {
+            kind: found.price_per_hour if found.bid is None else found.bid
+            for kind, found in enumerate(catalogue.classes)
+        }
+        self._known: dict[tuple[float, ...], Catalogue] = {}
+
+    def priced(self, now: float) -> Catalogue:
+        """The catalogue with the prices of a moment; classes that are not granted then are not available."""
+        if not self._traces:
+            return self.catalogue
+        prices = tuple(float(trace.at(np.array([now]))[0]) for trace in self._traces.values())
+        if prices not in self._known:
+            classes = list(self.catalogue.classes)
+            for kind, price in zip(self._traces, prices, strict=True):
+                change = {"price_per_hour": price, "available": price <= self._bids[kind]}
+                classes[kind] = classes[kind].model_copy(update=change)
+            self._known[prices] = self.catalogue.with_classes(tuple(classes))
+        return self._known[prices]
+
+    def taken_s(self, kind: int, since: float) -> float:
+        """When a machine that was asked for then is taken away; at once if it is not granted, infinite if never."""
+        if kind not in self._traces:
+            return np.inf
+        trace = self._traces[kind]
+        first = int(np.searchsorted(trace.times, since, "right")) - 1
+        above = np.flatnonzero(trace.prices[first:] > self._bids[kind])
+        return max(since, float(trace.times[first + above[0]])) if above.size else np.inf
+
+    def rents(self, kinds: NDArray[np.int64], starts: Floats, stops: Floats, taken: NDArray[np.bool_]) -> Floats:
+        """What machines cost that ran from one second to another.
+
+        `taken`: which of them the provider took away at the end.
+        """
+        elapsed, billing = np.maximum(0.0, stops - starts), self.catalogue.billing
+        found = rent(elapsed, self.catalogue.prices[kinds], billing)
+        quanta = billed_quanta(elapsed, billing)
+        if billing.cut_off == "free":
+            quanta = np.where(taken, np.maximum(quanta - 1, 0), quanta)
+        elif billing.cut_off == "first-hour-free":
+            quanta = np.where(taken & (elapsed < _HOUR_S), 0, quanta)
+        for at in np.flatnonzero(np.isin(kinds, list(self._traces))).tolist():
+            found[at] = self._paid(int(kinds[at]), float(starts[at]), float(quanta[at]))
+        return np.asarray(found, np.float64)
+
+    def _paid(self, kind: int, start: float, quanta: float) -> float:
+        """Sum of the prices at the starts of so many quanta."""
+        trace, quantum = self._traces[kind], self.catalogue.billing.quantum_s
+        first = int(np.searchsorted(trace.times, start, "right")) - 1
+        last = int(np.searchsorted(trace.times, start + quanta * quantum, "left"))
+        begun = np.ceil((trace.times[first:last] - start) / quantum).clip(0.0, quanta)
+        counts = np.diff(begun, append=quanta)
+        return float(counts @ trace.prices[first:last]) * quantum / _HOUR_S
+
+
+def read_trace(name: str) -> Trace:
+    """Read the prices of a file, or a bundled trace by its name.
+
+    Raises
+    ------
+    InputError
+        If there is neither a file nor a bundled trace of this name, or the file cannot be read.
+    """
+    if name in bundled_traces():
+        return bundled_trace(name)
+    if not Path(name).exists():
+        raise InputError(
+            f"prices: no file {name!r} and no bundled trace of that name ({', '.join(bundled_traces())}); "
+            "save a history with: aws ec2 describe-spot-price-history"
+        )
+    found = read_prices(name)
+    if len(found) > 1:
+        raise InputError(f"{name}: holds prices of {len(found)} classes; give a file with one of them")
+    return next(iter(found.values()))

@@ -1,0 +1,41 @@
+"""The environment of processes that run other people's jobs: what they need by name, never what looks like a secret."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable
+
+#: Names, and beginnings of names (``*``), of variables that programs need to find files, libraries, and each other.
+_NEEDED = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TEMP", "TMP", "LANG", "LANGUAGE", "LC_*", "TZ", "TZDIR",
+    "PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH", "LD_PRELOAD", "MALLOC_*", "XDG_*", "GOFFISH_DATA",
+    "NUMBA_*", "OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "NUMEXPR_*", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "JAVA_HOME", "SPARK_*", "PYSPARK_*", "HADOOP_*", "YARN_CONF_DIR",
+    "MPICH_*", "MPIR_*", "HYDRA_*", "PMI_*", "PMIX_*", "OMPI_*", "PRTE_*", "I_MPI_*", "FI_*", "UCX_*", "SLURM_*",
+    "PBS_*", "LSB_*", "SGE_*",
+)  # fmt: skip
+_ALLOWED = re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in _NEEDED), re.DOTALL)
+_SECRET = re.compile("TOKEN|SECRET|PASS|PWD|KEY|CREDENTIAL|AUTH|JWT|COOKIE|_OPTS|_ARGS", re.IGNORECASE)
+
+
+def child_environment(names: Iterable[str] = ()) -> dict[str, str]:
+    """The variables of this process that a child gets: needed ones, and those of `names`.
+
+    Parameters
+    ----------
+    names : iterable of str
+        More variables, whatever they are called; those that are not set are left out.
+
+    Returns
+    -------
+    dict of str to str
+        With ``PYTHONPATH``, so that the child finds the same modules.
+    """
+    named = set(names)
+    found = {
+        name: value for name, value in os.environ.items()
+        if name in named or (_ALLOWED.fullmatch(name) and not _SECRET.search(name))
+    }  # fmt: skip
+    return found | {"PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}

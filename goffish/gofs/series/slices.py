@@ -1,0 +1,319 @@
+"""The files of a time series: elements and bins of a partition, and the slices with the values."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from goffish.gofs import kernels
+from goffish.gofs.encoding import decode_arrays, encode_arrays
+from goffish.gofs.partitioned import PartitionedGraph, _positions
+from goffish.gofs.series.model import Attribute, Place
+from goffish.gofs.slices import Arcs, Slice, distinct, freeze
+from goffish.graph import Graph
+from goffish.graph import kernels as graph_kernels
+from goffish.graph.labels import vertex_dtype
+
+#: Files of a partition: times and schema (of the first one only), elements and bins, values.
+FACTS, ELEMENTS = "series", "series-elements"
+_FORM = b"goffish.form"
+_DENSE, _SPARSE = b"dense", b"sparse"
+#: What a text or a list takes in memory, roughly.
+_TEXT_BYTES = 8
+
+
+def slice_kind(name: str, group: int, bin_number: int) -> str:
+    """What the slice of an attribute, a group of instances and a bin is called in the manifest."""
+    return f"series.{name}.g{group:05d}.b{bin_number:05d}"
+
+
+def assign_bins(sizes: NDArray[np.int64], bins: int) -> NDArray[np.int64]:
+    """Bin of each sub-graph: the largest first, each into the lightest bin so far.
+
+    With S sub-graphs, ``min(bins, S)`` bins are used, and the heaviest holds at most total/b + (1 - 1/b) times the
+    largest sub-graph. Specification of the time series, §5.1 and §9.4; R. L. Graham, "Bounds on Multiprocessing Timing
+    Anomalies", SIAM J. Appl. Math. 17 (1969).
+    """
+    from heapq import heapify, heapreplace
+
+    if sizes.size <= bins:
+        return np.arange(sizes.size)
+    chosen = np.empty(sizes.size, np.int64)
+    loads = [(0, number) for number in range(bins)]
+    heapify(loads)
+    for at in np.argsort(-sizes, kind="stable").tolist():
+        load, lightest = loads[0]
+        chosen[at] = lightest
+        heapreplace(loads, (load + int(sizes[at]), lightest))
+    return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class Elements:
+    """The rows that a partition's slices speak of. Every sub-graph owns one range of each kind.
+
+    Attributes
+    ----------
+    vertex_offsets : int64, shape (sub-graphs + 1,)
+        Rows of vertices: their local numbers.
+    edge_offsets : int64, shape (sub-graphs + 1,)
+        Rows of edges.
+    edge_id : int64, shape (edges,)
+        Number over the whole graph of the edge of each row: all edges that touch the sub-graph, ascending in it.
+    edge_row : int32 or int64, shape (arcs,)
+        Row of each arc of the partition's `out_arcs`.
+    in_edge_row : int32 or int64, shape (arcs into the partition,)
+        The same for its `in_arcs`; the same array in an undirected graph.
+    bin_of_subgraph : int64, shape (sub-graphs,)
+    """
+
+    vertex_offsets: NDArray[np.int64]
+    edge_offsets: NDArray[np.int64]
+    edge_id: NDArray[np.int64]
+    edge_row: NDArray[np.integer[Any]]
+    in_edge_row: NDArray[np.integer[Any]]
+    bin_of_subgraph: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        freeze(*(getattr(self, name) for name in _ARRAYS))
+
+    @cached_property
+    def num_bins(self) -> int:
+        return int(self.bin_of_subgraph.max(initial=-1)) + 1
+
+    def offsets(self, place: Place) -> NDArray[np.int64]:
+        """Rows of each sub-graph."""
+        return self.vertex_offsets if place == "vertex" else self.edge_offsets
+
+    def count(self, place: Place) -> int:
+        """Rows of the partition."""
+        return int(self.offsets(place)[-1])
+
+    def bins_of(self, subgraphs: Any) -> list[int]:
+        """The bins that hold some sub-graphs (local numbers), ascending."""
+        return [int(b) for b in np.unique(self.bin_of_subgraph[np.asarray(subgraphs, np.int64)])]
+
+    def rows(self, place: Place, bin_number: int) -> NDArray[np.int64]:
+        """Rows of a bin, ascending."""
+        return self._rows[place][bin_number]
+
+    @cached_property
+    def _rows(self) -> dict[str, list[NDArray[np.int64]]]:
+        found = {}
+        for place in ("vertex", "edge"):
+            bin_of_row = np.repeat(self.bin_of_subgraph, np.diff(self.offsets(place)))
+            order = np.argsort(bin_of_row, kind="stable")
+            limits = np.searchsorted(bin_of_row[order], np.arange(self.num_bins + 1))
+            found[place] = [order[limits[b] : limits[b + 1]] for b in range(self.num_bins)]
+        return found
+
+    def encode(self) -> pa.Buffer:
+        """The bytes of the file."""
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        if self.in_edge_row is self.edge_row:
+            del arrays["in_edge_row"]
+        return encode_arrays(arrays)
+
+    @classmethod
+    def decode(cls, data: pa.Buffer) -> Elements:
+        """The inverse of `encode`."""
+        arrays = {name: array.to_numpy() for name, array in decode_arrays(data).items()}
+        arrays.setdefault("in_edge_row", arrays["edge_row"])
+        return cls(**arrays)
+
+
+_ARRAYS = ("vertex_offsets", "edge_offsets", "edge_id", "edge_row", "in_edge_row", "bin_of_subgraph")
+
+
+def numbered(graph: Graph) -> Graph:
+    """The graph with `edge_of_arc`: edges are numbered in the order of `Graph.edge_columns` unless they are already."""
+    if graph.edge_of_arc is not None:
+        return graph
+    number = np.arange(graph.num_arcs)
+    if not graph.directed:
+        graph_kernels.number_edges(graph.offsets, graph.targets, number.copy(), number)
+    return replace(graph, edge_of_arc=number)
+
+
+def find_elements(graph: PartitionedGraph, template: Graph, bins: int) -> Iterator[Elements]:
+    """Elements and bins of every partition; `template` is the graph put together again, with `edge_of_arc`."""
+    original = graph.vertex_ids()
+    for part in graph.slices():
+        yield elements_of(part, template, original, bins)
+
+
+def elements_of(part: Slice, template: Graph, original: NDArray[np.integer[Any]], bins: int) -> Elements:
+    """Elements and bins of one partition.
+
+    `template` has all arcs of the partition's vertices, and `edge_of_arc`; `original` is the vertex in it of each
+    partitioned number.
+    """
+    sides = [_edges_of_arcs(template, part, part.out_arcs, original)]
+    if part.directed:
+        sides.append(_edges_of_arcs(template.reverse, part, part.in_arcs, original))
+    # A sub-graph and an edge in one number: fewer than 2^31 of the one and 2^32 of the other.
+    edges = max(template.num_edges, 1)
+    keys = [subgraph * edges + edge for subgraph, edge in sides]
+    rows = distinct(np.concatenate(keys)).astype(np.int64, copy=False)
+    kind = vertex_dtype(rows.size)
+    places: list[NDArray[np.integer[Any]]] = [np.searchsorted(rows, key).astype(kind) for key in keys]
+    return Elements(
+        part.subgraph_offsets, np.searchsorted(rows, np.arange(part.num_subgraphs + 1) * edges), rows % edges,
+        places[0], places[-1], assign_bins(np.diff(part.subgraph_offsets), bins),
+    )  # fmt: skip
+
+
+def _edges_of_arcs(
+    template: Graph, part: Slice, arcs: Arcs, original: NDArray[np.integer[Any]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Local sub-graph and edge number of every arc."""
+    assert template.edge_of_arc is not None
+    targets, arc = np.empty(template.num_arcs, template.targets.dtype), np.empty(template.num_arcs, np.int64)
+    kernels.restore_rows(
+        arcs.offsets, arcs.targets, part.subgraph_offsets, arcs.remote_offsets, arcs.remote_vertex, part.vertex_start,
+        original, part.vertex_ids, template.offsets, targets, arc,
+    )  # fmt: skip
+    mine = _positions(template.offsets, part.vertex_ids)
+    edge = np.empty(arcs.targets.size, np.int64)
+    edge[arc[mine]] = template.edge_of_arc[mine]
+    subgraph = np.repeat(np.arange(part.num_subgraphs), np.diff(arcs.offsets[part.subgraph_offsets]))
+    return subgraph, edge
+
+
+def encode_slice(columns: Sequence[pa.Array], first: int, rows: NDArray[np.int64], kind: pa.DataType) -> pa.Buffer:
+    """The bytes of a slice, in the form that is smaller in memory.
+
+    Parameters
+    ----------
+    columns
+        For each successive instance the values of `rows`; null where an element has none of its own.
+    first : int
+        Number of the first instance.
+    rows : int64 array
+        Rows of the bin, ascending.
+    kind
+        Arrow type of the values.
+
+    Notes
+    -----
+    *dense*: one column ``value``, instance by instance the value of every row of the bin, ascending. *sparse*:
+    ``instance``, ``element`` (row in the partition) and ``value``, ascending, without nulls. The metadata of the schema
+    say which (``goffish.form``).
+    """
+    value = pa.concat_arrays(columns)
+    given = len(value) - value.null_count
+    width = _TEXT_BYTES if pa.types.is_nested(kind) or pa.types.is_string(kind) else max(1, kind.bit_width // 8)
+    elements = vertex_dtype(int(rows.max(initial=0)) + 1)
+    if given and len(value) * width <= given * (width + np.dtype(elements).itemsize):
+        return _parquet(pa.table({"value": value}), _DENSE)
+    place = np.flatnonzero(value.is_valid().to_numpy(zero_copy_only=False))
+    count = max(rows.size, 1)
+    table = {
+        "instance": pa.array((first + place // count).astype(np.int32)),
+        "element": pa.array(rows[place % count].astype(elements)),
+        "value": value.drop_null(),
+    }
+    return _parquet(pa.table(table), _SPARSE)
+
+
+def _parquet(table: pa.Table, form: bytes) -> pa.Buffer:
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(
+        table.replace_schema_metadata({_FORM: form}), sink, compression="zstd", row_group_size=max(table.num_rows, 1),
+        use_dictionary=["instance", "value", "value.list.element"],
+        column_encoding={"element": "DELTA_BINARY_PACKED"} if form == _SPARSE else None,
+    )  # fmt: skip
+    return pa.py_buffer(sink.getvalue())
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A decoded slice.
+
+    Attributes
+    ----------
+    values : NumPy array of numbers and truth values, Arrow array of texts and lists
+        Dense: instance by instance; sparse: by instance and element.
+    width : int
+        Rows of the bin.
+    missing : bool array or None
+        Dense: where there is no value.
+    limits, elements : int64 and int array, or None
+        Sparse: where each instance begins, and the row in the partition of each value.
+    """
+
+    values: Any
+    width: int
+    missing: NDArray[np.bool_] | None = None
+    limits: NDArray[np.int64] | None = None
+    elements: NDArray[np.integer[Any]] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (self.values, self.missing, self.limits, self.elements)
+        return sum(int(array.nbytes) for array in arrays if array is not None)
+
+    def at(self, instance: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.integer[Any]] | None, Any]:
+        """Rows in the partition and their values in the instance at this place of the slice; ``None``: all `rows`."""
+        if self.limits is not None and self.elements is not None:
+            first, last = int(self.limits[instance]), int(self.limits[instance + 1])
+            return self.elements[first:last], self.values[first:last]
+        chosen = slice(instance * self.width, (instance + 1) * self.width)
+        values = self.values[chosen]
+        if self.missing is None or not self.missing[chosen].any():
+            return None, values
+        given = np.flatnonzero(~self.missing[chosen])
+        return rows[given], values[given] if isinstance(values, np.ndarray) else values.take(pa.array(given))
+
+    def column(self, instances: int, rows: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+        """The argument of `encode_slice` again: ``instances * width`` values with nulls."""
+        if self.limits is not None and self.elements is not None:
+            where = np.full(instances * self.width, -1, np.int64)
+            begin = np.repeat(np.arange(instances) * self.width, np.diff(self.limits))
+            where[begin + np.searchsorted(rows, self.elements)] = np.arange(self.elements.size)
+            return pa.array(self.values, kind).take(pa.array(where, mask=where < 0))
+        if isinstance(self.values, np.ndarray):
+            return pa.array(self.values, kind, mask=self.missing)
+        return self.values
+
+
+def decode_slice(data: pa.Buffer, attribute: Attribute, first: int, instances: int, width: int) -> Block:
+    """The inverse of `encode_slice`; `first` and `instances`: which ones, `width`: rows of the bin."""
+    import pyarrow.parquet as pq
+
+    table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+    # Parquet calls the values of a list otherwise, and the bytes of a slice shall not depend on it.
+    values = _whole(table.column("value")).cast(attribute.arrow_type)
+    numeric = attribute.dtype is not None
+    if table.schema.metadata[_FORM] == _SPARSE:
+        instance = table.column("instance").to_numpy()
+        limits = np.searchsorted(instance, np.arange(first, first + instances + 1))
+        elements = table.column("element").to_numpy()
+        freeze(elements)
+        return Block(_plain(values) if numeric else values, width, None, limits, elements)
+    missing = None
+    if values.null_count:
+        missing = values.is_null().to_numpy(zero_copy_only=False)
+        if numeric:
+            values = values.fill_null(pa.scalar(0, pa.int8()).cast(values.type))
+    return Block(_plain(values) if numeric else values, width, missing)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    return array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
+
+
+def _plain(values: pa.Array) -> NDArray[Any]:
+    array: NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    freeze(array)
+    return array

@@ -1,0 +1,53 @@
+"""Machines that fail: at given seconds, a share of all at a given second, or after a random life.
+
+Specification of reactive provisioning, §6.17; of PLAStiCC, F10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from goffish.scheduling.control.cluster import SLACK_S, Cluster
+
+
+@dataclass(frozen=True)
+class Failures:
+    """When machines fail. A failed machine is gone; what it was paid for stays paid.
+
+    Attributes
+    ----------
+    machines : mapping from machine id to second
+    shares : tuple of (second, share)
+        So many of the machines that run then fail together, rounded up; which ones depends on the seed alone.
+    mean_life_s : float, optional
+        Machines live an exponentially distributed time of this mean, drawn from the seed and their ids.
+    lose_messages : bool
+        What waits on a failed machine is lost; else it is sent to others.
+    seed : int
+    """
+
+    machines: Mapping[int, float] = field(default_factory=dict)
+    shares: tuple[tuple[float, float], ...] = ()
+    mean_life_s: float | None = None
+    lose_messages: bool = False
+    seed: int = 0
+
+    def strike(self, cluster: Cluster, since: float, until: float) -> None:
+        """Set the seconds of failure of live machines, so far as they fall into a stretch (its end excluded)."""
+        for number in cluster.live.machines if self.machines or self.mean_life_s is not None else ():
+            life = cluster.log[number]
+            moment = self.machines.get(number, np.inf)
+            if self.mean_life_s is not None:
+                drawn = np.random.default_rng([self.seed, 7, number]).exponential(self.mean_life_s)
+                moment = min(moment, life.start_s + drawn)
+            if moment < until - SLACK_S:
+                life.fail_s = min(life.fail_s, max(moment, since))
+        for at, (second, share) in enumerate(self.shares):
+            if since - SLACK_S <= second < until - SLACK_S:
+                numbers = sorted(cluster.live.machines)
+                rng = np.random.default_rng([self.seed, 8, at])
+                for number in rng.choice(numbers, int(np.ceil(share * len(numbers) - 1e-9)), replace=False).tolist():
+                    cluster.log[number].fail_s = min(cluster.log[number].fail_s, max(second, since))

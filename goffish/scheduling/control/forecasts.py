@@ -1,0 +1,194 @@
+"""What is expected of the next intervals: oracles with an error or without, and models of the past.
+
+Specification of PLAStiCC, §2.3 and §2.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.cloud.variability import Variability
+from goffish.errors import InputError
+from goffish.scheduling.control.series import SeriesModel, last_value, moving_mean
+from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.policies.observation import Forecast
+
+ErrorMode = Literal["variance", "stddev"]
+#: Limits of predicted values (§2.4).
+LEAST_SPEED, MOST_SPEED, LEAST_RATE = 0.05, 1.0, 0.01
+
+
+class Forecaster(Protocol):
+    """Who expects something of the next intervals.
+
+    Attributes
+    ----------
+    every : int
+        Intervals between two forecasts; in between the newest one is known.
+    """
+
+    every: int
+
+    def forecast(self, step: int, steps: int, rates: Floats, speeds: Mapping[int, Floats]) -> Forecast | None:
+        """What is expected from interval `step` on; nothing beyond the last of `steps`.
+
+        Parameters
+        ----------
+        step, steps : int
+        rates : float64, shape (step, elements)
+            External input so far.
+        speeds : mapping from machine id to float64
+            Coefficients of the live machines so far; empty for one that has not worked yet.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class ForecastError:
+    """An error that grows over the horizon (§2.4).
+
+    Attributes
+    ----------
+    mean : float
+        The papers' mean error: the envelope grows from 0 to twice of it.
+    mode : {"variance", "stddev"}
+        Which of them half of the envelope is; the paper's text says variance.
+    bias : float
+        Below 0 resources look worse than they are: speeds are multiplied by ``1 + bias``, rates by ``1 - bias``.
+    same_sign : bool
+        Multiply both by ``1 + bias``.
+    seed : int
+    """
+
+    mean: float = 0.0
+    mode: ErrorMode = "variance"
+    bias: float = 0.0
+    same_sign: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.mean >= 0 or not -1 < self.bias < 1:
+            raise InputError(
+                f"forecast error of {self.mean:g} with bias {self.bias:g}: 0 or more, and between -1 and 1"
+            )
+
+    def deviations(self, horizon: int) -> Floats:
+        """Standard deviation of the relative error in each interval of a horizon."""
+        if horizon == 1:
+            return np.zeros(1)
+        half = self.mean * np.arange(horizon) / (horizon - 1)
+        return np.sqrt(half) if self.mode == "variance" else half
+
+    def applied(self, forecast: Forecast, horizon: int, inputs: NDArray[np.bool_]) -> Forecast:
+        """A forecast with errors, fresh for each forecast, series and interval.
+
+        Parameters
+        ----------
+        forecast : Forecast
+            At most `horizon` intervals.
+        horizon : int
+        inputs : bool, shape (elements,)
+            Elements that have a stream; the others stay at 0.
+        """
+        if self.mean == 0 and self.bias == 0:
+            return forecast
+        count = len(forecast.rates)
+        deviations = self.deviations(horizon)[:count]
+        rng = np.random.default_rng([self.seed, 11, forecast.step])
+        factor = 1.0 + self.bias if self.same_sign else 1.0 - self.bias
+        rates = forecast.rates * (1.0 + rng.normal(0.0, 1.0, forecast.rates.shape) * deviations[:, None]) * factor
+        speeds = {}
+        for number in sorted(forecast.speeds):
+            # Drawn per machine, so that one more machine does not change the errors of the others.
+            drawn = np.random.default_rng([self.seed, 12, forecast.step, number]).normal(0.0, 1.0, count)
+            wrong = forecast.speeds[number] * (1.0 + drawn * deviations) * (1.0 + self.bias)
+            speeds[number] = np.clip(wrong, LEAST_SPEED, MOST_SPEED)
+        return forecast._replace(rates=np.where(inputs, np.maximum(rates, LEAST_RATE), 0.0), speeds=speeds)
+
+
+@dataclass(eq=False)
+class Oracle:
+    """Reads the future: actual rates, and actual coefficients of the machines that there are; links are free of errors.
+
+    Attributes
+    ----------
+    rates : float64, shape (steps, elements)
+    variability : Variability
+    interval_s : float
+    horizon : int
+    every : int
+    error : ForecastError
+        Default: none.
+    """
+
+    rates: Floats
+    variability: Variability
+    interval_s: float
+    horizon: int = 4
+    every: int = 2
+    error: ForecastError = field(default_factory=ForecastError)
+
+    def __post_init__(self) -> None:
+        _refuse_none(self.horizon, self.every)
+
+    def forecast(self, step: int, steps: int, rates: Floats, speeds: Mapping[int, Floats]) -> Forecast:
+        count = min(self.horizon, steps - step)
+        ids = np.array(sorted(speeds), np.int64)
+        future = self.variability.future(ids, step * self.interval_s, self.interval_s, count)
+        known = dict(zip(ids.tolist(), future, strict=True))
+        links = {}
+        if self.variability.network is not None and ids.size:
+            starts = (step + np.arange(count)) * self.interval_s
+            seen = [self.variability.bandwidths(ids, start, start + self.interval_s) for start in starts]
+            links = dict(zip(ids.tolist(), np.array(seen).T, strict=True))
+        exact = Forecast(step, self.rates[step : step + count].copy(), known, links)
+        return self.error.applied(exact, self.horizon, np.asarray((self.rates > 0).any(axis=0), np.bool_))
+
+
+@dataclass(eq=False)
+class FromPast:
+    """A model of each series: of every stream, and of the coefficients of every machine.
+
+    Attributes
+    ----------
+    flow : Flow
+        Its expected rates count until something was observed.
+    horizon : int
+    every : int
+    rates, speeds : SeriesModel
+        By default the naive forecast, and the moving mean.
+    """
+
+    flow: Flow
+    horizon: int = 4
+    every: int = 2
+    rates: SeriesModel = field(default_factory=last_value)
+    speeds: SeriesModel = field(default_factory=moving_mean)
+
+    def __post_init__(self) -> None:
+        _refuse_none(self.horizon, self.every)
+
+    def forecast(self, step: int, steps: int, rates: Floats, speeds: Mapping[int, Floats]) -> Forecast:
+        count = min(self.horizon, steps - step)
+        expected = np.tile(self.flow.rates, (count, 1))
+        if len(rates):
+            for element in np.flatnonzero((rates > 0).any(axis=0)).tolist():
+                expected[:, element] = np.maximum(self.rates(rates[:, element], count), LEAST_RATE)
+            silent = ~(rates > 0).any(axis=0)
+            expected[:, silent] = 0.0
+        known = {
+            number: np.clip(self.speeds(seen, count), LEAST_SPEED, MOST_SPEED)
+            for number, seen in speeds.items()
+            if seen.size
+        }
+        return Forecast(step, expected, known)
+
+
+def _refuse_none(horizon: int, every: int) -> None:
+    if horizon < 1 or every < 1:
+        raise InputError(f"horizon = {horizon}, every = {every}: at least 1 interval is needed")

@@ -1,0 +1,152 @@
+"""What both engines share: the setting of a run, and the loop of observing, asking, enacting and recording."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from goffish.cloud.catalogue import Catalogue
+from goffish.cloud.spot_market import SpotMarket
+from goffish.cloud.variability import Variability, steady
+from goffish.scheduling.control.cluster import SLACK_S, Changes, Cluster
+from goffish.scheduling.control.failures import Failures
+from goffish.scheduling.control.forecasts import Forecaster
+from goffish.scheduling.control.records import Measured, Recorder, Result
+from goffish.scheduling.dataflow.flow import Floats, Flow, Measure
+from goffish.scheduling.policies.observation import Forecast, Observation, Policy
+
+Denominator = Literal["rate", "backlog"]
+Arrivals = Literal["even", "poisson"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Setting:
+    """Everything that a run is given; `simulate` explains the fields."""
+
+    flow: Flow
+    catalogue: Catalogue
+    policy: Policy
+    rates: Floats
+    interval_s: float
+    variability: Variability = field(default_factory=steady)
+    forecaster: Forecaster | None = None
+    failures: Failures = field(default_factory=Failures)
+    network: bool = True
+    omega: Denominator = "rate"
+    measure: Measure = "mean"
+    switch_pause_s: float = 0.0
+    tick_s: float = 1.0
+    arrivals: Arrivals = "even"
+    seed: int = 0
+    spot_since: float | None = None
+
+    @property
+    def steps(self) -> int:
+        """Number of intervals."""
+        return len(self.rates)
+
+
+class Control:
+    """Begins and ends intervals; in between an engine moves the messages."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        market = SpotMarket(setting.catalogue, setting.spot_since, setting.steps * setting.interval_s)
+        self.cluster = Cluster(market, setting.flow.size)
+        self.recorder = Recorder(setting.flow, setting.catalogue, setting.steps, setting.interval_s)
+        self.queue = np.zeros(setting.flow.size)
+        self._memory: Any = None
+        self._omegas = np.zeros(setting.steps)
+        self._speeds: dict[int, Floats] = {}
+        self._seen: dict[int, int] = {}
+        self._bandwidths: dict[int, float] = {}
+        self._forecast: Forecast | None = None
+        self._failed: list[int] = []
+
+    def begin(self, step: int) -> Changes:
+        """Ask the policy, and enact what it wants."""
+        setting, now = self.setting, step * self.setting.interval_s
+        begun = time.perf_counter()
+        if step == 0:
+            plan = setting.policy.deploy(setting.flow, self.cluster.catalogue)
+        else:
+            # A machine that fails at the very beginning is known to be gone.
+            self._strike(now, now + 2 * SLACK_S)
+            self._failed += self.cluster.fail_until(now)
+            self.cluster.price(now)
+            observation = self._observation(step)
+            begun = time.perf_counter()
+            plan, self._memory = setting.policy.adapt(observation, self._memory)
+        taken = time.perf_counter() - begun
+        changes = self.cluster.enact(plan, now, first=step == 0)
+        if step == 0:
+            self._foresee(0)
+        self._strike(now + (2 * SLACK_S if step else 0.0), now + setting.interval_s)
+        self.recorder.enacted(step, now, changes, self.cluster, len(self._failed), taken)
+        self._failed = []
+        return changes
+
+    def end(self, step: int, measured: Measured) -> None:
+        """Record what was measured, and take note of how fast machines and their links were."""
+        setting, since = self.setting, step * self.setting.interval_s
+        until = since + setting.interval_s
+        ids = self.cluster.placement.ids
+        low, high = self.cluster.up_s(since, until)
+        seen = np.flatnonzero(high > low + SLACK_S)
+        means = setting.variability.speeds(ids[seen], low[seen], high[seen])
+        coefficients = dict(zip(ids[seen].tolist(), means.tolist(), strict=True))
+        if setting.variability.network is not None:
+            links = setting.variability.bandwidths(ids[seen], low[seen], high[seen])
+            self._bandwidths = dict(zip(ids[seen].tolist(), links.tolist(), strict=True))
+        for number, coefficient in coefficients.items():
+            if number not in self._speeds:
+                self._speeds[number], self._seen[number] = np.empty(setting.steps - step), 0
+            self._speeds[number][self._seen[number]] = coefficient
+            self._seen[number] += 1
+        self._omegas[step] = measured.omega
+        self.queue = measured.queue
+        self.recorder.measured(step, measured, self.cluster, setting.rates[step], until)
+        self._failed = self.cluster.fail_until(until - 2 * SLACK_S)
+        self.cluster.observe(coefficients, until)
+
+    def result(self) -> Result:
+        """The tables of the whole run."""
+        return self.recorder.result(self.cluster)
+
+    def _observation(self, step: int) -> Observation:
+        setting = self.setting
+        self._foresee(step)
+        return Observation(
+            flow=setting.flow,
+            catalogue=self.cluster.catalogue,
+            step=step,
+            steps=setting.steps,
+            interval_s=setting.interval_s,
+            live=self.cluster.live.copy(),
+            omegas=self._omegas[:step].copy(),
+            rates=setting.rates[:step],
+            speeds=self._observed(),
+            queue=self.queue.copy(),
+            spent=self.cluster.cost(step * setting.interval_s),
+            forecast=self._forecast,
+            failed=len(self._failed),
+            bandwidths={n: self._bandwidths[n] for n in self.cluster.live.machines if n in self._bandwidths},
+        )
+
+    def _strike(self, since: float, until: float) -> None:
+        """Let machines fail, or be taken away, in a stretch."""
+        self.setting.failures.strike(self.cluster, since, until)
+        self.cluster.take_until(until)
+
+    def _foresee(self, step: int) -> None:
+        forecaster = self.setting.forecaster
+        if forecaster is not None and step % forecaster.every == 0:
+            rates = self.setting.rates[:step]
+            self._forecast = forecaster.forecast(step, self.setting.steps, rates, self._observed())
+
+    def _observed(self) -> dict[int, Floats]:
+        none = np.zeros(0)
+        return {n: self._speeds.get(n, none)[: self._seen.get(n, 0)] for n in self.cluster.live.machines}

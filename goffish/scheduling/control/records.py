@@ -1,0 +1,346 @@
+"""What a run leaves: a table of its intervals, of its elements, of its machines and of its events, and a summary.
+
+Specification of reactive provisioning, §2.7 and §3.9; of PLAStiCC, §4.6. Nothing in the tables depends on the clock:
+the same seed gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from goffish.cloud.catalogue import Catalogue
+from goffish.errors import InputError
+from goffish.partial import local_path
+from goffish.scheduling.control.cluster import SLACK_S, Changes, Cluster
+from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
+from goffish.scheduling.dataflow.host_plan import critical_path
+
+TABLES = ("intervals", "elements", "machines", "events")
+
+
+@dataclass(eq=False)
+class Measured:
+    """What an engine has seen in an interval; all per element, rates in messages per second.
+
+    `queue` is at the end of the interval, `queue_mean` over it; `lost` are messages.
+    """
+
+    omega: float
+    inflow: Floats
+    processed: Floats
+    out: Floats
+    queue: Floats
+    queue_mean: Floats
+    power: Floats
+    lost: Floats
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run in a few figures.
+
+    Attributes
+    ----------
+    omega, value : float
+        Means of relative throughput and of the dataflow's value over all intervals.
+    cost : float
+        In the catalogue's currency.
+    profit, profit_against_break_even : float
+        Forms A and B (§2.6).
+    valid : bool
+        The mean throughput reaches the goal, less the tolerance.
+    chi : int
+        Intervals whose throughput is outside of the goal's band.
+    omega_sd : float
+        Standard deviation of the throughput over the intervals.
+    adaptations : int
+        Intervals with a change.
+    switches, instance_changes : int
+        Of alternates; of instances, where one that was moved counts once.
+    starts, stops, failures : int
+        Of machines; the first deployment is no start.
+    queue : float
+        Messages that wait at the end.
+    lost : float
+        Messages that were lost with failed machines.
+    rate : float
+        Mean external rate of all streams together that was realised (6.4b).
+    compliance : float
+        Share of the intervals whose throughput is not below the goal's band.
+    latency_s : float
+        Mean seconds of a message along the slowest path (`latency_s`), weighed by the external rate.
+    """
+
+    omega: float
+    value: float
+    cost: float
+    profit: float
+    profit_against_break_even: float
+    valid: bool
+    chi: int
+    omega_sd: float
+    adaptations: int
+    switches: int
+    instance_changes: int
+    starts: int
+    stops: int
+    failures: int
+    queue: float
+    lost: float
+    rate: float
+    compliance: float
+    latency_s: float
+
+    @property
+    def reconfigurations(self) -> int:
+        """Switches of alternates, changes of instances, starts and stops of machines."""
+        return self.switches + self.instance_changes + self.starts + self.stops
+
+    @property
+    def compared(self) -> float | None:
+        """Profit, or ``None`` for a run that misses its goal: its profit means nothing (6.21)."""
+        return self.profit if self.valid else None
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A finished run.
+
+    Attributes
+    ----------
+    summary : Summary
+    intervals : pyarrow.Table
+        ``step, start_s, omega, value, cost, rate, queue, latency_s, machines, cores, switches, instance_changes,
+        starts, stops, failures``; `cost` is that up to the end of the interval.
+    elements : pyarrow.Table
+        ``step, element, alternate, instances, power, inflow, processed, out, queue, queue_mean, lost``.
+    machines : pyarrow.Table
+        ``machine, class, start_s, ready_s, stop_s, failed, taken, rent``; one that still runs has no `stop_s`, and
+        one that was taken away by its provider counts as failed too.
+    events : pyarrow.Table
+        ``time_s, event, machine, element, alternate, messages`` with the events start, ready, fail, take (by the
+        provider), stop, switch and migrate (messages that leave a released machine).
+    planning_s : float64, shape (steps,)
+        Seconds that the policy took; the only figures that depend on the clock, and in no table.
+    """
+
+    summary: Summary
+    intervals: pa.Table
+    elements: pa.Table
+    machines: pa.Table
+    events: pa.Table
+    planning_s: Floats
+
+    def write(self, folder: str | Path) -> None:
+        """Write the tables as Parquet and the summary as JSON; the same run gives the same bytes."""
+        folder = local_path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in TABLES:
+            pa.parquet.write_table(getattr(self, name), folder / f"{name}.parquet", compression="zstd")
+        (folder / "summary.json").write_text(json.dumps(asdict(self.summary), indent=2) + "\n", encoding="utf-8")
+
+
+def read_result(folder: str | Path) -> Result:
+    """A run that was written; how long the policy took is not known any more."""
+    folder = Path(folder)
+    try:
+        tables = {name: pa.parquet.read_table(folder / f"{name}.parquet") for name in TABLES}
+        summary = Summary(**json.loads((folder / "summary.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{folder}: is no simulated run ({str(error).splitlines()[0]})") from None
+    return Result(summary, **tables, planning_s=np.zeros(tables["intervals"].num_rows))
+
+
+class Recorder:
+    """Fills the columns while a run goes on."""
+
+    def __init__(self, flow: Flow, catalogue: Catalogue, steps: int, interval_s: float) -> None:
+        self._flow, self._catalogue, self._steps, self._interval_s = flow, catalogue, steps, interval_s
+        self._counts = {
+            name: np.zeros(steps, np.int64)
+            for name in ("machines", "cores", "switches", "instance_changes", "starts", "stops", "failures")
+        }
+        self._figures = {name: np.zeros(steps) for name in ("omega", "value", "cost", "rate", "queue", "latency_s")}
+        shape = (steps, flow.size)
+        self._places = {name: np.zeros(shape, np.int64) for name in ("alternate", "instances")}
+        self._flows = {
+            name: np.zeros(shape) for name in ("power", "inflow", "processed", "out", "queue", "queue_mean", "lost")
+        }
+        self._changed = np.zeros(steps, bool)
+        self._planning_s = np.zeros(steps)
+        self._events: list[dict[str, Any]] = []
+
+    def enacted(
+        self, step: int, now: float, changes: Changes, cluster: Cluster, failed: int, planning_s: float
+    ) -> None:
+        """Note what an adaptation changed; `failed` machines were found missing."""
+        counts = self._counts
+        counts["machines"][step] = len(cluster.live.machines)
+        counts["cores"][step] = sum(machine.used for machine in cluster.live.machines.values())
+        counts["switches"][step] = len(changes.switched)
+        counts["instance_changes"][step] = changes.moved
+        counts["starts"][step] = len(changes.started) if step else 0
+        counts["stops"][step] = len(changes.stopped)
+        counts["failures"][step] = failed
+        self._changed[step] = step > 0 and changes.any
+        self._planning_s[step] = planning_s
+        self._places["alternate"][step] = cluster.live.active
+        self._places["instances"][step] = cluster.live.counts
+        for element, alternate in changes.switched:
+            self.event(now, "switch", element=element, alternate=alternate)
+
+    def measured(self, step: int, measured: Measured, cluster: Cluster, rates: Floats, until: float) -> None:
+        """Note what happened in an interval."""
+        for name, column in self._flows.items():
+            column[step] = getattr(measured, name)
+        figures = self._figures
+        figures["omega"][step] = measured.omega
+        figures["value"][step] = self._flow.value_of(cluster.live.active)
+        figures["cost"][step] = cluster.cost(until)
+        figures["rate"][step] = rates.sum()
+        figures["queue"][step] = measured.queue.sum()
+        live = cluster.live
+        figures["latency_s"][step] = latency_s(self._flow, live.active, live.counts, measured, self._interval_s)
+
+    def event(self, time_s: float, event: str, **fields: Any) -> None:
+        """Note an event."""
+        self._events.append({"time_s": time_s, "event": event, **fields})
+
+    def result(self, cluster: Cluster) -> Result:
+        """The tables."""
+        end = self._steps * self._interval_s
+        return Result(
+            self._summary(),
+            pa.table({
+                "step": np.arange(self._steps), "start_s": np.arange(self._steps) * self._interval_s,
+                **self._figures, **self._counts,
+            }),
+            self._element_table(),
+            self._machine_table(cluster, end),
+            self._event_table(cluster, end),
+            self._planning_s,
+        )  # fmt: skip
+
+    def _summary(self) -> Summary:
+        flow, figures, counts = self._flow, self._figures, self._counts
+        omegas, cost = figures["omega"], float(figures["cost"][-1])
+        omega, value = float(omegas.mean()), float(figures["value"].mean())
+        return Summary(
+            omega=omega,
+            value=value,
+            cost=cost,
+            profit=flow.profit(value, cost),
+            profit_against_break_even=flow.profit_against_break_even(value, cost),
+            valid=bool(omega >= flow.goal.throughput - flow.goal.tolerance - SLACK),
+            chi=int((np.abs(omegas - flow.goal.throughput) > flow.goal.tolerance + SLACK).sum()),
+            omega_sd=float(omegas.std()),
+            adaptations=int(self._changed.sum()),
+            switches=int(counts["switches"].sum()),
+            instance_changes=int(counts["instance_changes"].sum()),
+            starts=int(counts["starts"].sum()),
+            stops=int(counts["stops"].sum()),
+            failures=int(counts["failures"].sum()),
+            queue=float(figures["queue"][-1]),
+            lost=float(self._flows["lost"].sum()),
+            rate=float(figures["rate"].mean()),
+            compliance=float((omegas >= flow.goal.throughput - flow.goal.tolerance - SLACK).mean()),
+            latency_s=_weighted(figures["latency_s"], figures["rate"]),
+        )
+
+    def _element_table(self) -> pa.Table:
+        steps, flow = self._steps, self._flow
+        rows = flow.alternate_offsets[:-1] + self._places["alternate"]
+        return pa.table({
+            "step": np.repeat(np.arange(steps), flow.size),
+            "element": _names(flow.names, np.tile(np.arange(flow.size), steps)),
+            "alternate": _names(flow.alternate_names, rows.ravel()),
+            "instances": self._places["instances"].ravel(),
+            **{name: column.ravel() for name, column in self._flows.items()},
+        })  # fmt: skip
+
+    def _machine_table(self, cluster: Cluster, end: float) -> pa.Table:
+        lives = list(cluster.log.values())
+        kinds = np.array([life.kind for life in lives], np.int64)
+        start, ready, stop, fail = (
+            np.array([getattr(life, name) for life in lives], np.float64)
+            for name in ("start_s", "ready_s", "stop_s", "fail_s")
+        )
+        names = tuple(c.name for c in self._catalogue.classes)
+        return pa.table({
+            "machine": np.array(list(cluster.log), np.int64),
+            "class": _names(names, kinds),
+            "start_s": start,
+            "ready_s": ready,
+            "stop_s": pa.array(stop, mask=np.isinf(stop)),
+            "failed": np.isfinite(fail) & (fail <= stop),
+            "taken": np.array([life.taken and life.fail_s <= life.stop_s for life in lives], np.bool_),
+            "rent": cluster.rents(end),
+        })  # fmt: skip
+
+    def _event_table(self, cluster: Cluster, end: float) -> pa.Table:
+        events = list(self._events)
+        for number, life in cluster.log.items():
+            gone = min(life.stop_s, life.fail_s)
+            failed = life.fail_s <= life.stop_s
+            end_event = "stop" if not failed else "take" if life.taken else "fail"
+            moments = ((life.start_s, "start"), (life.ready_s, "ready"), (gone, end_event))
+            for moment, event in moments:
+                if moment <= min(gone, end - SLACK_S):
+                    events.append({"time_s": moment, "event": event, "machine": number})
+        # Of events at the same moment, those of the run come first, then machines by their ids.
+        events.sort(key=lambda event: event["time_s"])
+        names = self._flow.names
+        rows = self._flow.alternate_offsets
+        return pa.table({
+            "time_s": pa.array([e["time_s"] for e in events], pa.float64()),
+            "event": pa.array([e["event"] for e in events], pa.string()),
+            "machine": pa.array([e.get("machine") for e in events], pa.int64()),
+            "element": pa.array([names[e["element"]] if "element" in e else None for e in events], pa.string()),
+            "alternate": pa.array([self._alternate(e, rows) for e in events], pa.string()),
+            "messages": pa.array([e.get("messages") for e in events], pa.float64()),
+        })  # fmt: skip
+
+    def _alternate(self, event: Mapping[str, Any], rows: NDArray[np.int64]) -> str | None:
+        if "alternate" not in event:
+            return None
+        name: str = self._flow.alternate_names[int(rows[event["element"]] + event["alternate"])]
+        return name
+
+
+def _weighted(values: Floats, weights: Floats) -> float:
+    total = float(weights.sum())
+    return float(values @ weights) / total if total > 0 else float(values.mean())
+
+
+def _names(names: tuple[str, ...], places: Any) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), pa.array(names, pa.string()))
+
+
+def latency_s(
+    flow: Flow, active: NDArray[np.int64], instances: NDArray[np.int64], measured: Measured, interval_s: float
+) -> float:
+    """Seconds along the slowest path: waiting by Little's law, and work on a core of the element's mean speed.
+
+    Links between machines are left out. Where messages wait and none was processed, they wait for an interval.
+
+    Parameters
+    ----------
+    active : int64, shape (elements,)
+    instances : int64, shape (elements,)
+    measured : Measured
+    interval_s : float
+    """
+    waiting, done = measured.queue_mean, measured.processed
+    wait = np.divide(waiting, done, out=np.where(waiting > 0, interval_s, 0.0), where=done > 0)
+    speed = np.divide(measured.power, instances, out=np.zeros(flow.size), where=instances > 0)
+    work = np.divide(flow.cost[flow.rows(active)], speed, out=np.full(flow.size, interval_s), where=speed > 0)
+    return critical_path(flow, wait + work, np.zeros(flow.pred.size))

@@ -1,0 +1,268 @@
+"""Which alternate of each element is active, which machines there are, and which instance runs on which of them.
+
+One core runs one instance; only the sum of the speeds of an element's cores counts. Specification of reactive
+provisioning, §2.3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.cloud.catalogue import Catalogue
+from goffish.errors import InputError
+from goffish.scheduling.dataflow.flow import Floats, Flow, Hosts
+
+
+@dataclass(eq=False)
+class Machine:
+    """A machine of a deployment.
+
+    Attributes
+    ----------
+    id : int
+        Of a machine that runs, or was asked for, 0 or more; of one that is only planned, negative.
+    kind : int
+        Its class in the catalogue.
+    coefficient : float
+        Observed speed over rated speed, 0 to 1; 1 where nothing was observed.
+    elapsed_s : float
+        Since it was asked for: its paid time is counted from there.
+    instances : mapping from element to number
+        What runs on it.
+    replicas : mapping from (element, machine id) to number
+        Hot copies of instances on another machine: they use cores, but add no speed until that machine fails.
+    """
+
+    id: int
+    kind: int
+    coefficient: float = 1.0
+    elapsed_s: float = 0.0
+    instances: dict[int, int] = field(default_factory=dict)
+    replicas: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    @property
+    def used(self) -> int:
+        """Cores in use."""
+        return sum(self.instances.values()) + sum(self.replicas.values())
+
+    def copy(self) -> Machine:
+        return Machine(self.id, self.kind, self.coefficient, self.elapsed_s, dict(self.instances), dict(self.replicas))
+
+
+class Deployment:
+    """A dataflow on machines; planners work on copies.
+
+    Attributes
+    ----------
+    active : int64, shape (elements,)
+        Alternate of each element, from 0.
+    machines : dict from id to Machine
+        In the order in which they were asked for.
+    power : float64, shape (elements,)
+        Speed of all cores of each element together, coefficients included (phi).
+    counts : int64, shape (elements,)
+        Instances of each element.
+    """
+
+    def __init__(self, catalogue: Catalogue, active: NDArray[np.int64]) -> None:
+        self.catalogue = catalogue
+        self.active = np.array(active, np.int64)
+        self.machines: dict[int, Machine] = {}
+        self.power: Floats = np.zeros(self.active.size)
+        self.counts: NDArray[np.int64] = np.zeros(self.active.size, np.int64)
+        self._used: dict[int, int] = {}
+
+    def copy(self) -> Deployment:
+        """An independent copy."""
+        other = Deployment(self.catalogue, self.active)
+        other.machines = {number: machine.copy() for number, machine in self.machines.items()}
+        other.power, other.counts, other._used = self.power.copy(), self.counts.copy(), dict(self._used)
+        return other
+
+    def speed(self, machine: int) -> float:
+        """Of one core of a machine, as observed."""
+        found = self.machines[machine]
+        return float(self.catalogue.speeds[found.kind]) * found.coefficient
+
+    def free(self, machine: int) -> int:
+        """Cores of a machine that nothing runs on."""
+        return int(self.catalogue.cores[self.machines[machine].kind]) - self._used[machine]
+
+    def used(self, machine: int) -> int:
+        """Cores of a machine in use."""
+        return self._used[machine]
+
+    def plan_machine(self, kind: int) -> int:
+        """Add a machine that is only planned; gives its (negative) id."""
+        limit = self.catalogue.limit
+        if limit is not None and len(self.machines) >= limit:
+            raise InputError(f"the catalogue allows {limit} machines at a time")
+        number = min(0, min(self.machines, default=0)) - 1
+        self.add_machine(Machine(number, kind))
+        return number
+
+    def add_machine(self, machine: Machine) -> None:
+        """Add a machine with what runs on it."""
+        self.machines[machine.id] = machine
+        self._used[machine.id] = machine.used
+        speed = self.speed(machine.id)
+        for element, count in machine.instances.items():
+            self.power[element] += count * speed
+            self.counts[element] += count
+
+    def drop_machine(self, machine: int) -> None:
+        """Remove a machine and what runs on it."""
+        speed = self.speed(machine)
+        for element, count in self.machines[machine].instances.items():
+            self.power[element] -= count * speed
+            self.counts[element] -= count
+        del self.machines[machine], self._used[machine]
+
+    def put(self, element: int, machine: int, count: int = 1) -> None:
+        """Give an element free cores of a machine."""
+        if self.free(machine) < count:
+            raise InputError(f"machine {machine} has {self.free(machine)} free cores, not {count}")
+        placed = self.machines[machine].instances
+        placed[element] = placed.get(element, 0) + count
+        self._used[machine] += count
+        self.power[element] += count * self.speed(machine)
+        self.counts[element] += count
+
+    def take(self, element: int, machine: int, count: int = 1) -> None:
+        """Take cores of a machine away from an element."""
+        placed = self.machines[machine].instances
+        left = placed.get(element, 0) - count
+        if left < 0:
+            raise InputError(
+                f"machine {machine} runs {placed.get(element, 0)} instances of element {element}, not {count}"
+            )
+        if left:
+            placed[element] = left
+        else:
+            del placed[element]
+        self._used[machine] -= count
+        self.power[element] -= count * self.speed(machine)
+        self.counts[element] -= count
+
+    def put_replica(self, element: int, of: int, machine: int, count: int = 1) -> None:
+        """Give hot copies of an element's instances on another machine free cores of a machine."""
+        runs = self.machines[of].instances.get(element, 0) if of in self.machines else 0
+        kept = self.machines[machine].replicas
+        if of == machine or kept.get((element, of), 0) + count > runs:
+            raise InputError(f"machine {machine}: {count} replicas of {runs} instances on machine {of}")
+        if self.free(machine) < count:
+            raise InputError(f"machine {machine} has {self.free(machine)} free cores, not {count}")
+        kept[element, of] = kept.get((element, of), 0) + count
+        self._used[machine] += count
+
+    def drop_replicas(self) -> None:
+        """Free the cores of all replicas."""
+        for number, machine in self.machines.items():
+            machine.replicas = {}
+            self._used[number] = machine.used
+
+    def promote(self, gone: Machine) -> None:
+        """Let the replicas of a machine that has failed, and is dropped, take over what it ran.
+
+        Replicas that are not needed for that copy those that have taken over.
+        """
+        for element, lost in gone.instances.items():
+            missing, heir = lost, -1
+            for number in sorted(self.machines):
+                machine, key = self.machines[number], (element, gone.id)
+                count = machine.replicas.pop(key, 0)
+                taken = min(count, missing)
+                if taken:
+                    missing, heir = missing - taken, number
+                    machine.instances[element] = machine.instances.get(element, 0) + taken
+                    self.counts[element] += taken
+                    self.power[element] += taken * self.speed(number)
+                elif count and heir >= 0:
+                    machine.replicas[element, heir] = machine.replicas.get((element, heir), 0) + count
+                self._used[number] = machine.used
+
+    def settle(self) -> None:
+        """Add the powers up anew, machine by machine, so that they do not depend on what was done in between."""
+        self.power[:] = 0.0
+        for number in sorted(self.machines):
+            speed = self.speed(number)
+            for element, count in sorted(self.machines[number].instances.items()):
+                self.power[element] += count * speed
+
+    def machines_of(self, element: int) -> Iterator[int]:
+        """Ids of the machines on which an element runs."""
+        return (number for number, machine in self.machines.items() if element in machine.instances)
+
+    @property
+    def price_per_hour(self) -> float:
+        """Of all machines."""
+        return math.fsum(self.catalogue.prices[machine.kind] for machine in self.machines.values())
+
+    def hosts(self, coefficient: dict[int, float] | None = None) -> Hosts:
+        """Where the elements are, for an estimate over the network.
+
+        `coefficient`: observed over rated bandwidth of machines; 1 where there is none.
+        """
+        places = [(e, at, count * self.speed(number)) for at, number, e, count in self._placed()]
+        places.sort()
+        element = np.array([e for e, _, _ in places], np.int64)
+        share = np.array([power for _, _, power in places], np.float64)
+        total = np.bincount(element, share, self.active.size)
+        kinds = np.array([machine.kind for machine in self.machines.values()], np.int64)
+        bandwidth = self.catalogue.bandwidths[kinds]
+        if coefficient:
+            bandwidth = bandwidth * np.array([coefficient.get(number, 1.0) for number in self.machines])
+        return Hosts(
+            np.searchsorted(element, np.arange(self.active.size + 1)),
+            np.array([at for _, at, _ in places], np.int64),
+            np.divide(share, total[element], out=np.zeros_like(share), where=total[element] > 0),
+            bandwidth,
+        )
+
+    def _placed(self) -> Iterator[tuple[int, int, int, int]]:
+        for at, (number, machine) in enumerate(self.machines.items()):
+            for element, count in machine.instances.items():
+                yield at, number, element, count
+
+    def described(self, flow: Flow) -> dict[str, Any]:
+        """The deployment in names, as the command line and the service tell it."""
+        names = [flow.alternate_names[row] for row in flow.rows(self.active).tolist()]
+        return {
+            "alternates": dict(zip(flow.names, names, strict=True)),
+            "machines": [
+                {
+                    "id": number,
+                    "class": self.catalogue.classes[machine.kind].name,
+                    "instances": {flow.names[e]: count for e, count in sorted(machine.instances.items())},
+                    **_replicas_by_name(machine, flow),
+                }
+                for number, machine in self.machines.items()
+            ],
+        }
+
+    def check(self) -> None:
+        """Raise `InputError` unless no machine runs more than it has cores, and the sums are right."""
+        counts = np.zeros_like(self.counts)
+        for number, machine in self.machines.items():
+            if machine.used > self.catalogue.cores[machine.kind] or machine.used != self._used[number]:
+                raise InputError(
+                    f"machine {number} runs {machine.used} instances on {self.catalogue.cores[machine.kind]} cores"
+                )
+            for element, count in machine.instances.items():
+                counts[element] += count
+        if not np.array_equal(counts, self.counts):
+            raise InputError("the numbers of instances do not fit the machines")
+
+
+def _replicas_by_name(machine: Machine, flow: Flow) -> dict[str, dict[str, int]]:
+    """Replicas of each element; nothing where there are none."""
+    found: dict[str, int] = {}
+    for (element, _), count in sorted(machine.replicas.items()):
+        found[flow.names[element]] = found.get(flow.names[element], 0) + count
+    return {"replicas": found} if found else {}

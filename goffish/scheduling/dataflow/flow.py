@@ -1,0 +1,292 @@
+"""A dataflow as arrays, and how much of its input a deployment keeps up with.
+
+Specification of reactive provisioning, §2.4, §2.5 and §3.1. Elements are numbered as they are defined, alternates of
+each from 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.scheduling.dataflow import kernels
+from goffish.scheduling.dataflow.model import Dataflow, Goal
+from goffish.scheduling.dataflow.needs import NeedColumns, need_columns
+
+Floats = NDArray[np.float64]
+Measure = Literal["mean", "ratio_of_sums"]
+#: Comparisons of throughputs, costs and profits forgive so much.
+SLACK = kernels.SLACK
+
+
+_STRUCTURE = ("alternate_counts", "best", "worst", "sigma", "forward", "position")
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """A dataflow, compiled.
+
+    Attributes
+    ----------
+    names : tuple of str
+    alternate_names : tuple of str, shape (alternates,)
+    order : int64, shape (elements,)
+        Topological; of several that are free the lowest first.
+    succ_offsets, succ : int64
+        Successors of element i are ``succ[succ_offsets[i]:succ_offsets[i + 1]]``, ascending.
+    pred_offsets, pred : int64
+    outputs : int64
+        Elements whose messages leave the dataflow.
+    rates : float64, shape (elements,)
+        Expected external input, messages per second; 0 for all but inputs.
+    alternate_offsets : int64, shape (elements + 1,)
+    cost, value, selectivity : float64, shape (alternates,)
+        `value` is relative: the best alternate of each element has 1 (Eq. 1).
+    message_bits : float
+    goal : Goal
+    needs : NeedColumns
+        What an instance of each element needs of its machine.
+    """
+
+    names: tuple[str, ...]
+    alternate_names: tuple[str, ...]
+    order: NDArray[np.int64]
+    succ_offsets: NDArray[np.int64]
+    succ: NDArray[np.int64]
+    pred_offsets: NDArray[np.int64]
+    pred: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+    inputs: NDArray[np.int64]
+    rates: Floats
+    alternate_offsets: NDArray[np.int64]
+    cost: Floats
+    value: Floats
+    selectivity: Floats
+    message_bits: float
+    goal: Goal
+    needs: NeedColumns
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return len(self.names)
+
+    @cached_property
+    def alternate_counts(self) -> NDArray[np.int64]:
+        return np.diff(self.alternate_offsets)
+
+    @cached_property
+    def best(self) -> NDArray[np.int64]:
+        """The alternate of each element with the greatest value, the first of equal ones."""
+        return self._extreme(-self.value)
+
+    @cached_property
+    def worst(self) -> NDArray[np.int64]:
+        return self._extreme(self.value)
+
+    def _extreme(self, key: Floats) -> NDArray[np.int64]:
+        limits = zip(self.alternate_offsets[:-1].tolist(), self.alternate_offsets[1:].tolist(), strict=True)
+        return np.array([int(np.argmin(key[low:high])) for low, high in limits], np.int64)
+
+    def rows(self, active: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of `cost`, `value` and `selectivity` of the active alternates."""
+        return self.alternate_offsets[:-1] + active
+
+    def value_of(self, active: NDArray[np.int64]) -> float:
+        """Value of the dataflow: the mean of its elements' (Eq. 3)."""
+        return float(self.value[self.rows(active)].mean())
+
+    @cached_property
+    def sigma(self) -> float:
+        """Value that a unit of money is worth (Eq. 9); 0 without costs in the goal or where no alternates differ."""
+        best, worst = self.goal.cost_at_best_value, self.goal.cost_at_worst_value
+        if best is None or worst is None:
+            return 0.0
+        return (self.value_of(self.best) - self.value_of(self.worst)) / (best - worst)
+
+    def profit(self, value: float, cost: float) -> float:
+        """Profit, form A: value less the worth of the cost (§2.6)."""
+        return value - self.sigma * cost
+
+    def profit_against_break_even(self, value: float, cost: float) -> float:
+        """Profit, form B (Eq. 8): 0 on the line between the goal's two costs; the same as form A but for a constant."""
+        best = self.goal.cost_at_best_value or 0.0
+        return self.profit(value, cost) - self.value_of(self.best) + self.sigma * best
+
+    @cached_property
+    def forward(self) -> NDArray[np.int64]:
+        """Elements in depth-first order from the inputs, lower ones first; neighbours come close to each other."""
+        seen = [False] * self.size
+        found: list[int] = []
+        stack = self.inputs[::-1].tolist()
+        ends, succ = self.succ_offsets.tolist(), self.succ.tolist()
+        while stack:
+            element = stack.pop()
+            if not seen[element]:
+                seen[element] = True
+                found.append(element)
+                stack.extend(succ[ends[element] : ends[element + 1]][::-1])
+        return np.array(found, np.int64)
+
+    @cached_property
+    def position(self) -> NDArray[np.int64]:
+        """Place of each element in `order`."""
+        found = np.empty(self.size, np.int64)
+        found[self.order] = np.arange(self.size)
+        return found
+
+    def with_rates(self, rates: Floats) -> Flow:
+        """The same with other expected inputs."""
+        made = replace(self, rates=np.asarray(rates, np.float64))
+        # What does not depend on rates is not found out again: services plan the same dataflow for ever new ones.
+        made.__dict__.update({name: self.__dict__[name] for name in _STRUCTURE if name in self.__dict__})
+        return made
+
+    def ideal(self, active: NDArray[np.int64], external: Floats) -> tuple[Floats, Floats]:
+        """Input and output of every element under unlimited resources (messages per second)."""
+        into, out = np.zeros(self.size), np.zeros(self.size)
+        kernels.ideal_rates(
+            self.order, self.pred_offsets, self.pred, self.selectivity[self.rows(active)], external, into, out
+        )
+        return into, out
+
+    def estimate(
+        self,
+        active: NDArray[np.int64],
+        power: Floats,
+        external: Floats | None = None,
+        *,
+        queue: Floats | None = None,
+        interval_s: float = 1.0,
+        hosts: Hosts | None = None,
+        measure: Measure = "mean",
+    ) -> Estimate:
+        """What elements with so much power do in an interval (§3.1).
+
+        Parameters
+        ----------
+        active : int64, shape (elements,)
+            Alternate of each element.
+        power : float64, shape (elements,)
+            Speed of all cores of each element together (phi).
+        external : float64, optional
+            External input, messages per second; default: what the definition expects.
+        queue : float64, optional
+            Messages that wait at the beginning.
+        interval_s : float
+        hosts : Hosts, optional
+            Where the elements are, if links between machines can be too slow; default: they are not.
+        measure : {"mean", "ratio_of_sums"}
+            Relative throughput: mean over the outputs, or all output over all ideal output.
+        """
+        external = self.rates if external is None else external
+        rows = self.rows(active)
+        cost, selectivity = self.cost[rows], self.selectivity[rows]
+        ideal_in, ideal_out = self.ideal(active, external)
+        backlog = np.zeros(self.size) if queue is None else queue / interval_s
+        inflow, processed, out, local = (np.empty(self.size) for _ in range(4))
+        known = (
+            self.order, self.pred_offsets, self.pred, self.outputs, cost, selectivity, external, power, backlog,
+            ideal_out,
+        )  # fmt: skip
+        found = (inflow, processed, out, local)
+        if hosts is None:
+            omegas = kernels.estimate(*known, *found)
+        else:
+            omegas = kernels.estimate_on_network(
+                *known, hosts.offsets, hosts.vm, hosts.share, hosts.bandwidth, self.message_bits, *found
+            )
+        # An element without any core stops the whole.
+        omega = 0.0 if (power <= 0).any() else omegas[0 if measure == "mean" else 1]
+        return Estimate(omega, local, inflow, processed, out, ideal_in, ideal_out)
+
+
+class Estimate(NamedTuple):
+    """What a deployment does with its input.
+
+    Attributes
+    ----------
+    omega : float
+        Relative throughput of the dataflow, 0 to 1 (Eq. 7, against ideal rates).
+    local : float64, shape (elements,)
+        Share of what is there that each element processes.
+    inflow, processed, out : float64, shape (elements,)
+        Messages per second.
+    ideal_in, ideal_out : float64, shape (elements,)
+        The same under unlimited resources.
+    """
+
+    omega: float
+    local: Floats
+    inflow: Floats
+    processed: Floats
+    out: Floats
+    ideal_in: Floats
+    ideal_out: Floats
+
+
+class Hosts(NamedTuple):
+    """Where the elements are: machines of element i are ``vm[offsets[i]:offsets[i + 1]]``, ascending.
+
+    `share` is the part of the element's speed on each, `bandwidth` that of every machine in Mbit/s.
+    """
+
+    offsets: NDArray[np.int64]
+    vm: NDArray[np.int64]
+    share: Floats
+    bandwidth: Floats
+
+
+def compile_flow(dataflow: Dataflow) -> Flow:
+    """The arrays of a definition."""
+    names = [element.id for element in dataflow.elements]
+    number = {name: at for at, name in enumerate(names)}
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(range(len(names)))
+    graph.add_edges_from((number[u], number[v]) for u, v in dataflow.edges)
+    order = list(nx.lexicographical_topological_sort(graph))
+    choices = [element.choices for element in dataflow.elements]
+    rates = np.zeros(len(names))
+    for name, rate in dataflow.inputs.items():
+        rates[number[name]] = rate
+    return Flow(
+        names=tuple(names),
+        alternate_names=tuple(a.id for some in choices for a in some),
+        order=np.array(order, np.int64),
+        outputs=np.array(sorted(number[name] for name in dataflow.output_elements), np.int64),
+        inputs=np.array(sorted(number[name] for name in dataflow.inputs), np.int64),
+        rates=rates,
+        alternate_offsets=np.concatenate(([0], np.cumsum([len(some) for some in choices]))).astype(np.int64),
+        cost=np.array([a.cost for some in choices for a in some]),
+        value=np.array([a.value / max(b.value for b in some) for some in choices for a in some]),
+        selectivity=np.array([a.selectivity for some in choices for a in some]),
+        message_bits=dataflow.message_bytes * 8.0,
+        goal=dataflow.goal,
+        needs=need_columns([element.needs for element in dataflow.elements]),
+        **_neighbours(graph),
+    )
+
+
+def _neighbours(graph: Any) -> dict[str, NDArray[np.int64]]:
+    found = {}
+    for name, of in (("succ", graph.successors), ("pred", graph.predecessors)):
+        lists = [sorted(of(at)) for at in range(graph.number_of_nodes())]
+        found[f"{name}_offsets"] = np.concatenate(([0], np.cumsum([len(some) for some in lists]))).astype(np.int64)
+        found[name] = np.array([v for some in lists for v in some], np.int64)
+    return found
+
+
+def external_rates(flow: Flow, rates: dict[str, float]) -> Floats:
+    """Rates of streams by the names of their elements, as an array; the others keep what is expected."""
+    found = flow.rates.copy()
+    for name, rate in rates.items():
+        if name not in flow.names:
+            raise InputError(f"rates: no element {name!r}; there are: {', '.join(flow.names[:20])}")
+        found[flow.names.index(name)] = rate
+    return found

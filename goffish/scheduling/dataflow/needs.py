@@ -1,0 +1,67 @@
+"""What an instance of a processing element needs of its machine, as planners of places (not only of speed) ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from goffish.cloud.catalogue import Name, NotNegative, Positive
+from goffish.definitions import Definition
+
+#: Instances of an element that sets no limit.
+NO_LIMIT = int(np.iinfo(np.int64).max)
+
+
+class Needs(Definition):
+    """Of one instance.
+
+    Attributes
+    ----------
+    cores : float
+        That are kept for it.
+    memory_mb : float
+    state_mb, code_mb : float
+        Of the whole element: what moves when its instances do, and what is loaded where it starts.
+    most_instances : int, optional
+    hosts : tuple of str
+        Names of the only hosts where it may run; none: anywhere.
+    duration_s : float, optional
+        Objective for the time that a message spends at the element, waiting included.
+    """
+
+    cores: Positive = 1.0
+    memory_mb: NotNegative = 0.0
+    state_mb: NotNegative = 0.0
+    code_mb: NotNegative = 0.0
+    most_instances: Annotated[int, Field(ge=1, strict=True)] | None = None
+    hosts: tuple[Name, ...] = ()
+    duration_s: Positive | None = None
+
+
+class NeedColumns(NamedTuple):
+    """The same of all elements; arrays of shape (elements,), infinite or `NO_LIMIT` where nothing is set."""
+
+    cores: NDArray[np.float64]
+    memory_mb: NDArray[np.float64]
+    state_mb: NDArray[np.float64]
+    code_mb: NDArray[np.float64]
+    most_instances: NDArray[np.int64]
+    duration_s: NDArray[np.float64]
+    hosts: tuple[tuple[str, ...], ...]
+
+
+def need_columns(needs: Sequence[Needs]) -> NeedColumns:
+    """Needs of elements, in their order, as columns."""
+    plain = {
+        name: np.array([getattr(n, name) for n in needs]) for name in ("cores", "memory_mb", "state_mb", "code_mb")
+    }
+    return NeedColumns(
+        **plain,
+        most_instances=np.array([NO_LIMIT if n.most_instances is None else n.most_instances for n in needs], np.int64),
+        duration_s=np.array([np.inf if n.duration_s is None else n.duration_s for n in needs]),
+        hosts=tuple(n.hosts for n in needs),
+    )

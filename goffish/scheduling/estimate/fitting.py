@@ -1,0 +1,242 @@
+"""The cost model of one algorithm on one engine: fitted to some measured runs, tested on others.
+
+Start-up is measured apart (`probe`), and is the median of the runs. Work, memory beyond the start-up's and the size of
+the largest checkpoint are sums of a few terms (`features`) whose coefficients come from non-negative least squares of
+the relative errors, so that a run of a second and one of an hour count alike.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from goffish.errors import InputError
+from goffish.scheduling.estimate.features import JobShape, Usual, terms_of, values_of
+
+QUANTITIES = ("work", "memory", "checkpoint", "seconds")
+#: CPU seconds, bytes and bytes below which a measurement says nothing.
+FLOORS: Mapping[str, float] = {"work": 0.01, "memory": 2.0**20, "checkpoint": 2.0**16}
+#: Share of jobs that are to stay below the high end of an estimate, and above the low one.
+COVERED = 0.9
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measured run.
+
+    Attributes
+    ----------
+    graph : str
+        Its name.
+    fitted : bool
+        Whether the model is fitted to it, or tested on it.
+    shape : JobShape
+        With the counted boundary, and the supersteps only if they were fixed.
+    supersteps : int
+        That it took.
+    startup_cpu, startup_seconds, startup_memory : float
+        CPU seconds, seconds and bytes until the work began.
+    cpu, seconds, memory : float
+        Of the work: CPU seconds of all processes, seconds, and bytes by which the peak rose.
+    checkpoint_bytes, checkpoint_seconds : float
+        Of the largest checkpoint, and of one on average.
+    """
+
+    graph: str
+    fitted: bool
+    shape: JobShape
+    supersteps: int
+    startup_cpu: float
+    startup_seconds: float
+    startup_memory: float
+    cpu: float
+    seconds: float
+    memory: float
+    checkpoint_bytes: float
+    checkpoint_seconds: float
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Algorithm, engine and graph."""
+        return self.shape.algorithm, self.shape.engine, self.graph
+
+    def measured(self, quantity: str) -> float:
+        """Work (CPU seconds), memory, checkpoint (bytes) or seconds, without the start-up."""
+        return {
+            "work": self.cpu, "memory": self.memory, "checkpoint": self.checkpoint_bytes, "seconds": self.seconds,
+        }[quantity]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Startup:
+    """What a run pays before its work: medians over the runs, and the least and greatest CPU seconds.
+
+    Attributes
+    ----------
+    cpu, seconds, memory : float
+        CPU seconds, seconds, bytes.
+    least_cpu, most_cpu : float
+    """
+
+    cpu: float
+    seconds: float
+    memory: float
+    least_cpu: float
+    most_cpu: float
+
+
+@dataclass(frozen=True)
+class Model:
+    """Costs of one algorithm on one engine.
+
+    Attributes
+    ----------
+    startup : Startup
+    usual : Usual
+    coefficients : mapping
+        For work (CPU seconds), memory and checkpoint (bytes): the coefficient of each term.
+    per_partition, per_byte : float
+        Seconds of a checkpoint for a partition, and for a byte.
+    serial : float
+        Share of the work that one core does while others wait (Amdahl).
+    largest : mapping
+        Most vertices and edges of a run that it was fitted to.
+    ratios : mapping
+        For each quantity: measured over estimated, of every run that it was tested on, where the partitioning is
+        known; under ``"work, file"`` and so on where it is not.
+    """
+
+    startup: Startup
+    usual: Usual
+    coefficients: Mapping[str, Mapping[str, float]]
+    per_partition: float
+    per_byte: float
+    serial: float
+    largest: Mapping[str, int]
+    ratios: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def value(self, quantity: str, shape: JobShape) -> float:
+        """Work in CPU seconds, memory or checkpoint in bytes, or seconds: without the start-up."""
+        if quantity == "seconds":
+            return self.wall(self.value("work", shape), shape.workers)
+        given = self.coefficients[quantity]
+        return float(np.dot(list(given.values()), values_of(tuple(given), shape, self.usual)))
+
+    def wall(self, cpu: float, cores: int) -> float:
+        """Seconds that work takes on some cores."""
+        return cpu * (self.serial + (1.0 - self.serial) / cores)
+
+    def band(self, quantity: str, shape: JobShape) -> tuple[float, float]:
+        """Factors of the low and the high end of an estimate, from the runs that the model was tested on."""
+        found = self.ratios.get(told(quantity, shape), ())
+        return quantile_below(found), quantile_above(found)
+
+
+def told(quantity: str, shape: JobShape) -> str:
+    """Under which name the ratios of a quantity are kept."""
+    return quantity if shape.boundary is not None or shape.partitions == 1 else f"{quantity}, file"
+
+
+def quantile_above(ratios: Sequence[float]) -> float:
+    """Above a new one with the probability `COVERED` if there are enough (split conformal); else the greatest.
+
+    Never below 1: an estimate is no upper bound of itself.
+    """
+    if not ratios:
+        raise InputError("no run was kept for testing: the error of the estimate is not known")
+    ordered = sorted(ratios)
+    return max(1.0, ordered[min(math.ceil(COVERED * (len(ordered) + 1)), len(ordered)) - 1])
+
+
+def quantile_below(ratios: Sequence[float]) -> float:
+    """As `quantile_above`, from below."""
+    return 1.0 / quantile_above([1.0 / max(ratio, 1e-9) for ratio in ratios])
+
+
+def least_squares(values: np.ndarray, measured: np.ndarray, floor: float) -> np.ndarray:
+    """Coefficients of at least 0 with the least squares of relative errors.
+
+    Parameters
+    ----------
+    values : float64, shape (runs, terms)
+    measured : float64, shape (runs,)
+    floor : float
+        Errors are relative to this at least.
+    """
+    from scipy.optimize import nnls
+
+    scale = np.maximum(measured, floor)
+    sizes = np.maximum(np.abs(values).max(axis=0), 1e-300)
+    found, _ = nnls(values / sizes / scale[:, None], measured / scale)
+    return np.asarray(found / sizes, np.float64)
+
+
+def fit(runs: Sequence[Run]) -> Model:
+    """Fit the runs of one algorithm on one engine that are to be fitted to, and test on the others.
+
+    Raises
+    ------
+    InputError
+        With fewer than two runs to fit to or none to test on.
+    """
+    taken = [run for run in runs if run.fitted]
+    kept = [run for run in runs if not run.fitted]
+    if len(taken) < 2 or not kept:
+        name = f"{runs[0].shape.algorithm} on {runs[0].shape.engine}" if runs else "nothing"
+        raise InputError(
+            f"{name}: {len(taken)} runs to fit to and {len(kept)} to test on; at least 2 and 1 are needed: "
+            "give --minutes more, or --resume"
+        )
+    median = _medians(taken)
+    startup = Startup(
+        median(lambda run: run.startup_cpu), median(lambda run: run.startup_seconds),
+        median(lambda run: run.startup_memory), min(run.startup_cpu for run in taken),
+        max(run.startup_cpu for run in taken),
+    )  # fmt: skip
+    cut = [run for run in taken if run.shape.partitions > 1 and run.shape.arcs]
+    share = statistics.median((run.shape.boundary or 0) / run.shape.arcs for run in cut) if cut else 0.0
+    usual = Usual(median(lambda run: float(run.supersteps)), share)
+    known = [replace(run.shape, supersteps=max(run.supersteps, 1)) for run in taken]
+    coefficients = {}
+    for quantity, floor in FLOORS.items():
+        terms = terms_of(quantity, taken[0].shape.algorithm)
+        values = np.array([values_of(terms, shape, usual) for shape in known])
+        found = least_squares(values, np.array([run.measured(quantity) for run in taken]), floor)
+        coefficients[quantity] = dict(zip(terms, found.tolist(), strict=True))
+    written = np.array([[run.shape.partitions, run.checkpoint_bytes] for run in taken], np.float64)
+    lasting = np.array([run.checkpoint_seconds for run in taken])
+    per_partition, per_byte = least_squares(written, lasting, 1e-3).tolist()
+    largest = {name: max(getattr(run.shape, name) for run in taken) for name in ("vertices", "edges")}
+    model = Model(startup, usual, coefficients, per_partition, per_byte, _serial(taken), largest)
+    return replace(model, ratios=_ratios(model, kept))
+
+
+def _medians(runs: Sequence[Run]) -> Callable[[Callable[[Run], float]], float]:
+    return lambda of: statistics.median(map(of, runs))
+
+
+def _serial(runs: Sequence[Run]) -> float:
+    """From ``seconds = cpu (s + (1 - s) / cores)``, of the half of the runs with the most work."""
+    shared = sorted((run for run in runs if run.shape.workers > 1), key=lambda run: run.cpu)
+    shares = [
+        (run.seconds / max(run.cpu, 1e-9) - 1.0 / run.shape.workers) / (1.0 - 1.0 / run.shape.workers)
+        for run in shared[len(shared) // 2 :]
+    ]
+    return min(1.0, max(0.0, statistics.median(shares))) if shares else 1.0
+
+
+def _ratios(model: Model, runs: Sequence[Run]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        for shape in (run.shape, replace(run.shape, boundary=None)):
+            for quantity in QUANTITIES:
+                # What is too small to be measured is no error.
+                floor = FLOORS.get(quantity, FLOORS["work"])
+                ratio = max(run.measured(quantity), floor) / max(model.value(quantity, shape), floor)
+                name = quantity if shape.boundary is not None else f"{quantity}, file"
+                found.setdefault(name, []).append(ratio)
+    return found

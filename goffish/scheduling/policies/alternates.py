@@ -1,0 +1,100 @@
+"""Which alternate of each element is worth its cost, and when to change it on the cores that are there.
+
+Specification of reactive provisioning, §3.2, stage 1 of §3.3, and ALTERNATE_REDEPLOY of §3.4.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.scheduling.dataflow.deployment import Deployment
+from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
+from goffish.scheduling.policies import reactive_kernels as kernels
+
+#: Whether an alternate's cost counts what it causes downstream (CE), or only its own (SH).
+Variant = Literal["central", "sharded"]
+
+
+class Wiring(NamedTuple):
+    """The edges of a dataflow, as the kernels take them; `position` is the place of each element in `order`."""
+
+    order: NDArray[np.int64]
+    position: NDArray[np.int64]
+    pred_offsets: NDArray[np.int64]
+    pred: NDArray[np.int64]
+    succ_offsets: NDArray[np.int64]
+    succ: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+
+
+def wiring(flow: Flow) -> Wiring:
+    """The edges of a dataflow."""
+    return Wiring(
+        flow.order, flow.position, flow.pred_offsets, flow.pred, flow.succ_offsets, flow.succ, flow.outputs
+    )  # fmt: skip
+
+
+def alternate_costs(flow: Flow, variant: Variant = "central") -> tuple[Floats, NDArray[np.int64]]:
+    """What a message costs with each alternate, and the alternates of the greatest value for their cost (§3.2).
+
+    With ``"central"`` the cost includes that of all messages which it causes behind the element, one share for each
+    edge.
+
+    Returns
+    -------
+    costs : float64, shape (alternates,)
+        Core-seconds of a reference core.
+    active : int64, shape (elements,)
+        Of equal ones the first.
+    """
+    costs, active = np.empty(flow.cost.size), np.zeros(flow.size, np.int64)
+    kernels.choose_alternates(
+        wiring(flow), flow.alternate_offsets, flow.cost, flow.value, flow.selectivity, variant == "central", costs,
+        active
+    )  # fmt: skip
+    return costs, active
+
+
+def redeploy_alternates(
+    live: Deployment, flow: Flow, external: Floats, omega: float, variant: Variant = "central", fit: float | None = None
+) -> tuple[Deployment, float]:
+    """Switch alternates on the cores that are there (ALTERNATE_REDEPLOY, §3.4).
+
+    Below the goal's band cheaper alternates are taken until its throughput is reached, above it better ones as long as
+    it stays reached; inside of the band nothing changes. Machines and instances stay as they are.
+
+    Parameters
+    ----------
+    live : Deployment
+        With the coefficients observed.
+    external : float64, shape (elements,)
+        External input, messages per second.
+    omega : float
+        Relative throughput observed.
+    variant : {"central", "sharded"}
+        Whether needs and cores count along the way to the outputs, or of the element alone.
+    fit : float, optional
+        Share of an alternate's need that the cores have to cover; default: the goal's throughput (§6.5).
+
+    Returns
+    -------
+    Deployment
+    float
+        The throughput that is expected of it.
+    """
+    goal = flow.goal
+    expected = flow.estimate(live.active, live.power, external).omega
+    under = omega < goal.throughput - goal.tolerance - SLACK
+    if not under and omega <= goal.throughput + goal.tolerance + SLACK:
+        return live, expected
+    plan = live.copy()
+    central = variant == "central"
+    found = kernels.switch_alternates(
+        wiring(flow), flow.order[::-1].copy() if central else np.arange(flow.size), flow.alternate_offsets, flow.cost,
+        flow.value, flow.selectivity, external, plan.power, plan.active, under, goal.throughput,
+        goal.throughput if fit is None else fit, central,
+    )  # fmt: skip
+    return plan, float(found) if (plan.power > 0).all() else 0.0

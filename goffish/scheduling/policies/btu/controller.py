@@ -1,0 +1,142 @@
+"""The first level: every cycle, instances for operators that need them, on hosts that are paid for. §3.0, §3.5."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from goffish.scheduling.policies.btu.ending import empty_host, prolong
+from goffish.scheduling.policies.btu.model import Action, Host, Settings, State
+from goffish.scheduling.policies.btu.ranking import best_donor, best_host, donor_host
+from goffish.scheduling.policies.btu.trigger import needs_instance
+
+
+class Controller(Protocol):
+    """What a simulation, or a policy, asks; decisions are in the state when they are returned.
+
+    Attributes
+    ----------
+    by_units : bool
+        Hosts are looked at before the end of each unit, and left only then. Otherwise they are left when empty.
+    settings : Settings
+    """
+
+    @property
+    def by_units(self) -> bool: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    def cycle(self, state: State, rng: np.random.Generator) -> list[Action]:
+        """Every provisioning cycle."""
+        ...
+
+    def host_end(self, state: State, host: int, unit_s: float) -> list[Action]:
+        """Shortly before the end of a host's unit."""
+        ...
+
+    def unit_end(self, state: State, host: int, unit_s: float, empty: bool) -> list[Action]:
+        """At the end of the unit of a host that is being emptied."""
+        ...
+
+
+@dataclass(frozen=True)
+class BtuController:
+    """The controller of the source.
+
+    Attributes
+    ----------
+    settings : Settings
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    by_units: bool = True
+
+    def cycle(self, state: State, rng: np.random.Generator) -> list[Action]:
+        """Scale up what needs it, in random order; an operator without any instance gets one anyway."""
+        done: list[Action] = []
+        for operator in rng.permutation(state.operators.size).tolist():
+            times, queue = 0, state.queues[operator]
+            objective = state.operators.objective_s[operator]
+            if needs_instance(state.durations[operator], objective, queue, self.settings):
+                double = self.settings.double_above
+                times = 2 if double is not None and queue > double else 1
+            elif not state.counts[operator]:
+                times = 1
+            for _ in range(times):
+                done += scale_up(state, operator, self.settings)
+        return done
+
+    def host_end(self, state: State, host: int, unit_s: float) -> list[Action]:
+        """Begin to empty the host, or pay for one more unit."""
+        return empty_host(state, host, unit_s, self.settings)
+
+    def unit_end(self, state: State, host: int, unit_s: float, empty: bool) -> list[Action]:
+        """Release the host if it is empty; what is left keeps it for one more unit."""
+        if empty:
+            del state.hosts[host]
+            return [Action("release", host)]
+        state.hosts[host].closing = False
+        return [Action("reopen", host), prolong(state, host, unit_s)]
+
+
+def scale_up(state: State, operator: int, settings: Settings) -> list[Action]:
+    """One more instance: on a host with room, else where others can do without theirs, else on a new host."""
+    done: list[Action] = []
+    host: Host | None = best_host(state, operator, settings)
+    if host is None:
+        room = make_room(state, operator, settings)
+        if room is not None:
+            for donor, place in room.donors:
+                done.append(state.drain(donor, place))
+                state.scalings[donor] += 1
+            host = state.hosts[room.target]
+    if host is None:
+        host = state.lease()
+        if host is None:
+            return done
+        done.append(Action("lease", host.number))
+    done.append(state.start(operator, host.number))
+    state.raised(operator)
+    return done
+
+
+@dataclass(frozen=True)
+class Room:
+    """Instances to be removed, as (operator, host), and the host that then has room."""
+
+    donors: tuple[tuple[int, int], ...]
+    target: int
+
+
+def make_room(state: State, operator: int, settings: Settings) -> Room | None:
+    """Find instances that others can do without, until one of the operator fits; nothing is changed. None: not so.
+
+    Parameters
+    ----------
+    state : State
+    operator : int
+        It is never its own donor.
+    settings : Settings
+    """
+    if settings.donors == 0:
+        return None
+    trial = state.copy()
+    tried = [0] * state.operators.size
+    removed: list[tuple[int, int]] = []
+    while True:
+        among = [k for k, times in enumerate(tried) if k != operator and times < settings.donors]
+        donor = best_donor(trial, settings, among)
+        if donor is None:
+            return None
+        tried[donor] += 1
+        place = donor_host(trial, donor, operator)
+        if place is None:
+            continue
+        place.placed[donor] -= 1
+        removed.append((donor, place.number))
+        target = best_host(trial, operator, settings)
+        if target is not None:
+            return Room(tuple(removed), target.number)

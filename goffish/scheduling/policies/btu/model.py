@@ -1,0 +1,288 @@
+"""What a controller of billing time units knows and changes: operators, hosts with instances, and measurements. §2.
+
+Times are in seconds, cores and megabytes are what an instance is guaranteed. 1024 CPU shares are a core.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from goffish.errors import InputError
+from goffish.scheduling.dataflow.flow import Flow
+
+#: Resources by which a sum may miss the size of a host.
+SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of the controller; defaults of §3.9.
+
+    Attributes
+    ----------
+    threshold : float
+        Messages that must wait before an operator gets an instance (more than so many).
+    window : int
+        Durations that the regression of the trigger takes.
+    image_factor : float
+        By which the score of a host is multiplied where the operator's image is cached (CF).
+    queue_load : float
+        What an empty queue adds to the utility of a donor (QL).
+    instances_weight, queue_weight, delay_weight, scalings_weight : float
+        Of the terms of that utility (W1 to W4).
+    penalty : float
+        Price of a delayed message (P).
+    end_share : float
+        Part of the billing time unit before whose end a host is looked at.
+    cap : float
+        Share of an operator's instances that a plan may remove; 1 is no cap.
+    escalate : bool
+        Double the cap for every unit in a row in which a host's plan failed and nothing was scaled up.
+    cooldown_s : float
+        After being scaled up, in which an operator gives nothing.
+    stale_s : float
+        Without a measured duration, after which the objective stands for it.
+    donors : int
+        Instances that an operator gives at most to make room for another one; 0: hosts are leased at once.
+    double_above : float, optional
+        Waiting messages above which an operator gets two instances; default: never.
+    strict_images : bool
+        Hosts with the image come before all others, whatever their scores.
+    pack : bool
+        The fullest host first, instead of the score of Algorithm 2.
+    prefer_paid : bool
+        Of equally good hosts the one that is paid for longest.
+    rest_s : float
+        After leasing a host, in which none is emptied.
+    """
+
+    threshold: float = 50.0
+    window: int = 5
+    image_factor: float = 0.01
+    queue_load: float = 100.0
+    instances_weight: float = 1.0
+    queue_weight: float = 1.0
+    delay_weight: float = 1.0
+    scalings_weight: float = 1.0
+    penalty: float = 1e-4
+    end_share: float = 0.05
+    cap: float = 0.2
+    escalate: bool = True
+    cooldown_s: float = 180.0
+    stale_s: float = 120.0
+    donors: int = 2
+    double_above: float | None = None
+    strict_images: bool = False
+    pack: bool = False
+    prefer_paid: bool = False
+    rest_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("threshold", "penalty", "queue_load", "cooldown_s", "stale_s", "rest_s", "donors"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name} = {getattr(self, name)}: at least 0 is needed")
+        for name in ("end_share", "cap", "image_factor"):
+            if not 0 < getattr(self, name) <= 1:
+                raise InputError(f"{name} = {getattr(self, name)}: more than 0 and at most 1 is needed")
+        if self.window < 2:
+            raise InputError(f"window = {self.window}: at least 2 is needed")
+
+
+class Operators(NamedTuple):
+    """What an instance of each operator is guaranteed, and how long a message may take there."""
+
+    names: tuple[str, ...]
+    cores: tuple[float, ...]
+    memory_mb: tuple[float, ...]
+    objective_s: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of operators."""
+        return len(self.names)
+
+
+def operators_of(flow: Flow) -> Operators:
+    """The operators of a dataflow whose elements tell their cores, memory and objective.
+
+    Raises
+    ------
+    InputError
+        An element without an objective (`duration_s`).
+    """
+    for name, duration in zip(flow.names, flow.needs.duration_s.tolist(), strict=True):
+        if math.isinf(duration):
+            raise InputError(f"element {name}: needs.duration_s is needed")
+    needs = flow.needs
+    return Operators(
+        flow.names, tuple(needs.cores.tolist()), tuple(needs.memory_mb.tolist()), tuple(needs.duration_s.tolist())
+    )
+
+
+class Size(NamedTuple):
+    """Of a host."""
+
+    cores: float
+    memory_mb: float
+
+
+@dataclass
+class Host:
+    """A leased machine.
+
+    Attributes
+    ----------
+    number : int
+        In the order of leases.
+    size : Size
+    placed : list of int
+        Instances of each operator that start or run; those that only finish their message are not counted.
+    images : set of int
+        Operators whose image is there.
+    paid_until_s : float
+        End of the unit that is paid; infinite until the machine is known to work.
+    closing : bool
+        It is being emptied.
+    idle_fails : int
+        Units in a row in which its plan failed and nothing was scaled up.
+    """
+
+    number: int
+    size: Size
+    placed: list[int]
+    images: set[int] = field(default_factory=set)
+    paid_until_s: float = math.inf
+    closing: bool = False
+    idle_fails: int = 0
+
+    @property
+    def instances(self) -> int:
+        """That start or run here."""
+        return sum(self.placed)
+
+    def free(self, operators: Operators) -> Size:
+        """What is left beside the instances placed here (h_cpu*, h_mem*)."""
+        placed = [(count, k) for k, count in enumerate(self.placed) if count]
+        cores = math.fsum(count * operators.cores[k] for count, k in placed)
+        memory = math.fsum(count * operators.memory_mb[k] for count, k in placed)
+        return Size(self.size.cores - cores, self.size.memory_mb - memory)
+
+
+class Action(NamedTuple):
+    """What a controller has decided; it is in the state already.
+
+    ``start`` and ``drain`` an instance of `operator` on `host`, ``migrate`` one to `target`, ``lease``, ``prolong``,
+    ``close`` (begin to empty), ``reopen`` or ``release`` a host.
+    """
+
+    kind: Literal["start", "drain", "migrate", "lease", "prolong", "close", "reopen", "release"]
+    host: int
+    operator: int = -1
+    target: int = -1
+
+
+@dataclass
+class State:
+    """Everything that decisions are made from; plans are made on copies.
+
+    Attributes
+    ----------
+    operators : Operators
+    size : Size
+        Of a host that is leased.
+    hosts : dict from number to Host
+        In the order of leases.
+    queues : list of float, per operator
+        Messages that wait.
+    durations : list of list of float, per operator
+        Last measured durations, oldest first.
+    measured_s, raised_s : list of float, per operator
+        When a duration was measured, and an instance added, last.
+    scalings : list of int, per operator
+        Instances added and removed so far (o_s); migrations do not count.
+    now_s : float
+    leased_s : float
+        When a host was leased last.
+    most_hosts : int, optional
+        That may be leased at a time.
+    next_host : int
+    """
+
+    operators: Operators
+    size: Size
+    hosts: dict[int, Host] = field(default_factory=dict)
+    queues: list[float] = field(default_factory=list)
+    durations: list[list[float]] = field(default_factory=list)
+    measured_s: list[float] = field(default_factory=list)
+    raised_s: list[float] = field(default_factory=list)
+    scalings: list[int] = field(default_factory=list)
+    now_s: float = 0.0
+    leased_s: float = -math.inf
+    most_hosts: int | None = None
+    next_host: int = 0
+
+    def __post_init__(self) -> None:
+        n = self.operators.size
+        for name, cores, memory in zip(*self.operators[:3], strict=True):
+            if cores > self.size.cores + SLACK or memory > self.size.memory_mb + SLACK:
+                told = f"{cores:g} cores and {memory:g} MB"
+                raise InputError(f"element {name}: a machine has no room for its {told}")
+        self.queues = self.queues or [0.0] * n
+        self.durations = self.durations or [[] for _ in range(n)]
+        self.measured_s = self.measured_s or [-math.inf] * n
+        self.raised_s = self.raised_s or [-math.inf] * n
+        self.scalings = self.scalings or [0] * n
+
+    def copy(self) -> State:
+        """An independent copy."""
+        # Plans are made often: copying field by field takes a tenth of the time of deepcopy.
+        hosts = {n: replace(h, placed=list(h.placed), images=set(h.images)) for n, h in self.hosts.items()}
+        return replace(
+            self, hosts=hosts, queues=list(self.queues), durations=[list(d) for d in self.durations],
+            measured_s=list(self.measured_s), raised_s=list(self.raised_s), scalings=list(self.scalings),
+        )  # fmt: skip
+
+    @property
+    def counts(self) -> list[int]:
+        """Instances of each operator that start or run (o_#)."""
+        return [sum(column) for column in zip(*(host.placed for host in self.hosts.values()), strict=True)] or [
+            0
+        ] * self.operators.size
+
+    @property
+    def usable(self) -> list[Host]:
+        """Hosts that may be given instances: leased, not being emptied; those that still boot count (F1)."""
+        return [host for host in self.hosts.values() if not host.closing]
+
+    def lease(self) -> Host | None:
+        """One more host; None where no more may be leased."""
+        if self.most_hosts is not None and len(self.hosts) >= self.most_hosts:
+            return None
+        host = Host(self.next_host, self.size, [0] * self.operators.size)
+        self.hosts[host.number] = host
+        self.next_host += 1
+        self.leased_s = self.now_s
+        return host
+
+    def start(self, operator: int, host: int) -> Action:
+        """Place an instance; its image is there from then on."""
+        self.hosts[host].placed[operator] += 1
+        self.hosts[host].images.add(operator)
+        return Action("start", host, operator)
+
+    def drain(self, operator: int, host: int) -> Action:
+        """Take an instance away."""
+        self.hosts[host].placed[operator] -= 1
+        return Action("drain", host, operator)
+
+    def raised(self, operator: int) -> None:
+        """Take note that an operator was scaled up."""
+        self.scalings[operator] += 1
+        self.raised_s[operator] = self.now_s
+
+    def measure(self, operator: int, durations: list[float], at_s: float) -> None:
+        """Take over the last durations of an operator, oldest first, and when the newest was measured."""
+        self.durations[operator] = list(durations)
+        self.measured_s[operator] = at_s

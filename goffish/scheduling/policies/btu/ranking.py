@@ -1,0 +1,126 @@
+"""Which host gets an instance, and which operator can do without one: Algorithms 2 and 3 (§3.3, §3.4)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Sequence
+
+from goffish.scheduling.policies.btu.model import SLACK, Host, Settings, Size, State
+
+#: Score or utility of what is impossible.
+IMPOSSIBLE = -1.0
+
+
+def feasibility(free: Size, need: Size) -> float:
+    """How many instances would fit, not rounded; room that nobody needs is without limit."""
+    return min(f / n if n > 0 else math.inf for f, n in zip(free, need, strict=True))
+
+
+def host_score(size: Size, free: Size, need: Size, cached: bool, settings: Settings) -> float:
+    """How well an instance fits on a host: less is better, `IMPOSSIBLE` where it does not (Algorithm 2).
+
+    Parameters
+    ----------
+    size, free, need : Size
+        Of the host, what is left of it, and what the instance is guaranteed.
+    cached : bool
+        Whether its image is there.
+    settings : Settings
+    """
+    fits = feasibility(free, need)
+    if fits < 1 - SLACK:
+        return IMPOSSIBLE
+    if settings.pack:
+        score = fits
+    elif math.isinf(size.memory_mb):
+        score = 0.0
+    else:
+        cores, memory = (free.cores - need.cores) / size.cores, (free.memory_mb - need.memory_mb) / size.memory_mb
+        score = abs(cores - memory) / fits
+    return score * settings.image_factor if cached else score
+
+
+def needs_of(state: State, operator: int) -> Size:
+    """What an instance of an operator is guaranteed."""
+    return Size(state.operators.cores[operator], state.operators.memory_mb[operator])
+
+
+def best_host(state: State, operator: int, settings: Settings, exclude: Container[int] = ()) -> Host | None:
+    """The usable host with the least score; None where the instance fits nowhere (filters F1 to F4)."""
+    found: tuple[tuple[float, ...], Host] | None = None
+    need = needs_of(state, operator)
+    for age, host in enumerate(state.usable):
+        if host.number in exclude:
+            continue
+        free, cached = host.free(state.operators), operator in host.images
+        score = host_score(host.size, free, need, cached, settings)
+        if score < 0:
+            continue
+        left = -host.paid_until_s if settings.prefer_paid else 0.0
+        group = float(settings.strict_images and not cached)
+        key = (group, score, float(not cached), -feasibility(free, need), left, float(age))
+        if found is None or key < found[0]:
+            found = (key, host)
+    return None if found is None else found[1]
+
+
+def donor_utility(
+    operator: int, counts: Sequence[int], scalings: Sequence[int], queue: float, delay: float, settings: Settings
+) -> float:
+    """How well an operator can do without an instance: it may lose one where this is more than 0 (Algorithm 3).
+
+    Parameters
+    ----------
+    operator : int
+    counts, scalings : sequences of int
+        Instances of all operators, and how often each was scaled.
+    queue : float
+        Messages that wait at this one.
+    delay : float
+        Its last measured duration over its objective.
+    settings : Settings
+    """
+    if counts[operator] < 2:
+        return IMPOSSIBLE
+    least, most, scaled = min(counts), max(counts), sum(scalings)
+    instances = (counts[operator] - least) / (most - least) if most > least else 0.0
+    load = settings.queue_load if queue < 1 else 0.0
+    return (
+        1.0
+        + settings.instances_weight * instances
+        + settings.queue_weight * load
+        - settings.delay_weight * delay * (1 + settings.penalty)
+        - settings.scalings_weight * (scalings[operator] / scaled if scaled else 0.0)
+    )
+
+
+def utility(state: State, operator: int, settings: Settings) -> float:
+    """`donor_utility` in a state; `IMPOSSIBLE` for an operator that was just scaled up."""
+    if state.now_s - state.raised_s[operator] < settings.cooldown_s:
+        return IMPOSSIBLE
+    measured, objective = state.durations[operator], state.operators.objective_s[operator]
+    fresh = bool(measured) and state.now_s - state.measured_s[operator] <= settings.stale_s
+    delay = measured[-1] / objective if fresh else 1.0
+    return donor_utility(operator, state.counts, state.scalings, state.queues[operator], delay, settings)
+
+
+def best_donor(state: State, settings: Settings, among: Sequence[int]) -> int | None:
+    """The operator that can best do without an instance; None where none can."""
+    counts = state.counts
+    worth = [(utility(state, k, settings), counts[k], -k) for k in among]
+    worth = [found for found in worth if found[0] > 0]
+    return -max(worth)[2] if worth else None
+
+
+def donor_host(state: State, donor: int, operator: int, exclude: Container[int] = ()) -> Host | None:
+    """The usable host where taking an instance of the donor makes most room for one of the operator."""
+    need, given = needs_of(state, operator), needs_of(state, donor)
+    found: tuple[float, Host] | None = None
+    for host in state.usable:
+        if host.number in exclude or not host.placed[donor]:
+            continue
+        free = host.free(state.operators)
+        room = feasibility(Size(free.cores + given.cores, free.memory_mb + given.memory_mb), need)
+        if found is None or room > found[0]:
+            found = (room, host)
+    return None if found is None else found[1]

@@ -1,0 +1,119 @@
+"""What the controller plans with: offered rates over a period, estimated delays, and places before any rate is known.
+
+Specification: EDRP, §3.5.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from goffish.cloud.infrastructure import Infrastructure
+from goffish.errors import InputError
+from goffish.scheduling.dataflow.flow import SLACK, Floats
+from goffish.scheduling.policies.edrp.problem import Ints, Problem
+from goffish.scheduling.policies.latency_aware.springs import LatencySpace
+
+#: Milliseconds to whose multiples delays are rounded.
+QUANTUM_MS = 1.0
+
+
+def offered_rates(rates: ArrayLike, queue: ArrayLike | None = None, drain_s: float | None = None) -> Floats:
+    """Rates to plan for: the mean of what arrived, not of what was processed, and what waits, drained in time.
+
+    Parameters
+    ----------
+    rates : float, shape (samples, elements)
+        External input of each part of the period, messages per second.
+    queue : float, shape (elements,), optional
+        Messages that wait; default: none.
+    drain_s : float, optional
+        Seconds in which they are to be processed besides what arrives; default: they are not planned for.
+
+    Returns
+    -------
+    float64, shape (elements,)
+    """
+    seen = np.asarray(rates, np.float64)
+    if seen.ndim != 2 or not len(seen) or not (seen >= 0).all():
+        raise InputError(f"rates of shape {seen.shape}: at least one row of rates, 0 or more each, is needed")
+    if drain_s is not None and not drain_s > 0:
+        raise InputError(f"drain_s = {drain_s:g}: above 0 is needed")
+    found = seen.mean(axis=0)
+    if queue is None or drain_s is None:
+        return np.asarray(found)
+    waiting = np.asarray(queue, np.float64)
+    if waiting.shape != found.shape or not (waiting >= 0).all():
+        raise InputError(f"queue of shape {waiting.shape}: {found.size} numbers, 0 or more each, are needed")
+    return np.asarray(found + waiting / drain_s)
+
+
+def with_delays(hosts: Infrastructure, delays_ms: ArrayLike, quantum_ms: float = QUANTUM_MS) -> Infrastructure:
+    """Hosts with measured delays, rounded: slight changes of what is measured then move nothing.
+
+    Parameters
+    ----------
+    delays_ms : float, shape (hosts, hosts)
+        One way.
+    quantum_ms : float
+        What delays are rounded to multiples of; 0 leaves them as they are.
+    """
+    if not quantum_ms >= 0:
+        raise InputError(f"quantum_ms = {quantum_ms:g}: at least 0 is needed")
+    found = np.array(delays_ms, np.float64)
+    if found.shape != (hosts.size, hosts.size) or not (found >= 0).all() or not np.isfinite(found).all():
+        raise InputError(f"delays_ms of shape {found.shape}: {hosts.size} rows of {hosts.size} delays are needed")
+    if quantum_ms > 0:
+        found = quantum_ms * np.round(found / quantum_ms)
+    np.fill_diagonal(found, 0.0)
+    # Built anew and not copied: a copy would keep what was computed from the delays before.
+    told = {name: getattr(hosts, name) for name in Infrastructure.model_fields}
+    return Infrastructure(**told | {"latency_ms": tuple(map(tuple, found.tolist()))})
+
+
+def with_coordinates(hosts: Infrastructure, space: LatencySpace, quantum_ms: float = QUANTUM_MS) -> Infrastructure:
+    """Hosts with the delays between their network coordinates; fresh measurements count before them.
+
+    Parameters
+    ----------
+    space : LatencySpace
+        Knows all hosts by their names.
+    """
+    return with_delays(hosts, space.latency_ms([host.name for host in hosts.hosts]), quantum_ms)
+
+
+def early_assignment(problem: Problem) -> Ints:
+    """Places while rates are unknown: one replica of each element, where it is nearest to those placed before it.
+
+    Those with few hosts come first, then the others from sources to sinks. Of equally near hosts the first with room is
+    taken.
+
+    Returns
+    -------
+    int64, shape (elements, hosts)
+
+    Raises
+    ------
+    InputError
+        No host has room for an element.
+    """
+    flow, hosts = problem.flow, problem.infrastructure
+    delays, needs = hosts.latencies_s, flow.needs
+    at = np.empty(problem.size, np.int64)
+    at[flow.order] = np.arange(problem.size)
+    place = np.full(problem.size, -1, np.int64)
+    cores, memory = hosts.cores.copy(), hosts.memory_mb.copy()
+    for i in np.lexsort((at, problem.allowed.sum(axis=1))).tolist():
+        before = place[flow.pred[slice(*flow.pred_offsets[i : i + 2])]]
+        after = place[flow.succ[slice(*flow.succ_offsets[i : i + 2])]]
+        far = delays[before[before >= 0]].sum(axis=0) + delays[:, after[after >= 0]].sum(axis=1)
+        room = (cores >= needs.cores[i] * (1 - SLACK)) & (memory >= needs.memory_mb[i] * (1 - SLACK))
+        far[~(room & problem.allowed[i])] = np.inf
+        place[i] = int(np.argmin(far))
+        if not np.isfinite(far[place[i]]):
+            raise InputError(f"element {flow.names[i]}: no host that it may run on has room for it")
+        cores[place[i]] -= needs.cores[i]
+        memory[place[i]] -= needs.memory_mb[i]
+    counts = np.zeros((problem.size, hosts.size), np.int64)
+    counts[np.arange(problem.size), place] = 1
+    return counts

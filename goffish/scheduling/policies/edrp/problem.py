@@ -1,0 +1,303 @@
+"""What EDRP is given: a dataflow with its rates, hosts with their network, weights, bounds, and what runs now.
+
+Specification: EDRP, §2 and §3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.cloud.infrastructure import Infrastructure
+from goffish.errors import InputError
+from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.dataflow.host_plan import HostPlan
+from goffish.scheduling.dataflow.needs import NO_LIMIT
+from goffish.scheduling.policies.edrp import kernels as _kernels
+from goffish.scheduling.policies.edrp.latency import Latency, Queue
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Of the metrics in the objective (Eq. 12); their sum is 1.
+
+    Attributes
+    ----------
+    response, price, downtime : float
+    availability : float
+        Of the extension; needs a least availability.
+    """
+
+    response: float = 0.5
+    price: float = 0.5
+    downtime: float = 0.0
+    availability: float = 0.0
+
+    def __post_init__(self) -> None:
+        found = (self.response, self.price, self.downtime, self.availability)
+        if min(found) < 0 or abs(sum(found) - 1.0) > 1e-9:
+            raise InputError(f"weights {found}: 0 or more each, 1 together")
+
+    def with_downtime(self, weight: float) -> Weights:
+        """The same with another weight of downtime, the others rescaled."""
+        rest = 1.0 - self.downtime
+        part = (1.0 - weight) / rest if rest > 0 else 0.0
+        if rest <= 0:
+            return Weights((1 - weight) / 2, (1 - weight) / 2, weight)
+        return Weights(self.response * part, self.price * part, weight, self.availability * part)
+
+
+#: The configurations that the paper compares (§3.8), and its baseline with a trace of downtime against pointless moves.
+CONFIGURATIONS = {
+    "baseline": Weights(0.5, 0.5, 0.0),
+    "steady baseline": Weights(0.5, 0.5, 0.0).with_downtime(1e-3),
+    "balanced": Weights(0.3, 0.3, 0.4),
+    "response time": Weights(0.6, 0.0, 0.4),
+    "cost": Weights(0.0, 0.6, 0.4),
+}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Hard limits, and what the metrics are divided by.
+
+    Attributes
+    ----------
+    response_s, price, downtime_s : float
+        `price` is of an hour.
+    availability : float, optional
+        Least probability that everything works.
+    """
+
+    response_s: float = 0.175
+    price: float = 30.0
+    downtime_s: float = 7.5
+    availability: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("response_s", "price", "downtime_s"):
+            if not 0 < getattr(self, name) < np.inf:
+                raise InputError(f"bound {name} = {getattr(self, name):g}: a finite number above 0")
+        if self.availability is not None and not 0 < self.availability < 1:
+            raise InputError(f"bound availability = {self.availability:g}: between 0 and 1")
+
+
+@dataclass(frozen=True)
+class Reconfiguration:
+    """What it takes to change a deployment.
+
+    Attributes
+    ----------
+    sync_s : float
+        Fixed overhead.
+    storm : bool
+        Any change restarts the whole dataflow, and every replica saves and restores its state.
+    literal : bool
+        The formulas as they are printed, with their slips (§2.6).
+    local_mbit_s : float
+        To and from a host's own disk, in the Storm variant.
+    """
+
+    sync_s: float = 0.25
+    storm: bool = False
+    literal: bool = False
+    local_mbit_s: float = 1000.0
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """An instance.
+
+    Attributes
+    ----------
+    flow : Flow
+        Elements, edges, and what an instance of each needs.
+    infrastructure : Infrastructure
+    input_rates : float64, shape (elements,)
+        Of each element; of a source what it sends (lambda).
+    edge_rates : float64, shape (edges,)
+        In the order of ``flow.pred``.
+    latencies : tuple of Latency
+        Of one instance of each element on the reference processor.
+    most : int64, shape (elements,)
+        Replicas of each (k).
+    unit_price : float64, shape (elements,)
+        Of a core for an hour, where the element runs (C).
+    weights, bounds, reconfiguration
+    current : int64, shape (elements, hosts), optional
+        Replicas that run; none: a first deployment, without downtime.
+    host_price : float64, shape (hosts,), optional
+        Of an hour of each host that is used at all; default: 0, as in the paper.
+    skew : float
+        Load of the busiest replica over the mean.
+    scale_rates : bool
+        A host's speed raises the rate that it keeps up with as well, not only its latency (§6.7).
+    link_availability : float64, shape (hosts, hosts), optional
+        Default: 1.
+    """
+
+    flow: Flow
+    infrastructure: Infrastructure
+    input_rates: Floats
+    edge_rates: Floats
+    latencies: tuple[Latency, ...]
+    most: Ints
+    unit_price: Floats
+    weights: Weights = Weights()
+    bounds: Bounds = Bounds()
+    reconfiguration: Reconfiguration = Reconfiguration()
+    current: Ints | None = None
+    host_price: Floats | None = None
+    skew: float = 1.0
+    scale_rates: bool = False
+    link_availability: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if self.skew < 1:
+            raise InputError(f"skew = {self.skew:g}: 1 or more")
+        if self.weights.availability > 0 and self.bounds.availability is None:
+            raise InputError("a weight of availability needs a bound availability")
+        shape = (self.flow.size, self.infrastructure.size)
+        if self.current is not None and self.current.shape != shape:
+            raise InputError(f"current deployment of shape {self.current.shape}: {shape} is needed")
+
+    def change(self, **fields: Any) -> Problem:
+        """The same with other fields."""
+        return replace(self, **fields)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.flow.size
+
+    @cached_property
+    def targets(self) -> Ints:
+        """Element at the end of each edge."""
+        return np.repeat(np.arange(self.size), np.diff(self.flow.pred_offsets))
+
+    @cached_property
+    def allowed(self) -> NDArray[np.bool_]:
+        """Where each element may run, shape (elements, hosts)."""
+        return self.infrastructure.allowed(self.flow.needs.hosts)
+
+    @cached_property
+    def table(self) -> Floats:
+        """Latency of each element by its number of replicas and the host, shape (elements, most + 1, hosts) (Eq. 1)."""
+        speeds = self.infrastructure.speeds
+        most = int(self.most.max())
+        found = np.full((self.size, most + 1, speeds.size), np.inf)
+        for i, latency in enumerate(self.latencies):
+            load = self.skew * self.input_rates[i] / np.arange(1, most + 1)[:, None]
+            found[i, 1:] = latency.seconds(load / speeds if self.scale_rates else load + 0 * speeds) / speeds
+        return found
+
+    @cached_property
+    def log_floor(self) -> float:
+        """Logarithm of the least availability; 0 without one."""
+        return 0.0 if self.bounds.availability is None else float(np.log(self.bounds.availability))
+
+    @cached_property
+    def model(self) -> Any:
+        """The arrays for the kernels."""
+        flow, hosts, change = self.flow, self.infrastructure, self.reconfiguration
+        count, needs = hosts.size, flow.needs
+        none = np.zeros((self.size, count), np.int64)
+        current = none if self.current is None else np.ascontiguousarray(self.current, np.int64)
+        out = np.argsort(flow.pred, kind="stable").astype(np.int64)
+        stable = np.isfinite(self.table)
+        # Replicas from which on an element keeps up on a host; one more than it may have where it never does.
+        missing = np.where(stable.any(axis=1), stable.argmax(axis=1), self.table.shape[1]).astype(np.float64)
+        links = np.ones((count, count)) if self.link_availability is None else self.link_availability
+        w, b = self.weights, self.bounds
+        scale = [
+            w.response / b.response_s,
+            w.price / b.price,
+            0.0 if self.current is None else w.downtime / b.downtime_s,
+        ]
+        host_price = np.zeros(count) if self.host_price is None else self.host_price
+        trip_s, (up_bps, down_bps) = hosts.store_latencies_s, (1e6 * rate for rate in hosts.store_bandwidths)
+        elements = np.array(
+            [
+                self.unit_price * needs.cores, needs.cores, needs.memory_mb, needs.state_mb * 8e6, needs.code_mb * 8e6,
+                np.zeros(self.size),
+            ]
+        )  # fmt: skip
+        each = np.array(
+            [
+                host_price, np.log1p(-hosts.failures), hosts.cores, hosts.memory_mb, trip_s, trip_s, up_bps, down_bps,
+                np.array([host.startup_s for host in hosts.hosts]), current.any(axis=0),
+            ]
+        )  # fmt: skip
+        model = _kernels.Model(
+            flow.order, flow.pred_offsets, flow.pred, self.targets,
+            np.searchsorted(flow.pred[out], np.arange(self.size + 1)).astype(np.int64), out, self.most, self.edge_rates,
+            self.table, missing, self.allowed, current, elements, each,
+            np.array([hosts.latencies_s, hosts.traffic_prices, np.log(links)]),
+            np.array([change.local_mbit_s * 1e6, change.sync_s, needs.code_mb.sum() * 8e6]),
+            np.array([*scale, w.availability / self.log_floor if self.log_floor else 0.0]),
+            np.array([b.response_s, b.price, b.downtime_s, self.log_floor]),
+            change.literal, change.storm, self.current is not None,
+        )  # fmt: skip
+        if not (change.storm and self.current is not None):
+            return model
+        rows = [i for i in range(self.size) if current[i].any()]
+        elements[_kernels.RESTART, rows] = [_kernels.restart_downtime(model, i, current[i]) for i in rows]
+        return model
+
+    def plan(self, counts: Ints) -> HostPlan:
+        """Counts as a plan of the shared model."""
+        return HostPlan(self.infrastructure, counts)
+
+
+def problem_of(
+    flow: Flow,
+    infrastructure: Infrastructure,
+    *,
+    external: Floats | None = None,
+    active: Ints | None = None,
+    latencies: Sequence[Latency] | None = None,
+    most: int = 4,
+    unit_price: float | Floats = 1.0,
+    **fields: Any,
+) -> Problem:
+    """An instance from a dataflow, its external rates and hosts.
+
+    Parameters
+    ----------
+    external : float64, shape (elements,), optional
+        External input, messages per second; default: what the definition expects.
+    active : int64, shape (elements,), optional
+        Alternate of each element; default: the best.
+    latencies : sequence of Latency, optional
+        Of each element; default: M/M/1 with the service rate that follows from its cost.
+    most : int
+        Replicas of elements that set no limit themselves.
+    unit_price : float or float64, shape (elements,)
+    **fields
+        Other fields of `Problem`.
+
+    Raises
+    ------
+    InputError
+        A field that does not fit.
+    """
+    active = flow.best if active is None else active
+    into, out = flow.ideal(active, flow.rates if external is None else np.asarray(external, np.float64))
+    cost = flow.cost[flow.rows(active)]
+    if most < 1:
+        raise InputError(f"most = {most}: at least 1 replica")
+    given = tuple(Queue(1.0 / float(c)) for c in cost) if latencies is None else tuple(latencies)
+    if len(given) != flow.size:
+        raise InputError(f"{len(given)} latencies for {flow.size} elements")
+    limits = flow.needs.most_instances
+    return Problem(
+        flow, infrastructure, into, out[flow.pred], given, np.where(limits == NO_LIMIT, most, limits).astype(np.int64),
+        np.broadcast_to(np.asarray(unit_price, np.float64), (flow.size,)).copy(), **fields,
+    )  # fmt: skip

@@ -1,0 +1,210 @@
+"""The genetic algorithm's operators and its loop, on pymoo. Specification of reactive provisioning, §3.6."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pymoo.algorithms.base.genetic import GeneticAlgorithm
+from pymoo.core.crossover import Crossover
+from pymoo.core.mutation import Mutation
+from pymoo.core.problem import Problem
+from pymoo.core.selection import Selection
+from pymoo.core.survival import Survival
+from pymoo.core.termination import NoTermination
+
+from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
+from goffish.scheduling.policies import genetic_kernels as kernels
+from goffish.scheduling.policies.alternates import wiring
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Search:
+    """How the genetic algorithm searches; defaults are the specification's (§3.6).
+
+    Attributes
+    ----------
+    population, generations, patience : int
+        Size, most generations, and generations without a better answer after which it ends.
+    elite : float
+        Share that is kept as it is.
+    switch, slot_change : float
+        Probabilities of a mutation, for each element and each machine slot.
+    violation_weight, change_weight : float
+        What a missed goal and a change of what runs take from the fitness, times the generation (alpha and alpha').
+    seeded : bool
+        Whether the answers of CE and SH (and what runs) are among the first population.
+    """
+
+    population: int = 200
+    generations: int = 300
+    patience: int = 60
+    elite: float = 0.05
+    switch: float = 0.05
+    slot_change: float = 0.10
+    violation_weight: float = 1.0
+    change_weight: float = 0.002
+    seeded: bool = True
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked: rows of the population (see `_genetic_kernels`) are deployments of this dataflow.
+
+    Attributes
+    ----------
+    external : float64, shape (elements,)
+    speeds, prices, cores : arrays, shape (classes,)
+    slot_kind, coefficient : arrays, shape (slots,)
+        Class (-1: any) and observed speed of each machine slot.
+    running : int64, shape (elements + slots * (1 + width),)
+        The row that changes are counted against.
+    worth, fixed : float
+        Profit that an hourly price of 1 takes, and that was taken by what is spent.
+    change_weight : float
+        0 for a first deployment.
+    """
+
+    flow: Flow
+    external: Floats
+    speeds: Floats
+    prices: Floats
+    cores: Ints
+    slot_kind: Ints
+    coefficient: Floats
+    running: Ints
+    worth: float
+    fixed: float
+    change_weight: float
+
+    @property
+    def width(self) -> int:
+        """Cores of the largest class."""
+        return int(self.cores.max())
+
+    def evaluate(self, rows: Ints) -> tuple[Floats, Floats, Floats]:
+        """Profit, missing throughput and number of changes of each row."""
+        flow = self.flow
+        found = (np.empty(len(rows)), np.empty(len(rows)), np.empty(len(rows)))
+        kernels.evaluate(
+            wiring(flow), flow.alternate_offsets, flow.cost, flow.value, flow.selectivity, self.external, self.speeds,
+            self.prices, rows, self.width, self.coefficient, self.running, flow.goal.throughput, self.worth, self.fixed,
+            *found,
+        )  # fmt: skip
+        return found
+
+
+def _rows(given: Any) -> Ints:
+    return np.ascontiguousarray(given, np.int64)
+
+
+class _Deployments(Problem):  # type: ignore[misc]
+    def __init__(self, question: Question) -> None:
+        super().__init__(n_var=question.running.size, n_obj=1, vtype=int)
+        self.question = question
+
+    def _evaluate(self, x: Any, out: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        profit, out["violation"], out["changes"] = self.question.evaluate(_rows(x))
+        out["F"] = -profit
+
+
+class _RankRoulette(Selection):  # type: ignore[misc]
+    def _do(self, _: Any, pop: Any, n_select: int, n_parents: int, *args: Any, random_state: Any, **kwargs: Any) -> Any:
+        weight = np.arange(len(pop), 0, -1, dtype=np.float64)
+        return random_state.choice(len(pop), (n_select, n_parents), p=weight / weight.sum())
+
+
+class _Uniform(Crossover):  # type: ignore[misc]
+    def __init__(self, elements: int, slots: int, width: int) -> None:
+        super().__init__(2, 1, prob=1.0)
+        # The cores of a slot and its class are one gene.
+        self.gene = np.concatenate(
+            (np.arange(elements + slots), np.repeat(np.arange(elements, elements + slots), width))
+        ).astype(np.int64)
+
+    def _do(self, problem: Any, x: Any, *args: Any, random_state: Any, **kwargs: Any) -> Any:
+        bits = random_state.random((x.shape[1], int(self.gene.max()) + 1)) < 0.5
+        return np.where(bits[:, self.gene], x[0], x[1])[None]
+
+
+class _Mutate(Mutation):  # type: ignore[misc]
+    def __init__(self, question: Question, search: Search) -> None:
+        super().__init__()
+        self.question, self.search = question, search
+
+    def _do(self, problem: Any, x: Any, *args: Any, random_state: Any, **kwargs: Any) -> Any:
+        rows, question = _rows(x).copy(), self.question
+        kernels.mutate(
+            rows, question.flow.alternate_counts, question.cores, question.slot_kind, question.width,
+            self.search.switch, self.search.slot_change,
+            random_state.random((len(rows), question.flow.size, 2)),
+            random_state.random((len(rows), question.slot_kind.size, 4)),
+        )  # fmt: skip
+        return rows
+
+
+class _Generations(Survival):  # type: ignore[misc]
+    """The best of the parents and all children, the fittest first; the penalty grows with the generation."""
+
+    def __init__(self, question: Question, search: Search) -> None:
+        super().__init__(filter_infeasible=False)
+        self.question, self.search = question, search
+
+    def _do(self, problem: Any, pop: Any, *args: Any, n_survive: int, algorithm: Any, **kwargs: Any) -> Any:
+        penalty = (
+            self.search.violation_weight * pop.get("violation") + self.question.change_weight * pop.get("changes")
+        ) * algorithm.n_iter
+        fitness = -pop.get("F")[:, 0] - penalty
+        children = np.arange(min(self.search.population, len(pop) - 1) if len(pop) > n_survive else 0, len(pop))
+        parents = np.arange(len(pop) - children.size)
+        best = parents[np.argsort(-fitness[parents], kind="stable")][: n_survive - children.size]
+        kept = np.concatenate((best, children))
+        return pop[kept[np.argsort(-fitness[kept], kind="stable")]]
+
+
+def evolve(
+    question: Question, seeds: list[Ints], search: Search, rng: np.random.Generator
+) -> tuple[Ints | None, list[float]]:
+    """Search for the row of the greatest profit that reaches the goal.
+
+    Returns
+    -------
+    int64, shape (elements + slots * (1 + width),), or None
+        The best one ever seen; ``None`` if no row reached the goal.
+    list of float
+        Its profit after each generation; minus infinity before there is one.
+    """
+    flow, slots, width = question.flow, question.slot_kind.size, question.width
+    first = np.empty((search.population, question.running.size), np.int64)
+    kernels.sample(
+        first, flow.alternate_counts, question.cores, question.slot_kind, width,
+        rng.random((search.population, flow.size + slots * (3 + width))),
+    )  # fmt: skip
+    for at, seed in enumerate(seeds[: search.population]):
+        first[at] = seed
+    elite = int(np.ceil(search.elite * search.population))
+    algorithm = GeneticAlgorithm(
+        pop_size=search.population, sampling=first, selection=_RankRoulette(),
+        crossover=_Uniform(flow.size, slots, width), mutation=_Mutate(question, search),
+        survival=_Generations(question, search), n_offsprings=search.population - elite, eliminate_duplicates=False,
+        advance_after_initial_infill=True, termination=NoTermination(), seed=rng,
+    )  # fmt: skip
+    algorithm.setup(_Deployments(question))
+    best, history, since = None, [-np.inf], 0
+    for _ in range(search.generations):
+        algorithm.next()
+        profit = np.where(algorithm.pop.get("violation") <= SLACK, -algorithm.pop.get("F")[:, 0], -np.inf)
+        top = int(np.argmax(profit))
+        if profit[top] > history[-1] + SLACK:
+            best, since = _rows(algorithm.pop[top].X).copy(), 0
+            history.append(float(profit[top]))
+        else:
+            since += 1
+            history.append(history[-1])
+        if best is not None and since >= search.patience:
+            break
+    return best, history[1:]

@@ -1,0 +1,112 @@
+"""Why a plan is as it is, and what others would cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from goffish.cloud.catalogue import Catalogue
+from goffish.scheduling.dataflow.deployment import Deployment
+from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.policies.network import network_throughput
+from goffish.scheduling.policies.observation import Policy
+
+
+class Alternative(NamedTuple):
+    """What another plan would be.
+
+    Attributes
+    ----------
+    what : str
+    throughput, value, cost_per_hour, profit : float
+        As of `describe_plan`.
+    valid : bool
+        Whether it reaches the goal, less the tolerance.
+    """
+
+    what: str
+    throughput: float
+    value: float
+    cost_per_hour: float
+    profit: float
+    valid: bool
+
+
+def measured(what: str, flow: Flow, plan: Deployment, external: Floats) -> Alternative:
+    """A plan in a few figures."""
+    throughput, value = network_throughput(plan, flow, external), flow.value_of(plan.active)
+    price = plan.price_per_hour
+    profit = flow.profit(value, price * flow.goal.period_h)
+    goal = flow.goal
+    return Alternative(what, throughput, value, price, profit, throughput >= goal.throughput - goal.tolerance)
+
+
+def reasons(flow: Flow, plan: Deployment, external: Floats) -> list[str]:
+    """A plan in sentences: what it reaches, what holds it up, which alternates it took and what its money goes to."""
+    catalogue, goal = plan.catalogue, flow.goal
+    found = flow.estimate(plan.active, plan.power, external)
+    throughput = network_throughput(plan, flow, external)
+    slack = throughput - goal.throughput
+    reached = "reaches" if slack >= -goal.tolerance else "misses"
+    told = [f"Its relative throughput of {throughput:.3f} {reached} the goal of {goal.throughput:g}."]
+    share = np.divide(found.processed, found.ideal_in, out=np.ones(flow.size), where=found.ideal_in > 0)
+    tight = int(share.argmin())
+    if share[tight] < 1.0 - 1e-9:
+        told.append(f"{flow.names[tight]} holds it up: it processes {share[tight]:.1%} of what reaches it.")
+    else:
+        told.append("Every element processes all that reaches it.")
+    load = found.ideal_in * flow.cost[flow.rows(plan.active)]
+    heavy = int(load.argmax())
+    told.append(
+        f"{flow.names[heavy]} takes most of the work: {load[heavy]:.3g} of {load.sum():.3g} reference cores, "
+        f"on {int(plan.counts[heavy])} instances."
+    )
+    told += _alternates(flow, plan)
+    kinds = Counter(machine.kind for machine in plan.machines.values())
+    parts = [
+        f"{count} {catalogue.classes[kind].name} for {count * float(catalogue.prices[kind]):.4g}"
+        for kind, count in sorted(kinds.items())
+    ]
+    used = sum(machine.used for machine in plan.machines.values())
+    cores = sum(int(catalogue.cores[machine.kind]) for machine in plan.machines.values())
+    told.append(f"It rents {', '.join(parts)} {catalogue.currency} an hour and uses {used} of {cores} cores.")
+    return told
+
+
+def _alternates(flow: Flow, plan: Deployment) -> list[str]:
+    """Elements that do not run their best alternate."""
+    told = []
+    chosen, best = flow.rows(plan.active), flow.rows(flow.best)
+    for element in np.flatnonzero(chosen != best).tolist():
+        now, top = int(chosen[element]), int(best[element])
+        told.append(
+            f"{flow.names[element]} runs {flow.alternate_names[now]} instead of {flow.alternate_names[top]}: "
+            f"{float(flow.cost[now] / flow.cost[top]):.0%} of the work for a value of "
+            f"{float(flow.value[now]):.2f} instead of {float(flow.value[top]):.2f}."
+        )
+    return told
+
+
+def alternatives(
+    flow: Flow, catalogue: Catalogue, plan: Deployment, policies: Sequence[tuple[str, Policy]]
+) -> list[Alternative]:
+    """The plan itself, without each kind of its machines, and what other policies would do; the dearest last."""
+    external = flow.rates
+    found = [measured("this plan", flow, plan, external)]
+    dropped = set()
+    for number, machine in plan.machines.items():
+        key = (machine.kind, tuple(sorted(machine.instances.items())))
+        if key in dropped:
+            continue
+        dropped.add(key)
+        fewer = plan.copy()
+        fewer.drop_machine(number)
+        running = ", ".join(f"{count} {flow.names[element]}" for element, count in sorted(machine.instances.items()))
+        name = catalogue.classes[machine.kind].name
+        found.append(measured(f"without the {name} that runs {running or 'nothing'}", flow, fewer, external))
+    for name, policy in policies:
+        found.append(measured(f"by {name}", flow, policy.deploy(flow, catalogue), external))
+    return [found[0], *sorted(found[1:], key=lambda one: (not one.valid, one.cost_per_hour))]

@@ -1,0 +1,130 @@
+"""Profit, violation and changes of a population of deployments, and its mutation, in numba.
+
+A row of a population holds the alternate of each element, the class of each machine slot (-1: empty), and for each
+slot the elements on its cores (-1: free), used cores first.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from goffish.scheduling.dataflow.kernels import estimate, ideal_rates
+
+
+@numba.njit(cache=True, nogil=True)
+def evaluate(
+    graph, offsets, cost, value, selectivity, external, speeds, prices, rows, width, coefficient, running,
+    target, worth, fixed, profit, violation, changes,
+):  # fmt: skip
+    """Fills the last three, shape (rows,).
+
+    `worth` is what an hourly price of 1 takes from the profit, `fixed` what was spent. Changes are counted against the
+    row `running`: switches of alternates, instances added or removed, machines started or stopped.
+    """
+    n, slots = graph.order.size, coefficient.size
+    c, s, power, none = np.empty(n), np.empty(n), np.empty(n), np.zeros(n)
+    ideal_in, ideal_out, inflow, processed = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    out, local = np.empty(n), np.empty(n)
+    difference = np.zeros(n, np.int64)
+    for p in range(rows.shape[0]):
+        row = rows[p]
+        total, price, changed = 0.0, 0.0, 0
+        for i in range(n):
+            c[i], s[i] = cost[offsets[i] + row[i]], selectivity[offsets[i] + row[i]]
+            total += value[offsets[i] + row[i]]
+            power[i] = 0.0
+            changed += row[i] != running[i]
+        for slot in range(slots):
+            kind, first = row[n + slot], n + slots + slot * width
+            changed += (kind >= 0) != (running[n + slot] >= 0)
+            if kind >= 0:
+                price += prices[kind]
+                for k in range(first, first + width):
+                    if row[k] < 0:
+                        break
+                    power[row[k]] += speeds[kind] * coefficient[slot]
+            for k in range(first, first + width):
+                if row[k] >= 0:
+                    difference[row[k]] += 1
+                if running[k] >= 0:
+                    difference[running[k]] -= 1
+            for k in range(first, first + width):
+                for other in (row[k], running[k]):
+                    if other >= 0:
+                        changed += abs(difference[other])
+                        difference[other] = 0
+        ideal_rates(graph.order, graph.pred_offsets, graph.pred, s, external, ideal_in, ideal_out)
+        omega, _ = estimate(
+            graph.order, graph.pred_offsets, graph.pred, graph.outputs, c, s, external, power, none, ideal_out,
+            inflow, processed, out, local,
+        )  # fmt: skip
+        if power.min() <= 0:
+            omega = 0.0
+        profit[p] = total / n - fixed - worth * price
+        violation[p] = max(0.0, target - omega)
+        changes[p] = changed
+
+
+@numba.njit(cache=True, nogil=True)
+def mutate(rows, counts, cores, slot_kind, width, switch, slot_change, draws_element, draws_slot):
+    """Other alternates, one instance more or one less, where the first draw is below the probability.
+
+    Parameters
+    ----------
+    counts : int64, shape (elements,)
+        Alternates of each.
+    slot_kind : int64, shape (slots,)
+        The class of a slot that stands for a machine that runs; -1 where any will do.
+    draws_element : float64, shape (rows, elements, 2)
+    draws_slot : float64, shape (rows, slots, 4)
+    """
+    n, slots = counts.size, slot_kind.size
+    for p in range(rows.shape[0]):
+        row = rows[p]
+        for i in range(n):
+            if counts[i] > 1 and draws_element[p, i, 0] < switch:
+                other = int(draws_element[p, i, 1] * (counts[i] - 1))
+                row[i] = other + (other >= row[i])
+        for slot in range(slots):
+            if draws_slot[p, slot, 0] >= slot_change:
+                continue
+            at, first = n + slot, n + slots + slot * width
+            used = 0
+            while used < width and row[first + used] >= 0:
+                used += 1
+            if draws_slot[p, slot, 1] < 0.5:
+                if row[at] < 0:
+                    row[at] = slot_kind[slot] if slot_kind[slot] >= 0 else int(draws_slot[p, slot, 2] * cores.size)
+                if used < cores[row[at]]:
+                    row[first + used] = int(draws_slot[p, slot, 3] * n)
+            elif used:
+                gone = int(draws_slot[p, slot, 3] * used)
+                row[first + gone] = row[first + used - 1]
+                row[first + used - 1] = -1
+                if used == 1:
+                    row[at] = -1
+
+
+@numba.njit(cache=True, nogil=True)
+def sample(rows, counts, cores, slot_kind, width, draws):
+    """Fill random rows: alternates alike, slots empty with probability 1/2, else any class with any number of elements.
+
+    `draws` is of shape (rows, elements + slots * (3 + width)).
+    """
+    n, slots = counts.size, slot_kind.size
+    for p in range(rows.shape[0]):
+        row, draw = rows[p], draws[p]
+        row[n:] = -1
+        for i in range(n):
+            row[i] = int(draw[i] * counts[i])
+        for slot in range(slots):
+            at, first = n + slot * (3 + width), n + slots + slot * width
+            if draw[at] < 0.5:
+                continue
+            kind = slot_kind[slot] if slot_kind[slot] >= 0 else int(draw[at + 1] * cores.size)
+            used = int(draw[at + 2] * (cores[kind] + 1))
+            if used:
+                row[n + slot] = kind
+            for k in range(used):
+                row[first + k] = int(draw[at + 3 + k] * n)

@@ -1,0 +1,92 @@
+"""The first deployment of a dataflow (INITIAL_DEPLOYMENT); specification of reactive provisioning, §3.3."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.cloud.catalogue import Catalogue
+from goffish.errors import InputError
+from goffish.scheduling.dataflow.deployment import Deployment
+from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
+from goffish.scheduling.policies import reactive_kernels as kernels
+from goffish.scheduling.policies.alternates import Variant, alternate_costs, wiring
+from goffish.scheduling.policies.network import reaching_plan
+from goffish.scheduling.policies.repacking import Packing, place, repack_instances, repack_machines
+
+#: First deployments of more machines are refused: streams that multiply in every layer would need billions of them.
+MOST_MACHINES = 1_000_000
+
+
+def machines_left(catalogue: Catalogue, running: int) -> int:
+    """How many more machines may be asked for."""
+    return int(np.iinfo(np.int64).max) if catalogue.limit is None else max(0, catalogue.limit - running)
+
+
+def initial_deployment(
+    flow: Flow, catalogue: Catalogue, variant: Variant = "central", external: Floats | None = None
+) -> Deployment:
+    """Choose alternates, then give cores of the largest class to the worst element until the goal is reached.
+
+    With ``"central"`` the machines are packed anew afterwards, which is kept only where it is cheaper and still
+    reaches the goal. Where links between machines miss it, neighbours are collocated as far as that helps (§6.14).
+
+    Parameters
+    ----------
+    external : float64, shape (elements,), optional
+        External input, messages per second; default: what the definition expects.
+
+    Raises
+    ------
+    InputError
+        If the machines that the catalogue allows are not enough, or more than `MOST_MACHINES` are needed.
+    """
+    external = flow.rates if external is None else external
+    _, active = alternate_costs(flow, variant)
+    packing, forward = _grow(flow, catalogue, active, external), flow.forward
+    packings = [packing]
+    if variant == "central":
+        nothing = np.zeros(flow.size)
+        found = flow.estimate(active, packing.power(catalogue, flow.size), external)
+        moved = repack_instances(packing, catalogue, found.processed * flow.cost[flow.rows(active)])
+        # Smaller cores for single instances leave room on large machines; where large ones are cheaper for their speed
+        # that room is worth more than what the small ones cost less. Both are tried.
+        packings += [
+            repack_machines(start, flow, catalogue, active, external, forward, nothing) for start in (packing, moved)
+        ]
+        packings.sort(key=lambda found: round(found.price_per_hour(catalogue) / SLACK))
+    empty = Deployment(catalogue, active)
+    return reaching_plan((placed(empty, packing) for packing in packings), flow, external)[0]
+
+
+def placed(deployment: Deployment, packing: Packing) -> Deployment:
+    """A deployment with the machines of a packing."""
+    plan = deployment.copy()
+    place(plan, packing)
+    return plan
+
+
+def _grow(flow: Flow, catalogue: Catalogue, active: NDArray[np.int64], external: Floats) -> Packing:
+    rows = flow.rows(active)
+    ideal_in, ideal_out = flow.ideal(active, external)
+    kind = catalogue.largest
+    needed = flow.goal.throughput * float((ideal_in * flow.cost[rows]).sum()) / float(catalogue.powers[kind])
+    if needed > MOST_MACHINES:
+        raise InputError(
+            f"about {needed:.2g} machines of class {catalogue.classes[kind].name} are needed, more than "
+            f"{MOST_MACHINES:,}: element {flow.names[int(ideal_in.argmax())]} receives {ideal_in.max():.2g} messages a "
+            "second; look at the selectivities before it"
+        )
+    none = np.zeros(0, np.int64)
+    elements, machines, new, omega = kernels.add_cores(
+        wiring(flow), flow.forward, flow.cost[rows], flow.selectivity[rows], external, ideal_out,
+        flow.goal.throughput, np.zeros(flow.size), np.zeros(flow.size, np.int64), none, np.zeros(0),
+        np.zeros(1, np.int64), none, int(catalogue.cores[kind]), float(catalogue.speeds[kind]),
+        machines_left(catalogue, 0),
+    )  # fmt: skip
+    if omega < flow.goal.throughput - SLACK or np.unique(elements).size < flow.size:
+        raise InputError(
+            f"{new} machines of class {catalogue.classes[kind].name}, all that the catalogue allows, reach a relative "
+            f"throughput of {omega:.3f}, not {flow.goal.throughput:g}"
+        )
+    return Packing(np.full(new, kind, np.int64), machines, elements)

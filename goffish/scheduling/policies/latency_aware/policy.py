@@ -1,0 +1,127 @@
+"""Latency-aware placement as a policy: another one says how many instances and machines, this one which goes where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from goffish.cloud.catalogue import Catalogue
+from goffish.cloud.infrastructure import infrastructure_of
+from goffish.errors import InputError
+from goffish.scheduling.dataflow.deployment import Deployment
+from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
+from goffish.scheduling.policies.latency_aware.ant_system import Ants
+from goffish.scheduling.policies.latency_aware.flows import flow_problem, host_counts
+from goffish.scheduling.policies.latency_aware.hybrid import hybrid
+from goffish.scheduling.policies.latency_aware.online import worth_it
+from goffish.scheduling.policies.latency_aware.score import Ints, Weights, evaluate
+from goffish.scheduling.policies.network import network_throughput
+from goffish.scheduling.policies.observation import Observation, Policy
+from goffish.scheduling.policies.reactive import Reactive
+from goffish.scheduling.policies.scaling import release_idle
+
+
+@dataclass(frozen=True)
+class LatencyAware:
+    """Places by the hybrid the instances that another policy asks for, on the machines that it keeps or plans.
+
+    Instances are moved only if the score falls by `gain`, and if that does not cost throughput that the goal asks for.
+    Machines that are left without instances are given back when their paid time ends, planned ones are not asked for.
+
+    Attributes
+    ----------
+    start : Policy
+        Decides on alternates, instances and machines; default: ``reactive-global``.
+    gain : float
+        By which the score must fall for instances to move.
+    change : float
+        Share by which an input must have changed for instances to be placed again if nothing else has.
+    relative : bool
+        Whether latency counts as a share of its worst, as much as the rest; else it only tells equal placements apart.
+    search : Ants
+    seed : int
+    """
+
+    start: Policy = field(default_factory=Reactive)
+    gain: float = 0.01
+    change: float = 0.1
+    relative: bool = False
+    search: Ants = field(default_factory=Ants)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("gain", "change", "seed"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name} = {getattr(self, name)}: at least 0 is needed")
+
+    def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
+        """The other policy's first deployment, placed anew."""
+        plan = self._placed(self.start.deploy(flow, catalogue), flow, flow.rates, {}, 0)
+        release_idle(plan, flow.goal.interval_s)
+        return plan
+
+    def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Any]:
+        """`memory` is that of the other policy, and the input that was placed for."""
+        inner, rates = (None, observation.flow.rates) if memory is None else memory
+        plan, inner = self.start.adapt(observation, inner)
+        seen = observation.observed
+        moved = bool((np.abs(seen - rates) > self.change * rates).any())
+        if moved or not _same(plan, observation.live):
+            plan = self._placed(plan, observation.flow, seen, dict(observation.bandwidths), observation.step)
+            release_idle(plan, observation.interval_s)
+            rates = seen
+        return plan, (inner, rates)
+
+    def _placed(
+        self, plan: Deployment, flow: Flow, external: Floats, bandwidths: dict[int, float], step: int
+    ) -> Deployment:
+        """The same instances where they talk less over the network; the plan itself if that is not worth it."""
+        if not plan.machines or (plan.counts < 1).any():
+            return plan
+        numbers = list(plan.machines)
+        machines = [plan.machines[number] for number in numbers]
+        places = infrastructure_of(plan.catalogue, [m.kind for m in machines], [m.coefficient for m in machines])
+        # Whoever is tied to named hosts is so on given ones; machines that are rented have no such names.
+        problem = flow_problem(
+            replace(flow, needs=flow.needs._replace(hosts=((),) * flow.size)),
+            places,
+            plan.counts,
+            active=plan.active,
+            external=external,
+            cores=np.ones(flow.size),
+            weights=Weights(latency=1.0, relative=True) if self.relative else None,
+        )
+        now = np.array(
+            [
+                at
+                for element in range(flow.size)
+                for at, machine in enumerate(machines)
+                for _ in range(machine.instances.get(element, 0))
+            ],
+            np.int64,
+        )
+        found = hybrid(problem, np.random.default_rng([self.seed, step]), now, ants=self.search)
+        if found.score.violations or not worth_it(evaluate(problem, now), found.score, self.gain):
+            return plan
+        placed = _moved(plan, host_counts(found.placement, plan.counts, len(numbers)))
+        before, after = (network_throughput(one, flow, external, bandwidths) for one in (plan, placed))
+        return placed if after >= min(before, flow.goal.throughput) - SLACK else plan
+
+
+def _same(plan: Deployment, live: Deployment) -> bool:
+    """Whether two deployments run the same on the same machines."""
+    return plan.machines.keys() == live.machines.keys() and all(
+        machine.instances == live.machines[number].instances for number, machine in plan.machines.items()
+    )
+
+
+def _moved(plan: Deployment, counts: Ints) -> Deployment:
+    """A deployment with its instances elsewhere: `counts` of each element (row) on each machine (column)."""
+    moved = Deployment(plan.catalogue, plan.active)
+    for column, machine in enumerate(plan.machines.values()):
+        new = machine.copy()
+        new.instances = {element: count for element, count in enumerate(counts[:, column].tolist()) if count}
+        moved.add_machine(new)
+    return moved

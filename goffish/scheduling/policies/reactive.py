@@ -1,0 +1,196 @@
+"""The reactive heuristics as policies: centralized (CE), sharded (SH), strictly sharded (SH_STRICT), and their
+references.
+
+Specification of reactive provisioning, §3.4 (Algorithm 2), §3.5 and §3.8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.cloud.catalogue import Catalogue
+from goffish.errors import InputError
+from goffish.scheduling.dataflow.deployment import Deployment
+from goffish.scheduling.dataflow.flow import SLACK, Flow
+from goffish.scheduling.policies.alternates import Variant, redeploy_alternates
+from goffish.scheduling.policies.initial import initial_deployment
+from goffish.scheduling.policies.network import network_throughput
+from goffish.scheduling.policies.observation import Observation, Policy
+from goffish.scheduling.policies.scaling import redeploy_resources, release_idle, scale_out
+from goffish.scheduling.policies.strict import strict_alternates, strict_deployment, strict_resources
+
+
+class Adaptation(NamedTuple):
+    """What a reactive policy did last.
+
+    Attributes
+    ----------
+    stage : {"none", "alternates", "resources", "both"}
+    omega : float
+        Relative throughput expected of the deployment, links between machines included.
+    reached : bool
+        Whether that is the goal's; if not after adding machines, no more help, or are allowed.
+    """
+
+    stage: str
+    omega: float
+    reached: bool
+
+
+@dataclass(frozen=True)
+class Reactive:
+    """Deploys for what is expected, and adapts to what was observed.
+
+    Attributes
+    ----------
+    variant : {"central", "sharded", "strict"}
+        CE, SH or SH_STRICT.
+    alternate_every, resource_every : int
+        Intervals between two looks at the alternates, and at the machines; 0 is never.
+    together : bool
+        Whether both are adapted where both are due; else the alternates only.
+    fit : float, optional
+        Share of its need that an alternate must find on the cores; default: the goal's throughput (§6.5).
+    trigger : {"last", "average"}
+        Throughput that counts: of the last interval, or the mean so far (§6.8).
+    """
+
+    variant: Literal["central", "sharded", "strict"] = "central"
+    alternate_every: int = 4
+    resource_every: int = 3
+    together: bool = False
+    fit: float | None = None
+    trigger: Literal["last", "average"] = "last"
+
+    def __post_init__(self) -> None:
+        for name, given, known in (
+            ("variant", self.variant, ("central", "sharded", "strict")),
+            ("trigger", self.trigger, ("last", "average")),
+        ):
+            if given not in known:
+                raise InputError(f"{name} is {given!r}; known are: {', '.join(known)}")
+        if min(self.alternate_every, self.resource_every) < 0:
+            raise InputError("alternate_every and resource_every count intervals: 0 (never), 1, 2 and so on")
+
+    @property
+    def _shared(self) -> Variant:
+        return "central" if self.variant == "central" else "sharded"
+
+    def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
+        """The first deployment, from rated speeds and expected rates (§3.3)."""
+        if self.variant == "strict":
+            return strict_deployment(flow, catalogue)
+        return initial_deployment(flow, catalogue, self._shared)
+
+    def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Adaptation]:
+        """The deployment of the interval that begins (§3.4); machines that failed make more cores due at once
+        (§6.17).
+        """
+        plan = observation.live
+        if observation.step == 0:
+            return plan, self._told("none", plan, observation)
+        alternates = self._due(observation.step, self.alternate_every)
+        resources = self._due(observation.step, self.resource_every) and (self.together or not alternates)
+        omega = float(observation.omegas.mean()) if self.trigger == "average" else observation.omega
+        if observation.failed:
+            plan = self._replaced(plan, observation)
+            alternates, resources = False, True
+        elif alternates:
+            plan = self._alternates(plan, observation, omega)
+        if resources and not observation.failed:
+            plan = self._resources(plan, observation, omega)
+        plan = plan.copy()
+        release_idle(plan, observation.interval_s)
+        stage = {(True, True): "both", (True, False): "alternates", (False, True): "resources"}
+        return plan, self._told(stage.get((alternates, resources), "none"), plan, observation)
+
+    @staticmethod
+    def _due(step: int, every: int) -> bool:
+        return every > 0 and step % every == 0
+
+    def _replaced(self, live: Deployment, seen: Observation) -> Deployment:
+        if self.variant == "strict":
+            return strict_resources(live, seen.flow, seen.observed, give_back=False)
+        return scale_out(live, seen.flow, seen.observed, self._shared, seen.bandwidths)[0]
+
+    def _alternates(self, live: Deployment, seen: Observation, omega: float) -> Deployment:
+        if self.variant == "strict":
+            return strict_alternates(live, seen.flow, seen.observed, self.fit)
+        plan, _ = redeploy_alternates(live, seen.flow, seen.observed, omega, self._shared, self.fit)
+        return _kept(plan, live, seen, omega)
+
+    def _resources(self, live: Deployment, seen: Observation, omega: float) -> Deployment:
+        flow, external = seen.flow, seen.observed
+        if self.variant == "strict":
+            return strict_resources(live, flow, external)
+        plan, _ = redeploy_resources(live, flow, external, omega, seen.interval_s, self._shared, seen.bandwidths)
+        return _kept(plan, live, seen, omega)
+
+    @staticmethod
+    def _told(stage: str, plan: Deployment, seen: Observation) -> Adaptation:
+        omega = network_throughput(plan, seen.flow, seen.observed, seen.bandwidths)
+        return Adaptation(stage, omega, omega >= seen.flow.goal.throughput - SLACK)
+
+
+def _kept(plan: Deployment, live: Deployment, seen: Observation, omega: float) -> Deployment:
+    """A plan that saves, unless the links between its machines would miss the goal: savings are made without them."""
+    goal = seen.flow.goal.throughput
+    if omega > goal and network_throughput(plan, seen.flow, seen.observed, seen.bandwidths) < goal - SLACK:
+        return live
+    return plan
+
+
+@dataclass(frozen=True)
+class Static:
+    """The first deployment of another policy, never adapted (§3.8)."""
+
+    policy: Policy
+
+    def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
+        """That of the other policy."""
+        return self.policy.deploy(flow, catalogue)
+
+    def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, None]:
+        """What runs."""
+        return observation.live, None
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """One policy for the first deployment, another one from then on; the papers suggest `Genetic` and `Reactive`
+    (§3.8).
+    """
+
+    first: Policy
+    then: Policy
+
+    def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
+        """That of the first policy."""
+        return self.first.deploy(flow, catalogue)
+
+    def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Any]:
+        """That of the second policy."""
+        return self.then.adapt(observation, memory)
+
+
+def without_alternates(flow: Flow, active: NDArray[np.int64] | None = None) -> Flow:
+    """The dataflow with every element fixed to one alternate, by default the one of the greatest value (§3.8).
+
+    Values and the worth of money stay those of the whole dataflow, so that profits can be compared.
+    """
+    rows = flow.rows(flow.best if active is None else active)
+    fixed = replace(
+        flow,
+        alternate_names=tuple(flow.alternate_names[row] for row in rows.tolist()),
+        alternate_offsets=np.arange(flow.size + 1),
+        cost=flow.cost[rows],
+        value=flow.value[rows],
+        selectivity=flow.selectivity[rows],
+    )
+    # A dataflow without a choice has none of its own.
+    vars(fixed)["sigma"] = flow.sigma
+    return fixed

@@ -1,0 +1,103 @@
+"""Fewer, smaller machines for the same instances: variable-sized bin packing by repacking poorly filled machines.
+
+Specification of reactive provisioning, §3.3 (OVERPROVISIONED, REPACK_PE_INSTANCE, REPACK_FREE_VMS), after Kang and
+Park (2003).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.cloud.catalogue import Catalogue
+from goffish.scheduling.dataflow.deployment import Deployment, Machine
+from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.policies import repack_kernels as kernels
+
+Ints = NDArray[np.int64]
+
+
+class Packing(NamedTuple):
+    """Planned machines, and one row for each instance on them.
+
+    Attributes
+    ----------
+    kinds : int64, shape (machines,)
+        Class of each.
+    machine, element : int64, shape (instances,)
+        In the order in which they were placed.
+    """
+
+    kinds: Ints
+    machine: Ints
+    element: Ints
+
+    def price_per_hour(self, catalogue: Catalogue) -> float:
+        """Of all machines."""
+        return float(catalogue.prices[self.kinds].sum())
+
+    def power(self, catalogue: Catalogue, elements: int) -> Floats:
+        """Speed of all cores of each element together, at rated speed."""
+        return np.bincount(self.element, catalogue.speeds[self.kinds[self.machine]], elements).astype(np.float64)
+
+
+def place(deployment: Deployment, packing: Packing) -> None:
+    """Add the machines of a packing to a deployment, as planned ones."""
+    lowest = min(0, min(deployment.machines, default=0))
+    cut = np.argsort(packing.machine, kind="stable")
+    elements = packing.element[cut].tolist()
+    ends = np.cumsum(np.bincount(packing.machine, minlength=packing.kinds.size)).tolist()
+    start = 0
+    for at, (kind, end) in enumerate(zip(packing.kinds.tolist(), ends, strict=True)):
+        instances: dict[int, int] = {}
+        for element in elements[start:end]:
+            instances[element] = instances.get(element, 0) + 1
+        deployment.add_machine(Machine(lowest - 1 - at, kind, instances=instances))
+        start = end
+
+
+def repack_instances(packing: Packing, catalogue: Catalogue, need: Floats) -> Packing:
+    """Move the last instance of every element that has more power than it needs to the smallest class that is enough.
+
+    REPACK_PE_INSTANCE of §3.3: an instance that has nothing to do is dropped unless it is the only one; one that needs
+    a core of less speed goes to a machine of that class, with others that do.
+
+    Parameters
+    ----------
+    need : float64, shape (elements,)
+        Power in use: messages processed times the cost of one.
+    """
+    ascending = np.lexsort((catalogue.prices, catalogue.powers))
+    found = kernels.repack_instances(
+        *packing, need, catalogue.cores, catalogue.speeds, catalogue.available, ascending
+    )  # fmt: skip
+    return Packing(*found)
+
+
+def repack_machines(
+    packing: Packing, flow: Flow, catalogue: Catalogue, active: Ints, external: Floats, forward: Ints, base: Floats
+) -> Packing:
+    """Pack poorly filled machines of each class anew, the rest on smaller ones, and keep the cheapest
+    (REPACK_FREE_VMS, §3.3).
+
+    Parameters
+    ----------
+    forward : int64, shape (elements,)
+        Instances are packed in this order, so that neighbours meet on a machine.
+    base : float64, shape (elements,)
+        Power that elements have elsewhere.
+
+    Returns
+    -------
+    Packing
+        Never dearer than the one given; the goal's throughput is reached unless it was not before.
+    """
+    rows = flow.rows(active)
+    found = kernels.repack_machines(
+        *packing, catalogue.cores, catalogue.speeds, catalogue.prices, np.array(catalogue.by_power()), forward,
+        base, flow.goal.throughput, flow.order, flow.pred_offsets, flow.pred, flow.outputs, flow.cost[rows],
+        flow.selectivity[rows], external,
+    )  # fmt: skip
+    return Packing(*found)

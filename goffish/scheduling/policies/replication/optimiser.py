@@ -1,0 +1,326 @@
+"""The plan with the best availability for a limit, or the cheapest one for a target.
+
+Specification of selective replication, §3.7: blocks of operators go, all at once, where they gain most for a unit of
+load; what the result can do without is dropped again. `target` is goal G2 of the specification, `limit` is G1;
+`levels` are service levels, one for each query (§2.4).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from goffish.errors import InputError
+from goffish.scheduling.policies.replication.availability import (
+    Aggregate,
+    aggregated,
+)
+from goffish.scheduling.policies.replication.blocks import blocks_of, spof_plan
+from goffish.scheduling.policies.replication.model import (
+    SLACK,
+    Floats,
+    Places,
+    System,
+    check,
+    primaries,
+    replica_load,
+)
+from goffish.scheduling.policies.replication.placement import Strategy, place_copies
+from goffish.scheduling.policies.replication.state import Moves, State
+
+#: From so many operators on, blocks are ordered by their first-order gain, as exact gains take too long.
+LARGE = 500
+#: Times that copies are moved, added and dropped again, at most.
+ROUNDS = 10
+#: By which copies of everything are placed where nothing else reaches a goal.
+STRATEGIES: tuple[Strategy, ...] = ("mirror", "simple", "coloured")
+#: Gains of availability below this are none.
+LEAST = 1e-13
+
+
+class Planned(NamedTuple):
+    """A plan.
+
+    Attributes
+    ----------
+    places : bool, shape (operators, hosts)
+    availability : float
+        Over all queries.
+    lowest : float
+        Of the worst query.
+    cost : float
+        Load of its replicas.
+    feasible : bool
+        Whether the target, or every level, is reached; always with a limit.
+    """
+
+    places: Places
+    availability: float
+    lowest: float
+    cost: float
+    feasible: bool
+
+
+def plan_replicas(
+    found: System,
+    *,
+    target: float | None = None,
+    limit: float | None = None,
+    levels: Floats | None = None,
+    aggregate: Aggregate = "mean",
+    start: Places | None = None,
+    most: int = 1,
+    blocks: bool = True,
+    polish: bool = True,
+) -> Planned:
+    """Replicate with as little load as a target availability needs, or as well as a limit of load allows.
+
+    Parameters
+    ----------
+    target, limit : float, optional
+    levels : float64, shape (queries,), optional
+        Availability that each query needs. One of the three is given.
+    aggregate : {"mean", "min", "weighted"}
+        Of the availabilities of the queries.
+    start : bool, shape (operators, hosts), optional
+        Copies that run already; default: primaries. Of more than the limit has load for, the least useful ones stop.
+    most : int
+        Replicas of one operator.
+    blocks : bool
+        Whether several operators are copied at once; without, plans get stuck (§2.4, fact 3).
+    polish : bool
+        Whether copies are moved and swapped in the end.
+
+    Raises
+    ------
+    InputError
+        None or several of target, limit and levels are given, or are out of range; the start breaks a constraint.
+    """
+    if sum(goal is not None for goal in (target, limit, levels)) != 1:
+        raise InputError("one of target and limit is needed, or levels")
+    if levels is not None:
+        levels = np.array(levels, np.float64)
+        if levels.shape != (len(found.queries),) or not ((levels >= 0) & (levels <= 1)).all():
+            raise InputError(f"levels of shape {levels.shape}: {len(found.queries)} numbers from 0 to 1 are needed")
+    if target is not None and not 0 <= target <= 1:
+        raise InputError(f"target = {target:g}: a number from 0 to 1 is needed")
+    if limit is not None and not limit >= 0:
+        raise InputError(f"limit = {limit:g}: at least 0 is needed")
+    begun = primaries(found) if start is None else start
+    check(found, begun)
+    state = State(found, begun, aggregate, target, levels=levels)
+    if limit is not None:
+        _shed(state, limit)
+    if found.operators > LARGE:
+        _large(state, limit)
+    else:
+        _greedy(state, limit, most, blocks)
+        if state.target is not None and blocks and not state.reached:
+            # Whatever filled the hosts badly: the same from what packs well, then less of it.
+            other = State(
+                found, spof_plan(found, found.full_load, places=begun).places, aggregate, target, levels=levels
+            )
+            _greedy(other, limit, most, blocks)
+            state = other if other.value > state.value else state
+    _finish(state, limit, most, blocks, polish)
+    if found.operators <= LARGE and state.target is not None and blocks and not state.reached:
+        state = _filled(state, begun, most, polish)
+    value = aggregated(found, state.values, aggregate)
+    lowest = aggregated(found, state.values, "min")
+    return Planned(state.places, value, lowest, replica_load(found, state.places), limit is not None or state.reached)
+
+
+def _finish(state: State, limit: float | None, most: int, blocks: bool, polish: bool) -> None:
+    """Drop what the goal does not need, and move copies as long as that helps."""
+    _prune(state)
+    for _ in range(ROUNDS if polish and state.found.operators <= LARGE else 0):
+        # What was moved can make room for more.
+        before = state.places.copy()
+        _polish(state)
+        _greedy(state, limit, most, blocks)
+        _prune(state)
+        if (state.places == before).all():
+            break
+
+
+def _filled(state: State, begun: Places, most: int, polish: bool) -> State:
+    """A plan made of copies of everything if that reaches the goal, else the given one."""
+    found = state.found
+    bare = np.flatnonzero((begun.sum(axis=1) == 1) & ~found.pinned)
+    order = bare[np.lexsort((bare, -found.loads[bare]))]
+    for strategy in STRATEGIES:
+        full = place_copies(found, begun, order, strategy).places
+        other = State(found, full, state.aggregate, state.target, state.exact, state.levels)
+        _greedy(other, None, most, True)
+        if other.reached:
+            _finish(other, None, most, True, polish)
+            return other
+    return state
+
+
+def _shed(state: State, limit: float) -> None:
+    """Stop replicas that the limit has no load for: those that are worth least for their load first (R12)."""
+    found = state.found
+
+    def over() -> bool:
+        return replica_load(found, state.places) > limit + SLACK
+
+    while over():
+        copies = [copy for copy in _copies(state) if found.loads[copy[0]] > 0]
+        copies.sort(key=lambda copy: (-state.gain((copy,)) / found.loads[copy[0]], copy))
+        # What is worth how much changes with every copy that goes; to look again each time is for small systems.
+        for copy in copies if found.operators > LARGE else copies[:1]:
+            if over():
+                state.apply((copy,))
+
+
+def _greedy(state: State, limit: float | None, most: int, blocks: bool) -> None:
+    spent = replica_load(state.found, state.places)
+    while not state.reached:
+        best: tuple[float, float, Moves] | None = None
+        for group in _groups(state, most, blocks):
+            load = float(sum(state.found.loads[o] for o in group))
+            if limit is not None and load > limit - spent + SLACK:
+                continue
+            for moves in _maps(state, group):
+                gain = state.gain(moves)
+                if gain <= LEAST:
+                    continue
+                score = gain / load if load > 0 else np.inf
+                better = best is None or score > best[0] * (1 + 1e-12)
+                if better and (not state.found.limited or state.carries(moves)):
+                    best = (score, load, moves)
+        if best is None:
+            return
+        state.apply(best[2])
+        spent += best[1]
+
+
+def _groups(state: State, most: int, blocks: bool) -> list[tuple[int, ...]]:
+    """Operators that may be copied together."""
+    found, counts = state.found, state.places.sum(axis=1)
+    used = found.degrees > 0
+    single: list[tuple[int, ...]] = [(o,) for o in np.flatnonzero((counts <= most) & ~found.pinned & used).tolist()]
+    if not blocks:
+        return single
+    bare = (counts == 1) & ~found.pinned & used
+    groups = {tuple(sorted(block.operators)) for block in blocks_of(found, state.places)}
+    groups |= {tuple(some[bare[some]].tolist()) for some in found.queries}
+    groups |= {tuple(np.flatnonzero(bare & (found.primary == host)).tolist()) for host in range(found.hosts)}
+    return single + sorted(g for g in groups if len(g) > 1 and bare[list(g)].all())
+
+
+def _maps(state: State, group: tuple[int, ...]) -> list[Moves]:
+    """All of a group to each host that can take it, and one map that splits it."""
+    found = state.found
+    load = float(sum(found.loads[o] for o in group))
+    maps: list[Moves] = [
+        tuple((o, host) for o in group)
+        for host in range(found.hosts)
+        if state.left[host] >= load - SLACK and all(state.may(o, host) for o in group)
+    ]
+    if len(group) > 1:
+        left, split = state.left.copy(), list[tuple[int, int]]()
+        for operator in sorted(group, key=lambda o: (-found.loads[o], o)):
+            hosts = [h for h in range(found.hosts) if left[h] >= found.loads[operator] - SLACK]
+            hosts = [h for h in hosts if state.may(operator, h)]
+            if not hosts:
+                return maps
+            host = min(hosts, key=lambda h: (found.failures[h], h))
+            left[host] -= found.loads[operator]
+            split.append((operator, host))
+        maps.append(tuple(sorted(split)))
+    return maps
+
+
+def _copies(state: State) -> list[tuple[int, int]]:
+    """Replicas, the largest loads first."""
+    found = state.found
+    rows, hosts = np.nonzero(state.places)
+    some = [(o, h) for o, h in zip(rows.tolist(), hosts.tolist(), strict=True) if h != found.primary[o]]
+    return sorted(some, key=lambda at: (-found.loads[at[0]], at))
+
+
+def _prune(state: State) -> None:
+    """Drop copies until none can go without missing the target, or, without one, without a loss."""
+    again = True
+    while again:
+        again = False
+        for copy in _copies(state):
+            least = state.value if state.target is None or not state.reached else state.target
+            before = state.values.copy()
+            state.apply((copy,))
+            holds = state.value >= least - (1e-15 if state.target is None or not state.reached else 0.0)
+            if state.target is None:
+                # Not only the figure that counts: no query may fall.
+                holds = bool((state.values >= before - 1e-15).all())
+            if holds:
+                again = True
+            else:
+                state.apply((copy,))
+
+
+def _polish(state: State) -> None:
+    """Move copies, or swap two, as long as that helps; at most two passes."""
+    for _ in range(2):
+        better = False
+        for operator, host in _copies(state):
+            for other in range(state.found.hosts):
+                better |= state.places[operator, host] and _tried(state, ((operator, host), (operator, other)))
+        copies = _copies(state)
+        for at, (one, here) in enumerate(copies):
+            for two, there in copies[at + 1 :]:
+                if here != there and one != two and state.places[one, here] and state.places[two, there]:
+                    better |= _tried(state, ((one, here), (two, there), (one, there), (two, here)))
+        if not better:
+            break
+
+
+def _tried(state: State, moves: Moves) -> bool:
+    """Apply a change of equal cost if it is allowed and raises the availability."""
+    gone = moves[: len(moves) // 2]
+    if any(state.places[o, h] for o, h in moves[len(gone) :]):
+        return False
+    before, values = state.value, state.values.copy()
+    if not state.carries(moves):
+        return False
+    for copy in gone:
+        state.places[copy] = False
+    allowed = all(state.may(o, h) for o, h in moves[len(gone) :])
+    for copy in gone:
+        state.places[copy] = True
+    if not allowed:
+        return False
+    new = values.copy()
+    for query, value in state.after(moves).items():
+        new[query] = value
+    if state.goal(new) <= before + LEAST:
+        return False
+    state.apply(moves)
+    return True
+
+
+def _large(state: State, limit: float | None) -> None:
+    """By first-order gains: up to the limit, or with the least budget that reaches the target."""
+    found, begun = state.found, state.places
+    spent = replica_load(found, begun)
+    if limit is not None:
+        state.put(spof_plan(found, limit - spent, places=begun).places)
+        return
+    low, high, best = 0.0, found.full_load, spof_plan(found, found.full_load, places=begun).places
+
+    def enough(places: Places) -> bool:
+        state.put(places)
+        return state.reached
+
+    if not enough(best):
+        return
+    while high - low > 0.005 * found.full_load:
+        middle = (low + high) / 2
+        places = spof_plan(found, middle, places=begun).places
+        if enough(places):
+            high, best = middle, places
+        else:
+            low = middle
+    state.put(best)

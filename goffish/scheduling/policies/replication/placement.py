@@ -1,0 +1,206 @@
+"""On which hosts selected copies run. Specification of selective replication, §3.4 and §3.5."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from goffish.errors import InputError
+from goffish.scheduling.policies.replication import pack_kernels
+from goffish.scheduling.policies.replication.availability import Availability, availability_of
+from goffish.scheduling.policies.replication.model import (
+    SLACK,
+    Floats,
+    Ints,
+    Places,
+    System,
+    host_loads,
+    host_masks,
+    network_use,
+    primaries,
+    remaining,
+)
+from goffish.scheduling.policies.replication.selection import ranked
+
+Strategy = Literal["simple", "coloured", "mirror"]
+Colour = Literal["operator", "query", "primary_host"]
+_CODES = {
+    "simple": pack_kernels.SIMPLE,
+    "coloured": pack_kernels.COLOURED,
+    "mirror": pack_kernels.MIRROR,
+}
+
+
+class Placed(NamedTuple):
+    """A plan, and the operators of copies that found no host.
+
+    Attributes
+    ----------
+    places : bool, shape (operators, hosts)
+    unplaced : tuple of int
+    """
+
+    places: Places
+    unplaced: tuple[int, ...]
+
+
+def place_copies(
+    found: System,
+    places: Places,
+    copies: Ints,
+    strategy: Strategy = "mirror",
+    *,
+    colour: Colour = "operator",
+    most_colours: int | None = None,
+) -> Placed:
+    """Add copies to a plan, in their order.
+
+    Parameters
+    ----------
+    places : bool, shape (operators, hosts)
+        What runs already; not changed.
+    copies : int64, shape (copies,)
+        Their operators, the most important first.
+    strategy : {"simple", "coloured", "mirror"}
+        First fit next to neighbours; few different operators on each host; or on the host where others of the same
+        primary host have their copies.
+    colour : {"operator", "query", "primary_host"}
+        What makes copies different.
+    most_colours : int, optional
+        If coloured needs more on any host, or cannot place everything, it gives way to simple.
+    """
+    if strategy not in _CODES:
+        raise InputError(f"strategy = {strategy!r}: one of {', '.join(_CODES)} is needed")
+    colours = _colours(found, colour)
+    placed = _packed(found, places, copies, strategy, colours)
+    if strategy == "coloured" and most_colours is not None:
+        used = max(colours_per_host(found, placed.places, colour), default=0)
+        if placed.unplaced or used > most_colours:
+            return _packed(found, places, copies, "simple", colours)
+    return placed
+
+
+def colours_per_host(found: System, places: Places, colour: Colour = "operator") -> list[int]:
+    """Number of distinct colours among the replicas on each host."""
+    extra = _replicas(found, places)
+    colours = _colours(found, colour)
+    return [np.unique(colours[extra[:, host]]).size for host in range(found.hosts)]
+
+
+def _colours(found: System, colour: Colour) -> Ints:
+    if colour == "operator":
+        return np.arange(found.operators)
+    if colour == "primary_host":
+        return found.primary
+    if colour == "query":
+        # An operator of several queries has the colour of the first, one of none the last.
+        return np.array([some[0] if some else len(found.queries) for some in found.queries_of], np.int64)
+    raise InputError(f"colour = {colour!r}: one of operator, query, primary_host is needed")
+
+
+def _replicas(found: System, places: Places) -> Places:
+    extra = places.copy()
+    extra[np.arange(found.operators), found.primary] = False
+    return extra
+
+
+def _packed(found: System, places: Places, copies: Ints, strategy: Strategy, colours: Ints) -> Placed:
+    new = places.copy()
+    extra = _replicas(found, places)
+    seen = np.zeros((found.hosts, int(colours.max(initial=0)) + 1), np.int64)
+    mirrored = np.zeros((found.hosts, found.hosts), np.int64)
+    rows, hosts = np.nonzero(extra)
+    np.add.at(seen, (hosts, colours[rows]), 1)
+    np.add.at(mirrored, (found.primary[rows], hosts), 1)
+    into, out = network_use(found, places) if found.limited else (np.zeros(found.hosts), np.zeros(found.hosts))
+    at = np.full(copies.size, -1, np.int64)
+    pack_kernels.pack(
+        np.ascontiguousarray(copies, np.int64), found.loads, found.primary, found.forward, found.backward,
+        found.limited, found.failures, found.draining, found.racks, found.spread_by_rack, colours, _CODES[strategy],
+        new, found.capacity - host_loads(found, places), found.network - into, found.network - out, seen,
+        extra.sum(axis=0).astype(np.int64), mirrored, at,
+    )  # fmt: skip
+    return Placed(new, tuple(np.asarray(copies)[at < 0].tolist()))
+
+
+def in_order(found: System, counts: Ints, scores: Floats) -> Ints:
+    """Operators of selected copies, by importance."""
+    order = ranked(found, scores)
+    return np.repeat(order, counts[order])
+
+
+def replicated(
+    found: System,
+    scores: Floats,
+    counts: Ints,
+    budget: float,
+    strategy: Strategy = "simple",
+    *,
+    colour: Colour = "operator",
+    cleanup: bool = False,
+    start: Places | None = None,
+) -> Placed:
+    """Place what was selected; what finds no host makes room for the next operators, once.
+
+    Parameters
+    ----------
+    scores : float64, shape (operators,)
+        Importance.
+    counts : int64, shape (operators,)
+        Copies of each operator (`select`).
+    budget : float
+        Load that replicas may add.
+    cleanup : bool
+        Drop copies that no query gains from, and select others for their load, once.
+    start : bool, shape (operators, hosts), optional
+        Replicas that stay; default: none.
+    """
+    begun = primaries(found) if start is None else start
+    spent = float(found.loads @ (begun.sum(axis=1) - 1))
+    done = place_copies(found, begun, in_order(found, counts, scores), strategy, colour=colour)
+    given_up = set(done.unplaced)
+    left = budget - spent - float(found.loads @ (done.places.sum(axis=1) - begun.sum(axis=1)))
+    if given_up:
+        done = Placed(_next(found, done.places, scores, left, given_up, strategy, colour), done.unplaced)
+    if cleanup:
+        kept = without_idle_copies(found, done.places)
+        dropped = set(np.flatnonzero((done.places & ~kept).any(axis=1)).tolist())
+        left = budget - float(found.loads @ (kept.sum(axis=1) - 1))
+        done = Placed(_next(found, kept, scores, left, given_up | dropped, strategy, colour), done.unplaced)
+    return done
+
+
+def _next(
+    found: System, places: Places, scores: Floats, left: float, without: set[int], strategy: Strategy, colour: Colour
+) -> Places:
+    """Copy operators that have no replica yet, by importance, as far as the budget goes."""
+    taken = []
+    for operator in ranked(found, scores).tolist():
+        if operator in without or found.pinned[operator] or places[operator].sum() > 1:
+            continue
+        if found.loads[operator] <= left + SLACK:
+            taken.append(operator)
+            left -= float(found.loads[operator])
+    return place_copies(found, places, np.array(taken, np.int64), strategy, colour=colour).places
+
+
+def without_idle_copies(found: System, places: Places, exact: Availability | None = None) -> Places:
+    """The plan without the replicas that no query's availability gains from, the largest loads tried first."""
+    exact = exact or availability_of(found)
+    kept = places.copy()
+    masks = host_masks(kept)
+    rows, hosts = np.nonzero(_replicas(found, kept))
+    for at in np.lexsort((hosts, rows, -found.loads[rows])).tolist():
+        operator, host = int(rows[at]), int(hosts[at])
+        less = dict(enumerate(masks)) | {operator: masks[operator] & ~(1 << host)}
+        families = [found.queries[query].tolist() for query in found.queries_of[operator]]
+        if all(exact.of({masks[o] for o in some}) <= exact.of({less[o] for o in some}) + 1e-15 for some in families):
+            kept[operator, host] = False
+            masks[operator] = less[operator]
+    return kept
+
+
+def spare(found: System, share: float = 1.0) -> float:
+    """Load that replicas may add: a share of what primaries leave free."""
+    return max(0.0, share * remaining(found, primaries(found)))

@@ -1,0 +1,71 @@
+"""A deployment as people and programs read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from goffish.scheduling.dataflow.deployment import Deployment
+from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.policies.network import network_throughput
+
+
+def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, Any]:
+    """What a deployment is, costs and is expected to do.
+
+    Parameters
+    ----------
+    flow : Flow
+    plan : Deployment
+    external : float64, shape (elements,)
+        External input that is expected, messages per second.
+
+    Returns
+    -------
+    dict
+        ``throughput`` (relative, 0 to 1), ``value``, ``cost_per_hour``, ``cost`` and ``profit`` over the goal's period,
+        ``elements`` and ``machines``.
+    """
+    catalogue, hours = plan.catalogue, flow.goal.period_h
+    found = flow.estimate(plan.active, plan.power, external)
+    value, price = flow.value_of(plan.active), plan.price_per_hour
+    quantum_h = catalogue.billing.quantum_s / 3600.0
+    cost = price * max(quantum_h * -(-hours // quantum_h), catalogue.billing.minimum_s / 3600.0)
+    rows = flow.rows(plan.active)
+    # Machines that are only planned have negative ids, which say nothing to a reader.
+    machines = [machine | {"id": at} for at, machine in enumerate(plan.described(flow)["machines"])]
+    hosts: dict[str, dict[int, int]] = {name: {} for name in flow.names}
+    for machine in machines:
+        for name, count in machine["instances"].items():
+            hosts[name][machine["id"]] = count
+    return {
+        "throughput": network_throughput(plan, flow, external),
+        "goal": flow.goal.throughput,
+        "value": value,
+        "cost_per_hour": price,
+        "period_h": hours,
+        "cost": cost,
+        "profit": flow.profit(value, cost),
+        "currency": catalogue.currency,
+        "elements": [
+            {
+                "element": name,
+                "alternate": flow.alternate_names[rows[at]],
+                "value": float(flow.value[rows[at]]),
+                "instances": int(plan.counts[at]),
+                "power": float(plan.power[at]),
+                "input": float(found.ideal_in[at]),
+                "processed": float(found.processed[at]),
+                "machines": hosts[name],
+            }
+            for at, name in enumerate(flow.names)
+        ],
+        "machines": [
+            machine
+            | {
+                "cores": int(catalogue.cores[found_machine.kind]),
+                "used": found_machine.used,
+                "price_per_hour": float(catalogue.prices[found_machine.kind]),
+            }
+            for machine, found_machine in zip(machines, plan.machines.values(), strict=True)
+        ],
+    }

@@ -1,0 +1,71 @@
+"""Machines whose paid time is about to end: empty them where others have room, and stop them. PLAStiCC, §3.3."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from goffish.scheduling.dataflow.flow import SLACK
+from goffish.scheduling.policies.windows import Window
+
+
+def retire_machines(window: Window, target: float, within_steps: int, least_step: float = 0.0, since: int = 0) -> None:
+    """Plan to stop machines at the end of their paid time, those with the fewest used cores first.
+
+    What still runs on one moves to free cores of others at once. An instance without a free core is given up if its
+    element keeps another one. A machine stays if its instances find no place, or if the throughput would fall short.
+
+    Parameters
+    ----------
+    window : Window
+        Without planned changes after `since`; gets these.
+    target : float
+        Least relative throughput of the whole window.
+    within_steps : int
+        Timesteps until the next plan is made: paid time that ends later is that plan's concern.
+    least_step : float
+        Least relative throughput of each timestep; 0 for none. Timesteps that miss it already do not count.
+    since : int
+        The timestep from which on machines are emptied.
+    """
+    left = window.paid_left_s(0)
+    within = min(within_steps, window.steps) * window.interval_s
+    # Machines that are only planned are not for this plan to stop.
+    runs = np.array(window.ids, np.int64) >= 0
+    due = np.flatnonzero(runs & (left > since * window.interval_s - SLACK) & (left <= within + SLACK))
+    used = window.catalogue.cores[window.kinds[due]] - window.free[due]
+    for machine in due[np.lexsort((due, used))].tolist():
+        before = len(window.actions)
+        if _emptied(window, machine, since) and _holds(window, before, target, least_step, since):
+            window.retire(machine, max(since, math.ceil(left[machine] / window.interval_s - SLACK) - 1))
+        else:
+            window.rollback(before)
+            window.usable[machine] = True
+
+
+def _emptied(window: Window, machine: int, since: int) -> bool:
+    """Move everything away from a machine, as far as that is possible."""
+    window.usable[machine] = False
+    flow = window.flow
+    for element, count in window.instances_on(machine).items():
+        neighbours = [
+            *flow.pred[flow.pred_offsets[element] : flow.pred_offsets[element + 1]].tolist(),
+            *flow.succ[flow.succ_offsets[element] : flow.succ_offsets[element + 1]].tolist(),
+        ]
+        for _ in range(count):
+            target = window.fastest_free([element, *neighbours], since)
+            if target < 0 and window.counts[element] == 1:
+                return False
+            window.take(element, machine, since)
+            if target >= 0:
+                window.put(element, target, since)
+    return True
+
+
+def _holds(window: Window, before: int, target: float, least_step: float, since: int) -> bool:
+    if len(window.actions) == before:
+        return True
+    if window.evaluate(since, window.steps).omega < target - SLACK:
+        return False
+    return least_step <= 0 or window.first_below(least_step, since) == window.steps

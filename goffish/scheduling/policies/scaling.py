@@ -1,0 +1,274 @@
+"""More or fewer cores for the alternates that run, and machines that are no longer needed.
+
+Specification of reactive provisioning, §3.4: RESOURCE_REDEPLOY, VMWEIGHT (Eq. 10) and SHUTDOWN_IDLE.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.cloud.billing import paid_left_s
+from goffish.cloud.catalogue import Billing
+from goffish.scheduling.dataflow.deployment import Deployment
+from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
+from goffish.scheduling.policies import reactive_kernels as kernels
+from goffish.scheduling.policies.alternates import Variant, wiring
+from goffish.scheduling.policies.initial import machines_left, placed
+from goffish.scheduling.policies.network import Bandwidths, reaching_plan
+from goffish.scheduling.policies.repacking import Packing, repack_machines
+
+Ints = NDArray[np.int64]
+
+
+class _Columns(NamedTuple):
+    """The machines of a deployment, in its order; `element` and `instances` are what runs on machine `machine`."""
+
+    ids: list[int]
+    kinds: Ints
+    speed: Floats
+    machine: Ints
+    element: Ints
+    instances: Ints
+
+
+def _columns(deployment: Deployment) -> _Columns:
+    machines = list(deployment.machines.values())
+    kinds = np.array([machine.kind for machine in machines], np.int64)
+    return _Columns(
+        list(deployment.machines),
+        kinds,
+        deployment.catalogue.speeds[kinds] * np.array([machine.coefficient for machine in machines]),
+        np.repeat(np.arange(kinds.size), np.array([len(machine.instances) for machine in machines], np.int64)),
+        np.array([element for machine in machines for element in machine.instances], np.int64),
+        np.array([count for machine in machines for count in machine.instances.values()], np.int64),
+    )
+
+
+def _factors(deployment: Deployment, speed: Floats, billing: Billing) -> Floats:
+    """The part of a machine's weight that does not depend on what runs there, for one core in use."""
+    machines = list(deployment.machines.values())
+    left = paid_left_s(np.array([machine.elapsed_s for machine in machines]), billing) / 3600.0
+    prices = deployment.catalogue.prices[[machine.kind for machine in machines]]
+    found: Floats = np.divide(left * speed, prices, out=np.full(speed.size, np.inf), where=prices > 0)
+    return found
+
+
+def machine_weights(deployment: Deployment, element: int, billing: Billing) -> dict[int, float]:
+    """How much is lost by taking an instance of an element from each of its machines (VMWEIGHT, Eq. 10).
+
+    Hours of paid time left x share of its cores in use x share of the element's instances that are elsewhere x speed
+    for the price of an hour. The machine of the least weight gives a core first. Where all instances are on one
+    machine the share is a tiny constant, so that the other factors still count; machines without a price weigh most.
+
+    Returns
+    -------
+    dict from machine id to float
+        Of the machines on which the element runs.
+    """
+    ids = list(deployment.machines)
+    speed = np.array([deployment.speed(number) for number in ids])
+    factors = _factors(deployment, speed, billing)
+    total = int(deployment.counts[element])
+    found = {}
+    for number, factor in zip(ids, factors.tolist(), strict=True):
+        here = deployment.machines[number].instances.get(element, 0)
+        if here:
+            found[number] = deployment.used(number) * max(1.0 - here / total, SLACK) * factor
+    return found
+
+
+def scale_out(
+    live: Deployment,
+    flow: Flow,
+    external: Floats,
+    variant: Variant = "central",
+    bandwidths: Bandwidths | None = None,
+) -> tuple[Deployment, float]:
+    """Give cores to the worst element until the goal is reached; free cores near it first, then new machines.
+
+    With ``"central"`` the new machines are then moved to cheaper classes and packed anew, as far as the goal stays
+    reached. Where links between machines miss it, instances are added beside their neighbours (§6.14).
+
+    Parameters
+    ----------
+    bandwidths : mapping from machine id to float, optional
+        Observed over rated bandwidth.
+
+    Returns
+    -------
+    Deployment
+    float
+        The throughput expected of it; less than the goal if the catalogue allows no more machines, or if links are too
+        slow for more of them to help.
+    """
+    plan, catalogue, goal = live.copy(), live.catalogue, flow.goal.throughput
+    columns, rows = _columns(live), flow.rows(live.active)
+    cost, selectivity = flow.cost[rows], flow.selectivity[rows]
+    _, ideal_out = flow.ideal(live.active, external)
+    cores = catalogue.cores[columns.kinds]
+    start = np.concatenate(([0], np.cumsum(cores))).astype(np.int64)
+    used = np.bincount(columns.machine, columns.instances, columns.kinds.size).astype(np.int64)
+    owner = np.full(int(start[-1]), -1, np.int64)
+    owner[_runs(start[:-1], used)] = np.repeat(columns.element, columns.instances)
+    kind, graph, forward = catalogue.largest, wiring(flow), flow.forward
+    elements, machines, new, omega = kernels.add_cores(
+        graph, forward, cost, selectivity, external, ideal_out, goal, live.power.copy(), live.counts.copy(),
+        cores - used, columns.speed, start, owner, int(catalogue.cores[kind]), float(catalogue.speeds[kind]),
+        machines_left(catalogue, len(columns.ids)),
+    )  # fmt: skip
+    here = machines < columns.kinds.size
+    for element, at in zip(elements[here].tolist(), machines[here].tolist(), strict=True):
+        plan.put(element, columns.ids[at])
+    packings = [Packing(np.full(new, kind, np.int64), machines[~here] - columns.kinds.size, elements[~here])]
+    if variant == "central" and new and omega >= goal - SLACK:
+        base = plan.power.copy()
+        smaller = _retyped(packings[0], flow, live, external, base)
+        packings.insert(0, repack_machines(smaller, flow, catalogue, live.active, external, forward, base))
+    return reaching_plan((placed(plan, packing) for packing in packings), flow, external, bandwidths)
+
+
+def _runs(start: Ints, length: Ints) -> Ints:
+    """Numbers ``start[i] ... start[i] + length[i] - 1`` of all i, one after the other."""
+    before = np.cumsum(length) - length
+    found: Ints = np.arange(int(length.sum())) + np.repeat(start - before, length)
+    return found
+
+
+def _retyped(packing: Packing, flow: Flow, live: Deployment, external: Floats, base: Floats) -> Packing:
+    catalogue, rows = live.catalogue, flow.rows(live.active)
+    _, ideal_out = flow.ideal(live.active, external)
+    cut, kinds = np.argsort(packing.machine, kind="stable"), packing.kinds.copy()
+    used: Ints = np.bincount(packing.machine, minlength=kinds.size)
+    kernels.retype_machines(
+        wiring(flow), flow.cost[rows], flow.selectivity[rows], external, ideal_out, flow.goal.throughput,
+        base + packing.power(catalogue, flow.size), kinds, np.concatenate(([0], np.cumsum(used))),
+        packing.element[cut], catalogue.cores, catalogue.speeds, catalogue.prices,
+        np.lexsort((-catalogue.powers, catalogue.prices)),
+    )  # fmt: skip
+    return packing._replace(kinds=kinds)
+
+
+def scale_in(
+    live: Deployment, flow: Flow, external: Floats, interval_s: float, variant: Variant = "central"
+) -> tuple[Deployment, float]:
+    """Take cores from the elements with the greatest surplus, as long as the goal stays reached.
+
+    With ``"central"`` the machine of the least weight gives a core first, and machines whose paid time ends within the
+    interval are emptied where free cores elsewhere can take what runs there; else an element's first machine does.
+    """
+    plan, goal = live.copy(), flow.goal.throughput
+    columns, rows = _columns(live), flow.rows(live.active)
+    _, ideal_out = flow.ideal(live.active, external)
+    by_element = np.argsort(columns.element, kind="stable")
+    offsets = np.searchsorted(columns.element[by_element], np.arange(flow.size + 1))
+    elements, machines, _ = kernels.remove_cores(
+        wiring(flow), flow.cost[rows], flow.selectivity[rows], external, ideal_out, goal, live.power.copy(),
+        live.counts.copy(), offsets, columns.machine[by_element], columns.instances[by_element],
+        np.bincount(columns.machine, columns.instances, columns.kinds.size).astype(np.int64), columns.speed,
+        _factors(live, columns.speed, live.catalogue.billing), variant == "central",
+    )  # fmt: skip
+    for element, at in zip(elements.tolist(), machines.tolist(), strict=True):
+        plan.take(element, columns.ids[at])
+    if variant == "central":
+        _vacate(plan, flow, external, interval_s)
+    return plan, flow.estimate(plan.active, plan.power, external).omega
+
+
+def _ending(plan: Deployment, interval_s: float) -> list[int]:
+    """Machines whose paid time ends within the interval."""
+    ids = list(plan.machines)
+    left = paid_left_s(np.array([plan.machines[number].elapsed_s for number in ids]), plan.catalogue.billing)
+    return [number for number, rest in zip(ids, left.tolist(), strict=True) if rest <= interval_s + SLACK]
+
+
+def _vacate(plan: Deployment, flow: Flow, external: Floats, interval_s: float) -> None:
+    """Move everything off machines whose paid time ends, where that leaves the goal reached; those with least to move
+    first.
+    """
+    ending = _ending(plan, interval_s)
+    leaving = {number for number in ending if plan.used(number) == 0}
+    hosts = [number for number in plan.machines if number not in leaving and plan.free(number) > 0]
+    hosts.sort(key=plan.speed, reverse=True)
+    room = sum(plan.free(number) for number in hosts)
+    for number in sorted((number for number in ending if plan.used(number) > 0), key=plan.used):
+        needed, own = plan.used(number), plan.free(number)
+        if room - own < needed:
+            continue
+        moves = _moves(plan, number, hosts)
+        _move(plan, number, moves, 1)
+        if flow.estimate(plan.active, plan.power, external).omega < flow.goal.throughput - SLACK:
+            _move(plan, number, moves, -1)
+            continue
+        hosts = [host for host in hosts if host != number and plan.free(host) > 0]
+        room -= needed + own
+
+
+def _moves(plan: Deployment, number: int, hosts: list[int]) -> list[tuple[int, int, int]]:
+    """Element, host and number of instances of what runs on a machine, on the first hosts with free cores."""
+    found, at, room = [], -1, 0
+    for element, count in sorted(plan.machines[number].instances.items()):
+        left = count
+        while left:
+            while room == 0:
+                at += 1
+                room = 0 if hosts[at] == number else plan.free(hosts[at])
+            some = min(left, room)
+            found.append((element, hosts[at], some))
+            left, room = left - some, room - some
+    return found
+
+
+def _move(plan: Deployment, number: int, moves: list[tuple[int, int, int]], direction: int) -> None:
+    for element, host, count in moves:
+        plan.take(element, number if direction > 0 else host, count)
+        plan.put(element, host if direction > 0 else number, count)
+
+
+def release_idle(plan: Deployment, interval_s: float) -> None:
+    """Drop machines that run nothing and whose paid time ends within the interval (SHUTDOWN_IDLE).
+
+    The others stay as a pool that costs nothing until then. Planned machines that run nothing are not asked for.
+    """
+    ending = set(_ending(plan, interval_s))
+    for number in list(plan.machines):
+        if plan.used(number) == 0 and (number in ending or number < 0):
+            plan.drop_machine(number)
+
+
+def redeploy_resources(
+    live: Deployment,
+    flow: Flow,
+    external: Floats,
+    omega: float,
+    interval_s: float,
+    variant: Variant = "central",
+    bandwidths: Bandwidths | None = None,
+) -> tuple[Deployment, float]:
+    """Scale out below the goal's band, scale in above it (RESOURCE_REDEPLOY, §3.4); alternates stay as they are.
+
+    Parameters
+    ----------
+    live : Deployment
+        With the coefficients observed; machines that still start count as running.
+    external : float64, shape (elements,)
+        External input, messages per second.
+    omega : float
+        Relative throughput observed.
+    bandwidths : mapping from machine id to float, optional
+        Observed over rated bandwidth.
+
+    Returns
+    -------
+    Deployment
+    float
+        The throughput that is expected of it; links between machines count where it scales out.
+    """
+    goal = flow.goal
+    if omega < goal.throughput - goal.tolerance - SLACK:
+        return scale_out(live, flow, external, variant, bandwidths)
+    if omega > goal.throughput + goal.tolerance + SLACK:
+        return scale_in(live, flow, external, interval_s, variant)
+    return live, flow.estimate(live.active, live.power, external).omega

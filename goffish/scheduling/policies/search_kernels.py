@@ -1,0 +1,98 @@
+"""Whether a set of cores can be split over the elements such that the goal is reached: depth-first search, in numba."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from goffish.scheduling.dataflow.kernels import SLACK, estimate
+
+
+@numba.njit(cache=True, nogil=True)
+def assign(
+    depth,
+    graph,
+    cost,
+    selectivity,
+    external,
+    ideal_in,
+    ideal_out,
+    target,
+    speeds,
+    pool,
+    power,
+    split,
+    scratch,
+    nodes,
+    stop,
+):
+    """Give each element from ``order[depth]`` on some of the cores that are left (ASSIGN of §3.7).
+
+    Parameters
+    ----------
+    speeds, pool : arrays, shape (speeds,)
+        Cores that are left of each speed; restored unless the answer is true.
+    power : float64, shape (elements,)
+        Infinite for elements that have no cores yet: what the others allow is an upper bound.
+    split : int64, shape (elements, speeds)
+        Cores of each element, if the answer is true.
+    scratch : float64, shape (5, elements)
+        The first row is zero.
+    nodes : int64, shape (1,)
+        Counts the calls.
+    stop : int64, shape (1,)
+        The search ends with "no" as soon as it is not 0.
+    """
+    nodes[0] += 1
+    n = graph.order.size
+    if stop[0] != 0:
+        return False
+    omega, _ = estimate(
+        graph.order, graph.pred_offsets, graph.pred, graph.outputs, cost, selectivity, external, power, scratch[0],
+        ideal_out, scratch[1], scratch[2], scratch[3], scratch[4],
+    )  # fmt: skip
+    if omega < target - SLACK:
+        return False
+    if depth == n:
+        return True
+    i = graph.order[depth]
+    need = ideal_in[i] * cost[i]
+    mine = split[i]
+    mine[:] = 0
+    available = pool.sum()
+    while _next_split(mine, pool):
+        cores, total = 0, 0.0
+        for k in range(speeds.size):
+            cores += mine[k]
+            total += mine[k] * speeds[k]
+        if cores > available - (n - depth - 1):
+            continue
+        if cores > 1:
+            wasteful = False
+            for k in range(speeds.size):
+                if mine[k] > 0 and total - speeds[k] >= need - SLACK:
+                    wasteful = True
+            if wasteful:
+                continue
+        for k in range(speeds.size):
+            pool[k] -= mine[k]
+        power[i] = total
+        if assign(
+            depth + 1, graph, cost, selectivity, external, ideal_in, ideal_out, target, speeds, pool, power, split,
+            scratch, nodes, stop,
+        ):  # fmt: skip
+            return True
+        for k in range(speeds.size):
+            pool[k] += mine[k]
+    power[i] = np.inf
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
+def _next_split(mine, pool):
+    for k in range(mine.size):
+        if mine[k] < pool[k]:
+            mine[k] += 1
+            return True
+        mine[k] = 0
+    return False

@@ -1,0 +1,341 @@
+"""The timesteps that a plan looks ahead to: what is predicted for them, what runs in them, how much they keep up with.
+
+A plan starts from what runs now and consists of changes from a timestep on, so nothing is kept per timestep but the
+power of the elements. Messages and power are prefix sums: a window of any length costs one pass over the elements.
+Specification of PLAStiCC, §3.1 and §3.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.cloud.billing import billed_quanta, paid_left_s
+from goffish.errors import InputError
+from goffish.scheduling.dataflow.deployment import Deployment
+from goffish.scheduling.dataflow.flow import SLACK, Estimate, Floats, Flow, Hosts
+from goffish.scheduling.policies import window_kernels as kernels
+
+
+class Outlook(NamedTuple):
+    """What is expected of the timesteps ahead; the first one is about to start.
+
+    Attributes
+    ----------
+    rates : float64, shape (timesteps, elements)
+        External input, messages per second.
+    speeds : mapping from machine id to float64, shape (timesteps,)
+        Coefficients: speed over rated speed.
+    typical : float
+        Coefficient of machines that `speeds` does not name, planned ones among them.
+    bandwidths : mapping from machine id to float64, shape (timesteps,), optional
+        Bandwidth over rated bandwidth, 1 for machines that are not named; without it links do not count.
+    """
+
+    rates: Floats
+    speeds: Mapping[int, Floats]
+    typical: float = 1.0
+    bandwidths: Mapping[int, Floats] | None = None
+
+
+class Action(NamedTuple):
+    """A planned change.
+
+    Attributes
+    ----------
+    step : int
+        The timestep from which on it holds, 0 for the one that is about to start.
+    what : {"start", "add", "remove", "switch", "retire"}
+        Ask for a machine; give a core of it to an element, or take it away; change the active alternate; stop a machine
+        that nothing runs on.
+    machine : int
+        Its id; negative for one that the plan starts. 0 and of no meaning for "switch".
+    element : int
+        -1 for "start" and "retire".
+    choice : int
+        The machine class for "start", the alternate for "switch", else -1.
+    """
+
+    step: int
+    what: Literal["start", "add", "remove", "switch", "retire"]
+    machine: int = 0
+    element: int = -1
+    choice: int = -1
+
+
+class Window:
+    """The timesteps ahead, with the changes that were planned so far.
+
+    Machines are numbered by their places here: those of the live deployment by ascending id, then planned ones as they
+    come. What runs where is what the last timestep has; changes hold from a timestep on, and these timesteps only grow.
+
+    Parameters
+    ----------
+    flow : Flow
+    live : Deployment
+        What runs now; it is not changed.
+    outlook : Outlook
+    interval_s : float
+        Length of a timestep.
+    queue : float64, shape (elements,), optional
+        Messages that wait, to be counted in windows that begin now; default: none are.
+    room : int
+        How many machines and instances may be added.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        live: Deployment,
+        outlook: Outlook,
+        interval_s: float,
+        *,
+        queue: Floats | None = None,
+        room: int = 600,
+    ) -> None:
+        steps = len(outlook.rates)
+        if not steps:
+            raise InputError("a plan needs predictions of at least one timestep")
+        self.flow, self.live, self.catalogue = flow, live, live.catalogue
+        self.steps, self.interval_s, self.typical = steps, interval_s, outlook.typical
+        self.actions: list[Action] = []
+        self.rates = np.ascontiguousarray(outlook.rates, np.float64)
+        self.message_sums = _prefix_sums(self.rates)
+        self.queue = np.zeros(flow.size) if queue is None else np.asarray(queue, np.float64)
+        self.active = np.tile(live.active, (steps, 1))
+        self.ids = sorted(live.machines)
+        machines = [live.machines[number] for number in self.ids]
+        most = len(machines) + room
+        self.kinds = _padded([machine.kind for machine in machines], most, np.int64)
+        self.elapsed_s = _padded([machine.elapsed_s for machine in machines], most, np.float64)
+        self.free = _padded([live.free(number) for number in self.ids], most, np.int64)
+        self.usable = _padded([True] * len(machines), most, np.bool_)
+        self.speeds = np.zeros((most, steps))
+        for at, (number, machine) in enumerate(zip(self.ids, machines, strict=True)):
+            self.speeds[at] = outlook.speeds.get(number, outlook.typical)
+            self.speeds[at] *= self.catalogue.speeds[machine.kind]
+        self.links = None if outlook.bandwidths is None else np.ones((most, steps))
+        for at, number in enumerate(self.ids):
+            if self.links is not None and outlook.bandwidths is not None:
+                self.links[at] = outlook.bandwidths.get(number, 1.0)
+        self._mean_from, self._mean = -1, np.zeros(most)
+        self._place(room)
+
+    def _place(self, room: int) -> None:
+        machines = [self.live.machines[number] for number in self.ids]
+        placed = [(e, at, n) for at, machine in enumerate(machines) for e, n in sorted(machine.instances.items())]
+        most = len(placed) + sum(n for _, _, n in placed) + room
+        self.element = _padded([e for e, _, _ in placed], most, np.int64)
+        self.host = _padded([at for _, at, _ in placed], most, np.int64)
+        self.held = _padded([n for _, _, n in placed], most, np.int64)
+        self.entries = len(placed)
+        self.counts = self.live.counts.copy()
+        self.head = np.full(self.flow.size, -1)
+        self.following = np.full(most, -1)
+        element = self.element[: self.entries]
+        for at, e in enumerate(element.tolist()):
+            self.following[at], self.head[e] = self.head[e], at
+        given = self.held[: self.entries, None] * self.speeds[self.host[: self.entries]]
+        self.powers = np.zeros((self.steps, self.flow.size))
+        for step in range(self.steps):
+            self.powers[step] = np.bincount(element, given[:, step], self.flow.size)
+        self.power_sums = _prefix_sums(self.powers)
+
+    # What a part of the window keeps up with
+
+    def evaluate(self, first: int, last: int) -> Estimate:
+        """Cumulative throughput of the timesteps from `first` to before `last` (CUM, §3.1).
+
+        One interval with all their messages and all their power: work inside of it may shift in time.
+        """
+        length = last - first
+        return self.flow.estimate(
+            self.active[first],
+            self.mean_power(first, last),
+            self.mean_rates(first, last),
+            queue=self.queue if first == 0 else None,
+            interval_s=length * self.interval_s,
+            hosts=None if self.links is None else self._hosts(self.links[:, first:last].mean(axis=1), first, last),
+        )
+
+    def _hosts(self, links: Floats, first: int, last: int) -> Hosts:
+        """Where instances are, and what the links of their machines carry on average."""
+        used = np.flatnonzero(self.held[: self.entries] > 0)
+        used = used[np.lexsort((self.host[used], self.element[used]))]
+        element, host, count = self.element[used], self.host[used], len(self.ids)
+        power = self.held[used] * self.speeds[:count, first:last].mean(axis=1)[host]
+        total = np.bincount(element, power, self.flow.size)[element]
+        return Hosts(
+            np.searchsorted(element, np.arange(self.flow.size + 1)),
+            host,
+            np.divide(power, total, out=np.zeros_like(power), where=total > 0),
+            self.catalogue.bandwidths[self.kinds[:count]] * links[:count],
+        )
+
+    def mean_rates(self, first: int, last: int) -> Floats:
+        """External input over the timesteps from `first` to before `last`, messages per second."""
+        mean: Floats = (self.message_sums[last] - self.message_sums[first]) / (last - first)
+        return mean
+
+    def mean_power(self, first: int, last: int) -> Floats:
+        """Speed of all cores of each element, on average over the timesteps from `first` to before `last`."""
+        mean: Floats = (self.power_sums[last] - self.power_sums[first]) / (last - first)
+        return mean
+
+    def mean_backlog(self, first: int, last: int) -> Floats:
+        """Messages that wait at the beginning, spread over the timesteps, per second; none if they do not begin now."""
+        if first:
+            return np.zeros(self.flow.size)
+        backlog: Floats = self.queue / ((last - first) * self.interval_s)
+        return backlog
+
+    def mean_speeds(self, first: int) -> Floats:
+        """Speed of a core of each machine, on average over the timesteps from `first` on."""
+        if first != self._mean_from:
+            self._mean_from, self._mean = first, self.speeds[:, first:].mean(axis=1)
+        return self._mean[: len(self.ids)]
+
+    def end_within(self, first: int, last: int, low: float, high: float) -> int:
+        """The greatest end, at most `last`, with which a window from `first` has a throughput from `low` to `high`.
+
+        `first` itself if there is none.
+        """
+        if self.links is not None:
+            ends = (
+                end for end in range(last, first, -1) if low - SLACK <= self.evaluate(first, end).omega <= high + SLACK
+            )
+            return next(ends, first)
+        rows = self.flow.rows(self.active[first])
+        found: int = kernels.farthest_end(
+            *self._graph, self.flow.cost[rows], self.flow.selectivity[rows], self.message_sums, self.power_sums,
+            self.queue, self.interval_s, low, high, first, last,
+        )  # fmt: skip
+        return found
+
+    def first_below(self, least: float, first: int) -> int:
+        """The first timestep from `first` on whose own throughput is below `least`; `steps` if there is none."""
+        if self.links is not None:
+            steps = range(first, self.steps)
+            return next((k for k in steps if self.evaluate(k, k + 1).omega < least - SLACK), self.steps)
+        rows = self.flow.rows(self.active[first])
+        found: int = kernels.first_below(
+            *self._graph, self.flow.cost[rows], self.flow.selectivity[rows], self.rates, self.powers,
+            0, np.zeros(self.steps), least, first, self.steps,
+        )  # fmt: skip
+        return found
+
+    @property
+    def _graph(self) -> tuple[NDArray[np.int64], ...]:
+        return self.flow.order, self.flow.pred_offsets, self.flow.pred, self.flow.outputs
+
+    # What is known of the machines
+
+    def paid_left_s(self, step: int) -> Floats:
+        """Paid time that each machine has left at the beginning of a timestep, in seconds."""
+        return paid_left_s(self.elapsed_s[: len(self.ids)] + step * self.interval_s, self.catalogue.billing)
+
+    def saved(self, step: int) -> Floats:
+        """Cost of each machine that is avoided before the end of the window if nothing runs on it from `step` on."""
+        billing, elapsed = self.catalogue.billing, self.elapsed_s[: len(self.ids)]
+        kept = billed_quanta(elapsed + self.steps * self.interval_s, billing).clip(min=1.0)
+        left = billed_quanta(elapsed + step * self.interval_s, billing).clip(min=1.0)
+        price = self.catalogue.prices[self.kinds[: len(self.ids)]]
+        cost: Floats = (kept - left) * billing.quantum_s / 3600.0 * price
+        return cost
+
+    def weights(self, first: int) -> Floats:
+        """Weight of each machine (Eq. 10) at a timestep, but for its share of an element's instances."""
+        count = len(self.ids)
+        kinds = self.kinds[:count]
+        cores, price = self.catalogue.cores[kinds], self.catalogue.prices[kinds]
+        per_price = np.divide(
+            cores * self.mean_speeds(first), price, out=np.full(count, np.inf), where=price > 0
+        )  # fmt: skip
+        hours_left = self.paid_left_s(first) / 3600.0
+        used = 1.0 - self.free[:count] / cores
+        weight: Floats = np.where(used > 0, hours_left * used, np.finfo(np.float64).tiny) * per_price
+        return weight
+
+    def fastest_free(self, preferred: list[int], first: int) -> int:
+        """A machine with a free core: one that runs any of the elements `preferred`, then the fastest, then the first.
+
+        -1 if no machine has one.
+        """
+        found: int = kernels.fastest_free(
+            self.head, self.following, self.host, self.held, self.free, self.usable, self.mean_speeds(first),
+            len(self.ids), np.array(preferred),
+        )  # fmt: skip
+        return found
+
+    def instances_on(self, machine: int) -> dict[int, int]:
+        """What runs on a machine: elements, ascending, and how many instances of each."""
+        used = slice(self.entries)
+        at = np.flatnonzero((self.host[used] == machine) & (self.held[used] > 0))
+        return dict(sorted(zip(self.element[at].tolist(), self.held[at].tolist(), strict=True)))
+
+    # Changes
+
+    def start(self, kind: int, step: int) -> int:
+        """Plan to ask for a machine at a timestep; gives its place."""
+        place = len(self.ids)
+        number = -1 - (place - len(self.live.machines))
+        self.ids.append(number)
+        self.kinds[place], self.elapsed_s[place] = kind, -step * self.interval_s
+        self.free[place], self.usable[place] = self.catalogue.cores[kind], True
+        self.speeds[place] = self._mean[place] = self.catalogue.speeds[kind] * self.typical
+        self.actions.append(Action(step, "start", machine=number, choice=kind))
+        return place
+
+    def put(self, element: int, machine: int, step: int) -> None:
+        """Give an element a free core of a machine from a timestep on."""
+        self.actions.append(Action(step, "add", machine=self.ids[machine], element=element))
+        self._count(element, machine, 1, step)
+
+    def take(self, element: int, machine: int, step: int) -> None:
+        """Take a core of a machine away from an element from a timestep on."""
+        self.actions.append(Action(step, "remove", machine=self.ids[machine], element=element))
+        self._count(element, machine, -1, step)
+
+    def switch(self, element: int, alternate: int, step: int) -> None:
+        """Make an alternate the active one from a timestep on."""
+        self.actions.append(Action(step, "switch", element=element, choice=alternate))
+        self.active[step:, element] = alternate
+
+    def retire(self, machine: int, step: int) -> None:
+        """Stop a machine that nothing runs on in a timestep; from now on it takes no instances."""
+        self.actions.append(Action(step, "retire", machine=self.ids[machine]))
+        self.usable[machine] = False
+
+    def rollback(self, actions: int) -> None:
+        """Undo all but the first `actions`; those undone must be instances that were given or taken."""
+        place = {number: at for at, number in enumerate(self.ids)}
+        while len(self.actions) > actions:
+            done = self.actions.pop()
+            self._count(done.element, place[done.machine], -1 if done.what == "add" else 1, done.step)
+
+    def _count(self, element: int, machine: int, change: int, step: int) -> None:
+        at = kernels.entry_of(self.head, self.following, self.host, element, machine)
+        if at < 0:
+            at = self.entries
+            self.entries += 1
+            self.element[at], self.host[at], self.held[at] = element, machine, 0
+            self.following[at], self.head[element] = self.head[element], at
+        self.held[at] += change
+        self.free[machine] -= change
+        self.counts[element] += change
+        kernels.change_power(self.powers, self.power_sums, element, self.speeds[machine], change, step)
+
+
+def _prefix_sums(rows: Floats) -> Floats:
+    sums = np.zeros((len(rows) + 1, rows.shape[1]))
+    np.cumsum(rows, axis=0, out=sums[1:])
+    return sums
+
+
+def _padded(known: list[int] | list[float] | list[bool], size: int, kind: Any) -> NDArray[Any]:
+    found: NDArray[Any] = np.zeros(size, kind)
+    found[: len(known)] = known
+    return found

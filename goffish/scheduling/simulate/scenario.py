@@ -1,0 +1,88 @@
+"""Rates, variability and forecasts by their names, as the command line and the service are given them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from goffish.cloud.variability import Variability, generate_walks, like_ec2, read_traces, steady
+from goffish.errors import InputError
+from goffish.scheduling.control import series
+from goffish.scheduling.control.forecasts import Forecaster, ForecastError, FromPast, Oracle
+from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.simulate import rates as shapes
+
+RATES = ("constant", "wave", "walk", "free-walk", "spikes", "on-off", "daily", "requests")
+VARIABILITY = ("none", "ec2", "walk")
+FORECASTS = ("oracle", "last", "mean", "smoothing", "arima")
+_TRACES, _SLOTS = 20, 2000
+
+
+def make_rates(name: str, flow: Flow, steps: int, interval_s: float, seed: int = 0) -> Floats:
+    """External input of every interval, shape (steps, elements).
+
+    Parameters
+    ----------
+    name : str
+        One of `RATES`, around what the dataflow expects, or a CSV or Parquet file with a column for each stream and a
+        row for each interval.
+    """
+    rng = np.random.default_rng([seed, 1])
+    if name == "daily":
+        found = shapes.daily_streams(steps, interval_s, rng, streams=flow.inputs.size)
+        return shapes.streams(flow, {flow.names[i]: found[:, at] for at, i in enumerate(flow.inputs.tolist())}, steps)
+    if name in RATES:
+        shape = {
+            "constant": lambda: shapes.constant(1.0, steps),
+            "wave": lambda: shapes.wave(1.0, steps, interval_s),
+            "walk": lambda: shapes.walk(1.0, steps, rng),
+            "free-walk": lambda: shapes.free_walk(1.0, steps, rng),
+            "spikes": lambda: shapes.spikes(1.0, steps, rng),
+            "on-off": lambda: shapes.on_off(2.0, steps, interval_s),
+            "requests": lambda: shapes.requests(1.0, steps, interval_s),
+        }[name]()
+        return shapes.scaled(flow, shape)
+    if not Path(name).exists():
+        raise InputError(f"no rates {name!r}: give a file, or one of {', '.join(RATES)}")
+    return shapes.read_rates(name, flow, steps)
+
+
+def make_variability(name: str, seed: int = 0) -> Variability:
+    """How machines vary: one of `VARIABILITY`, or a CSV or Parquet file of traces (`read_traces`)."""
+    if name == "none":
+        return steady()
+    if name == "ec2":
+        return like_ec2(seed)
+    if name == "walk":
+        return Variability(generate_walks(_TRACES, _SLOTS, np.random.default_rng([seed, 2])), None, seed)
+    if not Path(name).exists():
+        raise InputError(f"no variability {name!r}: give a file of traces, or one of {', '.join(VARIABILITY)}")
+    return Variability(read_traces(name), None, seed)
+
+
+def make_forecaster(
+    name: str,
+    flow: Flow,
+    rates: Floats,
+    variability: Variability,
+    *,
+    interval_s: float,
+    horizon: int,
+    every: int = 2,
+    error: float = 0.0,
+    bias: float = 0.0,
+    seed: int = 0,
+) -> Forecaster:
+    """Who foresees rates and speeds: one of `FORECASTS`; `error` and `bias` are those of the oracle."""
+    if name == "oracle":
+        return Oracle(rates, variability, interval_s, horizon, every, ForecastError(mean=error, bias=bias, seed=seed))
+    if name not in FORECASTS:
+        raise InputError(f"no forecast {name!r}: choose one of {', '.join(FORECASTS)}")
+    if error or bias:
+        raise InputError("a forecast error is added to the oracle only: the others have their own")
+    model = {
+        "last": series.last_value, "mean": series.moving_mean, "smoothing": series.exponential_smoothing,
+        "arima": series.arima,
+    }[name]()  # fmt: skip
+    return FromPast(flow, horizon, every, rates=model)

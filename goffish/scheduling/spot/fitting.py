@@ -1,0 +1,257 @@
+"""A market from the spot classes of a catalogue and their price histories, its estimator chosen by likelihood.
+
+Specification of RTBA, §3.1 and §6 (O-6, O-15).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from goffish.cloud.catalogue import Catalogue
+from goffish.cloud.prices import Trace, in_slots, moment_text
+from goffish.cloud.spot_market import read_trace
+from goffish.errors import InputError
+from goffish.partial import local_path, partial_file
+from goffish.scheduling.spot.estimate import Estimator, bin_correlation, estimate_joint, log_likelihood
+from goffish.scheduling.spot.files import market_of
+from goffish.scheduling.spot.model import Local, Market
+from goffish.scheduling.spot.presets import market_from
+
+FORMAT, VERSION = "goffish-spot-market", 1
+#: Part of the history, at its end, that estimators are judged by; the one that is chosen is fitted to all of it.
+JUDGED = 0.2
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A market, and where it is from.
+
+    Attributes
+    ----------
+    market : Market
+    prices : tuple of str
+        File or trace name of each class.
+    first, last : float
+        Of the history, in seconds since 1970.
+    estimator : str
+    likelihoods : dict from estimator to float
+        Mean log-likelihood of a slot of the part that was judged, classes added up; empty if none was chosen.
+    correlation : list of list of float
+        Of the classes' bins; classes are taken as independent.
+    """
+
+    market: Market
+    prices: tuple[str, ...]
+    first: float
+    last: float
+    estimator: str
+    likelihoods: dict[str, float]
+    correlation: list[list[float]]
+
+    @property
+    def slot_s(self) -> float:
+        """Length of a slot."""
+        return HOUR_S / self.market.slots_per_hour
+
+    def traces(self, first: float | None = None, last: float | None = None) -> list[Trace]:
+        """Prices of the classes; by default those of the history that was fitted to."""
+        begin, end = self.first if first is None else first, self.last if last is None else last
+        return [read_trace(name).between(begin, end) for name in self.prices]
+
+
+def fit_market(
+    catalogue: Catalogue,
+    classes: list[str] | None = None,
+    first: float | None = None,
+    last: float | None = None,
+    *,
+    preset: str = "ec2-linux",
+    estimator: Estimator | Literal["auto"] = "auto",
+    slot_s: float = 600.0,
+    checkpoint_s: float = 600.0,
+    startup_s: float | None = None,
+    hazard: float = 0.0,
+    local_cores: int = 0,
+    local_cost: float = 0.0,
+    dependent: bool = False,
+    late_penalty: float | None = None,
+) -> Fitted:
+    """Fit a market.
+
+    Parameters
+    ----------
+    catalogue : Catalogue
+        Its classes on the spot market; speeds are rounded down to whole reference cores.
+    classes : list of str, optional
+        Names of some of them; default: all.
+    first, last : float, optional
+        Part of the histories, in seconds since 1970; default: what all of them cover.
+    preset : str
+        Of `presets.PRESETS`.
+    estimator : str
+        Of the price chains; ``auto`` takes the one under which the last fifth of the history is the most likely.
+    slot_s, checkpoint_s : float
+    startup_s : float, optional
+        Default: that of the catalogue.
+    hazard : float
+        Probability in a slot to lose any spot machine whatever its price.
+    local_cores : int
+        Cores of a machine of one's own; 0: there is none.
+    local_cost : float
+        Money of moving the job's data to it, which takes a slot.
+    dependent : bool
+        Let the prices of the classes move together, as they did in the history (O-15).
+    late_penalty : float, optional
+        Money for each core-hour that is left at the deadline (O-14); default: the deadline is hard.
+
+    Raises
+    ------
+    InputError
+        For a catalogue without spot classes, a class that is none of them, or prices that do not cover the time.
+    """
+    spot = [c for c in catalogue.classes if c.market == "spot" and c.prices is not None]
+    names = [c.name for c in spot]
+    for name in classes or ():
+        if name not in names:
+            raise InputError(f"no spot class {name!r} in the catalogue; there are: {', '.join(names) or 'none'}")
+    chosen = [c for c in spot if classes is None or c.name in classes]
+    if not chosen:
+        raise InputError("the catalogue has no classes on the spot market (market: spot, prices: …)")
+    # As `read_trace` reads them, but from wherever they are read next.
+    sources = tuple(
+        str(Path(str(c.prices)).absolute()) if Path(str(c.prices)).exists() else str(c.prices) for c in chosen
+    )
+    traces = [read_trace(name) for name in sources]
+    begin = max(t.start for t in traces) if first is None else first
+    end = min(t.end for t in traces) if last is None else last
+    # Classes are called as in the catalogue, whatever their files are called.
+    parts = [replace(t.between(begin, end), name=c.name) for t, c in zip(traces, chosen, strict=True)]
+    cores = [max(1, int(c.power + 1e-9)) for c in chosen]
+    if local_cores < 0 or not local_cost >= 0:
+        raise InputError(f"local_cores = {local_cores}, local_cost = {local_cost:g}: must be 0 or more")
+    starts = catalogue.startup_s if startup_s is None else startup_s
+
+    def made(one: Estimator, histories: list[Trace]) -> Market:
+        market = market_from(
+            preset, histories, cores, [c.price_per_hour for c in chosen], slot_s=slot_s, startup_s=starts,
+            checkpoint_s=checkpoint_s, estimator=one, hazards=[hazard] * len(chosen),
+        )  # fmt: skip
+        return replace(
+            market,
+            local=_local(market, min(cores), local_cores, local_cost),
+            joint_chain=estimate_joint(histories, market.classes, slot_s) if dependent else None,
+            late_penalty=None if late_penalty is None else late_penalty * market.unit,
+        )
+
+    likelihoods: dict[str, float] = {}
+    if estimator == "auto":
+        split = end - JUDGED * (end - begin)
+        train = [t.between(begin, split) for t in parts]
+        judged = [t.between(split, end) for t in parts]
+        slots = max(1.0, (end - split) // slot_s)
+        for one in get_args(Estimator):
+            market = made(one, train)
+            likelihoods[one] = sum(
+                log_likelihood(c, t, slot_s) / slots for c, t in zip(market.classes, judged, strict=True)
+            )
+    known = get_args(Estimator)
+    if estimator != "auto" and estimator not in known:
+        raise InputError(f"no estimator {estimator!r}; there are: auto, {', '.join(known)}")
+    best: Estimator = max(known, key=lambda one: likelihoods[one]) if estimator == "auto" else estimator
+    market = made(best, parts)
+    correlation = bin_correlation(parts, market.classes, slot_s)
+    return Fitted(market, sources, begin, end, best, likelihoods, np.asarray(correlation).tolist())
+
+
+def _local(market: Market, cores: int, local_cores: int, cost: float) -> Local | None:
+    """The machine of one's own, in the market's units: `cores` is what the class of the least speed has."""
+    if not local_cores:
+        return None
+    slowest = min(one.speed for one in market.classes)
+    return Local(max(1, local_cores * slowest // cores), 1, cost)
+
+
+def write_fitted(path: str | Path, fitted: Fitted) -> None:
+    """Write a fitted market as JSON; the file is complete or not there at all."""
+    body: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "market": fitted.market.fingerprint(),
+        "prices": [_beside(name, Path(path)) for name in fitted.prices],
+        "first": fitted.first,
+        "last": fitted.last,
+        "period": f"{moment_text(fitted.first)} to {moment_text(fitted.last)} UTC",
+        "estimator": fitted.estimator,
+        "likelihoods": fitted.likelihoods,
+        "correlation": fitted.correlation,
+    }
+    with partial_file(local_path(path)) as partial:
+        partial.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+
+
+def _beside(name: str, market: Path) -> str:
+    """A file of prices below the folder of a market relative to that, so that both can be moved; else as it is."""
+    folder = market.absolute().parent
+    return str(Path(name).relative_to(folder)) if Path(name).is_relative_to(folder) else name
+
+
+def read_fitted(path: str | Path) -> Fitted:
+    """Read a fitted market.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or is none of `write_fitted`.
+    """
+    try:
+        body = json.loads(Path(path).read_text(encoding="utf-8"))
+        if body.get("format") != FORMAT or body.get("version") != VERSION:
+            raise InputError(f"{path}: is no spot market of version {VERSION}: make one with goffish spot fit")
+        folder = Path(path).absolute().parent
+        prices = tuple(str(folder / name) if (folder / name).is_file() else name for name in body["prices"])
+        return Fitted(
+            market_of(body["market"]), prices, float(body["first"]), float(body["last"]),
+            body["estimator"], body["likelihoods"], body["correlation"],
+        )  # fmt: skip
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: is no spot market ({error}): make one with goffish spot fit") from None
+
+
+def prices_of(fitted: Fitted, given: Mapping[str, float]) -> tuple[list[float], list[int]]:
+    """Prices of the classes now, and for how many slots each has been in its bin.
+
+    Parameters
+    ----------
+    fitted : Fitted
+    given : mapping
+        Class to its price; the others have the last one of the history. A price in another bin has come just now.
+
+    Raises
+    ------
+    InputError
+        A class that the market does not have.
+    """
+    classes = fitted.market.classes
+    names = [one.name for one in classes]
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None:
+        raise InputError(f"prices: no class {unknown!r}; there are: {', '.join(names)}")
+    traces = fitted.traces()
+    history = in_slots(traces, fitted.slot_s, max(fitted.first, fitted.last - 48 * 3600.0), fitted.last)
+    ages = fitted.market.ages_of(history.prices)[-1].tolist()
+    prices = [float(trace.prices[-1]) for trace in traces]
+    for at, (name, one) in enumerate(zip(names, classes, strict=True)):
+        if name in given:
+            if one.bins_of(np.array([given[name]])) != one.bins_of(np.array([prices[at]])):
+                ages[at] = 0
+            prices[at] = given[name]
+    return prices, ages

@@ -1,0 +1,108 @@
+"""Simple rules on one machine class: on demand only, H1 (two-stage), H2 (boundary checkpoint), H3 (rolling checkpoint).
+
+Specification of RTBA, §3.6 and §3.7; the rules of others are in `peers`. None misses a deadline that can be kept,
+whatever the prices do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+
+from goffish.cloud.prices import Trace
+from goffish.errors import InputError
+from goffish.scheduling.spot import replay_kernels as kernels
+from goffish.scheduling.spot.job import Status
+from goffish.scheduling.spot.model import Market
+
+Kind = Literal["on-demand", "h1", "h2", "h3", "greedy", "eager", "uniform-progress"]
+
+
+@dataclass(frozen=True, eq=False)
+class Heuristic:
+    """A rule for jobs of one size.
+
+    Attributes
+    ----------
+    market : Market
+    kind : {"on-demand", "h1", "h2", "h3", "greedy", "eager", "uniform-progress"}
+        For the last three see `peers.peer`.
+    work : int
+        Units of the job.
+    class_number : int
+        The class that all its machines are of.
+    bid : int
+        Number of its bid among those of the class.
+    interval : float
+        From H3 on: units of work between two checkpoints.
+    slots : int
+        Uniform progress: from submission to deadline.
+    """
+
+    market: Market
+    kind: Kind
+    work: int
+    class_number: int = 0
+    bid: int = 0
+    interval: float = np.inf
+    slots: int = 0
+    plan: kernels.Plan = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise InputError(f"no heuristic {self.kind!r}; there are: {', '.join(get_args(Kind))}")
+        if self.work < 1 or not self.interval > 0:
+            raise InputError("work must be at least 1 unit, and the interval of checkpoints more than 0")
+        if self.slots < (self.kind == "uniform-progress"):
+            raise InputError(f"uniform progress needs the slots until the deadline, at least 1, not {self.slots}")
+        market, number = self.market, self.class_number
+        spot = -1 if self.kind == "on-demand" else market.spot_choice(number, self.bid)
+        kind, on_demand = get_args(Kind).index(self.kind), market.on_demand_choice(number)
+        plan = kernels.Plan(kind, spot, on_demand, self.work, float(self.interval), self.slots)
+        object.__setattr__(self, "plan", plan)
+
+    @property
+    def least_slots(self) -> int:
+        """The shortest deadline that the rule keeps."""
+        return self.market.startup_slots + -(-self.work // self.market.classes[self.class_number].speed)
+
+    def decide(self, left: int, status: Status, prices: Sequence[float], ages: Sequence[int] | None = None) -> int:
+        """The action of `job` to take now, with `left` slots until the deadline; how old prices are does not matter."""
+        return int(
+            kernels.heuristic_action(
+                self.plan, self.market.rules, left, status.state, status.work, status.saved, status.choice,
+                float(prices[self.class_number]),
+            )
+        )  # fmt: skip
+
+
+def mean_lifetime(trace: Trace, bid: float, slot_s: float) -> float:
+    """Mean length in slots of the periods in which the price does not exceed a bid; 0 if there are none."""
+    inside = trace.prices <= bid
+    begins = inside & ~np.append(False, inside[:-1])
+    if not begins.any():
+        return 0.0
+    return float(trace.durations()[inside].sum() / begins.sum() / slot_s)
+
+
+def lifetime_interval(lifetime: float, speed: int) -> float:
+    """Work between checkpoints by the paper: that of one mean lifetime, at least one unit."""
+    return max(1.0, lifetime * speed)
+
+
+def young_interval(lifetime: float, speed: int, checkpoint_slots: int) -> float:
+    """Work between checkpoints by Young's formula, ``speed * sqrt(2 * T_C * lifetime)``, at least one unit."""
+    return max(1.0, speed * float(np.sqrt(2.0 * checkpoint_slots * lifetime)))
+
+
+def on_demand_cost(market: Market, work: int, class_number: int) -> float:
+    """Price of a job that runs on demand from start to end (§3.7); with its start-up if that is billed."""
+    one, machine = market.classes[class_number], market.on_demand
+    hours, state = 0.0, 0
+    for _ in range(-(-work // one.speed) + market.startup_slots * market.startup_billed):
+        hours += float(machine.step[state])
+        state = int(machine.follow[state])
+    return (hours + float(machine.release[state])) * one.on_demand

@@ -1,0 +1,209 @@
+"""A job on rented machines, slot by slot: states, actions, money. Specification of RTBA, §2.5 and §2.6.
+
+One function moves a job on; the replays, the heuristics' tests and an agent all use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.cloud.prices import SlotPrices
+from goffish.errors import InputError
+from goffish.scheduling.spot import job_kernels as kernels
+from goffish.scheduling.spot.model import Market
+
+Floats = NDArray[np.float64]
+
+QUIESCED, STARTUP, RUNNING, CHECKPOINTING = 0, 1, 2, 3
+MIGRATING, LOCAL_STATE, FINISHED = 4, 5, 6
+STATE_NAMES = ("quiesced", "start-up", "running", "checkpointing", "migrating", "local", "finished")
+
+#: Actions; ``START + j`` asks for choice `j`. `RELEASE` and `QUIT` take no time.
+WAIT, PROCESS, CHECKPOINT, RELEASE, QUIT, MOVE, START = 0, 1, 2, 3, 4, 5, 6
+#: What may happen in a slot besides.
+NOTHING, REVOKED, REFUSED = 0, 1, 2
+
+
+class Status(NamedTuple):
+    """Where a job is.
+
+    Attributes
+    ----------
+    state : int
+        One of `QUIESCED` to `FINISHED`.
+    work, saved : int
+        Units to do if nothing is lost, and if it is resumed from the last checkpoint.
+    choice : int
+        Of the machine that is held, or -1.
+    hour : int
+        State of its billed hour.
+    left : int
+        Slots to go of a start-up, checkpoint or move.
+    locked : float
+        Price at which its hour began.
+    """
+
+    state: int
+    work: int
+    saved: int
+    choice: int = -1
+    hour: int = 0
+    left: int = 0
+    locked: float = 0.0
+
+
+class Step(NamedTuple):
+    """What a slot, or a zero-time action, did."""
+
+    status: Status
+    money: float
+    event: int
+    timeless: bool
+
+
+def submitted(work: int) -> Status:
+    """A job that holds no machine and has done nothing."""
+    if work < 1:
+        raise InputError(f"a job of {work} units: there must be at least one")
+    return Status(QUIESCED, work, work)
+
+
+#: Actions that are possible in each state; requests for machines only where none is held.
+POSSIBLE = {
+    QUIESCED: (WAIT,),
+    STARTUP: (WAIT,),
+    RUNNING: (PROCESS, CHECKPOINT, RELEASE),
+    CHECKPOINTING: (WAIT, QUIT),
+    MIGRATING: (WAIT,),
+    LOCAL_STATE: (PROCESS,),
+}
+
+
+def advance(
+    market: Market,
+    status: Status,
+    action: int,
+    now: Sequence[float],
+    after: Sequence[float],
+    peaks: Sequence[float] | None = None,
+) -> Step:
+    """Do one action.
+
+    Parameters
+    ----------
+    market : Market
+    status : Status
+    action : int
+    now, after : float, shape (classes,)
+        Spot prices at the start of the slot and at its end.
+    peaks : float, shape (classes,), optional
+        The greatest in the slot, infinite if a machine is taken away whatever the bid; default: `after`.
+
+    Raises
+    ------
+    InputError
+        If the action is impossible in this state.
+    """
+    asks = status.state == QUIESCED and START <= action < START + market.choices
+    moves = status.state == QUIESCED and action == MOVE and market.local is not None
+    if not asks and not moves and action not in POSSIBLE.get(status.state, ()):
+        raise InputError(f"action {action} is impossible while the job is {STATE_NAMES[status.state]}")
+    prices = np.asarray(now, np.float64)
+    if action in (RELEASE, QUIT):
+        found, money = kernels.leave(market.rules, *status, action, prices)
+        return Step(Status(*found), money, NOTHING, True)
+    later = np.asarray(after, np.float64)
+    greatest = later if peaks is None else np.asarray(peaks, np.float64)
+    found, money, event = kernels.advance(market.rules, *status, action, prices, later, greatest)
+    return Step(Status(*found), money, event, False)
+
+
+class Policy(Protocol):
+    """Decides what a job does next: a table or a heuristic."""
+
+    def decide(self, left: int, status: Status, prices: Sequence[float], ages: Sequence[int] | None = None) -> int:
+        """The action to take with `left` slots until the deadline; `ages`: slots since each price entered its bin."""
+
+
+class Entry(NamedTuple):
+    """One action of a run."""
+
+    slot: int
+    status: Status
+    action: int
+    money: float
+    event: int
+
+
+@dataclass
+class Run:
+    """What became of one job.
+
+    Attributes
+    ----------
+    cost : float
+        With the market's `late_penalty`, if it has one and the deadline was missed.
+    finished : int
+        Slot at whose end it was done, counted from 1; 0 if the deadline was missed.
+    log : list of Entry
+    """
+
+    cost: float = 0.0
+    finished: int = 0
+    log: list[Entry] = field(default_factory=list)
+
+
+def run_job(market: Market, policy: Policy, work: int, slots: int, prices: SlotPrices, first: int = 0) -> Run:
+    """Run one job over a price trace from its slot `first` on, with a log of all actions (AGENT, §3.5)."""
+    if first < 0 or first + slots > prices.slots:
+        raise InputError(f"slots {first} to {first + slots} are needed, the prices end at {prices.slots}")
+    run, status, slot = Run(), submitted(work), 0
+    ages = market.ages_of(prices.prices)
+    while slot < slots and status.state != FINISHED:
+        at = first + slot
+        action = policy.decide(slots - slot, status, prices.prices[at].tolist(), ages[at].tolist())
+        step = advance(market, status, action, prices.prices[at], prices.prices[at + 1], prices.peaks[at])
+        run.log.append(Entry(slot, status, action, step.money, step.event))
+        run.cost += step.money
+        status = step.status
+        slot += not step.timeless
+    if status.state == FINISHED:
+        run.finished = slot
+    else:
+        run.cost += settle(market, status, prices.prices[first + slots])
+    return run
+
+
+def settle(market: Market, status: Status, now: Sequence[float] | Floats) -> float:
+    """Money of a job that is at its deadline and not finished: the penalty, and giving its machine back (O-14).
+
+    `now`: prices of the classes. Nothing if the market has no `late_penalty`.
+    """
+    prices = np.asarray(now, np.float64)
+    return float(
+        kernels.settle(market.rules, status.state, status.work, status.choice, status.hour, status.locked, prices)
+    )
+
+
+def slots_left(deadline_s: float, now_s: float, slot_s: float, margin_slots: int = 0) -> int:
+    """Whole slots until a deadline, less a margin (§3.5, O-9); 0 if there are none.
+
+    Never optimistic: less than a slot counts as nothing. The margin is for start-ups that take longer than expected.
+
+    Raises
+    ------
+    InputError
+        For times that are not finite, a slot that does not last more than 0 s, or a margin below 0.
+    """
+    span = deadline_s - now_s
+    if not np.isfinite(span) or not slot_s > 0 or margin_slots < 0:
+        raise InputError(
+            f"deadline in {span:g} s, slots of {slot_s:g} s, margin of {margin_slots}: "
+            "must be finite, more than 0, and 0 or more"
+        )
+    return max(0, int(span // slot_s) - margin_slots)

@@ -1,0 +1,185 @@
+"""Markets by name: the paper's, EC2 today by operating system, and a market without bids.
+
+Specification of RTBA, §6.1, §6 (O-6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.cloud.prices import Trace
+from goffish.errors import InputError
+from goffish.scheduling.spot.billing import Rule
+from goffish.scheduling.spot.estimate import Estimator, estimate_class, most_probable_bids, quantile_bids
+from goffish.scheduling.spot.model import Local, Market, SpotClass, work_units
+
+Floats = NDArray[np.float64]
+BidRule = Literal["most-probable", "quantiles", "none"]
+
+#: A mean month, for interruption frequencies.
+MONTH_S = 365.25 / 12 * 86_400.0
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Rules of a market.
+
+    Attributes
+    ----------
+    spot_billing, on_demand_billing : str
+        Rules of `billing.automaton`.
+    notice_s : float
+        Seconds between the notice and the end of a spot machine; a job whose checkpoint fits in resumes from where it
+        was at the start of the slot.
+    startup_billed : bool
+    bids : {"most-probable", "quantiles", "none"}
+        The four most probable prices + $0.001; the prices not exceeded for 50, 75 and 90 % of the time and the price on
+        demand; or no bidding: machines are lost to the hazard only, at a constant price.
+    """
+
+    spot_billing: Rule
+    on_demand_billing: Rule
+    notice_s: float
+    startup_billed: bool
+    bids: BidRule
+
+
+#: `paper-2012`: EC2 when bids decided. `ec2-linux`: EC2 today; the first hour is free if the provider ends it, and the
+#: seconds are charged else. `ec2-suse`: the same with SUSE Linux, by the hour. `no-bid`: as Linux, without prices.
+PRESETS: dict[str, Preset] = {
+    "paper-2012": Preset("hourly", "hourly", 0.0, False, "most-probable"),
+    "ec2-linux": Preset("first_hour_free", "per_second", 120.0, True, "quantiles"),
+    "ec2-suse": Preset("hourly", "hourly", 120.0, True, "quantiles"),
+    "no-bid": Preset("first_hour_free", "per_second", 120.0, True, "none"),
+}
+
+
+def monthly_hazard(frequency: float, slot_s: float) -> float:
+    """Probability to lose a machine in a slot, from that to lose it within a month: ``1 - (1 - q)^(slot / month)``.
+
+    Published frequencies of interruption are rough: those of one's own machines are better.
+
+    Raises
+    ------
+    InputError
+        If `frequency` is no probability below 1.
+    """
+    if not 0 <= frequency < 1 or not slot_s > 0:
+        raise InputError(f"frequency = {frequency:g}, slot_s = {slot_s:g}: from 0 to below 1, and more than 0 s")
+    return float(-np.expm1(np.log1p(-frequency) * slot_s / MONTH_S))
+
+
+def market_from(
+    preset: str,
+    histories: Sequence[Trace | SpotClass],
+    cores: Sequence[int],
+    on_demand: Sequence[float],
+    *,
+    slot_s: float = 600.0,
+    startup_s: float = 600.0,
+    checkpoint_s: float = 600.0,
+    hazards: Sequence[float] | None = None,
+    bids: Sequence[Floats] | None = None,
+    estimator: Estimator = "paper",
+    local: Local | None = None,
+) -> Market:
+    """A market of a preset from price histories.
+
+    Parameters
+    ----------
+    preset : {"paper-2012", "ec2-linux", "ec2-suse", "no-bid"}
+    histories : sequence of Trace or SpotClass
+        One for each class, for training. A `SpotClass` is taken as it is, but for its speed and the price on demand.
+    cores : sequence of int
+        Of each class; the unit of work is what their greatest common divisor does in a slot.
+    on_demand : sequence of float
+        Price of an hour of each.
+    slot_s : float
+        A part of an hour.
+    startup_s, checkpoint_s : float
+        Rounded up to slots, at least one.
+    hazards : sequence of float, optional
+        Probability of each class to be taken away in a slot whatever the price (`monthly_hazard`); default: 0, or the
+        one of the `SpotClass`.
+    bids : sequence of float64, optional
+        Of each class, instead of the preset's rule.
+    estimator : {"paper", "level", "slot", "semi"}
+        Of the chains.
+    local : Local, optional
+
+    Raises
+    ------
+    InputError
+        For an unknown preset, classes that are not told apart, numbers that do not fit, or a history too short.
+    """
+    if preset not in PRESETS:
+        raise InputError(f"no preset {preset!r}; there are: {', '.join(PRESETS)}")
+    rules, count = PRESETS[preset], len(histories)
+    given = {"cores": cores, "on_demand": on_demand, "hazards": hazards, "bids": bids}
+    for name, values in given.items():
+        if values is not None and len(values) != count:
+            raise InputError(f"{name}: {count} values are needed, one for each class, not {len(values)}")
+    hour = round(HOUR_S / slot_s) if slot_s > 0 else 0
+    if hour < 1 or abs(hour * slot_s - HOUR_S) > 1e-9 * HOUR_S:
+        raise InputError(f"slot_s = {slot_s:g}: an hour must be a whole number of slots")
+    if not startup_s >= 0 or not checkpoint_s >= 0:
+        raise InputError(f"startup_s = {startup_s:g}, checkpoint_s = {checkpoint_s:g}: must be 0 or more")
+    if bids is not None and rules.bids == "none":
+        raise InputError(f"bids: in the market {preset} there are none")
+    speeds, unit = work_units(list(cores), hour)
+    classes = []
+    for at, history in enumerate(histories):
+        price, hazard = float(on_demand[at]), None if hazards is None else float(hazards[at])
+        if isinstance(history, SpotClass):
+            risk = history.hazard if hazard is None else hazard
+            classes.append(replace(history, speed=speeds[at], on_demand=price, hazard=risk))
+            continue
+        wanted = None if bids is None else bids[at]
+        classes.append(_class(rules.bids, history, speeds[at], price, slot_s, wanted, estimator, hazard or 0.0))
+    return Market(
+        tuple(classes),
+        hour,
+        unit,
+        spot_billing=rules.spot_billing,
+        on_demand_billing=rules.on_demand_billing,
+        startup_slots=_slots(startup_s, slot_s),
+        checkpoint_slots=_slots(checkpoint_s, slot_s),
+        notice=0 < rules.notice_s >= checkpoint_s,
+        startup_billed=rules.startup_billed,
+        local=local,
+    )
+
+
+def _slots(seconds: float, slot_s: float) -> int:
+    return max(1, int(np.ceil(seconds / slot_s - 1e-9)))
+
+
+def _class(
+    rule: BidRule,
+    trace: Trace,
+    speed: int,
+    on_demand: float,
+    slot_s: float,
+    bids: Floats | None,
+    estimator: Estimator,
+    hazard: float,
+) -> SpotClass:
+    """A class from its history."""
+    if rule == "none":
+        level = (
+            float(np.average(trace.prices, weights=trace.durations())) if trace.end > trace.start else trace.prices[0]
+        )
+        one = np.ones((1, 1))
+        covers = np.zeros(1, np.int64)
+        return SpotClass(trace.name, speed, on_demand, np.zeros(0), np.array([level]), one, covers, hazard)
+    if bids is None:
+        bids = most_probable_bids(trace) if rule == "most-probable" else quantile_bids(trace, on_demand)
+    return estimate_class(
+        trace, speed, on_demand, slot_s, bids=np.asarray(bids, np.float64), estimator=estimator, hazard=hazard
+    )

@@ -1,0 +1,205 @@
+"""Policies on price traces: one job from every start slot, what it cost, and where it was when.
+
+Specification of RTBA, §3.5, §4.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.cloud.prices import SlotPrices
+from goffish.errors import InputError
+from goffish.scheduling.spot import replay_kernels as kernels
+from goffish.scheduling.spot.heuristics import Heuristic
+from goffish.scheduling.spot.job import STATE_NAMES
+from goffish.scheduling.spot.model import Market
+from goffish.scheduling.spot.table import Table
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """What became of the jobs.
+
+    Attributes
+    ----------
+    costs : float64, shape (runs,)
+    finished : int64, shape (runs,)
+        Slot at whose end each was done, counted from 1; 0 where the deadline was missed. Then `costs` holds the
+        market's `late_penalty`, if it has one.
+    losses, checkpoints : int64, shape (runs,)
+        Machines that were taken away, also during start-up; checkpoints that were begun.
+    rented, on_demand : int64, shape (runs,)
+        Slots of running or checkpointing on a rented machine, and those of them on demand.
+    states : int64, shape (slots + 1, 7)
+        Jobs in each state (`job.STATE_NAMES`) at the start of each slot, and at the deadline.
+    """
+
+    costs: Floats
+    finished: Ints
+    losses: Ints
+    checkpoints: Ints
+    rented: Ints
+    on_demand: Ints
+    states: Ints
+
+    @property
+    def mean_cost(self) -> float:
+        """Of all runs."""
+        return float(self.costs.mean())
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean, for runs that are independent."""
+        return float(self.costs.std(ddof=1) / np.sqrt(self.costs.size)) if self.costs.size > 1 else 0.0
+
+    @property
+    def missed(self) -> int:
+        """Deadlines."""
+        return int((self.finished == 0).sum())
+
+
+def strategy_of(table: Table) -> kernels.Strategy:
+    """A table as the columns that the kernels read.
+
+    With `table_action` it is only to be used where the market is not `aged`: that looks at present prices alone.
+    """
+    classes = table.market.classes
+    widest = max(c.edges.size for c in classes)
+    edges = np.stack([np.pad(c.edges, (0, widest - c.edges.size), constant_values=np.inf) for c in classes])
+    bins = np.array([c.bins for c in classes], np.int64)
+    return kernels.Strategy(table.idle_actions, *table.actions, bins, edges)
+
+
+def no_strategy() -> kernels.Strategy:
+    """What stands for a table where a heuristic decides."""
+    none, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    return kernels.Strategy(
+        np.zeros((0, 0, 0), np.uint8), none, none, none, small, small, np.zeros((0, 0), np.uint64), none,
+        np.zeros((0, 0)),
+    )  # fmt: skip
+
+
+def replay(
+    policy: Table | Heuristic,
+    work: int,
+    slots: int,
+    prices: SlotPrices,
+    starts: Ints | None = None,
+    *,
+    threads: int = 2,
+) -> Replay:
+    """Run a job from each start slot over a price trace.
+
+    Parameters
+    ----------
+    policy : Table or Heuristic
+    work : int
+        Units; for a heuristic that of its jobs.
+    slots : int
+        Until the deadline.
+    prices : SlotPrices
+        Of the classes of the market, in their order.
+    starts : int64, shape (runs,), optional
+        Default: every slot from which the deadline is within the prices.
+    threads : int
+        Results do not depend on it.
+
+    Raises
+    ------
+    InputError
+        If the deadline is hard and cannot be kept for certain, or a start does not fit into the prices or the table.
+    """
+    market = policy.market
+    begin = np.arange(prices.slots - slots + 1) if starts is None else np.asarray(starts, np.int64)
+    if not begin.size or begin.min() < 0 or begin.max() + slots > prices.slots:
+        raise InputError(f"runs of {slots} slots do not fit into prices of {prices.slots}")
+    if prices.prices.shape[1] != len(market.classes):
+        raise InputError(f"prices of {len(market.classes)} classes are needed, not of {prices.prices.shape[1]}")
+    _check_job(policy, market, work, slots)
+    table = isinstance(policy, Table)
+    strategy = strategy_of(policy) if isinstance(policy, Table) else no_strategy()
+    plan = policy.plan if isinstance(policy, Heuristic) else kernels.Plan(0, -1, 0, work, np.inf)
+    joints = market.joint(prices.prices, market.ages_of(prices.prices)) if table else np.zeros(0, np.int64)
+    kind = policy.class_number if isinstance(policy, Heuristic) else 0
+    found = np.empty((begin.size, 6))
+    pieces = np.array_split(np.arange(begin.size), threads)
+    counts = np.zeros((threads, slots + 1, len(STATE_NAMES)), np.int64)
+
+    def part(number: int) -> None:
+        if pieces[number].size:
+            rows = slice(int(pieces[number][0]), int(pieces[number][-1]) + 1)
+            kernels.replay(
+                table, strategy, plan, market.rules, kind, work, slots, begin[rows], prices.prices, prices.peaks,
+                joints, found[rows], counts[number],
+            )  # fmt: skip
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(part, range(threads)))
+    done, losses, saves, rented, dear = found[:, kernels.DONE :].astype(np.int64).T
+    return Replay(found[:, kernels.COST].copy(), done, losses, saves, rented, dear, counts.sum(axis=0))
+
+
+def _check_job(policy: Table | Heuristic, market: Market, work: int, slots: int) -> None:
+    """Refuse a job whose deadline cannot be kept."""
+    if isinstance(policy, Table):
+        possible, least = np.isfinite(policy.expected_cost(work, slots)), market.least_slots(work)
+    else:
+        if work != policy.work:
+            raise InputError(f"the heuristic is for jobs of {policy.work} units, not {work}")
+        if policy.slots not in (0, slots):
+            raise InputError(f"the heuristic is for deadlines of {policy.slots} slots, not {slots}")
+        least = policy.least_slots
+        possible = slots >= least or market.late_penalty is not None
+    if not possible:
+        raise InputError(
+            f"{work} units within {slots} slots are not feasible; the earliest possible end is {least} slots"
+        )
+
+
+def simulate_prices(market: Market, slots: int, runs: int, rng: np.random.Generator) -> tuple[SlotPrices, Ints]:
+    """Price paths of the market's own chains, one after the other, and where each begins; for `replay`.
+
+    The first prices are from the chains' long run. Hazards are peaks that exceed every bid. Before each path are as
+    many slots as it takes to know the ages of its first prices.
+    """
+    known = max(one.ages for one in market.classes) - 1
+    steps = known + slots + 1
+    levels = [_within(one.edges, one.levels) for one in market.classes]
+    prices = np.empty((runs, steps, len(market.classes)))
+    if market.joint_chain is not None:
+        paths = _paths(market.joint_chain, market.stationary, steps, runs, rng)
+        for kind in range(len(market.classes)):
+            prices[:, :, kind] = levels[kind][market.joint_bins[kind][paths]]
+    else:
+        for kind, one in enumerate(market.classes):
+            prices[:, :, kind] = levels[kind][_paths(one.chain, one.stationary, steps, runs, rng) // one.ages]
+    flat = prices.reshape(runs * steps, -1)
+    peaks = flat[1:].copy()
+    for kind, one in enumerate(market.classes):
+        if one.hazard:
+            peaks[rng.random(len(peaks)) < one.hazard, kind] = np.inf
+    return SlotPrices(flat, peaks), np.arange(runs, dtype=np.int64) * steps + known
+
+
+def _paths(chain: Floats, first: Floats, steps: int, runs: int, rng: np.random.Generator) -> Ints:
+    """States of a chain, shape (runs, steps); `first`: probabilities of the first one."""
+    passed = np.cumsum(chain, axis=1)[:, :-1]
+    found = np.empty((runs, steps), np.int64)
+    found[:, 0] = np.searchsorted(np.cumsum(first)[:-1], rng.random(runs), "right")
+    for step in range(1, steps):
+        found[:, step] = (passed[found[:, step - 1]] <= rng.random(runs)[:, None]).sum(axis=1)
+    return found
+
+
+def _within(edges: Floats, levels: Floats) -> Floats:
+    """Levels; refused unless each is in its bin."""
+    if not np.array_equal(np.searchsorted(edges, levels, "left"), np.arange(levels.size)):
+        raise InputError("levels outside their bins cannot be simulated")
+    return levels

@@ -1,0 +1,291 @@
+"""The strategy table (RTBA): what to do next, and what the rest costs, for every job within its bounds.
+
+Specification of RTBA, §3.2 to §3.4. It is indexed by the slots left, so it serves all deadlines and sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.scheduling.spot import table_kernels as kernels
+from goffish.scheduling.spot._build import Actions, Choice, actions_of, resume
+from goffish.scheduling.spot.billing import AT_START_OF_HOUR
+from goffish.scheduling.spot.charges import factors
+from goffish.scheduling.spot.job import (
+    CHECKPOINT,
+    CHECKPOINTING,
+    LOCAL_STATE,
+    MIGRATING,
+    MOVE,
+    PROCESS,
+    QUIESCED,
+    QUIT,
+    RELEASE,
+    RUNNING,
+    START,
+    WAIT,
+    Status,
+)
+from goffish.scheduling.spot.model import Market
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+#: Bytes of values, while it is built, beyond which a table is refused.
+MOST_BYTES = 16 * 2**30
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A strategy for all jobs of at most `work` units with at most `slots` slots left.
+
+    Attributes
+    ----------
+    market : Market
+    work, slots : int
+    values : float64, shape (slots + 1, joint prices, work + 1)
+        Expected money where no machine is held; infinite where the deadline cannot be kept for certain.
+    idle_actions : uint8, shape (slots + 1, joint prices, work + 1)
+        0 is to wait, ``j + 1`` to ask for choice `j`, and the last one the local machine.
+    actions : Actions
+        Where a machine is held: go on, save, or give it back; of a checkpoint: go on, or quit.
+    last : tuple of float64 arrays
+        For each choice: values of running, checkpointing and starting machines with `slots` left, to build on.
+    """
+
+    market: Market
+    work: int
+    slots: int
+    values: Floats
+    idle_actions: Bytes
+    actions: Actions
+    last: tuple[tuple[Floats, Floats, Floats], ...]
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the values and actions, without the layer that is kept to build on."""
+        parts = (self.values, self.idle_actions, *self.actions)
+        return sum(part.nbytes for part in parts)
+
+    def _check(self, work: int, slots: int) -> None:
+        if not 0 <= work <= self.work or not 0 <= slots <= self.slots:
+            raise InputError(
+                f"a job of {work} units with {slots} slots: the table ends at {self.work} units and {self.slots} slots"
+            )
+
+    def _weights(self, prices: Sequence[float] | None, ages: Sequence[int] | None) -> Floats:
+        market = self.market
+        if prices is None:
+            return market.stationary
+        now = self._prices(prices)
+        if ages is None and market.aged:
+            bins = np.array([one.bins_of(now[at]) for at, one in enumerate(market.classes)], np.int64)
+            within = (market.joint_bins == bins[:, None]).all(axis=0)
+            weights = np.where(within, market.stationary, 0.0)
+            # Bins that the chains never reach: all their ages alike.
+            found = weights if weights.sum() > 0 else within.astype(np.float64)
+            return np.asarray(found / found.sum(), np.float64)
+        found = np.zeros(market.joint_states)
+        found[market.joint(now, None if ages is None else np.asarray(ages, np.int64))] = 1.0
+        return found
+
+    def _prices(self, prices: Sequence[float]) -> Floats:
+        found = np.asarray(prices, np.float64)
+        if found.shape != (len(self.market.classes),):
+            raise InputError(f"{len(self.market.classes)} prices are needed, one for each class, not {found.size}")
+        return found
+
+    def expected_cost(
+        self, work: int, slots: int, prices: Sequence[float] | None = None, ages: Sequence[int] | None = None
+    ) -> float:
+        """Expected money of a job of `work` units with `slots` left; infinite if its deadline cannot be kept.
+
+        `prices`: now, one for each class; default: averaged over the long run. `ages`: the slots for which each has
+        been in its bin, where the chains depend on that; default: averaged likewise.
+        """
+        self._check(work, slots)
+        return float(self.curve(work, prices, ages)[slots])
+
+    def curve(self, work: int, prices: Sequence[float] | None = None, ages: Sequence[int] | None = None) -> Floats:
+        """Expected money by the slots left, shape (slots + 1,)."""
+        self._check(work, 0)
+        weights = self._weights(prices, ages)
+        found = self.values[:, :, work]
+        # Whether a deadline can be kept does not depend on the prices.
+        return np.where(np.isfinite(found[:, 0]), np.where(np.isfinite(found), found, 0.0) @ weights, np.inf)
+
+    def min_deadline(
+        self, work: int, budget: float, prices: Sequence[float] | None = None, ages: Sequence[int] | None = None
+    ) -> int | None:
+        """The fewest slots in which a job is expected to cost no more than a budget; `None` if none do."""
+        within = np.flatnonzero(self.curve(work, prices, ages) <= budget + kernels.TIE)
+        return int(within[0]) if within.size else None
+
+    def cliffs(
+        self, work: int, prices: Sequence[float] | None = None, ages: Sequence[int] | None = None
+    ) -> list[tuple[int, float]]:
+        """Deadlines where one slot more is worth the most: ``(slots, 1 - Q(slots) / Q(slots - 1))``, largest first."""
+        curve = self.curve(work, prices, ages)
+        before, after = curve[:-1], curve[1:]
+        known = np.isfinite(before) & (before > 0)
+        drop = np.where(known, 1.0 - np.divide(after, before, out=np.ones_like(after), where=known), 0.0)
+        order = np.lexsort((np.arange(drop.size), -drop))
+        return [(int(at) + 1, float(drop[at])) for at in order if drop[at] > 0]
+
+    def decide(self, left: int, status: Status, prices: Sequence[float], ages: Sequence[int] | None = None) -> int:
+        """The action of `job` to take now, with `left` slots until the deadline.
+
+        `prices`: now, one for each class; `ages`: the slots for which each has been in its bin, needed where the market
+        is `aged`. Zero-time actions are followed by another look-up. As long as a start-up takes, the action is to
+        wait, also beyond its slots (O-9).
+
+        Raises
+        ------
+        InputError
+            If ages are needed and not given.
+        """
+        state = status.state
+        if state in (MIGRATING, LOCAL_STATE):
+            return PROCESS if state == LOCAL_STATE else WAIT
+        market, joint = self.market, 0
+        if market.aged:
+            known = None if ages is None else np.asarray(ages, np.int64)
+            joint = int(market.joint(self._prices(prices), known))
+        else:
+            for one, price in zip(self._bins, prices, strict=True):
+                joint = joint * one[0] + int(one[1].searchsorted(price))
+        if state == QUIESCED:
+            found = int(self.idle_actions[left, joint, status.saved])
+            if found == 0:
+                return WAIT
+            return START + found - 1 if found <= market.choices else MOVE
+        if state == RUNNING:
+            return (PROCESS, CHECKPOINT, RELEASE)[self._code(0, left, joint, status)]
+        if state == CHECKPOINTING:
+            return QUIT if self._code(status.left, left, joint, status) else WAIT
+        return WAIT
+
+    @cached_property
+    def _bins(self) -> list[tuple[int, Floats]]:
+        return [(c.bins, c.edges) for c in self.market.classes]
+
+    @cached_property
+    def _places(self) -> list[tuple[int, int, int]]:
+        """First place and hour states of each choice, and its class where its hour states remember a price, or -1."""
+        rules, bases, states = self.market.rules, self.actions.base.tolist(), self.actions.states.tolist()
+        locks = rules.spot & (self.market.spot.priced == AT_START_OF_HOUR)
+        return list(zip(bases[:-1], states, np.where(locks, rules.kind, -1).tolist(), strict=True))
+
+    def _code(self, layer: int, left: int, joint: int, status: Status) -> int:
+        actions, hour = self.actions, status.hour
+        base, states, locked = self._places[status.choice]
+        if hour and locked >= 0:
+            size, edges = self._bins[locked]
+            hour = 1 + (hour - 1) * size + int(edges.searchsorted(status.locked))
+        row = (layer * self.market.joint_states + joint) * self.work + status.saved - 1
+        at = base + row * states + hour
+        begin, end = actions.first[at : at + 2].tolist()
+        run = int(actions.since[begin:end].searchsorted(left, "right"))
+        if run == 0:
+            return 0
+        word, place = divmod(status.work - 1, kernels.IN_WORD)
+        return int(actions.words[actions.number[begin + run - 1], word]) >> (2 * place) & 3
+
+
+def build_table(
+    market: Market,
+    work: int,
+    slots: int,
+    *,
+    threads: int = 2,
+    extends: Table | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Table:
+    """Build the table (BUILD): finite-horizon dynamic programming, slot by slot from the deadline backwards.
+
+    Parameters
+    ----------
+    market : Market
+    work : int
+        Units of the largest job.
+    slots : int
+        Longest time to a deadline.
+    threads : int
+        Results do not depend on it.
+    extends : Table, optional
+        A table of the same market and work with fewer slots; only the rest is computed.
+    progress : callable, optional
+        Called after each slot with the slots that are done.
+
+    Raises
+    ------
+    InputError
+        If bounds are below 1, the values of a slot would take more than `MOST_BYTES`, or `extends` does not fit.
+    """
+    if work < 1 or slots < 1 or threads < 1:
+        raise InputError(f"work = {work}, slots = {slots}, threads = {threads}: all must be at least 1")
+    if extends is not None and (
+        extends.work != work or extends.slots > slots or extends.market.fingerprint() != market.fingerprint()
+    ):
+        raise InputError("a table can only be extended to more slots, for the same market and work")
+    joint, penalty = market.joint_states, market.late_penalty
+    hours = sum(_hour_states(market, j) for j in range(market.choices))
+    total = 8 * joint * (work * (work + 1) // 2 * hours * market.longest_checkpoint + (slots + 1) * (work + 1))
+    if total > MOST_BYTES:
+        raise InputError(
+            f"building the table would take {total / 2**30:.1f} GB; take longer slots, larger units or fewer bids"
+        )
+    parts = [Choice(market, j, work, None if extends is None else extends.last[j]) for j in range(market.choices)]
+    values = np.full((slots + 1, joint, work + 1), np.inf)
+    values[0] = np.inf if penalty is None else penalty * np.arange(work + 1.0)
+    values[0, :, 0] = 0.0
+    idle_actions = np.zeros((slots + 1, joint, work + 1), np.uint8)
+    first = 1
+    if extends is not None:
+        first = extends.slots + 1
+        values[:first], idle_actions[:first] = extends.values, extends.idle_actions
+        resume(parts, extends.actions)
+    everything, sizes = factors(market)
+    covered = np.stack([part.charges.covered for part in parts])
+    waiting, spare = np.empty_like(values[0]), np.empty_like(values[0])
+    with ThreadPoolExecutor(threads) as pool:
+        for left in range(first, slots + 1):
+            before, now = values[left - 1], values[left]
+            feasible = np.isfinite(before[0])
+            list(pool.map(lambda part, b=before, f=feasible: part.expect(b, f), parts))
+            kernels.expect(before, waiting, spare, everything, sizes)
+            ventures = np.stack([part.ventures[-1] for part in parts])
+            kernels.choose(waiting, ventures, covered, _local_costs(market, work, left), now, idle_actions[left])
+            list(pool.map(lambda part, t=left, v=now, f=feasible: part.decide(t, v, f), parts))
+            if progress is not None:
+                progress(left)
+    last = tuple((part.running, part.saving, part.starting) for part in parts)
+    return Table(market, work, slots, values, idle_actions, actions_of(parts), last)
+
+
+def _hour_states(market: Market, choice: int) -> int:
+    """Hour states of a choice, as `charges_of` will have them."""
+    if not market.rules.spot[choice]:
+        return market.on_demand.states
+    if market.spot.priced != AT_START_OF_HOUR:
+        return market.spot.states
+    return 1 + (market.spot.states - 1) * market.classes[int(market.rules.kind[choice])].bins
+
+
+def _local_costs(market: Market, work: int, left: int) -> Floats:
+    """Of going to the local machine with so many slots left, by work."""
+    local = market.local
+    if local is None:
+        return np.full(work + 1, np.inf)
+    late = np.maximum(0, np.arange(work + 1) - local.speed * max(0, left - local.move_slots))
+    if market.late_penalty is None:
+        return np.where(late == 0, local.move_cost, np.inf)
+    return np.asarray(local.move_cost + market.late_penalty * late, np.float64)

@@ -1,0 +1,249 @@
+"""What stands in front of every call: who calls, whether they may, how often, and what is said when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+from goffish.errors import InputError, JobError
+from goffish.services.api.clients import Client, Clients, Role
+from goffish.services.api.limits import Limits, TooMuch
+from goffish.services.api.metrics import Metrics
+from goffish.services.runners.folder import is_no_room
+from goffish.services.store.database import AWAY, is_replaced
+from goffish.services.store.store import UnknownJob
+from goffish.services.store.texts import without_folders
+
+_log = logging.getLogger(__name__)
+_audit = logging.getLogger("goffish.audit")
+#: Who calls.
+caller: ContextVar[Client] = ContextVar("caller")
+#: What the call changed: a job, or an upload; for the audit log.
+subject: ContextVar[str] = ContextVar("subject")
+#: What may be asked without saying who one is.
+_OPEN = "/grpc.health."
+_ROLES = {
+    "/goffish.v1.JobService/Submit": Role.SUBMIT, "/goffish.v1.JobService/Cancel": Role.SUBMIT,
+    "/goffish.v1.JobService/Upload": Role.SUBMIT,
+}  # fmt: skip
+_FIELD = re.compile(r"^((?:[A-Za-z_][\w.\[\]-]*: )*[A-Za-z_][\w.\[\]-]*)(?:: | = )")
+_DETAILS = "grpc-status-details-bin"
+Code = grpc.StatusCode
+Read = Callable[[bytes], Any]
+
+
+class Refused(Exception):
+    """A call that is not carried out."""
+
+    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Asks, counts and writes down.
+
+    Parameters
+    ----------
+    clients : Clients
+    limits : Limits
+    metrics : Metrics
+    """
+
+    def __init__(self, clients: Clients, limits: Limits, metrics: Metrics) -> None:
+        self._clients, self._limits, self._metrics = clients, limits, metrics
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        """The handler of a call, with all of this around it."""
+        handler = await continuation(details)
+        method = details.method
+        if handler is None or method.startswith(_OPEN):
+            return handler
+        given = dict(details.invocation_metadata or ())
+        read = handler.request_deserializer or bytes
+        if handler.response_streaming:
+            behaviour: Any = self._streaming(method, given, handler.unary_stream or handler.stream_stream, read)
+            make = grpc.unary_stream_rpc_method_handler
+            if handler.request_streaming:
+                make = grpc.stream_stream_rpc_method_handler
+        else:
+            behaviour = self._answering(method, given, handler.unary_unary or handler.stream_unary, read)
+            make = grpc.unary_unary_rpc_method_handler
+            if handler.request_streaming:
+                make = grpc.stream_unary_rpc_method_handler
+        # Messages are read in `behaviour`: gRPC itself has no good answer to those that cannot be.
+        return make(behaviour, None, handler.response_serializer)
+
+    def _answering(self, method: str, given: dict[str, Any], call: Any, read: Read) -> Any:
+        async def behaviour(request: Any, context: Any) -> Any:
+            watched = _Watched(self._metrics, method, context)
+            try:
+                with self._admitted(method, given, context, watched, self._limits.call):
+                    return await call(_message(request, read), context)
+            except asyncio.CancelledError:
+                watched.cut()
+                raise
+            except Exception as error:
+                await watched.fail(error)
+            finally:
+                watched.end()
+
+        return behaviour
+
+    def _streaming(self, method: str, given: dict[str, Any], call: Any, read: Read) -> Any:
+        async def behaviour(request: Any, context: Any) -> AsyncIterator[Any]:
+            watched = _Watched(self._metrics, method, context)
+            try:
+                with self._admitted(method, given, context, watched, self._limits.stream):
+                    async for one in call(_message(request, read), context):
+                        yield one
+            except (asyncio.CancelledError, GeneratorExit):
+                watched.cut()
+                raise
+            except Exception as error:
+                await watched.fail(error)
+            finally:
+                watched.end()
+
+        return behaviour
+
+    @contextmanager
+    def _admitted(
+        self, method: str, given: dict[str, Any], context: Any, watched: _Watched,
+        limit: Callable[[str], AbstractContextManager[None]],
+    ) -> Iterator[None]:  # fmt: skip
+        client = self._find(given, context)
+        watched.client = client.name
+        _check_role(client, method)
+        caller.set(client)
+        with limit(client.name):
+            yield
+
+    def _find(self, given: dict[str, Any], context: Any) -> Client:
+        certificate = None
+        names = context.auth_context().get("x509_common_name")
+        if names:
+            certificate = names[0].decode(errors="replace")
+        client = self._clients.find(given.get("authorization"), certificate)
+        if client is None:
+            raise Refused(Code.UNAUTHENTICATED, "say who you are: authorization: Bearer TOKEN")
+        return client
+
+
+def _check_role(client: Client, method: str) -> None:
+    needed = _ROLES.get(method, Role.READ)
+    if client.rank < needed:
+        told = f"{client.name} has the role {client.role}: {needed.name.lower()} is needed"
+        raise Refused(Code.PERMISSION_DENIED, told)
+
+
+def _message(given: Any, read: Read) -> Any:
+    """The message in what was received, or all of a stream as they come.
+
+    Raises
+    ------
+    InputError
+        It is no message of this method.
+    """
+    if not isinstance(given, bytes):
+        return _messages(given, read)
+    try:
+        return read(given)
+    except DecodeError:
+        raise InputError("the message cannot be read: it is not what this method takes") from None
+
+
+async def _messages(given: AsyncIterator[bytes], read: Read) -> AsyncIterator[Any]:
+    async for one in given:
+        yield _message(one, read)
+
+
+class _Watched:
+    """A call that is measured, and written into the audit log where it changes something or is refused."""
+
+    def __init__(self, metrics: Metrics, method: str, context: Any) -> None:
+        self._metrics, self._method, self._context = metrics, method, context
+        self._begun = time.perf_counter()
+        self._code: grpc.StatusCode | None = None
+        self._text = ""
+        self.client = ""
+
+    async def fail(self, error: Exception) -> None:
+        """Tell the client what went wrong; always raises."""
+        if isinstance(error, grpc.aio.AbortError):
+            raise error
+        self._code, self._text = told(error)
+        trailing = _violation(self._code, self._text)
+        await self._context.abort(self._code, self._text, trailing)
+
+    def cut(self) -> None:
+        """Note that the client hung up, or that its time was over."""
+        left = self._context.time_remaining()
+        self._code = Code.DEADLINE_EXCEEDED if left is not None and left <= 0 else Code.CANCELLED
+
+    def end(self) -> None:
+        """Count it."""
+        seconds = time.perf_counter() - self._begun
+        code = Code.OK if self._code is None else self._code
+        self._metrics.called(self._method, code.name, seconds)
+        refused = code in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED, Code.RESOURCE_EXHAUSTED)
+        if self._method in _ROLES or refused:
+            body = {
+                "client": self.client, "peer": self._context.peer(), "method": self._method, "code": code.name,
+                "subject": subject.get(""), "text": self._text, "ms": round(seconds * 1e3, 1),
+            }  # fmt: skip
+            _audit.info(json.dumps(body))
+
+
+def told(error: Exception) -> tuple[grpc.StatusCode, str]:
+    """What a client is told of an exception; of one that nobody expected only where the log has it."""
+    if isinstance(error, Refused):
+        return error.code, str(error)
+    if isinstance(error, TooMuch):
+        return Code.RESOURCE_EXHAUSTED, str(error)
+    if isinstance(error, UnknownJob):
+        return Code.NOT_FOUND, str(error)
+    if isinstance(error, InputError):
+        return Code.INVALID_ARGUMENT, without_folders(str(error))
+    if isinstance(error, JobError):
+        return Code.FAILED_PRECONDITION, without_folders(str(error))
+    if isinstance(error, AWAY):
+        problem = getattr(error, "orig", error)
+        _log.warning("the database: %s", problem)
+        if "full" in str(problem):
+            return Code.RESOURCE_EXHAUSTED, "the server's disk is full"
+        if is_replaced(error):
+            return Code.UNAVAILABLE, "the server's database was removed or replaced; its operator has to restore it"
+        return Code.UNAVAILABLE, "the database does not answer; try again"
+    if isinstance(error, OSError) and is_no_room(error):
+        return Code.RESOURCE_EXHAUSTED, "the server's disk is full"
+    number = secrets.token_hex(4)
+    _log.error("error %s", number, exc_info=error)
+    return Code.INTERNAL, f"the server failed; its log has it under {number}"
+
+
+def _violation(code: grpc.StatusCode, text: str) -> tuple[tuple[str, bytes], ...]:
+    """The field that is wrong, as google.rpc.BadRequest, where the message names one."""
+    found = _FIELD.match(text) if code == Code.INVALID_ARGUMENT else None
+    if found is None:
+        return ()
+    field = found.group(1).replace(": ", ".")
+    problem = error_details_pb2.BadRequest()
+    problem.field_violations.add(field=field, description=text)
+    packed = AnyMessage()
+    packed.Pack(problem)
+    status = status_pb2.Status(code=code.value[0], message=text, details=[packed])
+    return ((_DETAILS, status.SerializeToString()),)

@@ -1,0 +1,226 @@
+"""Jobs by gRPC: `goffish.v1.JobService`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, BinaryIO
+
+import grpc
+
+from goffish.errors import InputError
+from goffish.services.api import wire
+from goffish.services.api.admission import check_spec
+from goffish.services.api.calls import elsewhere
+from goffish.services.api.clients import Role
+from goffish.services.api.feeds import Feeds
+from goffish.services.api.guard import Refused, caller, subject
+from goffish.services.api.inputs import Inputs
+from goffish.services.runners.limits import UNLIMITED, JobLimits
+from goffish.services.runners.supervisor import Supervisor
+from goffish.services.store.lifecycle import OVER, State
+from goffish.services.store.records import Job
+from goffish.services.store.store import Jobs
+from goffish.v1 import jobs_pb2, jobs_pb2_grpc
+
+#: Bytes of a result in a message.
+_PIECE = 1 << 20
+_LOG_BYTES, _MOST_LOG_BYTES = 1 << 16, 1 << 20
+_PAGE, _MOST_PAGE = 100, 1000
+_KEY_LENGTH = 200
+#: Bytes of a page of jobs: more may be more than a client takes.
+_PAGE_BYTES = 2 << 20
+#: Seconds between two looks at how many jobs wait.
+_COUNT_S = 1.0
+#: Seconds without a piece of an upload after which it is given up.
+_IDLE_S = 60.0
+#: Threads that wait for their turn to write into the database.
+_WRITERS = 2
+
+
+class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused-ignore]
+    """Accepts, tells of and cancels jobs.
+
+    Parameters
+    ----------
+    jobs : Jobs
+    supervisor : Supervisor
+    inputs : Inputs
+    feeds : Feeds
+    runners : tuple of str
+        That are served.
+    most_waiting, most_queued : int
+        Jobs in the queue of this server, and of each client.
+    limits : JobLimits, optional
+    """
+
+    def __init__(
+        self, jobs: Jobs, supervisor: Supervisor, inputs: Inputs, feeds: Feeds, runners: tuple[str, ...],
+        most_waiting: int, most_queued: int = 10_000, limits: JobLimits = UNLIMITED,
+    ) -> None:  # fmt: skip
+        self._most_queued, self._limits = most_queued, limits
+        self._jobs, self._supervisor, self._inputs, self._hub = jobs, supervisor, inputs, feeds
+        self._runners, self._most_waiting = runners, most_waiting
+        self._counted, self._count_again = Counter[str](), 0.0
+        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="write")
+
+    async def Submit(self, request: jobs_pb2.SubmitRequest, context: Any) -> jobs_pb2.SubmitResponse:
+        """Accept a job."""
+        if len(request.client_key) > _KEY_LENGTH:
+            raise InputError(f"client_key: at most {_KEY_LENGTH} characters")
+        name = caller.get().name
+        job, known = await self._write(self._accept, request, name)
+        subject.set(job.id)
+        self._supervisor.wake()
+        return jobs_pb2.SubmitResponse(job=wire.job_message(job), known=known)
+
+    def _accept(self, request: jobs_pb2.SubmitRequest, client: str) -> Any:
+        spec = wire.spec_of(request.spec)
+        # Whoever asks again gets its job, even if it would not be accepted any more.
+        known = self._jobs.known(spec, client, request.client_key) if request.client_key else None
+        if known is not None:
+            return known, True
+        check_spec(spec, self._inputs, self._runners, self._limits)
+        waiting = self._waiting()
+        if waiting.total() >= self._most_waiting:
+            told = f"the queue is full ({self._most_waiting:,} jobs, --most-waiting); retry later"
+            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, told)
+        if waiting[client] >= self._most_queued:
+            told = f"{client} has {self._most_queued:,} jobs in the queue, all that it may (--most-queued); retry later"
+            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, told)
+        accepted = self._jobs.submit(spec, client, request.client_key or None)
+        waiting[client] += 1
+        return accepted
+
+    def _waiting(self) -> Counter[str]:
+        """Jobs in the queue by their clients: counted once in a while, and those that were accepted since."""
+        if time.monotonic() >= self._count_again:
+            self._counted = Counter(self._jobs.waiting())
+            self._count_again = time.monotonic() + _COUNT_S
+        return self._counted
+
+    async def Get(self, request: jobs_pb2.GetRequest, context: Any) -> jobs_pb2.GetResponse:
+        """One job."""
+        return jobs_pb2.GetResponse(job=wire.job_message(await elsewhere(self._jobs.get, request.id)))
+
+    async def List(self, request: jobs_pb2.ListRequest, context: Any) -> jobs_pb2.ListResponse:
+        """A page of jobs."""
+        if not 0 <= request.page_size <= _MOST_PAGE:
+            raise InputError(f"page_size: {request.page_size}; 1 to {_MOST_PAGE} are accepted")
+        if request.page_token and not request.page_token.isdecimal():
+            raise InputError("page_token: give the next_page_token of the page before")
+        size = request.page_size or _PAGE
+        find = functools.partial(
+            self._jobs.find, states=wire.states_of(request.states), labels=dict(request.labels),
+            what=request.algorithm, client=request.client,
+            before=int(request.page_token[:18]) if request.page_token else None, limit=size + 1,
+        )  # fmt: skip
+
+        def page() -> jobs_pb2.ListResponse:
+            found, made, held = find(), jobs_pb2.ListResponse(), 0
+            for job in found[:size]:
+                message = wire.job_message(job)
+                held += message.ByteSize()
+                if made.jobs and held > _PAGE_BYTES:
+                    break
+                made.jobs.append(message)
+            if len(made.jobs) < len(found):
+                made.next_page_token = str(found[len(made.jobs) - 1].number)
+            return made
+
+        return await elsewhere(page)
+
+    async def Cancel(self, request: jobs_pb2.CancelRequest, context: Any) -> jobs_pb2.CancelResponse:
+        """Ask a job to stop."""
+        client = caller.get()
+        subject.set(request.id)
+        job = await elsewhere(self._jobs.get, request.id)
+        if job.client != client.name and client.rank < Role.ADMIN:
+            raise Refused(grpc.StatusCode.PERMISSION_DENIED, f"job {job.id} is {job.client}'s: admin is needed")
+        job = await self._write(self._jobs.cancel, request.id, client.name)
+        self._supervisor.wake(job)
+        return jobs_pb2.CancelResponse(job=wire.job_message(job))
+
+    async def Watch(self, request: jobs_pb2.WatchRequest, context: Any) -> AsyncIterator[jobs_pb2.WatchResponse]:
+        """Events as they happen."""
+        after = request.after
+        with self._hub.watching(self._jobs, request.id) as feed:
+            while True:
+                events, over = await feed.after(after)
+                for event in events:
+                    after = event.number
+                    yield jobs_pb2.WatchResponse(event=wire.event_message(event))
+                if (events and events[-1].state in OVER) or (over and not events):
+                    return
+                if not events:
+                    await feed.news(after)
+
+    async def FetchResult(
+        self, request: jobs_pb2.FetchResultRequest, context: Any
+    ) -> AsyncIterator[jobs_pb2.FetchResultResponse]:
+        """The result in pieces."""
+        job = await elsewhere(self._jobs.get, request.id)
+        if job.state != State.DONE:
+            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, f"job {job.id} is {job.state}: it has no result")
+        self._check_here(job)
+        path = self._supervisor.folder(job.id).result
+        try:
+            file: BinaryIO = await elsewhere(path.open, "rb")
+        except FileNotFoundError:
+            raise Refused(grpc.StatusCode.NOT_FOUND, f"the result of job {job.id} is not kept any more") from None
+        with file:
+            total = path.stat().st_size
+            if not 0 <= request.offset <= total:
+                raise InputError(f"offset: {request.offset}; the result has {total:,} bytes")
+            file.seek(request.offset)
+            while data := await elsewhere(file.read, _PIECE):
+                yield jobs_pb2.FetchResultResponse(data=data, total_bytes=total)
+
+    async def Log(self, request: jobs_pb2.LogRequest, context: Any) -> jobs_pb2.LogResponse:
+        """The end of a log."""
+        if not 0 <= request.bytes <= _MOST_LOG_BYTES:
+            raise InputError(f"bytes: {request.bytes}; at most {_MOST_LOG_BYTES:,} are accepted")
+        job = await elsewhere(self._jobs.get, request.id)
+        self._check_here(job)
+        text = await elsewhere(self._supervisor.folder(job.id).log_end, request.bytes or _LOG_BYTES)
+        return jobs_pb2.LogResponse(text=text)
+
+    async def Upload(self, requests: AsyncIterator[jobs_pb2.UploadRequest], context: Any) -> jobs_pb2.UploadResponse:
+        """An input, piece by piece."""
+        upload = None
+        parts = aiter(requests)
+        try:
+            # The next one is waited for only so long: what was announced takes room from others.
+            while (request := await asyncio.wait_for(anext(parts, None), _IDLE_S)) is not None:
+                if upload is None:
+                    if request.WhichOneof("part") != "start":
+                        raise InputError("start: it has to come first")
+                    start = request.start
+                    upload = self._inputs.upload(start.name, start.total_bytes, start.sha256)
+                elif request.WhichOneof("part") != "data":
+                    raise InputError("data: nothing else comes after the start")
+                else:
+                    await elsewhere(upload.write, request.data)
+            if upload is None:
+                raise InputError("start: nothing came")
+            uri = await elsewhere(upload.finish)
+            subject.set(uri)
+            return jobs_pb2.UploadResponse(uri=uri, bytes=upload.bytes)
+        except TimeoutError:
+            raise Refused(grpc.StatusCode.DEADLINE_EXCEEDED, f"nothing came for {_IDLE_S:g} s") from None
+        finally:
+            if upload is not None:
+                await asyncio.shield(elsewhere(upload.drop))
+
+    async def _write(self, call: Callable[..., Any], *given: Any) -> Any:
+        """Call in a thread of those for writing: who reads does not wait for a locked database."""
+        return await asyncio.get_running_loop().run_in_executor(self._writers, call, *given)
+
+    def _check_here(self, job: Job) -> None:
+        if job.server != self._jobs.server:
+            told = f"job {job.id} is of another server of this database, {job.server}: it has the files"
+            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, told)

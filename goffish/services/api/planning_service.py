@@ -1,0 +1,121 @@
+"""Plans by gRPC: `goffish.v1.PlanningService`. Nothing is run, and nothing but a session's memory is kept."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from goffish.errors import InputError
+from goffish.services.api import plans
+from goffish.services.api.admission import check_policy_sizes
+from goffish.services.api.cache import OwnerCache
+from goffish.services.api.calls import elsewhere
+from goffish.services.api.guard import caller
+from goffish.services.api.observations import observation_of
+from goffish.services.api.planners import Planners
+from goffish.services.api.spot_advice import Markets, strategy
+from goffish.v1 import planning_pb2, planning_pb2_grpc
+
+if TYPE_CHECKING:
+    from goffish.scheduling.spot.table import Table
+
+#: Bytes of a setting that is remembered, and of all of them when they are read.
+_SETTING_BYTES, _SETTINGS_BYTES = 64 << 10, 32 << 20
+#: Bytes of the sessions of a client, and of all; seconds after which one is forgotten.
+_CLIENT_BYTES, _SESSIONS_BYTES, _SESSION_S = 16 << 20, 256 << 20, 3600.0
+_SESSION_NAME = 200
+#: Bytes of the strategy tables that are kept.
+_TABLES_BYTES = 512 << 20
+
+
+class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignore[misc, unused-ignore]
+    """Plans, adapts, advises and explains.
+
+    Parameters
+    ----------
+    markets : Markets
+    planners : Planners
+        For plans that are not made in a moment.
+    most_option : int
+        Largest whole number among the options of policies.
+    """
+
+    def __init__(self, markets: Markets, planners: Planners, most_option: int) -> None:
+        self._markets, self._planners, self._most_option = markets, planners, most_option
+        self._settings: OwnerCache[plans.Ready] = OwnerCache(_SETTINGS_BYTES, _SETTINGS_BYTES)
+        self._tables: OwnerCache[Table] = OwnerCache(_TABLES_BYTES, _TABLES_BYTES)
+        self._sessions: OwnerCache[bytes] = OwnerCache(_CLIENT_BYTES, _SESSIONS_BYTES, _SESSION_S)
+
+    async def Plan(self, request: planning_pb2.PlanRequest, context: Any) -> planning_pb2.PlanResponse:
+        """The first deployment."""
+        ready = await self._ready(request.setting)
+        if ready is not None and ready.dearest is not None:
+            flow = plans.with_rates(ready.flow, request.rates)
+            if ready.quick(flow.rates):
+                return plans.planned(ready, flow)
+        return await self._planners.share(_key(request), plans.plan, ready, request)
+
+    async def Adapt(self, request: planning_pb2.AdaptRequest, context: Any) -> planning_pb2.AdaptResponse:
+        """The deployment of the interval that begins."""
+        answer: planning_pb2.AdaptResponse = await self._adapted(request)
+        return answer
+
+    async def PlanAhead(self, request: planning_pb2.PlanAheadRequest, context: Any) -> planning_pb2.PlanAheadResponse:
+        """The same with forecasts."""
+        plans.check_forecast(request)
+        answer: planning_pb2.PlanAheadResponse = await self._adapted(request)
+        return answer
+
+    async def AdviseSpot(
+        self, request: planning_pb2.AdviseSpotRequest, context: Any
+    ) -> planning_pb2.AdviseSpotResponse:
+        """What a job on spot machines should do now."""
+        asked = await elsewhere(self._markets.read, request)
+        table = self._tables.get("", asked.key)
+        if table is None:
+            table = await self._planners.share(asked.key, strategy, asked.market, *asked.key[1:])
+            self._tables.put("", asked.key, table, table.bytes)
+        return asked.answer(table)
+
+    async def Explain(self, request: planning_pb2.ExplainRequest, context: Any) -> planning_pb2.ExplainResponse:
+        """Why a plan is as it is."""
+        return await self._planners.share(_key(request), plans.explain, await self._ready(request.setting), request)
+
+    async def _ready(self, setting: planning_pb2.Setting) -> plans.Ready | None:
+        """The setting; none if it is so large that it is read where it is needed, and not remembered."""
+        check_policy_sizes(
+            setting.policy or plans.DEFAULT_POLICY, setting.options, self._most_option, "setting.options"
+        )
+        if setting.ByteSize() > _SETTING_BYTES:
+            return None
+        key = _key(setting)
+        known = self._settings.get("", key)
+        if known is not None:
+            return known
+        found, size = await elsewhere(plans.read, setting)
+        self._settings.put("", key, found, size)
+        return found
+
+    async def _adapted(self, request: planning_pb2.AdaptRequest | planning_pb2.PlanAheadRequest) -> Any:
+        if len(request.session) > _SESSION_NAME:
+            raise InputError(f"session: {len(request.session):,} characters; at most {_SESSION_NAME}")
+        ready, client = await self._ready(request.setting), caller.get().name
+        memory = self._sessions.get(client, request.session) if request.session else None
+        observation = None
+        if ready is not None and ready.dearest is not None and plans.easily_read(request):
+            observation = observation_of(request.observations, ready.flow, ready.catalogue)
+            observation = observation if plans.quickly_adapted(ready, observation) else None
+        if ready is not None and observation is not None:
+            answer, kept = plans.adapted(ready, request, observation, memory)
+        else:
+            answer, kept = await self._planners.call(plans.adapt, ready, request, memory)
+        if request.session:
+            self._sessions.put(client, request.session, kept, len(kept))
+        return answer
+
+
+def _key(message: Any) -> bytes:
+    """The same for messages that are equal."""
+    return hashlib.sha256(
+        message.DESCRIPTOR.full_name.encode() + message.SerializeToString(deterministic=True)
+    ).digest()

@@ -1,0 +1,153 @@
+"""Spot markets that a server knows, and what jobs on them should do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from goffish.errors import InputError
+from goffish.v1 import catalog_pb2, planning_pb2
+
+if TYPE_CHECKING:
+    from goffish.scheduling.spot.fitting import Fitted
+    from goffish.scheduling.spot.job import Status
+    from goffish.scheduling.spot.model import Market
+    from goffish.scheduling.spot.table import Table
+
+#: Markets that are kept, and how large a table may be that a client has built.
+_MARKETS, _MOST_UNITS, _MOST_SLOTS = 8, 120, 600
+
+
+class Markets:
+    """Markets that ``goffish spot fit`` has written into a folder, by the names of their files.
+
+    Parameters
+    ----------
+    folder : Path, optional
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._fitted = lru_cache(_MARKETS)(self._open)
+
+    @property
+    def names(self) -> list[str]:
+        """What there is."""
+        return [] if self._folder is None else sorted(path.stem for path in self._folder.glob("*.json"))
+
+    def _open(self, name: str) -> Fitted:
+        from goffish.scheduling.spot.fitting import read_fitted
+
+        assert self._folder is not None
+        return read_fitted(str(self._folder / f"{name}.json"))
+
+    def messages(self) -> list[catalog_pb2.Market]:
+        """All of them."""
+        found = []
+        for name in self.names:
+            fitted = self._fitted(name)
+            made = catalog_pb2.Market(
+                name=name, estimator=fitted.estimator, unit_core_hours=fitted.market.unit, slot_s=fitted.slot_s
+            )
+            for one in fitted.market.classes:
+                made.classes.add(
+                    name=one.name, speed=one.speed, on_demand_per_hour=one.on_demand, bids=one.bids.tolist()
+                )
+            found.append(made)
+        return found
+
+    def read(self, request: planning_pb2.AdviseSpotRequest) -> Asked:
+        """Read and check a request for advice.
+
+        Raises
+        ------
+        InputError
+        """
+        from goffish.scheduling.spot.advice import running
+        from goffish.scheduling.spot.fitting import prices_of
+        from goffish.scheduling.spot.job import slots_left, submitted
+
+        if request.market not in self.names:
+            known = ", ".join(self.names) or "none; the operator gives --markets"
+            raise InputError(f"market: nothing called {request.market[:80]!r}; there are: {known}")
+        for field in ("core_hours", "hours"):
+            if not 0 < getattr(request, field) <= 1e6:
+                raise InputError(f"{field}: {getattr(request, field):g}; more than 0 is needed")
+        fitted = self._fitted(request.market)
+        market = fitted.market
+        work = market.units(request.core_hours)
+        status = submitted(work)
+        if request.HasField("running"):
+            job = request.running
+            saved = market.units(job.saved_core_hours)
+            bid = job.bid if job.HasField("bid") else None
+            status = running(market, work, saved, getattr(job, "class"), bid, job.used_s)
+        slots = slots_left(request.hours * 3600.0, 0.0, fitted.slot_s, 0)
+        if max(work, status.saved) > _MOST_UNITS:
+            raise InputError(f"core_hours: at most {_MOST_UNITS * market.unit:g} in this market")
+        if slots > _MOST_SLOTS:
+            raise InputError(f"hours: at most {_MOST_SLOTS * fitted.slot_s / 3600:g} in this market")
+        prices, ages = prices_of(fitted, dict(request.prices))
+        return Asked((request.market, status.saved, slots), market, status, prices, ages)
+
+
+class Asked(NamedTuple):
+    """A request for advice that was checked.
+
+    Attributes
+    ----------
+    key : (str, int, int)
+        What its table is made of: the name of the market, units of work, and slots to the deadline.
+    market, status, prices, ages
+        As `goffish.scheduling.spot.advice.advise` takes them.
+    """
+
+    key: tuple[str, int, int]
+    market: Market
+    status: Status
+    prices: Sequence[float]
+    ages: Sequence[int] | None
+
+    def answer(self, table: Table) -> planning_pb2.AdviseSpotResponse:
+        """What the job should do now.
+
+        Raises
+        ------
+        InputError
+            The deadline cannot be kept.
+        """
+        from goffish.scheduling.spot.advice import advise
+
+        found = advise(table, self.status, self.key[2], self.prices, self.ages)
+        answer = planning_pb2.AdviseSpotResponse(
+            action=found.text, expected_cost=found.expected_cost, on_demand_cost=found.on_demand_cost, currency="USD"
+        )
+        for hours, cost in found.deadlines:
+            answer.deadlines.add(hours=hours, expected_cost=cost)
+        _decide(answer, self.market, found.action)
+        return answer
+
+
+def strategy(market: Market, work: int, slots: int) -> Table:
+    """Build a table, without what only a larger one could be built on."""
+    from goffish.scheduling.spot.table import build_table
+
+    return replace(build_table(market, work, slots, threads=1), last=())
+
+
+def _decide(answer: planning_pb2.AdviseSpotResponse, market: Market, action: int) -> None:
+    """Tell a program what to do; actions of `goffish.scheduling.spot.job` have the same order."""
+    from goffish.scheduling.spot.job import START
+
+    answer.decision = planning_pb2.SpotAction.ValueType(min(action, START) + planning_pb2.SPOT_ACTION_WAIT)
+    if action < START:
+        return
+    rules, choice = market.rules, action - START
+    setattr(answer, "class", market.classes[int(rules.kind[choice])].name)
+    answer.on_demand = not rules.spot[choice]
+    if rules.spot[choice] and math.isfinite(rules.bid[choice]):
+        answer.bid = float(rules.bid[choice])

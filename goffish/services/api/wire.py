@@ -1,0 +1,240 @@
+"""Between messages of the protocol and what the library works with.
+
+Only what came with the server is taken by name here: a client can have no file of the server read and no code of its
+own run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from goffish.cloud.catalogue import Catalogue, read_catalogue
+from goffish.cloud.prices import bundled_traces
+from goffish.definitions import read_definition
+from goffish.errors import InputError
+from goffish.scheduling.dataflow.model import Dataflow, known_dataflows, read_dataflow
+from goffish.scheduling.messages import dataflow_message
+from goffish.services.api.clouds import cloud_by_name
+from goffish.services.store.lifecycle import State
+from goffish.services.store.records import Event, Job
+from goffish.services.store.spec import JobSpec
+from goffish.v1 import dataflows_pb2, jobs_pb2
+
+_RUNNERS = {
+    jobs_pb2.RUNNER_LOCAL: "local", jobs_pb2.RUNNER_MPI: "mpi", jobs_pb2.RUNNER_SPARK: "spark",
+    jobs_pb2.RUNNER_CLOUD: "cloud",
+}  # fmt: skip
+_RUNNER_NUMBERS = {name: number for number, name in _RUNNERS.items()}
+STATES = {state: jobs_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in State}
+_STATES_BY_NUMBER = {number: state for state, number in STATES.items()}
+DEFAULT_CLOUD = "ec2-2013-m1"
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """The fields of a message that are set, as a definition file would hold them."""
+    found: dict[str, Any] = {}
+    for field, value in message.ListFields():
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            held = field.message_type.fields_by_name["value"].message_type is not None
+            found[field.name] = {key: plain(one) if held else one for key, one in value.items()}
+        elif field.message_type is not None:
+            repeated = not isinstance(value, Message)
+            found[field.name] = [plain(one) for one in value] if repeated else plain(value)
+        else:
+            found[field.name] = value if isinstance(value, int | float | str | bool | bytes) else list(value)
+    return found
+
+
+def dataflow_of(message: Any, field: str) -> Dataflow:
+    """The dataflow that a message names or holds.
+
+    Parameters
+    ----------
+    message : Message
+        With a oneof ``dataflow``.
+    field : str
+        What it is called in errors.
+
+    Raises
+    ------
+    InputError
+    """
+    kind = message.WhichOneof("dataflow")
+    if kind is None:
+        raise InputError(f"{field}.dataflow: give a name or a definition")
+    if kind == "dataflow_name":
+        return known_dataflow(message.dataflow_name, f"{field}.dataflow_name")
+    return read_definition(Dataflow, _dataflow_body(message.dataflow_definition), f"{field}.dataflow_definition", "")
+
+
+def _dataflow_body(message: Any) -> dict[str, Any]:
+    body = plain(message)
+    if "edges" in body:
+        body["edges"] = [(edge.get("from", ""), edge.get("to", "")) for edge in body["edges"]]
+    return body
+
+
+def known_dataflow(name: str, field: str) -> Dataflow:
+    """One that comes along.
+
+    Raises
+    ------
+    InputError
+    """
+    _check_known(name, known_dataflows(), field)
+    return read_dataflow(name)
+
+
+def cloud_of(message: Any, field: str) -> Catalogue:
+    """The catalogue that a message with a oneof ``cloud`` names or holds; by default `DEFAULT_CLOUD`.
+
+    Raises
+    ------
+    InputError
+    """
+    kind = message.WhichOneof("cloud")
+    if kind is None:
+        return read_catalogue(DEFAULT_CLOUD)
+    if kind == "cloud_name":
+        return known_cloud(message.cloud_name, f"{field}.cloud_name")
+    body = plain(message.cloud_definition)
+    for at, one in enumerate(body.get("classes", [])):
+        one.setdefault("price_per_hour", 0.0)
+        if "prices" in one:
+            _check_known(one["prices"], bundled_traces(), f"{field}.cloud_definition.classes[{at}].prices")
+    return read_definition(Catalogue, body, f"{field}.cloud_definition", "")
+
+
+def known_cloud(name: str, field: str) -> Catalogue:
+    """A catalogue that comes along, or one of the operator's.
+
+    Raises
+    ------
+    InputError
+    """
+    try:
+        return cloud_by_name(name)
+    except InputError as error:
+        raise InputError(f"{field}: {error}") from None
+
+
+def _check_known(name: str, known: Any, field: str) -> None:
+    if name not in known:
+        raise InputError(f"{field}: nothing called {name[:80]!r}; there are: {', '.join(known)}")
+
+
+def spec_of(message: jobs_pb2.JobSpec) -> JobSpec:
+    """The job that a message asks for.
+
+    Raises
+    ------
+    InputError
+    """
+    body = plain(message)
+    body.pop("deadline", None)
+    if message.HasField("deadline"):
+        body["deadline_s"] = message.deadline.seconds + message.deadline.nanos / 1e9
+    if "graph" in body:
+        runner = message.graph.runner
+        body["graph"]["runner"] = _RUNNERS.get(runner, "local" if runner == 0 else str(runner))
+    if message.HasField("dataflow"):
+        given = body["dataflow"]
+        given.pop("dataflow_name", None)
+        given.pop("dataflow_definition", None)
+        kind = message.dataflow.WhichOneof("dataflow")
+        if kind == "dataflow_name":
+            given["dataflow"] = message.dataflow.dataflow_name
+        elif kind is not None:
+            given["dataflow"] = dataflow_of(message.dataflow, "spec.dataflow")
+    return read_definition(JobSpec, body, "spec", "")
+
+
+def spec_message(spec: JobSpec) -> jobs_pb2.JobSpec:
+    """A job as a message."""
+    body = spec.model_dump(exclude_none=True)
+    made = jobs_pb2.JobSpec(labels=body["labels"], most_attempts=spec.most_attempts, budget=spec.budget)
+    if spec.deadline_s is not None:
+        made.deadline.FromNanoseconds(round(spec.deadline_s * 1e9))
+    if spec.graph is not None:
+        body["graph"]["runner"] = _RUNNER_NUMBERS[spec.graph.runner]
+        made.graph.CopyFrom(jobs_pb2.GraphJob(**body["graph"]))
+    if spec.dataflow is not None:
+        given = body["dataflow"]
+        del given["dataflow"]
+        given["seed"] = int(given["seed"])
+        made.dataflow.CopyFrom(jobs_pb2.DataflowJob(**given))
+        if isinstance(spec.dataflow.dataflow, str):
+            made.dataflow.dataflow_name = spec.dataflow.dataflow
+        else:
+            made.dataflow.dataflow_definition.CopyFrom(dataflow_message(spec.dataflow.dataflow))
+    return made
+
+
+def plan_message(described: Mapping[str, Any], ids: list[int] | None = None) -> dataflows_pb2.Plan:
+    """A plan as `describe_plan` tells it.
+
+    Parameters
+    ----------
+    described : mapping
+    ids : list of int, optional
+        Of its machines; default: -1, -2, … for machines that are asked for.
+    """
+    simple = ("throughput", "goal", "value", "cost_per_hour", "period_h", "cost", "profit")
+    made = dataflows_pb2.Plan(**{name: described[name] for name in simple}, currency=described["currency"])
+    for element in described["elements"]:
+        made.elements.add(**{name: value for name, value in element.items() if name != "machines"})
+    for at, machine in enumerate(described["machines"]):
+        one = made.machines.add(
+            id=-1 - at if ids is None else ids[at], instances=machine["instances"], cores=machine["cores"],
+            price_per_hour=machine["price_per_hour"],
+        )  # fmt: skip
+        setattr(one, "class", machine["class"])
+    return made
+
+
+def states_of(numbers: Any) -> list[State]:
+    """States that a filter names.
+
+    Raises
+    ------
+    InputError
+    """
+    for number in numbers:
+        if number not in _STATES_BY_NUMBER:
+            raise InputError(f"states: {number} is none; give some of {', '.join(jobs_pb2.JobState.keys()[1:])}")
+    return [_STATES_BY_NUMBER[number] for number in numbers]
+
+
+def job_message(job: Job) -> jobs_pb2.Job:
+    """A job as it stands."""
+    made = jobs_pb2.Job(
+        id=job.id, client=job.client, client_key=job.client_key or "", spec=spec_message(job.spec),
+        state=STATES[job.state], submitted=moment(job.submitted), attempts=job.attempts, cost=job.cost,
+        expected_cost=job.expected_cost, currency=job.currency, error=job.error, progress=job.progress,
+        cancel_requested=job.cancel_requested, server=job.server,
+        summary="" if job.summary is None else json.dumps(job.summary),
+    )  # fmt: skip
+    for name in ("started", "ended"):
+        if (time := getattr(job, name)) is not None:
+            getattr(made, name).CopyFrom(moment(time))
+    return made
+
+
+def event_message(event: Event) -> jobs_pb2.Event:
+    """An event as it was written."""
+    return jobs_pb2.Event(
+        number=event.number, time=moment(event.time), kind=event.kind, state=STATES[event.state], text=event.text,
+        details="" if event.details is None else json.dumps(event.details),
+    )  # fmt: skip
+
+
+def moment(seconds: float) -> Timestamp:
+    """Seconds since 1970."""
+    made = Timestamp()
+    made.FromMicroseconds(round(seconds * 1e6))
+    return made

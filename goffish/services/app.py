@@ -1,0 +1,258 @@
+"""The server: everything put together, started, and stopped without losing anything."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import secrets
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from goffish.environment import child_environment
+from goffish.errors import InputError, JobError
+from goffish.services.api.calls import elsewhere
+from goffish.services.api.catalog_service import CatalogService
+from goffish.services.api.clients import Clients, follow, read_clients
+from goffish.services.api.clouds import add_clouds, cloud_by_name
+from goffish.services.api.feeds import Feeds
+from goffish.services.api.guard import Guard
+from goffish.services.api.inputs import Inputs
+from goffish.services.api.job_service import JobService
+from goffish.services.api.limits import Limits
+from goffish.services.api.metrics import Metrics
+from goffish.services.api.planners import Planners
+from goffish.services.api.planning_service import PlanningService
+from goffish.services.api.settings import Settings
+from goffish.services.api.spot_advice import Markets
+from goffish.services.api.symbols import Symbols
+from goffish.services.api.tracing import tracing
+from goffish.services.runners.cloud import CloudRunner
+from goffish.services.runners.commands import mpi_command, spark_command
+from goffish.services.runners.dataflows import DataflowRunner
+from goffish.services.runners.folder import write_whole
+from goffish.services.runners.processes import ProcessRunner
+from goffish.services.runners.supervisor import PatientJobs, Supervisor
+from goffish.services.store.database import AWAY, open_database
+from goffish.services.web.dashboard import Dashboard
+from goffish.services.web.pages import Pages
+from goffish.v1 import catalog_pb2, catalog_pb2_grpc, jobs_pb2, jobs_pb2_grpc, planning_pb2, planning_pb2_grpc
+
+_log = logging.getLogger(__name__)
+_SERVICES = tuple(
+    module.DESCRIPTOR.services_by_name[name].full_name
+    for module, name in ((jobs_pb2, "JobService"), (planning_pb2, "PlanningService"), (catalog_pb2, "CatalogService"))
+)
+#: Threads that wait for the database and for disks.
+_THREADS = 16
+#: Seconds between two looks at the database.
+_LOOK_S = 1.0
+
+
+class Server:
+    """A server that can be started and stopped.
+
+    Parameters
+    ----------
+    settings : Settings
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._health = health.aio.HealthServicer()
+        self.port = 0
+
+    async def run(self, ready: Callable[[str], None] | None = None) -> None:
+        """Serve until SIGTERM or SIGINT.
+
+        Parameters
+        ----------
+        ready : callable, optional
+            Called with the address as soon as calls are answered; on a second line the dashboard's, if there is one.
+
+        Raises
+        ------
+        InputError, JobError
+        """
+        settings = self._settings
+        settings.home.mkdir(parents=True, exist_ok=True)
+        settings.home.chmod(0o700)
+        with _alone(settings.home), tracing(settings.traces) as interceptors:
+            await self._serve(ready, interceptors)
+
+    async def _serve(self, ready: Callable[[str], None] | None, interceptors: list[Any]) -> None:
+        settings, loop = self._settings, asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="call"))
+        feeds, metrics = Feeds(), Metrics()
+        feeds.attach(loop)
+        engine = open_database(settings.database_url)
+        jobs = PatientJobs(engine, server_id(settings.home), heard=feeds.heard)
+        metrics.watch(lambda: {str(state): count for state, count in jobs.counts().items()})
+        inputs = Inputs(
+            settings.data, settings.home / "uploads", settings.most_upload_bytes, settings.most_uploads_bytes
+        )
+        most, given = settings.job_limits, child_environment(settings.pass_environment)
+        runners: dict[str, Any] = {
+            "local": ProcessRunner(inputs.resolve, limits=most, environment=given),
+            "mpi": ProcessRunner(inputs.resolve, mpi_command, most, given),
+        }
+        if settings.spark_master is not None:
+            runners["spark"] = ProcessRunner(inputs.resolve, spark_command(settings.spark_master, most), most, given)
+        if settings.clouds is not None:
+            add_clouds(settings.clouds)
+        runners["cloud"] = CloudRunner(
+            inputs.resolve, cloud_by_name, settings.cloud_pace, limits=most, environment=given
+        )
+        runners["dataflow"] = DataflowRunner(cloud_by_name, most, given)
+        keep_s = None if settings.keep_days is None else settings.keep_days * 86_400.0
+        supervisor = Supervisor(
+            jobs,
+            settings.home / "jobs",
+            runners,
+            slots=settings.slots,
+            keep_s=keep_s,
+            most_run_s=most.run_s,
+            tidy=lambda before: inputs.forget(before, jobs.inputs_in_use()),
+        )
+        clients = Clients(None if settings.clients is None else read_clients(settings.clients))
+        limits = Limits(settings.rate, settings.burst, settings.calls_at_a_time, streams=settings.most_streams)
+        guard = Guard(clients, limits, metrics)
+        server = grpc.aio.server(
+            interceptors=[*interceptors, guard],
+            options=[
+                ("grpc.max_receive_message_length", settings.most_message_bytes),
+                ("grpc.max_send_message_length", max(settings.most_message_bytes, 8 << 20)),
+                ("grpc.so_reuseport", 0),
+                # Who has vanished is found out, and who asks whether the server is there is not sent away.
+                ("grpc.keepalive_time_ms", 60_000),
+                ("grpc.keepalive_timeout_ms", 20_000),
+                ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
+                ("grpc.keepalive_permit_without_calls", 1),
+            ],
+        )
+        served = tuple(name for name in runners if name != "dataflow")
+        service = JobService(jobs, supervisor, inputs, feeds, served, settings.most_waiting, settings.most_queued, most)
+        jobs_pb2_grpc.add_JobServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+        markets = Markets(settings.markets)
+        planners = Planners(settings.slots, settings.most_plan_s, settings.most_plan_mb)
+        planning = PlanningService(markets, planners, most.option)
+        planning_pb2_grpc.add_PlanningServiceServicer_to_server(planning, server)  # type: ignore[no-untyped-call]
+        catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogService(markets), server)  # type: ignore[no-untyped-call]
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        described = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(described, server, pool=Symbols())
+        self.port = _bind(server, settings)
+        dashboard = None
+        if settings.web is not None:
+            pages = Pages(jobs, supervisor, service, clients, limits, metrics)
+            dashboard = Dashboard(settings.web, pages.app(), settings.grace_s)
+        stopped = asyncio.Event()
+        for kind in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(kind, stopped.set)
+        following = None if settings.clients is None else asyncio.create_task(follow(settings.clients, clients))
+        await server.start()
+        supervisor.start()
+        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        host = settings.listen.rpartition(":")[0]
+        address = settings.listen if settings.listen.startswith("unix:") else f"{host}:{self.port}"
+        _log.info("serving on %s", address)
+        if dashboard is not None:
+            await dashboard.start()
+            _log.info("dashboard on %s", dashboard.url)
+            address += f"\ndashboard on {dashboard.url}"
+        if ready is not None:
+            ready(address)
+        watching = asyncio.create_task(self._watch(jobs))
+        await stopped.wait()
+        watching.cancel()
+        # A thread of its own: the others may all wait for a database.
+        stopping = ThreadPoolExecutor(1, thread_name_prefix="stop")
+        _log.info("stopping: no new calls, jobs have %g s", settings.grace_s)
+        await self._health.enter_graceful_shutdown()
+        await asyncio.gather(
+            server.stop(settings.grace_s), loop.run_in_executor(stopping, supervisor.stop, settings.grace_s),
+            *(() if dashboard is None else (dashboard.stop(),)),
+        )  # fmt: skip
+        if following is not None:
+            following.cancel()
+        planners.close()
+        engine.dispose()
+        _log.info("stopped")
+
+    async def _set_health(self, status: Any) -> None:
+        for name in ("", *_SERVICES):
+            await self._health.set(name, status)
+
+    async def _watch(self, jobs: PatientJobs) -> None:
+        """Look at the database once in a while: health follows it, and the log says when it changes."""
+        states, well = health_pb2.HealthCheckResponse, True
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            try:
+                await elsewhere(jobs.check)
+            except AWAY as error:
+                if well:
+                    problem = getattr(error, "orig", error)
+                    _log.error("no jobs are accepted: the database cannot be used: %s", problem)
+                    await self._set_health(states.NOT_SERVING)
+                well = False
+            else:
+                if not well:
+                    _log.info("the database is back")
+                    await self._set_health(states.SERVING)
+                well = True
+
+
+def _bind(server: Any, settings: Settings) -> int:
+    try:
+        if settings.certificate is None:
+            port = server.add_insecure_port(settings.listen)
+        else:
+            port = server.add_secure_port(settings.listen, _credentials(settings))
+    except RuntimeError:
+        port = None
+    if not port:
+        raise JobError(f"--listen {settings.listen}: the address cannot be had; is another server there?")
+    return int(port)
+
+
+def _credentials(settings: Settings) -> Any:
+    assert settings.certificate is not None and settings.key is not None
+    key, certificate = _bytes(settings.key), _bytes(settings.certificate)
+    if settings.client_authority is None:
+        return grpc.ssl_server_credentials([(key, certificate)])
+    return grpc.ssl_server_credentials([(key, certificate)], _bytes(settings.client_authority), True)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Be the only server of a folder."""
+    with (home / "server.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise JobError(f"--home {home}: another server is at it") from None
+        yield
+
+
+def server_id(home: Path) -> str:
+    """The name under which the server of a folder accepts jobs, also when it comes again."""
+    path = home / "server.id"
+    if not path.exists():
+        write_whole(path, secrets.token_hex(10))
+    return path.read_text().strip()

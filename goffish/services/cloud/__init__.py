@@ -1,1 +1,0 @@
-"""Machines that can be rented: classes, prices, billing, variability, and those who provide them."""

@@ -1,0 +1,74 @@
+"""What the worker of a graph job is given: files by the paths that the server resolved, never by a client's text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from goffish.algorithms.catalogue import file_options
+from goffish.errors import InputError
+from goffish.services.runners.limits import JobLimits
+from goffish.services.store.spec import GraphJob
+
+Resolve = Callable[[str], str]
+
+
+class Files(NamedTuple):
+    """The files of a graph job.
+
+    Attributes
+    ----------
+    input : str
+        Path of the graph.
+    options : dict of str
+        All options of the algorithm; those that name files hold paths.
+    names : dict of str
+        What the client called each of these paths.
+    """
+
+    input: str
+    options: dict[str, str]
+    names: dict[str, str]
+
+    @classmethod
+    def of(cls, graph: GraphJob, resolve: Resolve) -> Files:
+        """Resolve the input and every option that names a file.
+
+        Parameters
+        ----------
+        graph : GraphJob
+        resolve : callable
+            From a URI of a client to a path; raises `InputError` for one that the client may not read.
+
+        Raises
+        ------
+        InputError
+            The field, and what is wrong with it.
+        """
+        given = {"input_uri": graph.input_uri}
+        given |= {f"options.{one}": graph.options[one] for one in file_options(graph.algorithm) if one in graph.options}
+        paths = {}
+        for field, uri in given.items():
+            try:
+                paths[field] = resolve(uri)
+            except InputError as error:
+                raise InputError(f"{field}: {error}") from None
+        options = {name: paths.get(f"options.{name}", value) for name, value in graph.options.items()}
+        return cls(paths["input_uri"], options, {paths[field]: uri for field, uri in given.items()})
+
+
+def as_named(text: str, names: Mapping[str, str]) -> str:
+    """A text with the server's paths as the client called them."""
+    for path in sorted(names, key=len, reverse=True):
+        text = text.replace(path, names[path])
+    return text
+
+
+def order_of(graph: GraphJob, files: Files, limits: JobLimits) -> dict[str, Any]:
+    """What a worker is given."""
+    engine = graph.runner if graph.runner in ("mpi", "spark") else "local"
+    return {
+        "algorithm": graph.algorithm, **files._asdict(), "engine": engine,
+        "threads": graph.workers if engine == "local" else 1, "checkpoint_every": graph.checkpoint_every,
+        "limits": limits.order(graph),
+    }  # fmt: skip

@@ -1,0 +1,22 @@
+"""An id of the database, by which a server notices that it was replaced."""
+
+from __future__ import annotations
+
+import secrets
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    """Bring the tables here."""
+    made = op.create_table("instance", sa.Column("id", sa.String(40), primary_key=True))
+    op.bulk_insert(made, [{"id": secrets.token_hex(10)}])
+
+
+def downgrade() -> None:
+    """Undo it."""
+    op.drop_table("instance")

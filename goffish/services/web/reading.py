@@ -1,0 +1,317 @@
+"""What a page shows, read and put together away from the event loop."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+from goffish.services.store.clock import Clock
+from goffish.services.store.lifecycle import OVER, State
+from goffish.services.store.records import Event, Job
+from goffish.services.store.store import Jobs
+from goffish.services.web.drawing import MOST_BARS, Level, Series, chart, gantt, lane_name
+from goffish.services.web.timeline import Bar, Timeline, Use, timeline_of, use_of
+from goffish.services.web.words import duration, moment, money, number
+
+#: Jobs whose events are kept in memory for pictures; of each so many, the newest, and so many that come `OFTEN`.
+_MOST_KEPT, _MOST_EVENTS, _MOST_OFTEN, _READ = 8, 20_000, 4000, 1000
+_PAGE, _EVENTS_PAGE = 50, 100
+_STATES_SHOWN, _MACHINES_SHOWN = 30, 200
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which jobs a list is to show; empty: all."""
+
+    state: str = ""
+    algorithm: str = ""
+    client: str = ""
+    label: str = ""
+    before: int | None = None
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """Those that are given, without the page."""
+        given = {"state": self.state, "algorithm": self.algorithm, "client": self.client, "label": self.label}
+        return {name: value for name, value in given.items() if value}
+
+
+@dataclass
+class _Kept:
+    events: list[Event] = field(default_factory=list)
+    #: The last event that was looked at, and of those that come often, one of how many is kept.
+    last: int = 0
+    every: int = 1
+    #: Whether older ones were let go.
+    cut: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Reading:
+    """Reads from the database what pages show; called in any thread.
+
+    Parameters
+    ----------
+    jobs : Jobs
+    clock : Clock, optional
+    """
+
+    def __init__(self, jobs: Jobs, clock: Clock | None = None) -> None:
+        self._jobs, self._clock = jobs, clock or Clock()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def listing(self, asked: Asked) -> dict[str, Any]:
+        """A page of jobs.
+
+        Raises
+        ------
+        InputError
+        """
+        labels = {}
+        if asked.label:
+            name, _, value = asked.label.partition("=")
+            labels = {name.strip(): value.strip()}
+        states = [State(asked.state)] if asked.state in set(State) else []
+        found = self._jobs.find(
+            states=states, labels=labels, what=asked.algorithm, client=asked.client, before=asked.before,
+            limit=_PAGE + 1,
+        )  # fmt: skip
+        counts, now = self._jobs.counts(), self._clock.now()
+        return {
+            "asked": asked, "counts": {str(state): count for state, count in counts.items()},
+            "total": sum(counts.values()), "waiting": counts[State.QUEUED],
+            "working": sum(n for state, n in counts.items() if state not in OVER and state != State.QUEUED),
+            "rows": [_row(job, now) for job in found[:_PAGE]],
+            "older": found[_PAGE - 1].number if len(found) > _PAGE else None,
+        }  # fmt: skip
+
+    def job(self, name: str, before: int | None) -> dict[str, Any]:
+        """Everything of one job but its log.
+
+        Raises
+        ------
+        UnknownJob
+        """
+        job = self._jobs.get(name)
+        newest = self._jobs.events(name, max(0, job.events - _EVENTS_PAGE), _EVENTS_PAGE)
+        drawn, cut = self._drawn(job)
+        # The newest tell how far it is: none of them is left out.
+        events = sorted({one.number: one for one in [*drawn, *newest]}.values(), key=lambda one: one.number)
+        now, shown = self._clock.now(), newest
+        timeline = timeline_of(job, events, now)
+        if before is not None:
+            last = max(0, min(job.events, before - 1))
+            first = max(0, last - _EVENTS_PAGE)
+            shown = self._jobs.events(name, first, last - first) if last else []
+        shown = shown[::-1]
+        return {
+            "job": job, "over": job.over, "facts": _facts(job, now), "labels": job.spec.labels,
+            "cost": _cost(job), "progress": _progress(job, events), "stops": _states(events, now, job),
+            "events": [_event(one) for one in shown], "cut": cut,
+            "newer": before is not None, "older": shown[-1].number if shown and shown[-1].number > 1 else None,
+            "summary": {} if job.summary is None else {str(k): _shown(v) for k, v in job.summary.items()},
+            "spec": json.dumps(job.spec.as_json(), indent=2), "elapsed": _elapsed(job, now),
+        } | _pictures(job, timeline)  # fmt: skip
+
+    def _drawn(self, job: Job) -> tuple[list[Event], bool]:
+        """The events that pictures are made of, and whether older ones were let go.
+
+        Those that were read before are not read again, as they never change, until fewer of them are to be kept.
+        """
+        with self._lock:
+            kept = self._kept.setdefault(job.id, _Kept())
+            self._kept.move_to_end(job.id)
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+        with kept.lock:
+            if job.events > kept.every * _MOST_OFTEN:
+                while job.events > kept.every * _MOST_OFTEN:
+                    kept.every *= 2
+                kept.events, kept.last, kept.cut = [], 0, False
+            while kept.last < job.events:
+                found = self._jobs.events(job.id, kept.last, _READ, kept.every)
+                kept.events.extend(found)
+                kept.last = (
+                    found[-1].number if len(found) == _READ else max(job.events, found[-1].number if found else 0)
+                )
+                if len(kept.events) > _MOST_EVENTS:
+                    del kept.events[:-_MOST_EVENTS]
+                    kept.cut = True
+            return list(kept.events), kept.cut
+
+
+def _row(job: Job, now: float) -> dict[str, Any]:
+    graph, dataflow = job.spec.graph, job.spec.dataflow
+    where, policy = "cloud", "" if dataflow is None else dataflow.policy
+    if graph is not None:
+        where, policy = graph.runner, graph.policy
+    if where == "cloud":
+        where = f"cloud, {policy}"
+    return {
+        "id": job.id, "state": str(job.state), "what": job.spec.what, "client": job.client, "where": where,
+        "labels": job.spec.labels, "submitted": moment(job.submitted), "elapsed": _elapsed(job, now),
+        "progress": f"{job.progress:,}" if job.progress else "", "attempts": job.attempts, "losses": job.losses,
+        "cost": money(job.cost, job.currency) if job.cost else "", "error": job.error,
+        "over_budget": job.spec.budget is not None and job.cost > job.spec.budget,
+        "cancelling": job.cancel_requested and not job.over,
+    }  # fmt: skip
+
+
+def _elapsed(job: Job, now: float) -> str:
+    """How long it took, takes, or waits."""
+    if job.started is None:
+        return "" if job.over else f"waits {duration(now - job.submitted)}"
+    return duration((now if job.ended is None else job.ended) - job.started)
+
+
+def _facts(job: Job, now: float) -> list[tuple[str, str]]:
+    spec, facts = job.spec, [("client", job.client)]
+    if spec.graph is not None:
+        graph = spec.graph
+        facts += [("input", graph.input_uri), ("runner", graph.runner), ("workers", f"{graph.workers}")]
+        if graph.runner == "cloud":
+            facts += [("policy", graph.policy), ("cloud", graph.cloud_name)]
+        facts += [(f"option {name}", value) for name, value in graph.options.items()]
+        facts += [("memory", f"at most {graph.memory_mb:,} MB")] if graph.memory_mb is not None else []
+        facts += [("processors", f"at most {graph.cpu_seconds:g} s")] if graph.cpu_seconds is not None else []
+    if spec.dataflow is not None:
+        flow = spec.dataflow
+        given = flow.dataflow if isinstance(flow.dataflow, str) else "a definition"
+        facts += [("dataflow", given), ("policy", flow.policy), ("cloud", flow.cloud_name), ("rates", flow.rates)]
+        facts += [(f"option {name}", value) for name, value in flow.options.items()]
+    facts.append(("submitted", f"{moment(job.submitted)} UTC"))
+    if job.started is not None:
+        waited = duration(job.started - job.submitted)
+        facts.append(("started", f"{moment(job.started)} UTC, after {waited} in the queue"))
+    if job.ended is not None:
+        facts.append(("ended", f"{moment(job.ended)} UTC"))
+    facts.append(("attempts", f"{job.attempts}" + (f", {job.losses} of them lost" if job.losses else "")))
+    if spec.deadline_s is not None:
+        left = job.submitted + spec.deadline_s - (now if job.ended is None else job.ended)
+        told = f"{duration(left)} left" if left >= 0 else f"passed {duration(-left)} before"
+        facts.append(("deadline", f"{moment(job.submitted + spec.deadline_s)} UTC, {told}"))
+    if job.client_key:
+        facts.append(("client key", job.client_key))
+    return [(name, value) for name, value in facts if value]
+
+
+def _cost(job: Job) -> dict[str, Any] | None:
+    budget = job.spec.budget
+    if not (job.cost or job.expected_cost or budget is not None):
+        return None
+    limit = budget if budget else max(job.expected_cost, job.cost)
+    return {
+        "so_far": money(job.cost, job.currency), "expected": money(job.expected_cost, job.currency),
+        "has_expected": bool(job.expected_cost), "budget": None if budget is None else money(budget, job.currency),
+        "share": min(1.0, job.cost / limit) if limit else 0.0, "of": "budget" if budget else "expected",
+        "over": budget is not None and job.cost > budget,
+    }  # fmt: skip
+
+
+def _progress(job: Job, events: list[Event]) -> dict[str, Any] | None:
+    """How far it is, as its newest report says."""
+    if not job.progress:
+        return None
+    unit = "interval" if job.spec.dataflow is not None else "superstep"
+    told = next((one.details for one in reversed(events) if one.kind == "progress"), None)
+    share, of = number(told, "share"), number(told, "of")
+    if of:
+        share = job.progress / of
+    if job.state == State.DONE:
+        share = 1.0
+    facts = [f"{name} {value:,.0f}" for name in ("active", "messages") if (value := number(told, name)) is not None]
+    of_text = f" of {of:,.0f}" if of else ""
+    return {"text": f"{unit} {job.progress:,}{of_text}", "more": ", ".join(facts), "share": share}
+
+
+def _states(events: list[Event], now: float, job: Job) -> list[dict[str, str]]:
+    """The states a job went through, the newest first."""
+    moves = [one for one in events if one.kind in ("state", "submitted")]
+    made = []
+    for one, after in zip_longest(moves, moves[1:]):
+        end = after.time if after is not None else (one.time if job.over else now)
+        made.append({
+            "time": moment(one.time), "state": str(one.state), "text": one.text,
+            "for": duration(end - one.time) if after is not None or not job.over else "",
+        })  # fmt: skip
+    return made[::-1][:_STATES_SHOWN]
+
+
+def _event(event: Event) -> dict[str, Any]:
+    details = "" if event.details is None else json.dumps(event.details, indent=1, default=str)
+    return {
+        "number": event.number, "time": moment(event.time), "kind": event.kind, "state": str(event.state),
+        "text": event.text, "details": details,
+    }  # fmt: skip
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value if isinstance(value, str) else json.dumps(value, default=str)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
+def _pictures(job: Job, timeline: Timeline | None) -> dict[str, Any]:
+    if timeline is None:
+        return {"gantt": None, "charts": [], "use": [], "simulated": False, "has_losses": False, "markets": set()}
+    end, currency = timeline.end, job.currency
+    bids = [
+        Level(f"bid for {bar.kind}", bar.bid, bar.begin, timeline.end_of(bar))
+        for bar in timeline.bars[-MOST_BARS:]
+        if bar.bid is not None
+    ]
+    limits = [Level("budget", job.spec.budget)] if job.spec.budget is not None else []
+    limits += [Level("expected", job.expected_cost)] if job.expected_cost else []
+    prices = []
+    for (kind, market), points in sorted(timeline.prices.items()):
+        held = [timeline.end_of(bar) for bar in timeline.bars if (bar.kind, bar.market) == (kind, market)]
+        until = max([points[-1][0], *held]) if held else timeline.now
+        prices.append(Series(lane_name(kind, market) or "price", points, until=until))
+    drawn = [
+        ("Prices per hour; dashed: bids", chart("Prices", end, prices, bids, currency), prices),
+        ("Cost", chart("Cost", end, [Series("cost", timeline.costs, False)], limits, currency), []),
+        ("Throughput", chart("Throughput", end, [Series("throughput", timeline.throughput, until=timeline.now)]), []),
+        ("Machines", chart("Machines", end, [Series("machines", timeline.machines, until=timeline.now)]), []),
+    ]
+    return {
+        "gantt": gantt(timeline, "use-told"), "simulated": timeline.simulated,
+        "charts": [(title, picture, [one.name for one in of]) for title, picture, of in drawn if picture is not None],
+        "use": _use(timeline, currency), "has_prices": any(bar.price is not None for bar in timeline.bars),
+        "unlisted": max(0, len(timeline.bars) - _MACHINES_SHOWN),
+        "has_losses": any(bar.lost for bar in timeline.bars), "markets": {bar.market for bar in timeline.bars},
+        "has_checkpoints": bool(timeline.checkpoints), "has_deadline": timeline.deadline is not None,
+    }  # fmt: skip
+
+
+def _use(timeline: Timeline, currency: str) -> list[dict[str, Any]]:
+    """Classes of machines, and the newest machines of each."""
+    rows: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for bar in timeline.bars[-_MACHINES_SHOWN:]:
+        end = timeline.end_of(bar)
+        price = "" if bar.price is None else money(bar.price, currency)
+        if bar.last_price is not None and bar.last_price != bar.price:
+            price += f", at the end {money(bar.last_price)}"
+        rows.setdefault((bar.kind, bar.market), []).append({
+            "name": bar.name, "begin": duration(bar.begin), "seconds": duration(end - bar.begin),
+            "cloud": duration(bar.cloud_s) if bar.cloud_s else "", "price": price.removeprefix(", "),
+            "bid": "" if bar.bid is None else money(bar.bid, currency), "cost": _paid(bar, currency),
+            "lost": bar.lost, "end": "still there" if bar.end is None else "given back",
+        })  # fmt: skip
+    return [
+        {
+            "kind": lane_name(use.kind, use.market), "machines": use.machines, "lost": use.lost,
+            "seconds": duration(use.seconds), "average": f"{use.seconds / timeline.now:.2f}",
+            "cloud": duration(use.cloud_s) if use.cloud_s else "", "cost": _paid(use, currency),
+            "rows": rows.get((use.kind, use.market), []),
+        }
+        for use in use_of(timeline)
+    ]  # fmt: skip
+
+
+def _paid(one: Bar | Use, currency: str) -> str:
+    return "" if one.cost is None else ("about " if one.about else "") + money(one.cost, currency)

@@ -1,0 +1,170 @@
+"""Rows become edges: duplicates are merged, time is cut into instances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from goffish.errors import InputError
+from goffish.gofs.slices import distinct
+from goffish.spark.ingest.blocks import exchange
+from goffish.spark.ingest.clean import value_columns
+from goffish.spark.ingest.labels import Vertices, numbered, tasks_for, with_numbers
+from goffish.spark.ingest.merge import Merge, ToRanges
+from goffish.spark.ingest.spec import IngestSpec
+from goffish.spark.ingest.work import WorkFolder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_BITS = 33  # of `monotonically_increasing_id`, for the row inside a task
+#: Rows that are looked at for each range of edges.
+_SAMPLED = 200
+#: Instances of one store; more are a sign of a period in the wrong unit.
+_MOST_INSTANCES = 1_000_000
+
+
+class Windows(NamedTuple):
+    """`size` instances of `period` microseconds each, the first of which begins at `start`."""
+
+    start: int
+    period: int
+    size: int
+
+
+def find_windows(rows: DataFrame, spec: IngestSpec) -> Windows:
+    """The instances that cover all rows.
+
+    Without a given start the first one begins at a whole multiple of the period since 1970 (UTC).
+
+    Raises
+    ------
+    InputError
+        There would be more than a million.
+    """
+    from pyspark.sql import functions as F
+
+    assert spec.instances is not None
+    period = spec.instances.period
+    ends = rows.agg(F.min("time"), F.max("time")).collect()[0]
+    start = spec.instances.start
+    if start is None:
+        start = int(ends[0]) // period * period
+    count = (int(ends[1]) - start) // period + 1
+    if count > _MOST_INSTANCES:
+        raise InputError(
+            f"instances.period: {period / 1e6:g} s would make {count:,} instances of these rows; at most "
+            f"{_MOST_INSTANCES:,} are accepted: take a longer period, or set clean.window"
+        )
+    return Windows(start, period, count)
+
+
+def with_instance(rows: DataFrame, windows: Windows) -> DataFrame:
+    """Adds the number of the instance that each row belongs to."""
+    from pyspark.sql import functions as F
+
+    return rows.withColumn("instance", F.expr(f"(time - {windows.start}) div {windows.period}"))
+
+
+def with_order(rows: DataFrame, splits: Iterable[tuple[int, str, int]]) -> DataFrame:
+    """Rows with one number, ``order``, that sorts them as they stand in the files, in place of the columns `ORDER`.
+
+    `splits` are the distinct values of ``input``, ``file`` and ``block``. One task of Spark has read all rows of a
+    split, one after the other.
+    """
+    from pyspark.sql import functions as F
+
+    number, file, block = zip(*sorted(splits), strict=True)
+    turns = pa.table({
+        "input": pa.array(number, pa.int32()), "file": pa.array(file), "block": pa.array(block, pa.int64()),
+        "turn": pa.array(np.arange(len(number))),
+    })  # fmt: skip
+    found = rows.join(F.broadcast(rows.sparkSession.createDataFrame(turns)), ["input", "file", "block"])
+    row = F.col("at").bitwiseAND((1 << _BITS) - 1)
+    return found.withColumn("order", F.shiftleft("turn", _BITS).bitwiseOR(row)).drop("turn")
+
+
+def split_duplicates(rows: DataFrame, by: list[str]) -> DataFrame:
+    """Marks, for the rule ``duplicates: drop``, every row but the first of each edge: the column ``again``."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    return rows.withColumn("again", F.row_number().over(Window.partitionBy(*by).orderBy("order")) > 1)
+
+
+class Edges(NamedTuple):
+    """The edges of the template, `table`: ``edge`` (numbered by their ends), ``u``, ``v`` and the values.
+
+    `entries` are those of the instances, in the same columns and ``instance``; there are `kept` of them (without
+    instances: as many as edges).
+    """
+
+    table: DataFrame
+    size: int
+    entries: DataFrame | None
+    kept: int
+
+
+def find_bounds(rows: DataFrame, vertices: Vertices, spec: IngestSpec, count: int) -> ToRanges:
+    """Ranges of the first end that hold about as many rows each, from a sample; they change no number of an edge."""
+    tasks = tasks_for(count)
+    if tasks == 1:
+        return ToRanges(np.empty(0, np.int64))
+    some = rows.select("source", "target").sample(min(1.0, _SAMPLED * tasks / count), 1)
+    first = with_numbers(some, vertices, directed=spec.directed).select("u").toArrow().column("u").to_numpy()
+    if not first.size:
+        return ToRanges(first)
+    return ToRanges(distinct(np.sort(first)[np.arange(1, tasks) * first.size // tasks]).astype(np.int64))
+
+
+def make_edges(work: WorkFolder, links: DataFrame, spec: IngestSpec, bounds: Callable[[], ToRanges]) -> Edges:
+    """Merge duplicates and number the edges.
+
+    `links` has the columns ``u``, ``v``, ``order``, the values, and ``instance`` where there are any. They are cut into
+    ranges, each of which one task sorts and merges.
+
+    Raises
+    ------
+    InputError
+        The weights of an edge add up to infinity.
+    """
+    from pyspark.sql import functions as F
+
+    values, timed = value_columns(spec), spec.instances is not None
+    kinds = {field.name: field.dataType.simpleString() for field in links.schema.fields}
+    schema = ", ".join(
+        [
+            "u bigint",
+            "v bigint",
+            "instance bigint",
+            "place bigint",
+            *(f"{name} {kinds[name]}" for name in values),
+            "chunk int",
+        ]
+    )
+    columns = ["u", "v", *(["instance"] if timed else []), "order", *values]
+    merge = Merge(spec.clean.duplicates, values, timed)
+
+    def make() -> DataFrame:
+        ranges = bounds()
+        return exchange([(links.select(*columns), ranges)], ranges.bounds.size + 1, merge, schema)
+
+    stored = work.step("edges", make)
+    totals = {
+        "edges": F.count_if(F.col("instance").isNull()),
+        "kept": F.count("*"),
+        "endless": F.count_if(F.col("weight") == float("inf")) if "weight" in values else F.lit(0),
+    }
+    counted = stored.groupBy("chunk").agg(*(value.alias(name) for name, value in totals.items())).collect()
+    sizes = {row["chunk"]: int(row["edges"]) for row in counted}
+    size, kept, endless = (sum(int(row[name]) for row in counted) for name in totals)
+    if endless:
+        raise InputError(
+            f"clean.duplicates = 'sum': the weights of {endless:,} edges add up to infinity; scale the weights down"
+        )
+    edges = numbered(stored, sizes, "edge")
+    template = edges.where("instance is null").drop("instance") if timed else edges.drop("instance")
+    return Edges(template, size, edges.where("instance is not null") if timed else None, kept - size if timed else size)

@@ -1,0 +1,113 @@
+"""What a task does with the rows of one range of edges: sort them, merge duplicates, give every edge its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from goffish.spark.ingest.blocks import Sent
+
+
+@dataclass(frozen=True)
+class ToRanges:
+    """Sends links to ranges of ``u``: those before the first of `bounds`, those from there on before the second, …"""
+
+    bounds: NDArray[np.int64]
+
+    def __call__(self, links: pa.Table) -> Sent:
+        return Sent(np.arange(links.num_rows), np.searchsorted(self.bounds, links.column("u").to_numpy(), side="right"))
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Rows of links → edges of the template and, with instances, the edges of every instance.
+
+    All links between the same two vertices come together. Their columns: ``u``, ``v``, ``instance`` where there are
+    any, ``order`` and the values. What comes out: ``u``, ``v``, ``instance`` (null: an edge of the template), ``place``
+    (of the edge among those of the range, ordered by u and v), the values and ``chunk``.
+
+    Attributes
+    ----------
+    rule : str
+        ``first`` in `order`; ``min``: the row of the smallest weight, the first one on ties; ``sum``: the weights are
+        added up in `order`, the other values are those of the first; ``keep`` all; ``drop`` is ``first``, as there is
+        only one. That is what `goffish.graph.from_edges` does.
+    values : sequence of str
+        Names of the value columns.
+    """
+
+    rule: str
+    values: Sequence[str]
+    instances: bool
+
+    def __call__(self, chunk: int, tables: Sequence[pa.Table | None]) -> pa.Table:
+        """The edges of one range, with its number in the column ``chunk``."""
+        (links,) = tables
+        assert links is not None
+        edges = self._merged(links)
+        return edges.append_column("chunk", pa.array(np.full(edges.num_rows, chunk, np.int32)))
+
+    def _merged(self, links: pa.Table) -> pa.Table:
+        """Edges of the template, then those of the instances."""
+        u, v, order = (links.column(name).to_numpy() for name in ("u", "v", "order"))
+        if self.rule == "keep":
+            at = np.lexsort((order, v, u))
+            return self._table(links, at, np.arange(at.size), None, None)
+        keys = [u, v]
+        at, first = self._sorted(links, keys, order)
+        place = np.cumsum(first) - 1
+        edges = self._table(links, at[first], np.arange(int(first.sum())), None, self._sums(links, at, place))
+        if not self.instances:
+            return edges
+        row_place = np.empty(at.size, np.int64)
+        row_place[at] = place
+        instance = links.column("instance").to_numpy()
+        at, first = self._sorted(links, [*keys, instance], order)
+        sums = self._sums(links, at, np.cumsum(first) - 1)
+        chosen = at[first]
+        return pa.concat_tables([edges, self._table(links, chosen, row_place[chosen], instance[chosen], sums)])
+
+    def _sorted(
+        self, links: pa.Table, keys: Sequence[NDArray[np.int64]], order: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Rows by key, in each key the chosen one first; and which rows are the first of their key."""
+        ranks = [order, links.column("weight").to_numpy()] if self._least else [order]
+        at = np.lexsort((*ranks, *reversed(keys)))
+        first = np.zeros(at.size, bool)
+        first[:1] = True
+        for key in keys:
+            sorted_key = key[at]
+            first[1:] |= sorted_key[1:] != sorted_key[:-1]
+        return at, first
+
+    @property
+    def _least(self) -> bool:
+        return self.rule == "min" and "weight" in self.values
+
+    def _sums(self, links: pa.Table, at: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.float64] | None:
+        if self.rule != "sum" or "weight" not in self.values:
+            return None
+        # One after the other, unlike `np.add.reduceat`, which adds up in pairs.
+        sums: NDArray[np.float64] = np.bincount(group, links.column("weight").to_numpy()[at]).astype(np.float64)
+        return sums
+
+    def _table(
+        self,
+        links: pa.Table,
+        rows: NDArray[np.int64],
+        place: NDArray[np.int64],
+        instance: NDArray[np.int64] | None,
+        sums: NDArray[np.float64] | None,
+    ) -> pa.Table:
+        table = links.select(["u", "v", *self.values]).take(pa.array(rows))
+        if sums is not None:
+            table = table.set_column(table.column_names.index("weight"), "weight", pa.array(sums))
+        moment = pa.nulls(rows.size, pa.int64()) if instance is None else pa.array(instance)
+        columns = {name: table.column(name) for name in self.values}
+        return pa.table({
+            "u": table.column("u"), "v": table.column("v"), "instance": moment, "place": pa.array(place), **columns
+        })  # fmt: skip

@@ -1,0 +1,122 @@
+"""More windows of time-stamped edges for a series that is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.gofs import open_store
+from goffish.gofs.series import Series, append_instances, open_series
+from goffish.gofs.series.model import told
+from goffish.gofs.series.write import Progress
+from goffish.graph.columns import as_table
+from goffish.graph.labels import as_id_column
+from goffish.temporal.building import EdgeFinder, SeriesBuild, TimeUnit, length, time_column, unit_of
+from goffish.temporal.events import MOST_WINDOWS, instances_of_windows, read_events, specification
+
+
+def append_from_events(
+    path: str | Path,
+    events: Any,
+    *,
+    window: Any = None,
+    attributes: Mapping[str, str | tuple[str, str]] | None = None,
+    source: str = "source",
+    target: str = "target",
+    time: str = "timestamp",
+    time_unit: TimeUnit | None = None,
+    self_loops: Literal["drop", "keep"] = "drop",
+    progress: Progress | None = None,
+) -> SeriesBuild:
+    """Append windows made of time-stamped edges to the series of a store; the first begins where the last one ended.
+
+    Parameters
+    ----------
+    path
+        The store.
+    events : table (Arrow, pandas, polars) or path
+        As for `build_from_events`; every edge is one of the template. Events before the end of the series are left out,
+        and counted in a note.
+    window : int, timedelta or str, optional
+        Length of every window; default: as long as the last one.
+    attributes
+        As for `build_from_events`: those of the series, all of them.
+    time_unit : {"s", "ms", "us", "1"}, optional
+        Of times that are numbers; default: "s", or "1" for a series without a calendar.
+
+    Returns
+    -------
+    SeriesBuild
+        Its `instances` are those that were added.
+
+    Raises
+    ------
+    InputError
+        An edge that the template does not have, attributes that are not those of the series, a missing column or time.
+    StoreError
+        No store, or one without a series.
+    """
+    series = open_series(path)
+    time_unit = time_unit or ("1" if series.unit == "1" else "s")
+    if unit_of(time_unit) != series.unit:
+        kind = "has no calendar" if series.unit == "1" else "has a calendar"
+        raise InputError(f"time_unit={time_unit!r}: the series {kind}")
+    table = read_events(events) if isinstance(events, str | Path) else as_table(events, "events")
+    for name in (source, target, time):
+        if name not in table.column_names:
+            raise InputError(f"no column {name!r} in the events; the columns are {', '.join(table.column_names)}")
+    spec = specification(attributes, table)
+    _check_attributes(series, spec)
+    moments = time_column(table.column(time), time_unit, time)
+    limits = _limits(series, moments, None if window is None else length(window, time_unit, "window"))
+    notes, inside = [], moments >= limits[0]
+    if not inside.all():
+        early = f"before {told(int(limits[0]), series.unit)}, where the series ends"
+        notes.append(f"{np.count_nonzero(~inside):,} of {inside.size:,} events are {early}, and were left out")
+    ends = [as_id_column(table.column(name), name) for name in (source, target)]
+    if self_loops == "drop":
+        apart = np.asarray(pa.compute.not_equal(pa.array(ends[0]), pa.array(ends[1])))
+        if (inside & ~apart).any():
+            notes.append(f"{np.count_nonzero(inside & ~apart):,} events from a vertex to itself were left out")
+        inside &= apart
+    rows = np.flatnonzero(inside)
+    u, v = (c.take(pa.array(rows)) if isinstance(c, pa.Array) else c[rows] for c in ends)
+    store = open_store(path)
+    edge = EdgeFinder(store.to_graph()).find(u, v, "")
+    which = np.searchsorted(limits, moments[rows], side="right") - 1
+    order = np.lexsort((moments[rows], edge, which))
+    data = instances_of_windows(limits, which[order], edge[order], rows[order], spec, table)
+    append_instances(path, data, progress=progress)
+    return SeriesBuild(open_store(path), limits.size - 1, tuple(notes))
+
+
+def _check_attributes(series: Series, spec: list[tuple[Any, str | None, str]]) -> None:
+    """All attributes of the series, with their types, and no others."""
+    has = {a.name: a.type for a in series.schema.edge if a.name != "exists"}
+    given = {attribute.name: attribute.type for attribute, _, _ in spec}
+    # First what is missing: who gives nothing gets the default, `count`, which is perhaps not one of the series.
+    for name in [*sorted(has.keys() - given.keys()), *sorted(given)]:
+        if name not in given:
+            raise InputError(f"attributes: {name!r} is one of the series; say how it is made, as when it was built")
+        if name not in has:
+            raise InputError(f"attributes: {name!r} is not one of the series, which has: {', '.join(has) or 'none'}")
+        if has[name] != given[name]:
+            raise InputError(f"attributes: {name!r} is {given[name]} here, and {has[name]} in the series")
+
+
+def _limits(series: Series, moments: NDArray[np.int64], step: int | None) -> NDArray[np.int64]:
+    """Borders of the windows that follow, as far as the last event."""
+    if not len(series) and step is None:
+        raise InputError("window is needed: the series has no instance yet")
+    step = step or int(series.ends[-1] - series.starts[-1])
+    first = int(series.ends[-1]) if len(series) else int(moments.min(initial=0)) // step * step
+    count = 0 if not moments.size else max(0, (int(moments.max()) - first) // step + 1)
+    if count > MOST_WINDOWS:
+        raise InputError(f"{count:,} windows follow, at most {MOST_WINDOWS:,}: give a longer window, or another unit")
+    return first + step * np.arange(count + 1, dtype=np.int64)

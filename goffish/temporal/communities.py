@@ -1,0 +1,121 @@
+"""Communities of every instance of a stored series, numbered alike over time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from goffish.algorithms.functions import louvain
+from goffish.errors import InputError
+from goffish.gofs.series import Instance, Series
+from goffish.graph.parallel import thread_count
+from goffish.temporal.evolution import community_evolution
+from goffish.temporal.instance_graph import InstanceGraphs
+from goffish.temporal.run import SeriesResult, moments
+
+if TYPE_CHECKING:
+    from goffish.algorithms.algorithm import Note
+
+
+@dataclass(frozen=True, eq=False)
+class CommunitySeries(SeriesResult):
+    """Communities over time; `table` says in which one each vertex is, by ``timestep`` and ``vertex``.
+
+    Attributes
+    ----------
+    events : pyarrow.Table
+        See `goffish.temporal.evolution.Evolution`.
+    """
+
+    events: pa.Table = None
+
+
+def evolve(
+    series: Series,
+    *,
+    edge_exists: str | None = "exists",
+    vertex_exists: str | None = None,
+    weight: str | None = None,
+    threshold: float = 0.3,
+    resolution: float = 1.0,
+    seed: int = 0,
+    start: Any = None,
+    end: Any = None,
+    threads: int | None = None,
+    engine: str = "local",
+    note: Note | None = None,
+) -> CommunitySeries:
+    """Louvain in every instance, `threads` of them side by side, and `community_evolution` of what it finds.
+
+    Vertices without an edge in an instance are in no community of it, unless `vertex_exists` says that they are there.
+
+    Parameters
+    ----------
+    edge_exists, vertex_exists, weight : str, optional
+        Attributes, see `goffish.temporal.instance_graph.InstanceGraphs`.
+    threshold : float
+        See `community_evolution`.
+    resolution, seed
+        See `goffish.louvain`.
+    start, end
+        Only instances that begin in this half-open range.
+
+    Raises
+    ------
+    InputError
+        Another engine than the local one; an attribute that the series does not have; a range outside the series.
+    """
+    if engine != "local":
+        raise InputError(
+            f"communities: engine={engine!r}: an instance is divided in one process; "
+            "goffish.temporal.spark.map_instances spreads instances over a cluster"
+        )
+    for name in (f"edge.{n}" for n in (edge_exists, weight) if n is not None):
+        series.schema[name]
+    if vertex_exists is not None:
+        series.schema[f"vertex.{vertex_exists}"]
+    before = series.counters()
+    graphs = InstanceGraphs(series, edge_exists=edge_exists, vertex_exists=vertex_exists, weight=weight)
+    instances = list(series.instances(start, end))
+
+    def divide(instance: Instance) -> tuple[pa.Array, Any, float]:
+        graph = graphs.graph(instance)
+        if not graph.num_vertices:
+            return graph.label_column(), np.empty(0, np.int64), 0.0
+        found = louvain(graph, resolution=resolution, seed=seed, threads=1)
+        return found.table["vertex"].combine_chunks(), found.table["community"].to_numpy(), found.summary["modularity"]
+
+    found = []
+    with ThreadPoolExecutor(thread_count(threads)) as pool:
+        for at, one in enumerate(pool.map(divide, instances)):
+            found.append(one)
+            if note is not None:
+                note(f"{at + 1:,} of {len(instances):,} instances")
+    evolution = community_evolution([one[:2] for one in found], threshold=threshold)
+    numbers = np.array([instance.number for instance in instances], np.int64)
+    members, events = (_renumbered(table, numbers) for table in (evolution.members, evolution.events))
+    timesteps = pa.table({
+        "timestep": pa.array(numbers),
+        "start": moments(series.starts[numbers], series.unit),
+        "end": moments(series.ends[numbers], series.unit),
+        "communities": pa.array([int(np.unique(one[1]).size) for one in found], pa.int64()),
+        "modularity": pa.array([one[2] for one in found], pa.float64()),
+    })  # fmt: skip
+    told = Counter(events["event"].to_pylist())
+    summary = {"timesteps": len(instances), **{name: told.get(name, 0) for name in _EVENTS}}
+    members = members.select(["timestep", "vertex", "community"])
+    return CommunitySeries("communities", members, summary, None, timesteps, series.counters() - before, events=events)
+
+
+_EVENTS = ("born", "died", "grown", "shrunk", "continued", "split", "merged")
+
+
+def _renumbered(table: pa.Table, numbers: Any) -> pa.Table:
+    """Timesteps as the series numbers them, where a range was asked for."""
+    at = table.column_names.index("timestep")
+    return table.set_column(at, "timestep", pa.array(numbers[table["timestep"].to_numpy()]))

@@ -1,0 +1,249 @@
+"""What every application over a time series states about itself: name, options, and its program.
+
+As with algorithms (`goffish.algorithms.algorithm`), importing an option model is cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from goffish.algorithms.algorithm import Label
+from goffish.errors import InputError
+
+if TYPE_CHECKING:
+    from goffish.algorithms.algorithm import Note
+    from goffish.gofs.series import Series
+    from goffish.temporal.program import TimeSeriesProgram
+    from goffish.temporal.run import SeriesResult
+
+
+def _as_labels(value: Any) -> Any:
+    return [label.strip() for label in value.split(",")] if isinstance(value, str) else value
+
+
+Labels = Annotated[list[Label] | None, BeforeValidator(_as_labels), WithJsonSchema({"type": "string"})]
+_EXISTS = "Boolean attribute of the edges that are there; none: all are, always."
+
+
+class Application(BaseModel):
+    """Base of all applications: the fields are the options.
+
+    Attributes
+    ----------
+    name, title : str
+        What users type, and one line of help.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    def program(self, series: Series) -> TimeSeriesProgram:
+        """The program for the engines."""
+        raise InputError(f"{self.name} has no program for the engine")
+
+    def labels(self) -> list[int | str]:
+        """Vertex labels among the options, which must be vertices of the template."""
+        return []
+
+    def answer(self, series: Series, running: dict[str, Any], note: Note | None = None) -> SeriesResult:
+        """Run it; `running` are options of `goffish.temporal.run.run_series`."""
+        from goffish.temporal.run import run_series
+
+        return run_series(self.program(series), series, **running)
+
+    def answer_in_memory(self, series: Series, **running: Any) -> SeriesResult | None:
+        """The same answer from whole instances in memory, None where there is no such way, or too little memory.
+
+        `running`: ``start``, ``end``, ``side_by_side`` (instances at a time, or None) and ``note``.
+        """
+        return None
+
+
+class TimeDependentShortestPaths(Application):
+    """Earliest arrivals from one vertex (specification §4.1)."""
+
+    name = "tdsp"
+    title = "Earliest arrival at every vertex, over edges whose latencies change with time."
+
+    source: Label = Field(description="Label of the vertex that is left at the start.")
+    latency: str = Field(default="latency", description="Edge attribute: time an edge takes, in the unit of the times.")
+    exists: str | None = Field(default=None, description=_EXISTS)
+    semantics: Literal["window", "departure"] = Field(
+        default="window",
+        description="window: an edge is taken inside one instance; departure: with the latency when it is entered.",
+    )
+
+    def program(self, series: Series) -> TimeSeriesProgram:
+        from goffish.temporal.tdsp import TimeDependentShortestPath
+
+        return TimeDependentShortestPath(self.source, self.latency, self.exists, self.semantics)
+
+    def labels(self) -> list[int | str]:
+        return [self.source]
+
+
+class Memes(Application):
+    """Contiguous spread of a meme (specification §4.2)."""
+
+    name = "memes"
+    title = "The timestep in which a meme first reaches each vertex, by contact."
+
+    meme: str | int = Field(description="What to look for.")
+    attribute: str = Field(default="memes", description="Vertex attribute: what a vertex holds, one value or a list.")
+    sources: Labels = Field(
+        default=None, description="Where it begins, as in a,b,c; default: all that hold it in the first instance."
+    )
+    must_hold: bool = Field(default=False, description="A vertex spreads it only while it holds it.")
+
+    def program(self, series: Series) -> TimeSeriesProgram:
+        from goffish.temporal.memes import MemeTracking
+
+        kind = series.schema[f"vertex.{self.attribute}"].type
+        return MemeTracking(_value(self.meme, kind), self.attribute, self.sources, self.must_hold)
+
+    def labels(self) -> list[int | str]:
+        return list(self.sources or [])
+
+
+class Hashtags(Application):
+    """Occurrences in every instance (specification §4.3)."""
+
+    name = "hashtags"
+    title = "How often a hashtag occurs in every instance, its change, and the total."
+
+    hashtag: str | int = Field(description="What to count.")
+    attribute: str = Field(default="memes", description="Vertex attribute: what a vertex holds, one value or a list.")
+
+    def program(self, series: Series) -> TimeSeriesProgram:
+        from goffish.temporal.memes import HashtagAggregation
+
+        kind = series.schema[f"vertex.{self.attribute}"].type
+        return HashtagAggregation(_value(self.hashtag, kind), self.attribute)
+
+
+class _OfInstances(Application):
+    edge_exists: str | None = Field(
+        default=None, description="Boolean attribute of the edges that are there; default: exists, if there is one."
+    )
+    vertex_exists: str | None = Field(
+        default=None, description="Boolean attribute of the vertices that are there; default: exists, if there is one."
+    )
+
+    def flags(self, series: Series) -> tuple[str | None, str | None]:
+        """Names of the two attributes."""
+        found = []
+        for place, given in (("edge", self.edge_exists), ("vertex", self.vertex_exists)):
+            found.append(given or ("exists" if f"{place}.exists" in series.schema else None))
+        return found[0], found[1]
+
+
+class ComponentsOfInstances(_OfInstances):
+    """Weakly connected components (specification §4.4)."""
+
+    name = "components"
+    title = "Connected components of every instance."
+
+    def program(self, series: Series) -> TimeSeriesProgram:
+        from goffish.temporal.instances import InstanceComponents
+
+        return InstanceComponents(*self.flags(series))
+
+    def answer_in_memory(self, series: Series, **running: Any) -> SeriesResult | None:
+        from goffish.temporal import in_memory as whole
+
+        if not whole.fits(series):
+            return None
+        return whole.components_of_instances(series, *self.flags(series), **running)
+
+
+class PageRankOfInstances(_OfInstances):
+    """PageRank (specification §4.4)."""
+
+    name = "pagerank"
+    title = "PageRank in every instance."
+
+    damping: float = Field(default=0.85, ge=0, lt=1, description="Probability to follow an edge.")
+    iterations: int = Field(default=100, ge=1, description="Updates at most.")
+    tolerance: float = Field(default=1e-9, ge=0, description="Stop after an update that changed less, in sum.")
+
+    def program(self, series: Series) -> TimeSeriesProgram:
+        from goffish.temporal.instances import InstancePageRank
+
+        return InstancePageRank(self.damping, self.iterations, self.tolerance, *self.flags(series))
+
+    def answer_in_memory(self, series: Series, **running: Any) -> SeriesResult | None:
+        from goffish.temporal import in_memory as whole
+
+        if not whole.fits(series):
+            return None
+        wanted = (self.damping, self.iterations, self.tolerance)
+        return whole.ranks_of_instances(series, *wanted, *self.flags(series), **running)
+
+
+class Vehicles(Application):
+    """Where a vehicle was seen (specification §4.4)."""
+
+    name = "vehicles"
+    title = "Where a vehicle was seen in every instance, within what it can have driven."
+
+    plate: str | int = Field(description="The plate.")
+    last_seen: Label = Field(description="Label of the vertex where it was at the start.")
+    max_speed: float = Field(gt=0, description="Distance per unit of the times.")
+    distance: str = Field(default="distance", description="Edge attribute: length.")
+    plates: str = Field(default="plates", description="Vertex attribute: what was seen, one plate or a list.")
+
+    def program(self, series: Series) -> TimeSeriesProgram:
+        from goffish.temporal.vehicles import VehicleTracking
+
+        kind = series.schema[f"vertex.{self.plates}"].type
+        return VehicleTracking(_value(self.plate, kind), self.last_seen, self.max_speed, self.distance, self.plates)
+
+    def labels(self) -> list[int | str]:
+        return [self.last_seen]
+
+
+class Communities(_OfInstances):
+    """Louvain in every instance, and how its communities go on (Greene, Doyle & Cunningham, ASONAM 2010)."""
+
+    name = "communities"
+    title = "Communities of every instance, numbered alike over time: born, died, grown, merged, split."
+
+    weight: str | None = Field(default=None, description="Edge attribute; default: weight, if there is one.")
+    threshold: float = Field(default=0.3, gt=0, le=1, description="Least Jaccard index of one community over time.")
+    resolution: float = Field(default=1.0, ge=0, description="Above 1 for smaller communities, below for larger ones.")
+    seed: int = Field(default=0, ge=0, description="The same seed, the same communities.")
+
+    def answer(self, series: Series, running: dict[str, Any], note: Note | None = None) -> SeriesResult:
+        from goffish.temporal.communities import evolve
+
+        edge_exists, vertex_exists = self.flags(series)
+        weight = self.weight or ("weight" if "edge.weight" in series.schema else None)
+        known = {"start", "end", "threads", "engine"}
+        if more := [name for name in running if name not in known and name != "progress"]:
+            raise InputError(f"communities: {more[0]} is for programs on the engine")
+        running = {name: value for name, value in running.items() if name in known}
+        return evolve(
+            series, edge_exists=edge_exists, vertex_exists=vertex_exists, weight=weight, threshold=self.threshold,
+            resolution=self.resolution, seed=self.seed, note=note, **running,
+        )  # fmt: skip
+
+
+def _value(given: str | int, kind: str) -> str | int | bool:
+    """What was asked for, in the type of the attribute: command lines give texts only."""
+    if kind in ("string", "list<string>"):
+        return str(given)
+    if kind == "bool":
+        return str(given).lower() in ("1", "true", "yes")
+    return int(given) if isinstance(given, str) and given.lstrip("-").isdigit() else given
+
+
+APPLICATIONS: dict[str, type[Application]] = {
+    a.name: a
+    for a in (
+        TimeDependentShortestPaths, Memes, Hashtags, ComponentsOfInstances, PageRankOfInstances, Vehicles, Communities,
+    )
+}  # fmt: skip

@@ -1,0 +1,83 @@
+"""Machine classes and what they cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goffish.cloud.billing import billed_quanta, paid_left_s, rent
+from goffish.cloud.catalogue import Billing, Catalogue, known_catalogues, read_catalogue
+from goffish.errors import InputError
+
+HOURLY = Billing(quantum_s=3600)
+GOOD: dict[str, Any] = {"classes": [{"name": "m", "cores": 2, "price_per_hour": 0.1}]}
+
+
+def test_catalogues_that_come_along() -> None:
+    """Breaks when a file that is shipped is not valid, or the published classes differ."""
+    assert {"ec2-2013", "ec2-2013-m1", "ec2-2025"} <= set(known_catalogues())
+    for name in known_catalogues():
+        assert read_catalogue(name).source
+    six = read_catalogue("ec2-2013")
+    assert six.classes[six.largest].name == "m3.2xlarge"
+    assert six.powers.tolist() == [1, 2, 4, 8, 13, 26]
+    assert [six.classes[c].name for c in six.by_power()][:2] == ["m3.2xlarge", "m3.xlarge"]
+    assert [c.name for c in six.only(["m1.large", "m1.small"]).classes] == ["m1.large", "m1.small"]
+    m1 = read_catalogue("ec2-2013-m1")
+    assert np.allclose(m1.prices / m1.powers, 0.06)
+
+
+def test_hours_as_the_specification_bills_them() -> None:
+    """G5 of the reactive specification, in dollars."""
+    minutes = np.array([0, 1, 59, 60, 61, 120, 720])
+    assert rent(minutes * 60.0, 0.24, HOURLY) == pytest.approx([0, 0.24, 0.24, 0.24, 0.48, 0.48, 2.88])
+    # From minute 10 to 70, 71 and 75.
+    assert rent(np.array([60, 61, 65]) * 60.0, 0.24, HOURLY) == pytest.approx([0.24, 0.48, 0.48])
+
+
+def test_seconds_with_a_minimum() -> None:
+    by_second = Billing(quantum_s=1, minimum_s=60)
+    assert billed_quanta(np.array([0.0, 0.5, 60.0, 60.5]), by_second).tolist() == [0, 60, 60, 61]
+
+
+@given(st.floats(0.1, 1e6), st.floats(1, 7200))
+def test_paid_time_ends_with_a_quantum(elapsed: float, quantum: float) -> None:
+    """Breaks when a machine is kept beyond its paid time, or a stop at its end is charged for another quantum."""
+    billing = Billing(quantum_s=quantum)
+    left = float(paid_left_s(elapsed, billing))
+    assert 0 < left <= quantum + 1e-6
+    assert billed_quanta(elapsed + left, billing) == billed_quanta(elapsed + left / 2, billing)
+    assert billed_quanta(elapsed + left + 0.01, billing) == billed_quanta(elapsed + left / 2, billing) + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"classes": []}, "classes"),
+        ({"classes": [{"name": "m", "cores": 0, "price_per_hour": 1}]}, r"classes\[0\]\.cores = 0: .*greater than"),
+        ({"classes": [{"name": "m", "cores": 1, "price_per_hour": -1}]}, r"price_per_hour = -1"),
+        ({"classes": [{"name": "m", "cores": 1, "price_per_hour": 1, "speed": float("nan")}]}, "speed = nan"),
+        ({"classes": [*GOOD["classes"], *GOOD["classes"]]}, "two classes are called m"),
+        ({"billing": {"quantum_s": 0}}, r"billing\.quantum_s = 0"),
+        ({"billing": {"hours": 1}}, r"billing\.hours: unknown field; there are quantum_s, minimum_s"),
+        ({"startup_s": -1}, "startup_s = -1"),
+    ],
+)
+def test_what_is_no_catalogue(change: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        read_catalogue(GOOD | change)
+
+
+def test_files_and_names(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("classes:\n  - {name: m, cores: 2, price_per_hour: 0.1}\n")
+    assert read_catalogue(file) == Catalogue.model_validate(GOOD)
+    with pytest.raises(InputError, match="no catalogue 'nothing': give a file, or one of ec2-2013"):
+        read_catalogue("nothing")
+    with pytest.raises(InputError, match=r"no machine class 'x'; there are: m"):
+        read_catalogue(file).number("x")

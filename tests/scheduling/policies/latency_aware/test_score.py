@@ -1,0 +1,104 @@
+"""Scores against their definitions with enumerated paths, and against the specification's figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from goffish.errors import InputError
+from goffish.scheduling.policies.latency_aware.score import (
+    RELATIVE,
+    PlacementProblem,
+    Weights,
+    edge_events,
+    evaluate,
+    greedy_placement,
+)
+from tests.scheduling.policies.latency_aware.cases import chain_of_three, placements, problems, slow_score
+
+
+def problem_with(**changed: object) -> PlacementProblem:
+    fields = {
+        "edges": [(0, 1)],
+        "events": [1.0],
+        "cpu": [10.0, 10.0],
+        "memory": [1.0, 1.0],
+        "cpu_capacity": [100.0, 100.0],
+        "memory_capacity": [100.0, 100.0],
+        "latency_ms": [[0.0, 1.0], [1.0, 0.0]],
+    }
+    return PlacementProblem(**(fields | changed))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [([0, 0, 1], 1.8333373), ([0, 1, 1], 2.1666707), ([0, 1, 0], 3.000008), ([0, 0, 0], 0.5)]
+)
+def test_chain_of_three(place: list[int], value: float) -> None:
+    """Unit check 1: breaks when a part of the score, or a weight, is wrong."""
+    assert evaluate(chain_of_three(130.0), place).value == pytest.approx(value, abs=5e-8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems(), st.data())
+def test_against_definitions(problem: PlacementProblem, data: st.DataObject) -> None:
+    """Unit check 6, and all other parts."""
+    place = data.draw(placements(problem))
+    found = evaluate(problem, place)
+    value, violations, overload = slow_score(problem, place)
+    assert found.value == pytest.approx(value, abs=1e-12)
+    assert found.violations == violations
+    assert found.overload == pytest.approx(overload, abs=1e-12)
+    parts = 1e-6 * found.latency_ms + found.hosts + found.cuts + found.events
+    assert found.value == pytest.approx(parts, abs=1e-12)
+
+
+def test_shared_latency_mode() -> None:
+    """§6.3: latency over operators times the longest one, with weight 1."""
+    found = evaluate(chain_of_three().with_weights(RELATIVE), [0, 1, 0])
+    assert found.value == pytest.approx(3.0 + 8.0 / (3 * 4.0))
+
+
+def test_a_limit_that_is_reached_is_kept() -> None:
+    """95 of 100 points are fine, a little more is not."""
+    exact = problem_with(cpu=[47.5, 47.5])
+    assert evaluate(exact, [0, 0]).violations == 0
+    assert evaluate(problem_with(cpu=[47.5, 47.6]), [0, 0]).violations == 1
+
+
+def test_events_over_edges() -> None:
+    """§2.2: what an operator emits, in equal parts over its edges."""
+    assert edge_events([(0, 1), (0, 2), (1, 2)], [10.0, 6.0, 3.0]).tolist() == [5.0, 5.0, 6.0]
+
+
+def test_greedy_takes_the_freest_memory() -> None:
+    """§3.2; operators with a host keep it and use its memory."""
+    assert greedy_placement(chain_of_three()).tolist() == [0, 1, 0]
+    tied = problem_with(memory=[1.0, 60.0], allowed=np.array([[True, True], [True, False]]))
+    assert greedy_placement(tied, np.array([-1, 0])).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"cpu": [10.0]}, "shape"),
+        ({"events": [-1.0]}, "events holds"),
+        ({"latency_ms": [[0.0, 1.0], [1.0, np.inf]]}, "latency_ms holds"),
+        ({"latency_ms": [[1.0, 1.0], [1.0, 0.0]]}, "itself"),
+        ({"cpu_capacity": [0.0, 1.0]}, "above 0"),
+        ({"edges": [(0, 2)]}, "not there"),
+        ({"allowed": np.array([[True, False], [False, False]])}, "operator 1 may run on no host"),
+        ({"weights": Weights(hosts=0.0)}, "weights"),
+        ({"limit": 1.5}, "limit"),
+    ],
+)
+def test_refused(changed: dict[str, object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        problem_with(**changed)
+
+
+def test_refused_placement() -> None:
+    for wrong in ([0], [0, 2], [-1, 0]):
+        with pytest.raises(InputError, match="a placement has 2 hosts, each 0 to 1"):
+            evaluate(problem_with(), wrong)

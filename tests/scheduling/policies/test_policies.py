@@ -1,0 +1,101 @@
+"""Policies by their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from goffish.cloud.catalogue import read_catalogue
+from goffish.errors import InputError
+from goffish.scheduling.dataflow.flow import compile_flow
+from goffish.scheduling.dataflow.model import read_dataflow
+from goffish.scheduling.policies.policies import looks_ahead, make_policy, policy_names, policy_schema
+from goffish.scheduling.policies.report import describe_plan
+
+FAST = {"ga": {"generations": "5", "population": "20"}}
+
+
+@pytest.mark.parametrize("name", policy_names())
+def test_every_policy_plans(name: str) -> None:
+    """Breaks when a name leads to no policy, or one makes a deployment that misses the goal."""
+    flow = compile_flow(read_dataflow("sc13-diamond"))
+    policy = make_policy(name, FAST.get(name.removeprefix("static-").replace("hybrid", "ga")))
+    plan = policy.deploy(flow, read_catalogue("ec2-2013-m1"))
+    plan.check()
+    described = describe_plan(flow, plan, flow.rates)
+    assert described["throughput"] >= flow.goal.throughput - 1e-9
+    assert sum(e["instances"] for e in described["elements"]) == sum(m["used"] for m in described["machines"])
+    assert described["cost"] == pytest.approx(described["cost_per_hour"] * 10)
+
+
+def test_options_are_taken_for_what_they_are() -> None:
+    """Breaks when a text of the command line does not become the number, truth value or policy that is needed."""
+    made = make_policy("plasticc", {"horizon": "6", "carry_over": "false", "start": "reactive-local"})
+    assert (made.horizon, made.carry_over, made.start.variant) == (6, False, "sharded")  # type: ignore[attr-defined]
+    ga = make_policy("ga", {"population": "30", "seed": "4"})
+    assert (ga.search.population, ga.seed) == (30, 4)  # type: ignore[attr-defined]
+    assert looks_ahead("wpa") and not looks_ahead("caf") and not looks_ahead("static-ga")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("best", {}, "no policy 'best': choose one of reactive-global"),
+        ("plasticc", {"tau": 3}, "no option 'tau'; there are: .*horizon"),
+        ("plasticc", {"horizon": "many"}, "horizon = 'many'"),
+        ("plasticc", {"horizon": 0}, "at least 1"),
+        ("plasticc", {"start": "nobody"}, "no policy 'nobody'"),
+        ("caf", {"kind": "WPA"}, "no option 'kind'"),
+        ("ga", {"population": "x"}, "population = 'x'"),
+        ("reactive-global", {"trigger": "never"}, "trigger = 'never'"),
+    ],
+)
+def test_what_is_no_policy(name: str, options: dict[str, object], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        make_policy(name, options)
+
+
+_MARKED = """
+from dataclasses import dataclass
+from pathlib import Path
+
+Path({mark!r}).touch()
+
+
+@dataclass(frozen=True)
+class Own:
+    def deploy(self, flow, catalogue): ...
+    def adapt(self, observation, memory): ...
+"""
+
+
+@pytest.mark.parametrize("name", policy_names())
+def test_no_policy_loads_code_unless_allowed(name: str, tmp_path: Path) -> None:
+    """Breaks when the name of a policy, or any option of it, runs a file without ``own=True``."""
+    mark, file = tmp_path / "ran", tmp_path / "own.py"
+    file.write_text(_MARKED.format(mark=str(mark)))
+    place = f"{file}:Own"
+    nested = [option for option in policy_schema(name)["properties"] if option != "start"]
+    with pytest.raises(InputError, match="no policy"):
+        make_policy(f"static-{place}")
+    for option in (*nested, "start", "ga", "adapt", "inner", "search"):
+        for given in (place, {"start": place}):
+            with pytest.raises(InputError):
+                make_policy(name, {option: given})
+    with pytest.raises(InputError, match="no policy"):
+        make_policy(place, {"start": name})
+    assert not mark.exists()
+
+
+def test_own_policies_also_nested(tmp_path: Path) -> None:
+    """Breaks when the command line cannot load a file, alone or as the start of another policy."""
+    file = tmp_path / "own.py"
+    file.write_text(_MARKED.format(mark=str(tmp_path / "ran")))
+    place = f"{file}:Own"
+    made = make_policy(place, own=True)
+    assert type(made).__name__ == "Own"
+    for name in ("plasticc", "latency-aware", "replicate"):
+        started = make_policy(name, {"start": place}, own=True)
+        assert type(started.start).__name__ == "Own"  # type: ignore[attr-defined]
+    assert (tmp_path / "ran").exists()

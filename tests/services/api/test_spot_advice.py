@@ -1,0 +1,158 @@
+"""Spot advice by gRPC: what the command says of the same market, and a job that is under way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from goffish.errors import InputError
+from goffish.scheduling.spot.advice import text_of
+from goffish.scheduling.spot.fitting import read_fitted
+from goffish.scheduling.spot.job import START
+from goffish.services.api.spot_advice import Markets, _decide, strategy
+from goffish.v1 import planning_pb2
+from tests.services.api.serving import serving
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def command(*given: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "goffish", "spot", *given], check=True, capture_output=True, text=True, cwd=ROOT
+    )
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("markets")
+    command("fit", "examples/spot-2015.yaml", "--until", "2015-07-01", "-o", str(made / "two.json"))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # the market names its price files from there
+
+
+def advise(markets: Markets, asked: planning_pb2.AdviseSpotRequest) -> planning_pb2.AdviseSpotResponse:
+    """As the service does, with the table built here."""
+    found = markets.read(asked)
+    return found.answer(strategy(found.market, *found.key[1:]))
+
+
+def test_advice_is_that_of_the_command(folder: Path) -> None:
+    """Breaks when the service advises something else than the command, or expects another cost."""
+    markets = Markets(folder)
+    assert [one.name for one in markets.messages()] == ["two"] and len(markets.messages()[0].classes) == 2
+    name = markets.messages()[0].classes[0].name
+    given = ["advise", "--market", str(folder / "two.json"), "--json", "--work", "4", "--deadline", "6"]
+    told = json.loads(command(*given, "--price", f"{name}=0.02"))
+    asked = planning_pb2.AdviseSpotRequest(core_hours=4, hours=6, market="two", prices={name: 0.02})
+    found = advise(markets, asked)
+    assert found.action == told["action"]
+    assert found.expected_cost == pytest.approx(told["expected_cost"])
+    assert found.on_demand_cost == pytest.approx(told["on_demand_cost"])
+    assert [(one.hours, pytest.approx(one.expected_cost)) for one in found.deadlines] == [
+        (one["hours"], one["expected_cost"]) for one in told["deadlines"]
+    ]
+    held = json.loads(command(*given, "--price", f"{name}=0.02", "--holding", name, "--saved", "5", "--used", "30"))
+    asked.running.CopyFrom(planning_pb2.RunningJob(saved_core_hours=5, used_s=1800, **{"class": name}))
+    assert advise(markets, asked).action == held["action"]
+
+
+def test_decisions_for_programs(folder: Path) -> None:
+    """Breaks when a program is told another action, class or bid than people are: all that a market knows."""
+    market = read_fitted(str(folder / "two.json")).market
+    told = {
+        "wait": "WAIT", "go on": "GO_ON", "checkpoint": "CHECKPOINT", "give the machine back": "RELEASE",
+        "stop the checkpoint": "QUIT_CHECKPOINT", "move to the machine of your own": "MOVE",
+    }  # fmt: skip
+    bids = [(one.name, bid) for one in market.classes for bid in one.bids.tolist()]
+    assert len({bid for _, bid in bids if bid < float("inf")}) > 2
+    for action in range(START + market.choices):
+        answer = planning_pb2.AdviseSpotResponse()
+        _decide(answer, market, action)
+        text = text_of(market, action)
+        decision = planning_pb2.SpotAction.Name(answer.decision).removeprefix("SPOT_ACTION_")
+        name = getattr(answer, "class")
+        if action < START:
+            assert decision == told[text] and not name and not answer.on_demand and not answer.HasField("bid")
+            continue
+        assert decision == "START"
+        if answer.on_demand:
+            assert text == f"start {name} on demand" and not answer.HasField("bid")
+        else:
+            expected, bid = bids[action - START]  # classes one after the other, bids ascending
+            assert name == expected and text.startswith(f"start {name} on the spot market")
+            assert answer.bid == bid if answer.HasField("bid") else bid == float("inf")
+
+
+def test_decisions_are_those_of_the_table(folder: Path) -> None:
+    """Breaks when the decision in an answer is not that of the text beside it."""
+    markets, fitted = Markets(folder), read_fitted(str(folder / "two.json"))
+    seen = set()
+    for hours, price in ((2.5, 0.02), (2.5, 3.0), (4.0, 3.0), (6.0, 0.02)):
+        names = [one.name for one in fitted.market.classes]
+        for held in (None, *names):
+            asked = planning_pb2.AdviseSpotRequest(
+                core_hours=4, hours=hours, market="two", prices=dict.fromkeys(names, price)
+            )
+            if held is not None:
+                asked.running.CopyFrom(planning_pb2.RunningJob(saved_core_hours=5, **{"class": held}))
+            found = advise(markets, asked)
+            name, decision = getattr(found, "class"), planning_pb2.SpotAction.Name(found.decision)
+            seen.add(decision)
+            if decision == "SPOT_ACTION_START":
+                market = "on demand" if found.on_demand else "on the spot market"
+                bid = f", bid {found.bid:.4g}" if found.HasField("bid") else ""
+                assert found.action == f"start {name} {market}{bid}"
+            else:
+                words = {
+                    "WAIT": "wait", "GO_ON": "go on", "CHECKPOINT": "checkpoint", "RELEASE": "give the machine back"
+                }  # fmt: skip
+                assert found.action == words[decision.removeprefix("SPOT_ACTION_")] and not name
+    assert len(seen) >= 3, seen
+
+
+def test_advice_that_is_not_given(folder: Path) -> None:
+    """Breaks when a name leaves the folder, a job that makes no sense is advised, or one request takes all memory."""
+    markets = Markets(folder)
+    for change, told in (
+        ({"market": "../two"}, "market: nothing called"), ({"core_hours": 0}, "core_hours: 0"),
+        ({"hours": -1}, "hours: -1"), ({"prices": {"x": 1}}, "prices: no class 'x'"),
+        ({"core_hours": 1e5}, "core_hours: at most"), ({"hours": 1e5}, "hours: at most"),
+        ({"hours": 0.5, "core_hours": 8}, "cannot be promised"),
+    ):  # fmt: skip
+        asked = {"core_hours": 4, "hours": 6, "market": "two"} | change
+        with pytest.raises(InputError, match=told):
+            advise(markets, planning_pb2.AdviseSpotRequest(**asked))
+
+
+def test_advice_takes_the_planning_pool(folder: Path, tmp_path: Path, data: Path) -> None:
+    """Breaks when tables are built in the server itself: others wait, equal ones are built twice, no end at SIGTERM."""
+    market = read_fitted(str(folder / "two.json")).market
+    large = planning_pb2.AdviseSpotRequest(core_hours=100 * market.unit, hours=80, market="two")
+    small = planning_pb2.AdviseSpotRequest(core_hours=2, hours=3, market="two")
+    with serving(tmp_path / "home", data, "--markets", str(folder), "--grace", "0.5") as server, server.client() as one:
+        assert server.process is not None
+        here = psutil.Process(server.process.pid)
+        with ThreadPoolExecutor(9) as threads:
+            waiting = [threads.submit(one.planning.AdviseSpot, large) for _ in range(8)]
+            advised = threads.submit(one.planning.AdviseSpot, small)
+            assert advised.result().action
+            cheap = one.planning.AdviseSpot(small)  # its table is kept
+            assert cheap.expected_cost == advised.result().expected_cost
+            assert not any(call.done() for call in waiting)
+            below = here.children(recursive=True)
+            assert len(below) <= 3, "two processes that plan, and what multiprocessing keeps"
+            assert list(one.list()) == []
+            assert server.stop() == 0
+            assert all(call.exception() is not None for call in waiting)
+        assert psutil.wait_procs(below, timeout=10)[1] == []

@@ -1,0 +1,64 @@
+"""Ingest jobs that are killed or interrupted; each starts a JVM of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.ingest.rows import files_of
+
+pytest.importorskip("pyspark")
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _started(spec: Path, store: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "goffish", "ingest", str(spec), "-o", str(store), "--master", "local[2]", "--json"]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _wait_for(folder: Path, pattern: str, process: subprocess.Popen[str]) -> None:
+    limit = time.monotonic() + 240
+    while not list(folder.glob(pattern)):
+        assert process.poll() is None and time.monotonic() < limit
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["done.rows.*", "done.edges.*", "done.places.*"])
+def test_killed_in_the_middle_goes_on_to_the_same_store(stamped: Any, tmp_path: Path, step: str) -> None:
+    folder, _, spec, _ = stamped
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+    process = _started(tmp_path / "spec.yaml", tmp_path / "s")
+    _wait_for(tmp_path, f"s.work/{step}", process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not (tmp_path / "s" / "manifest.json").exists()
+    again = _started(tmp_path / "spec.yaml", tmp_path / "s")
+    report = json.loads(again.communicate()[0])
+    assert again.returncode == 0 and report["continued"]
+    assert files_of(tmp_path / "s") == files_of(folder / "s")
+    assert not (tmp_path / "s.work").exists()
+
+
+@pytest.mark.slow
+def test_interrupted_ends_at_once(stamped: Any, tmp_path: Path) -> None:
+    _, _, spec, _ = stamped
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+    process = _started(tmp_path / "spec.yaml", tmp_path / "s")
+    _wait_for(tmp_path, "s.work/done.rows.*", process)
+    begun = time.monotonic()
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and time.monotonic() - begun < 10
+    assert errors.splitlines()[-1].startswith("interrupted")
+    assert not (tmp_path / "s" / "manifest.json").exists()
