@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from goffish.client import requests
 from goffish.client.blocking import Client
-from goffish.client.calls import AsyncCalls
+from goffish.client.calls import PLAN_S, AsyncCalls
 from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
 
 
@@ -24,7 +24,7 @@ class AsyncClient(AsyncCalls):
 
     def __init__(
         self, address: str, token: str | None = None, *, authority: str | Path | None = None, tls: bool = False,
-        certificate: str | Path | None = None, key: str | Path | None = None, timeout_s: float = 30.0,
+        certificate: str | Path | None = None, key: str | Path | None = None, timeout_s: float | None = None,
         patience_s: float = 600.0,
     ) -> None:  # fmt: skip
         given: dict[str, Any] = {
@@ -153,7 +153,7 @@ class AsyncClient(AsyncCalls):
         """The first deployment of a dataflow."""
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(planning_pb2.PlanRequest(setting=which), rates=rates)
-        plan: dataflows_pb2.Plan = (await self._call(self.planning.Plan, asked)).plan
+        plan: dataflows_pb2.Plan = (await self._call(self.planning.Plan, asked, PLAN_S)).plan
         return plan
 
     async def adapt(
@@ -164,7 +164,7 @@ class AsyncClient(AsyncCalls):
         """The deployment of the interval that begins, from what was observed."""
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(planning_pb2.AdaptRequest(setting=which), observations=observations, session=session)
-        answer: planning_pb2.AdaptResponse = await self._call(self.planning.Adapt, asked)
+        answer: planning_pb2.AdaptResponse = await self._call(self.planning.Adapt, asked, PLAN_S)
         return answer
 
     async def plan_ahead(
@@ -177,7 +177,7 @@ class AsyncClient(AsyncCalls):
         asked = requests.filled(
             planning_pb2.PlanAheadRequest(setting=which), observations=observations, forecast=forecast, session=session
         )
-        answer: planning_pb2.PlanAheadResponse = await self._call(self.planning.PlanAhead, asked)
+        answer: planning_pb2.PlanAheadResponse = await self._call(self.planning.PlanAhead, asked, PLAN_S)
         return answer
 
     async def advise_spot(
@@ -189,7 +189,7 @@ class AsyncClient(AsyncCalls):
             planning_pb2.AdviseSpotRequest(), core_hours=core_hours, hours=hours, market=market, prices=prices,
             running=running,
         )  # fmt: skip
-        answer: planning_pb2.AdviseSpotResponse = await self._call(self.planning.AdviseSpot, asked)
+        answer: planning_pb2.AdviseSpotResponse = await self._call(self.planning.AdviseSpot, asked, PLAN_S)
         return answer
 
     async def explain(

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from goffish.client import requests
-from goffish.client.calls import Calls
+from goffish.client.calls import PLAN_S, Calls
 from goffish.client.results import read_batches, result_file
 from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
 
@@ -26,8 +26,8 @@ class Client(Calls):
     token : str, optional
     authority, tls, certificate, key
         See `goffish.client.channels.Access`.
-    timeout_s : float
-        Of each call that is no stream.
+    timeout_s : float, optional
+        Of each call that is no stream; without it 30 s, and 330 s for calls that plan.
     patience_s : float
         For how long `watch`, `wait` and the results of jobs go on without a server that has answered before, from the
         moment on when it was away until it answers again.
@@ -201,7 +201,7 @@ class Client(Calls):
 
     def upload(self, path: str | Path) -> str:
         """Bring a file to the server; gives its URI."""
-        uri: str = self._call(self.jobs.Upload, requests.upload(path), timeout_s=None).uri
+        uri: str = self._call(self.jobs.Upload, requests.upload(path), usual_s=None).uri
         return uri
 
     def plan(
@@ -223,7 +223,7 @@ class Client(Calls):
         """
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(planning_pb2.PlanRequest(setting=which), rates=rates)
-        plan: dataflows_pb2.Plan = self._call(self.planning.Plan, asked).plan
+        plan: dataflows_pb2.Plan = self._call(self.planning.Plan, asked, PLAN_S).plan
         return plan
 
     def adapt(
@@ -243,7 +243,7 @@ class Client(Calls):
         """
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(planning_pb2.AdaptRequest(setting=which), observations=observations, session=session)
-        answer: planning_pb2.AdaptResponse = self._call(self.planning.Adapt, asked)
+        answer: planning_pb2.AdaptResponse = self._call(self.planning.Adapt, asked, PLAN_S)
         return answer
 
     def plan_ahead(
@@ -256,7 +256,7 @@ class Client(Calls):
         asked = requests.filled(
             planning_pb2.PlanAheadRequest(setting=which), observations=observations, forecast=forecast, session=session
         )
-        answer: planning_pb2.PlanAheadResponse = self._call(self.planning.PlanAhead, asked)
+        answer: planning_pb2.PlanAheadResponse = self._call(self.planning.PlanAhead, asked, PLAN_S)
         return answer
 
     def advise_spot(
@@ -280,7 +280,7 @@ class Client(Calls):
             planning_pb2.AdviseSpotRequest(), core_hours=core_hours, hours=hours, market=market, prices=prices,
             running=running,
         )  # fmt: skip
-        answer: planning_pb2.AdviseSpotResponse = self._call(self.planning.AdviseSpot, asked)
+        answer: planning_pb2.AdviseSpotResponse = self._call(self.planning.AdviseSpot, asked, PLAN_S)
         return answer
 
     def explain(

@@ -17,6 +17,9 @@ from goffish.client.channels import AWAY, PAUSE_S, PAUSES_S, Access, ServiceErro
 from goffish.client.results import check_whole
 from goffish.v1 import catalog_pb2_grpc, jobs_pb2, jobs_pb2_grpc, planning_pb2_grpc
 
+#: Seconds that a call may take, and one that plans: the server ends those after 300 s (`goffish serve --most-plan`).
+CALL_S, PLAN_S = 30.0, 330.0
+
 
 class _Connection:
     """A channel and its stubs.
@@ -34,7 +37,7 @@ class _Connection:
 
     def __init__(
         self, address: str, token: str | None = None, *, authority: str | Path | None = None, tls: bool = False,
-        certificate: str | Path | None = None, key: str | Path | None = None, timeout_s: float = 30.0,
+        certificate: str | Path | None = None, key: str | Path | None = None, timeout_s: float | None = None,
         patience_s: float = 600.0,
     ) -> None:  # fmt: skip
         given = Access(address, token, authority, tls, certificate, key)
@@ -49,6 +52,10 @@ class _Connection:
         self.jobs: Any = jobs_pb2_grpc.JobServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.planning: Any = planning_pb2_grpc.PlanningServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.catalog: Any = catalog_pb2_grpc.CatalogServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def _limit(self, usual_s: float | None) -> float | None:
+        """Seconds of a call, of which `usual_s` is the default; None has no limit."""
+        return self._timeout_s if self._timeout_s is not None and usual_s is not None else usual_s
 
     def _until(self, error: ServiceError, end: float | None) -> float:
         """When patience ends with a server that is away; it begins with the first error.
@@ -96,10 +103,9 @@ class Calls(_Connection):
         found: jobs_pb2.Job = self._call(self.jobs.Get, requests.of_job(jobs_pb2.GetRequest(), job)).job
         return found
 
-    def _call(self, method: Callable[..., Any], request: Any, timeout_s: float | None = -1.0) -> Any:
-        limit = self._timeout_s if timeout_s == -1.0 else timeout_s
+    def _call(self, method: Callable[..., Any], request: Any, usual_s: float | None = CALL_S) -> Any:
         try:
-            answer = method(request, metadata=self.metadata, timeout=limit)
+            answer = method(request, metadata=self.metadata, timeout=self._limit(usual_s))
         except grpc.RpcError as error:
             raise service_error(error) from None
         self._answered = True
@@ -168,9 +174,9 @@ class AsyncCalls(_Connection):
         found: jobs_pb2.Job = (await self._call(self.jobs.Get, asked)).job
         return found
 
-    async def _call(self, method: Callable[..., Any], request: Any) -> Any:
+    async def _call(self, method: Callable[..., Any], request: Any, usual_s: float | None = CALL_S) -> Any:
         try:
-            answer = await method(request, metadata=self.metadata, timeout=self._timeout_s)
+            answer = await method(request, metadata=self.metadata, timeout=self._limit(usual_s))
         except grpc.RpcError as error:
             raise service_error(error) from None
         self._answered = True

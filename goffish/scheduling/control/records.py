@@ -322,7 +322,8 @@ def _weighted(values: Floats, weights: Floats) -> float:
 
 
 def _names(names: tuple[str, ...], places: Any) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), pa.array(names, pa.string()))
+    # Two alternates may share a name: Parquet's bytes are not determined by a dictionary that repeats a value.
+    return pa.array(names, pa.string()).take(pa.array(places)).dictionary_encode()
 
 
 def latency_s(
