@@ -27,21 +27,16 @@ choose_kernel_cache()
 install()
 
 if TYPE_CHECKING:
-    from goffish.algorithms.centralities import betweenness, closeness, edge_betweenness, harmonic, landscape
+    from goffish.algorithms.betweenness.api import betweenness, edge_betweenness
+    from goffish.algorithms.closeness.api import closeness, harmonic
+    from goffish.algorithms.clustering.api import core_numbers, triangles
+    from goffish.algorithms.communities.api import agreement, louvain, modularity
     from goffish.algorithms.communities.communities import Communities
-    from goffish.algorithms.functions import (
-        agreement,
-        bfs,
-        blockrank,
-        connected_components,
-        core_numbers,
-        louvain,
-        modularity,
-        pagerank,
-        sssp,
-        triangles,
-    )
+    from goffish.algorithms.components.api import connected_components
+    from goffish.algorithms.landscape.api import landscape
     from goffish.algorithms.landscape.levels import CommunityLandscape
+    from goffish.algorithms.pagerank.api import blockrank, pagerank
+    from goffish.algorithms.paths.api import bfs, sssp
     from goffish.algorithms.run import run
     from goffish.errors import DataError, FormatError, GoffishError, InputError, JobError, StoreError
     from goffish.gofs import PartitionedGraph
@@ -87,11 +82,14 @@ if TYPE_CHECKING:
     from goffish.temporal.program import TimeSeriesProgram
 
 _HOMES = {
-    "goffish.algorithms.centralities": ("betweenness", "closeness", "edge_betweenness", "harmonic", "landscape"),
-    "goffish.algorithms.functions": (
-        "agreement", "bfs", "blockrank", "connected_components", "core_numbers", "louvain", "modularity", "pagerank",
-        "sssp", "triangles",
-    ),
+    "goffish.algorithms.betweenness.api": ("betweenness", "edge_betweenness"),
+    "goffish.algorithms.closeness.api": ("closeness", "harmonic"),
+    "goffish.algorithms.clustering.api": ("core_numbers", "triangles"),
+    "goffish.algorithms.communities.api": ("agreement", "louvain", "modularity"),
+    "goffish.algorithms.components.api": ("connected_components",),
+    "goffish.algorithms.landscape.api": ("landscape",),
+    "goffish.algorithms.pagerank.api": ("blockrank", "pagerank"),
+    "goffish.algorithms.paths.api": ("bfs", "sssp"),
     "goffish.algorithms.landscape.levels": ("CommunityLandscape",),
     "goffish.algorithms.communities.communities": ("Communities",),
     "goffish.algorithms.run": ("run",),

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
 
 from goffish.errors import InputError
 
@@ -56,8 +56,31 @@ Note = Callable[[str], None]
 Label = Annotated[int | str, BeforeValidator(_as_label)]
 
 
-class Algorithm(BaseModel):
-    """Base of all algorithms: the fields are the options.
+class Options(BaseModel):
+    """Base of what has a name, and options that are its fields."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    @classmethod
+    def checked(cls, **options: Any) -> Self:
+        """An instance.
+
+        Raises
+        ------
+        InputError
+            Unknown option, or a value out of range; one line that says what is accepted.
+        """
+        try:
+            return cls(**options)
+        except ValidationError as error:
+            raise InputError(f"{cls.name}: {_described(error, options, cls.model_fields)}") from None
+
+
+class Algorithm(Options):
+    """Base of all algorithms.
 
     Attributes
     ----------
@@ -67,16 +90,15 @@ class Algorithm(BaseModel):
         The algorithm ignores directions, so a directed graph is made undirected first.
     in_memory : bool
         No engine answers the algorithm: a partitioned graph is put together in memory for it.
+    final_table : bool
+        The program gives the final table, so that ranks can write its rows without bringing them together.
     extra_tables : mapping of str to str
         Further tables that a result holds, and a line of help for each.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: ClassVar[str]
-    title: ClassVar[str]
     undirected: ClassVar[bool] = False
     in_memory: ClassVar[bool] = False
+    final_table: ClassVar[bool] = True
     extra_tables: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
@@ -134,3 +156,18 @@ def _names_file(annotation: Any, metadata: Any = ()) -> bool:
     """Whether a type, or a part of it, has the mark `NamesFile`."""
     marked = any(isinstance(one, NamesFile) for one in (*metadata, *getattr(annotation, "__metadata__", ())))
     return marked or any(_names_file(part) for part in typing.get_args(annotation))
+
+
+def _described(error: ValidationError, options: Mapping[str, Any], known: Any) -> str:
+    """A pydantic error as one line."""
+    told = []
+    for item in error.errors(include_url=False, include_context=False):
+        option = str(item["loc"][0]) if item["loc"] else ""
+        if item["type"] == "extra_forbidden":
+            told.append(f"unknown option {option!r} (there are: {', '.join(known) or 'none'})")
+        elif item["type"] == "missing":
+            told.append(f"option {option!r} is needed")
+        else:
+            problem = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
+            told.append(f"{option}={options.get(option)!r} {problem}" if option else problem)
+    return "; ".join(dict.fromkeys(told))

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.betweenness.api import Betweenness
 from goffish.algorithms.closeness.api import Closeness, Harmonic
@@ -41,27 +39,9 @@ def make(name: str, options: Mapping[str, Any]) -> Algorithm:
     model = ALGORITHMS.get(name)
     if model is None:
         raise InputError(f"unknown algorithm {name!r}: choose one of {', '.join(ALGORITHMS)}")
-    try:
-        return model(**options)
-    except ValidationError as error:
-        raise InputError(f"{name}: {describe_problems(error, options, model.model_fields)}") from None
+    return model.checked(**options)
 
 
 def file_options(name: str) -> list[str]:
     """Options of the algorithm `name` whose texts name files; empty for an unknown algorithm."""
     return ALGORITHMS[name].files() if name in ALGORITHMS else []
-
-
-def describe_problems(error: ValidationError, options: Mapping[str, Any], known: Any) -> str:
-    """A pydantic error as one line."""
-    told = []
-    for item in error.errors(include_url=False, include_context=False):
-        option = str(item["loc"][0]) if item["loc"] else ""
-        if item["type"] == "extra_forbidden":
-            told.append(f"unknown option {option!r} (there are: {', '.join(known) or 'none'})")
-        elif item["type"] == "missing":
-            told.append(f"option {option!r} is needed")
-        else:
-            problem = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
-            told.append(f"{option}={options.get(option)!r} {problem}" if option else problem)
-    return "; ".join(dict.fromkeys(told))

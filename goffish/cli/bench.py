@@ -78,7 +78,9 @@ def _median(call: Callable[[], Any], repeats: int) -> float:
 
 
 def _jobs(graph: Graph) -> list[tuple[str, Callable[[], Any], dict[str, Callable[[], Any]]]]:
-    from goffish.algorithms.functions import connected_components, pagerank, sssp
+    from goffish.algorithms.components.api import connected_components
+    from goffish.algorithms.pagerank.api import pagerank
+    from goffish.algorithms.paths.api import sssp
 
     source = int(graph.out_degrees.argmax())
     label = graph.label_column()[source].as_py()

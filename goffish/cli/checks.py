@@ -61,8 +61,8 @@ def check_stats_target(stats_file: str) -> None:
 def check_run(algorithm: type[Algorithm], running: dict[str, Any], options: dict[str, Any], *, store: bool) -> None:
     """Check every option of ``goffish run`` that can be checked without the graph."""
     from goffish.algorithms.catalogue import make
-    from goffish.algorithms.run import UNITS
-    from goffish.gopher.run import ENGINES
+    from goffish.algorithms.dispatch import UNITS
+    from goffish.gopher.engine import ENGINES
     from goffish.partition.options import check_options
 
     make(algorithm.name, options)

@@ -12,7 +12,7 @@ from goffish.errors import InputError
 if TYPE_CHECKING:
     from goffish.algorithms.algorithm import Note
     from goffish.gofs import PartitionedGraph
-    from goffish.gopher.local import Progress
+    from goffish.gopher.engine import Progress
     from goffish.graph import Graph
 
 

@@ -127,7 +127,7 @@ def _partition(
     path: str, reading: dict[str, Any], options: dict[str, Any], *, output: str, parts: int, method: str,
     units: Any, split: int | None, json: bool,
 ) -> None:  # fmt: skip
-    from goffish.algorithms.run import UNITS
+    from goffish.algorithms.dispatch import UNITS
     from goffish.gofs import check_store_place, write_store
     from goffish.graph import Graph
     from goffish.partition.assignment import check_parts

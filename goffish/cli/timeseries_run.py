@@ -91,7 +91,7 @@ def _run(
     from goffish.cli.inputs import run_status
     from goffish.gofs.series import open_series
     from goffish.gopher import Result
-    from goffish.gopher.run import ENGINES
+    from goffish.gopher.engine import ENGINES
     from goffish.temporal.api import make_application, run_series
 
     with joined(running["engine"] == "mpi") as ranks:

@@ -48,32 +48,17 @@ class AsyncClient(AsyncCalls):
 
     async def submit_graph(
         self, algorithm: str, input_uri: str, options: Mapping[str, Any] | None = None, *, key: str = "",
-        runner: str = "local", workers: int | None = None, checkpoint_every: int | None = None,
-        memory_mb: int | None = None, cpu_seconds: float | None = None, policy: str | None = None,
-        cloud_name: str | None = None, deadline_s: float | None = None, budget: float | None = None,
-        labels: Mapping[str, str] | None = None, most_attempts: int | None = None,
+        runner: str = "local", **more: Any,
     ) -> jobs_pb2.Job:  # fmt: skip
         """Submit an algorithm on a graph."""
-        limits = {"deadline_s": deadline_s, "budget": budget, "labels": labels, "most_attempts": most_attempts}
-        graph = {
-            "workers": workers, "checkpoint_every": checkpoint_every, "memory_mb": memory_mb,
-            "cpu_seconds": cpu_seconds, "policy": policy, "cloud_name": cloud_name,
-        }  # fmt: skip
-        return await self.submit(requests.graph_spec(algorithm, input_uri, options, runner, limits, graph), key)
+        return await self.submit(requests.graph_spec(algorithm, input_uri, options, runner, more), key)
 
     async def submit_dataflow(
         self, dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None = None, *, key: str = "",
-        cloud_name: str | None = None, policy: str | None = None, rates: str | None = None, hours: float | None = None,
-        seed: int | None = None, hours_per_second: float | None = None, deadline_s: float | None = None,
-        budget: float | None = None, labels: Mapping[str, str] | None = None, most_attempts: int | None = None,
+        **more: Any,
     ) -> jobs_pb2.Job:  # fmt: skip
         """Submit a dataflow that is run on the simulated cloud."""
-        limits = {"deadline_s": deadline_s, "budget": budget, "labels": labels, "most_attempts": most_attempts}
-        run = {
-            "cloud_name": cloud_name, "policy": policy, "rates": rates, "hours": hours, "seed": seed,
-            "hours_per_second": hours_per_second,
-        }  # fmt: skip
-        return await self.submit(requests.dataflow_spec(dataflow, options, limits, run), key)
+        return await self.submit(requests.dataflow_spec(dataflow, options, more), key)
 
     async def list(
         self, *states: str, labels: Mapping[str, str] | None = None, algorithm: str = "", client: str = "",

@@ -52,10 +52,7 @@ class Client(Calls):
 
     def submit_graph(
         self, algorithm: str, input_uri: str, options: Mapping[str, Any] | None = None, *, key: str = "",
-        runner: str = "local", workers: int | None = None, checkpoint_every: int | None = None,
-        memory_mb: int | None = None, cpu_seconds: float | None = None, policy: str | None = None,
-        cloud_name: str | None = None, deadline_s: float | None = None, budget: float | None = None,
-        labels: Mapping[str, str] | None = None, most_attempts: int | None = None,
+        runner: str = "local", **more: Any,
     ) -> jobs_pb2.Job:  # fmt: skip
         """Submit an algorithm on a graph.
 
@@ -70,21 +67,12 @@ class Client(Calls):
         key : str
             The same key again gives the same job.
         runner : {"local", "mpi", "spark", "cloud"}
-        workers : int, optional
-            Threads, or ranks of mpirun.
-        checkpoint_every : int, optional
-            Supersteps.
-        memory_mb, cpu_seconds : float, optional
-            Most of its processes together.
-        policy, cloud_name : str, optional
-            With the runner ``cloud``: who decides on machines, and their catalogue.
-        deadline_s : float, optional
-            From the submission on.
-        budget : float, optional
-            In the currency of its cloud.
-        labels : mapping, optional
-        most_attempts : int, optional
-            Times that its worker may be lost until it fails.
+        **more
+            ``workers`` (threads, or ranks of mpirun), ``checkpoint_every`` (supersteps), ``memory_mb`` and
+            ``cpu_seconds`` (at most, of its processes together); with the runner ``cloud`` also ``policy`` and
+            ``cloud_name``, who decides on machines, and their catalogue. Of every kind of job: ``deadline_s`` (from the
+            submission on), ``budget`` (in the currency of its cloud), ``labels`` (a mapping), ``most_attempts`` (times
+            that its worker may be lost until it fails).
 
         Raises
         ------
@@ -92,18 +80,11 @@ class Client(Calls):
             An argument is not of its type.
         ServiceError
         """
-        limits = {"deadline_s": deadline_s, "budget": budget, "labels": labels, "most_attempts": most_attempts}
-        graph = {
-            "workers": workers, "checkpoint_every": checkpoint_every, "memory_mb": memory_mb,
-            "cpu_seconds": cpu_seconds, "policy": policy, "cloud_name": cloud_name,
-        }  # fmt: skip
-        return self.submit(requests.graph_spec(algorithm, input_uri, options, runner, limits, graph), key)
+        return self.submit(requests.graph_spec(algorithm, input_uri, options, runner, more), key)
 
     def submit_dataflow(
         self, dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None = None, *, key: str = "",
-        cloud_name: str | None = None, policy: str | None = None, rates: str | None = None, hours: float | None = None,
-        seed: int | None = None, hours_per_second: float | None = None, deadline_s: float | None = None,
-        budget: float | None = None, labels: Mapping[str, str] | None = None, most_attempts: int | None = None,
+        **more: Any,
     ) -> jobs_pb2.Job:  # fmt: skip
         """Submit a dataflow that is run on the simulated cloud.
 
@@ -113,12 +94,11 @@ class Client(Calls):
             One that the server knows by name, or a definition (`goffish.client.dataflow` reads a file).
         options : mapping, optional
             Of its policy.
-        key, deadline_s, budget, labels, most_attempts
-            As in `submit_graph`.
-        cloud_name, policy, rates : str, optional
-        hours, hours_per_second : float, optional
-            Length; and of it what passes in a second, instead of as much as can be computed.
-        seed : int, optional
+        key : str
+            The same key again gives the same job.
+        **more
+            ``cloud_name``, ``policy``, ``rates``, ``seed``, ``hours`` (length) and ``hours_per_second`` (of it what
+            passes in a second, instead of as much as can be computed); of every kind of job as in `submit_graph`.
 
         Raises
         ------
@@ -126,12 +106,7 @@ class Client(Calls):
             An argument is not of its type.
         ServiceError
         """
-        limits = {"deadline_s": deadline_s, "budget": budget, "labels": labels, "most_attempts": most_attempts}
-        run = {
-            "cloud_name": cloud_name, "policy": policy, "rates": rates, "hours": hours, "seed": seed,
-            "hours_per_second": hours_per_second,
-        }  # fmt: skip
-        return self.submit(requests.dataflow_spec(dataflow, options, limits, run), key)
+        return self.submit(requests.dataflow_spec(dataflow, options, more), key)
 
     def list(
         self, *states: str, labels: Mapping[str, str] | None = None, algorithm: str = "", client: str = "",

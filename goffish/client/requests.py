@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -70,18 +70,15 @@ def of_job(message: M, job: str, **fields: Any) -> M:
 
 
 def graph_spec(
-    algorithm: str, input_uri: str, options: Mapping[str, Any] | None, runner: str, limits: Mapping[str, Any],
-    graph: Mapping[str, Any],
-) -> jobs_pb2.JobSpec:  # fmt: skip
+    algorithm: str, input_uri: str, options: Mapping[str, Any] | None, runner: str, more: Mapping[str, Any]
+) -> jobs_pb2.JobSpec:
     """A job on a graph.
 
     Parameters
     ----------
     algorithm, input_uri, options, runner
-    limits : mapping
-        What is asked of every kind of job; ``None`` is not given.
-    graph : mapping
-        Other fields of `GraphJob`.
+    more : mapping
+        What is asked of every kind of job, and other fields of `GraphJob`; ``None`` is not given.
 
     Raises
     ------
@@ -89,22 +86,36 @@ def graph_spec(
     """
     if runner not in RUNNERS:
         raise InputError(f"runner={runner!r}: choose one of {', '.join(RUNNERS)}")
-    work = filled(jobs_pb2.GraphJob(runner=RUNNERS[runner]), algorithm=algorithm, input_uri=input_uri, **graph)
+    own, limits = _split(more, _GRAPH)
+    work = filled(jobs_pb2.GraphJob(runner=RUNNERS[runner]), algorithm=algorithm, input_uri=input_uri, **own)
     return _limited(jobs_pb2.JobSpec(graph=filled(work, options=texts(options))), **limits)
 
 
 def dataflow_spec(
-    dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None, limits: Mapping[str, Any],
-    run: Mapping[str, Any],
-) -> jobs_pb2.JobSpec:  # fmt: skip
-    """A dataflow that is run on the simulated cloud; `run` has other fields of `DataflowJob`.
+    dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None, more: Mapping[str, Any]
+) -> jobs_pb2.JobSpec:
+    """A dataflow that is run on the simulated cloud; `more` has also fields of `DataflowJob`.
 
     Raises
     ------
     InputError
     """
-    work = filled(jobs_pb2.DataflowJob(), **_either("dataflow", dataflow), options=texts(options), **run)
+    own, limits = _split(more, _DATAFLOW)
+    work = filled(jobs_pb2.DataflowJob(), **_either("dataflow", dataflow), options=texts(options), **own)
     return _limited(jobs_pb2.JobSpec(dataflow=work), **limits)
+
+
+#: What may be asked of every kind of job, of one on a graph, and of a dataflow.
+_LIMITS = ("deadline_s", "budget", "labels", "most_attempts")
+_GRAPH = ("workers", "checkpoint_every", "memory_mb", "cpu_seconds", "policy", "cloud_name")
+_DATAFLOW = ("cloud_name", "policy", "rates", "hours", "seed", "hours_per_second")
+
+
+def _split(given: Mapping[str, Any], known: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    for name in given:
+        if name not in known and name not in _LIMITS:
+            raise InputError(f"unknown argument {name!r} (there are: {', '.join((*known, *_LIMITS))})")
+    return {n: v for n, v in given.items() if n in known}, {n: v for n, v in given.items() if n in _LIMITS}
 
 
 def _limited(spec: jobs_pb2.JobSpec, *, deadline_s: float | None = None, **limits: Any) -> jobs_pb2.JobSpec:

@@ -1,5 +1,6 @@
 """Gopher: the subgraph-centric engine."""
 
+from goffish.gopher.engine import RunOptions
 from goffish.gopher.program import (
     StateColumn,
     SubgraphProgram,
@@ -18,6 +19,7 @@ from goffish.gopher.views import Subgraph, SubgraphBatch
 __all__ = [
     "BatchStep",
     "Result",
+    "RunOptions",
     "RunStats",
     "StateColumn",
     "Subgraph",

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Any
 
-from numpy.typing import NDArray
-
 from goffish.gofs import PartitionedGraph
 from goffish.gopher.checkpoint import CheckpointFolder
+from goffish.gopher.engine import Columns, OneProcess, Progress, assemble
 from goffish.gopher.ledger import Ledger, check_limit, fold, totals_of
 from goffish.gopher.messages import Batch
 from goffish.gopher.program import SubgraphProgram
+from goffish.gopher.result import Result
 from goffish.gopher.stats import RunStats
 from goffish.gopher.threads import open_pool, run_all
 from goffish.gopher.worker import Worker
+from goffish.graph.parallel import thread_count
 
-#: Called after each superstep with (superstep, sub-graphs that ran, messages sent).
-#: Told after every superstep: its number, sub-graphs active, messages sent, and the share of the work done (or None).
-Progress = Callable[[int, int, int, float | None], None]
 
-Columns = list[dict[str, NDArray[Any]]]
+class LocalEngine(OneProcess):
+    """All partitions in this process."""
+
+    def run(self, program: SubgraphProgram, graph: PartitionedGraph) -> tuple[Result, PartitionedGraph]:
+        asked = self.options
+        columns, stats = run_local(
+            program,
+            graph,
+            threads=thread_count(asked.threads),
+            max_supersteps=asked.max_supersteps,
+            checkpoints=asked.checkpoints(program, graph),
+            resume=asked.resume,
+            progress=asked.progress,
+        )
+        told = {"supersteps": stats.supersteps}
+        return Result(program.name(), assemble(program, graph, columns), told, stats), graph
 
 
 def run_local(

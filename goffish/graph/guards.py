@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import os
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
 from goffish.errors import InputError
 from goffish.partial import is_uri
+
+T = TypeVar("T")
 
 #: What every function that takes a graph tells a caller who gave something else.
 GRAPH_ADVICE = "give a goffish Graph or PartitionedGraph (gf.read(path) or gf.from_networkx(G) makes a graph)"
@@ -43,6 +47,21 @@ def whole_number(value: Any, name: str, lowest: int = 1) -> int:
     if isinstance(value, bool | np.bool_) or number < lowest:
         raise InputError(f"{name}={value!r}: give a whole number, at least {lowest}")
     return number
+
+
+def options_of(kind: type[T], given: Mapping[str, Any]) -> T:
+    """The dataclass of options `kind` made from keyword arguments.
+
+    Raises
+    ------
+    InputError
+        There is no option of that name.
+    """
+    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    for name in given:
+        if name not in known:
+            raise InputError(f"unknown option {name!r} (there are: {', '.join(known)})")
+    return kind(**given)
 
 
 def path_name(path: Any, name: str = "path") -> str:

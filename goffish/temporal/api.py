@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from goffish.algorithms.catalogue import describe_problems
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph
 from goffish.gofs.series import Series, as_series
-from goffish.gopher.run import ENGINES
+from goffish.gopher.engine import ENGINES, RunOptions
+from goffish.gopher.run import open_engine
 from goffish.graph.guards import whole_number
 from goffish.temporal import run as engine_run
 from goffish.temporal.options import APPLICATIONS, Application
@@ -21,12 +19,12 @@ from goffish.temporal.program import TimeSeriesProgram
 
 if TYPE_CHECKING:
     from goffish.algorithms.algorithm import Note
-    from goffish.gopher.local import Progress
     from goffish.temporal.run import SeriesResult
 
 
-#: What an answer from whole instances can heed.
-_IN_MEMORY = {"start", "end", "engine", "threads", "progress", "temporal_parallelism"}
+#: An answer from whole instances has no supersteps, and no ranks or executors to write it.
+_RUN_OPTIONS = {field.name for field in fields(RunOptions)} - {"engine", "output"}
+_USUAL = {"temporal_parallelism": 1}
 
 
 def run_series(
@@ -38,14 +36,6 @@ def run_series(
     given: Mapping[str, Any] | None = None,
     temporal_parallelism: int = 1,
     engine: str = "auto",
-    threads: int | None = None,
-    comm: Any = None,
-    spark: Any = None,
-    max_supersteps: int | None = None,
-    checkpoint_dir: str | Path | None = None,
-    checkpoint_every: int = 10,
-    resume: bool = False,
-    progress: Progress | None = None,
     note: Note | None = None,
     **options: Any,
 ) -> SeriesResult:
@@ -64,12 +54,12 @@ def run_series(
         ``auto`` answers ``components`` and ``pagerank`` from whole instances in memory, `threads` of them side by side
         (or `temporal_parallelism`, if that is given), unless the template is too large for that or the call asks
         for something that only engines have, such as checkpoints; in any other case it is ``local``.
-    threads, comm, spark, max_supersteps, checkpoint_dir, checkpoint_every, resume, progress
-        As for `goffish.run`.
     note : callable, optional
-        Told how far work without supersteps is.
+        Called with a line of text on how far work without supersteps is.
     **options
-        Of the application, see ``goffish timeseries run APPLICATION --help``.
+        ``threads``, ``comm``, ``spark``, ``max_supersteps``, ``checkpoint_dir``, ``checkpoint_every``, ``resume`` and
+        ``progress`` as of `goffish.gopher.RunOptions`; all others are the application's, see ``goffish timeseries run
+        APPLICATION --help``.
 
     Returns
     -------
@@ -87,29 +77,27 @@ def run_series(
     if engine not in ("auto", *ENGINES):
         raise InputError(f"engine={engine!r}: choose one of {', '.join(('auto', *ENGINES))}")
     opened, auto = as_series(series), engine == "auto"
-    engine = "local" if auto else engine
-    running: dict[str, Any] = {"start": start, "end": end, "engine": engine, "threads": threads, "progress": progress}
-    more = {
-        "given": given, "temporal_parallelism": temporal_parallelism, "comm": comm, "spark": spark,
-        "max_supersteps": max_supersteps, "checkpoint_dir": checkpoint_dir, "checkpoint_every": checkpoint_every,
-        "resume": resume,
-    }  # fmt: skip
-    usual = {"temporal_parallelism": 1, "checkpoint_every": 10, "resume": False}
-    running |= {name: value for name, value in more.items() if value != usual.get(name)}
+    running = {name: options.pop(name) for name in _RUN_OPTIONS & options.keys()}
+    asked = RunOptions(engine="local" if auto else engine, **running)
+    over = {"start": start, "end": end, "given": given, "temporal_parallelism": temporal_parallelism}
+    over = {name: value for name, value in over.items() if value != _USUAL.get(name)}
     if isinstance(application, TimeSeriesProgram):
         if options:
             raise InputError(f"unknown option {next(iter(options))!r}: a program has its options when it is made")
-        return engine_run.run_series(application, opened, **running)
+        return engine_run.run_series(application, opened, options=asked, **over)
     made = make_application(application, options)
-    if auto and running.keys() <= _IN_MEMORY:
+    if auto and "given" not in over and asked == RunOptions(threads=asked.threads, progress=asked.progress):
         side_by_side = whole_number(temporal_parallelism, "temporal_parallelism", 1)
         whole = made.answer_in_memory(
-            opened, start=start, end=end, side_by_side=side_by_side if side_by_side > 1 else threads, note=note
+            opened, start=start, end=end, side_by_side=side_by_side if side_by_side > 1 else asked.threads, note=note
         )
         if whole is not None:
             return replace(whole, algorithm=made.name)
-    _check_labels(made, opened.graph, engine, comm)
-    found = made.answer(opened, running, note)
+    if labels := made.labels():
+        with open_engine(asked) as opened_engine:
+            for label in labels:
+                opened_engine.check_label(opened.graph, label)
+    found = made.answer(opened, {**over, "options": asked}, note)
     return replace(found, algorithm=made.name)
 
 
@@ -124,21 +112,4 @@ def make_application(name: str, options: Mapping[str, Any]) -> Application:
     model = APPLICATIONS.get(name) if isinstance(name, str) else None
     if model is None:
         raise InputError(f"unknown application {name!r}: choose one of {', '.join(APPLICATIONS)}")
-    try:
-        return model(**options)
-    except ValidationError as error:
-        raise InputError(f"{name}: {describe_problems(error, options, model.model_fields)}") from None
-
-
-def _check_labels(made: Application, graph: PartitionedGraph, engine: str, comm: Any) -> None:
-    """Refuse labels that are no vertices; on ranks each looks into its own partitions."""
-    labels = made.labels()
-    if engine != "mpi":
-        for label in labels:
-            graph.find(label)
-    elif labels:
-        from goffish.gopher.mpi.job import check_label, open_team
-
-        with open_team(comm) as team:
-            for label in labels:
-                check_label(team, graph, label)
+    return model.checked(**options)

@@ -50,12 +50,23 @@ class SeriesBuild:
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """How a series is partitioned and packed; see `goffish.partition` and `goffish.gofs.series.write_series`."""
+    """How a series is partitioned and packed; see `goffish.partition` and `goffish.gofs.series.write_series`.
+
+    Parameters
+    ----------
+    parts, method
+        Partitions, and how they are made.
+    pack, bins
+        Instances, and groups of sub-graphs, of one slice.
+    progress : callable, optional
+        See `write_series`.
+    """
 
     parts: int = 1
     method: str = "metis"
     pack: int | Literal["all"] = 10
     bins: int = 5
+    progress: Progress | None = None
 
     def write(
         self,
@@ -65,7 +76,6 @@ class StoreOptions:
         instances: Iterable[InstanceData],
         unit: Unit,
         notes: Sequence[str] = (),
-        progress: Progress | None = None,
     ) -> SeriesBuild:
         """Partition a graph, unless it is partitioned already, and write it with its series."""
         if isinstance(graph, Graph):
@@ -79,7 +89,7 @@ class StoreOptions:
                 count += 1
 
         store = write_series(
-            graph, path, schema, counted(), pack=self.pack, bins=self.bins, unit=unit, progress=progress
+            graph, path, schema, counted(), pack=self.pack, bins=self.bins, unit=unit, progress=self.progress
         )
         return SeriesBuild(store, count, tuple(notes))
 

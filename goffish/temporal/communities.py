@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from goffish.algorithms.functions import louvain
-from goffish.errors import InputError
-from goffish.gofs.series import Instance, Series
+from goffish.algorithms.communities.api import louvain
+from goffish.gofs.series import Instance
 from goffish.graph.parallel import thread_count
 from goffish.temporal.evolution import community_evolution
 from goffish.temporal.instance_graph import InstanceGraphs
@@ -36,28 +35,23 @@ class CommunitySeries(SeriesResult):
 
 
 def evolve(
-    series: Series,
+    graphs: InstanceGraphs,
     *,
-    edge_exists: str | None = "exists",
-    vertex_exists: str | None = None,
-    weight: str | None = None,
     threshold: float = 0.3,
     resolution: float = 1.0,
     seed: int = 0,
     start: Any = None,
     end: Any = None,
     threads: int | None = None,
-    engine: str = "local",
     note: Note | None = None,
 ) -> CommunitySeries:
     """Louvain in every instance, `threads` of them side by side, and `community_evolution` of what it finds.
 
-    Vertices without an edge in an instance are in no community of it, unless `vertex_exists` says that they are there.
+    Vertices without an edge in an instance are in no community of it, unless an attribute says that they are there.
 
     Parameters
     ----------
-    edge_exists, vertex_exists, weight : str, optional
-        Attributes, see `goffish.temporal.instance_graph.InstanceGraphs`.
+    graphs : InstanceGraphs
     threshold : float
         See `community_evolution`.
     resolution, seed
@@ -68,19 +62,10 @@ def evolve(
     Raises
     ------
     InputError
-        Another engine than the local one; an attribute that the series does not have; a range outside the series.
+        A range outside the series.
     """
-    if engine != "local":
-        raise InputError(
-            f"communities: engine={engine!r}: an instance is divided in one process; "
-            "goffish.temporal.spark.map_instances spreads instances over a cluster"
-        )
-    for name in (f"edge.{n}" for n in (edge_exists, weight) if n is not None):
-        series.schema[name]
-    if vertex_exists is not None:
-        series.schema[f"vertex.{vertex_exists}"]
+    series = graphs.series
     before = series.counters()
-    graphs = InstanceGraphs(series, edge_exists=edge_exists, vertex_exists=vertex_exists, weight=weight)
     instances = list(series.instances(start, end))
 
     def divide(instance: Instance) -> tuple[pa.Array, Any, float]:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, SparseColumn
 from goffish.gofs.series.model import TYPES, told, type_name
-from goffish.gofs.series.write import Progress
 from goffish.graph import from_edges, read, to_arrow
 from goffish.graph.columns import as_table
+from goffish.graph.guards import options_of
 from goffish.graph.labels import as_id_column, number_labels
 from goffish.temporal.building import (
     EdgeFinder,
@@ -68,17 +68,10 @@ def build_from_events(
     borders: Sequence[Any] | None = None,
     start: Any = None,
     attributes: Mapping[str, str | tuple[str, str]] | None = None,
-    source: str = "source",
-    target: str = "target",
-    time: str = "timestamp",
     time_unit: TimeUnit = "s",
     directed: bool = False,
     self_loops: Literal["drop", "keep"] = "drop",
-    parts: int = 1,
-    method: str = "metis",
-    pack: int | Literal["all"] = 10,
-    bins: int = 5,
-    progress: Progress | None = None,
+    **more: Any,
 ) -> SeriesBuild:
     """Write a store with a time series made of time-stamped edges.
 
@@ -97,14 +90,13 @@ def build_from_events(
     attributes : mapping, optional
         Name of each attribute of the edges to ``"count"`` or to (column, how) with how one of ``sum``, ``min``,
         ``max``, ``mean``, ``first``, ``last`` (in the order of time, then of the rows), ``list``. Default: ``count``.
-    source, target, time : str
-        Columns of the table.
     time_unit : {"s", "ms", "us", "1"}
         Of times that are numbers; ``"1"`` makes a series without a calendar.
     directed, self_loops
         As for `goffish.from_edges`.
-    parts, method, pack, bins
-        Partitions and their method, instances and groups of sub-graphs of one slice.
+    **more
+        ``source``, ``target``, ``time``: columns of the table (default: these names, and ``timestamp``). All others as
+        of `goffish.temporal.building.StoreOptions`.
 
     Returns
     -------
@@ -118,6 +110,9 @@ def build_from_events(
     InputError
         A missing column, time or value, an unknown aggregation, borders that do not ascend, too many windows.
     """
+    source, target = more.pop("source", "source"), more.pop("target", "target")
+    time = more.pop("time", "timestamp")
+    options = options_of(StoreOptions, more)
     table = read_events(events) if isinstance(events, str | Path) else as_table(events, "events")
     for name in (source, target, time):
         if name not in table.column_names:
@@ -152,7 +147,7 @@ def build_from_events(
     order = np.lexsort((moments[rows], edge, which[rows]))
     schema = SeriesSchema(edge=(Attribute("exists", "bool", False), *(a for a, _, _ in spec)))
     data = instances_of_windows(limits, which[rows][order], edge[order], rows[order], spec, table)
-    return StoreOptions(parts, method, pack, bins).write(graph, path, schema, data, unit, notes, progress)
+    return options.write(graph, path, schema, data, unit, notes)
 
 
 def _limits(

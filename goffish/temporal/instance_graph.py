@@ -22,6 +22,11 @@ class InstanceGraphs:
         Boolean attributes; an edge is in the graph if its flag says so and both its ends exist (specification §2).
     weight : str, optional
         Attribute of the edges that becomes their weight.
+
+    Raises
+    ------
+    InputError
+        An attribute that the series does not have.
     """
 
     def __init__(
@@ -32,7 +37,11 @@ class InstanceGraphs:
         vertex_exists: str | None = None,
         weight: str | None = None,
     ) -> None:
+        self.series = series
         self._edge_exists, self._vertex_exists, self._weight = edge_exists, vertex_exists, weight
+        for place, name in (("edge", edge_exists), ("edge", weight), ("vertex", vertex_exists)):
+            if name is not None:
+                series.schema[f"{place}.{name}"]
         template = series.graph.to_graph()
         source = template.arc_sources()
         once = np.ones(source.size, np.bool_) if template.directed else source <= template.targets

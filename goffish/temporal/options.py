@@ -5,11 +5,11 @@ As with algorithms (`goffish.algorithms.algorithm`), importing an option model i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from goffish.algorithms.algorithm import Label
+from goffish.algorithms.algorithm import Label, Options
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,19 +27,8 @@ Labels = Annotated[list[Label] | None, BeforeValidator(_as_labels), WithJsonSche
 _EXISTS = "Boolean attribute of the edges that are there; none: all are, always."
 
 
-class Application(BaseModel):
-    """Base of all applications: the fields are the options.
-
-    Attributes
-    ----------
-    name, title : str
-        What users type, and one line of help.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: ClassVar[str]
-    title: ClassVar[str]
+class Application(Options):
+    """Base of all applications."""
 
     def program(self, series: Series) -> TimeSeriesProgram:
         """The program for the engines."""
@@ -218,17 +207,25 @@ class Communities(_OfInstances):
     seed: int = Field(default=0, ge=0, description="The same seed, the same communities.")
 
     def answer(self, series: Series, running: dict[str, Any], note: Note | None = None) -> SeriesResult:
+        from goffish.gopher import RunOptions
         from goffish.temporal.communities import evolve
+        from goffish.temporal.instance_graph import InstanceGraphs
 
+        options = running.pop("options", RunOptions())
+        if options.engine != "local":
+            raise InputError(
+                f"communities: engine={options.engine!r}: an instance is divided in one process; "
+                "goffish.temporal.spark.map_instances spreads instances over a cluster"
+            )
+        given = {name for name, value in vars(options).items() if value != getattr(RunOptions, name)}
+        for name in [*running.keys() - {"start", "end"}, *given - {"threads", "progress"}]:
+            raise InputError(f"communities: {name} is for programs on the engine")
         edge_exists, vertex_exists = self.flags(series)
         weight = self.weight or ("weight" if "edge.weight" in series.schema else None)
-        known = {"start", "end", "threads", "engine"}
-        if more := [name for name in running if name not in known and name != "progress"]:
-            raise InputError(f"communities: {more[0]} is for programs on the engine")
-        running = {name: value for name, value in running.items() if name in known}
+        graphs = InstanceGraphs(series, edge_exists=edge_exists, vertex_exists=vertex_exists, weight=weight)
         return evolve(
-            series, edge_exists=edge_exists, vertex_exists=vertex_exists, weight=weight, threshold=self.threshold,
-            resolution=self.resolution, seed=self.seed, note=note, **running,
+            graphs, threshold=self.threshold, resolution=self.resolution, seed=self.seed, threads=options.threads,
+            note=note, **running,
         )  # fmt: skip
 
 

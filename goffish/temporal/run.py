@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 
 from goffish.gofs.series import Series, SeriesCounters, open_series
 from goffish.gofs.series.model import Unit
-from goffish.gopher import Result, RunStats, run_program
-from goffish.graph.guards import whole_number
+from goffish.gopher import Result, RunOptions, RunStats
+from goffish.gopher.run import run_with
+from goffish.graph.guards import options_of, whole_number
 from goffish.temporal.program import TimeSeriesProgram, check_series_program
 from goffish.temporal.side_by_side import check_side_by_side, run_side_by_side
 from goffish.temporal.timeline import Timeline
 from goffish.temporal.values import SeriesValues
-
-if TYPE_CHECKING:
-    from goffish.gopher.local import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +49,8 @@ def run_series(
     end: Any = None,
     given: Mapping[str, Any] | None = None,
     temporal_parallelism: int = 1,
-    engine: str = "local",
-    threads: int | None = None,
-    comm: Any = None,
-    spark: Any = None,
-    max_supersteps: int | None = None,
-    checkpoint_dir: str | Path | None = None,
-    checkpoint_every: int = 10,
-    resume: bool = False,
-    progress: Progress | None = None,
+    options: RunOptions | None = None,
+    **running: Any,
 ) -> SeriesResult:
     """Run a program over the instances of a store.
 
@@ -75,8 +66,9 @@ def run_series(
     temporal_parallelism : int
         Timesteps that are run side by side, in those two patterns: by threads, by groups of ranks, or as jobs of one
         Spark session. The answer is the same.
-    engine, threads, comm, spark, max_supersteps, checkpoint_dir, checkpoint_every, resume, progress
-        As for `goffish.gopher.run_program`; supersteps are those of all timesteps, and one more for each of them.
+    options, **running
+        As one object, or one by one, see `goffish.gopher.RunOptions`: ``engine``, ``threads``, ``checkpoint_dir`` ...
+        Supersteps are those of all timesteps, and one more for each of them.
 
     Raises
     ------
@@ -95,16 +87,13 @@ def run_series(
     side_by_side = whole_number(temporal_parallelism, "temporal_parallelism", 1)
     values = SeriesValues(opened, tuple(program.values))
     numbers = list(opened.between(start, end))
-    running: dict[str, Any] = {
-        "engine": engine, "threads": threads, "comm": comm, "spark": spark, "max_supersteps": max_supersteps,
-        "checkpoint_dir": checkpoint_dir, "checkpoint_every": checkpoint_every, "resume": resume, "progress": progress,
-    }  # fmt: skip
+    asked = options_of(RunOptions, running) if options is None else options
     merges = program.pattern == "eventual"
     if side_by_side == 1 or len(numbers) < 2:
-        found = run_program(Timeline(program, values, numbers, given=given, merges=merges), opened.graph, **running)
+        found = run_with(Timeline(program, values, numbers, given=given, merges=merges), opened.graph, asked)
     else:
-        check_side_by_side(program, checkpoint_dir)
-        found = run_side_by_side(program, values, numbers, given, min(side_by_side, len(numbers)), running)
+        check_side_by_side(program, asked)
+        found = run_side_by_side(program, values, numbers, given, min(side_by_side, len(numbers)), asked)
     if found.stats is None:  # a rank that is not the first
         return SeriesResult(program.name(), found.table)
     stats = _without_clock(found.stats)
@@ -113,7 +102,7 @@ def run_series(
         "timesteps": timesteps.num_rows,
         "supersteps": int(np.sum(timesteps["supersteps"])) if timesteps.num_rows else 0,
     }
-    reads = opened.counters() - before if engine == "local" else None
+    reads = opened.counters() - before if asked.engine == "local" else None
     table = found.table
     keys = [(name, "ascending") for name in ("timestep", "vertex") if program.emits and name in table.column_names]
     if keys:  # partitions wrote their rows one after the other

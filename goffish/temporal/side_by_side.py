@@ -10,19 +10,20 @@ from typing import Any
 import pyarrow as pa
 
 from goffish.errors import GoffishError, InputError
-from goffish.gopher import Result, run_program
+from goffish.gopher import Result, RunOptions
+from goffish.gopher.run import run_with
 from goffish.temporal.program import TimeSeriesProgram
 from goffish.temporal.timeline import Timeline
 from goffish.temporal.values import SeriesValues
 
 
-def check_side_by_side(program: TimeSeriesProgram, checkpoint_dir: Any) -> None:
+def check_side_by_side(program: TimeSeriesProgram, options: RunOptions) -> None:
     """Refuse what cannot be run side by side."""
     if program.pattern == "sequential":
         raise InputError(
             f"temporal_parallelism: {program.name()} is sequential, each timestep needs the one before; leave it at 1"
         )
-    if checkpoint_dir is not None:
+    if options.checkpoint_dir is not None:
         raise InputError("temporal_parallelism: checkpoints are of runs with temporal_parallelism=1")
 
 
@@ -32,7 +33,7 @@ def run_side_by_side(
     numbers: Sequence[int],
     given: Mapping[str, Any] | None,
     count: int,
-    running: Mapping[str, Any],
+    options: RunOptions,
 ) -> Result:
     """Several runs at a time, each of every `count`-th timestep; then the merge of what they hand over.
 
@@ -40,16 +41,16 @@ def run_side_by_side(
     groups of them do it, as many as there are ranks at most.
     """
     merges = program.pattern == "eventual"
-    threads = running["threads"]
-    each = {**running, "threads": None if threads is None else max(1, threads // count), "progress": None}
+    threads = options.threads
+    each = replace(options, threads=None if threads is None else max(1, threads // count), progress=None)
 
     def run(first: int, step: int, **more: Any) -> Result:
         own = SeriesValues(values.series, values.names)
         timeline = Timeline(program, own, numbers[first::step], given=given, hands_over=merges)
-        return run_program(timeline, values.series.graph, **{**each, **more})
+        return run_with(timeline, values.series.graph, replace(each, **more))
 
-    if running["engine"] == "mpi":
-        found = _on_groups(run, running["comm"], count)
+    if options.engine == "mpi":
+        found = _on_groups(run, options.comm, count)
     else:
         with ThreadPoolExecutor(count) as pool:
             found = list(pool.map(lambda first: run(first, count), range(count)))
@@ -59,10 +60,10 @@ def run_side_by_side(
     table = pa.concat_tables(result.table for result in found)
     if not merges:
         together = replace(stats[0], aggregates=aggregates, supersteps=supersteps)
-        return Result(program.name(), table, {}, together if _speaks(running) else None)
+        return Result(program.name(), table, {}, together if _speaks(options) else None)
     handed = {name: table[name].to_numpy() for name in table.column_names}
-    last = run_program(
-        Timeline(program, values, [], merges=True, handed=handed, whole=numbers), values.series.graph, **running
+    last = run_with(
+        Timeline(program, values, [], merges=True, handed=handed, whole=numbers), values.series.graph, options
     )
     if last.stats is None:
         return last
@@ -72,9 +73,9 @@ def run_side_by_side(
     return replace(last, stats=together)
 
 
-def _speaks(running: Mapping[str, Any]) -> bool:
+def _speaks(options: RunOptions) -> bool:
     """Whether this process gives the answer."""
-    return bool(running["engine"] != "mpi" or _world(running["comm"]).Get_rank() == 0)
+    return bool(options.engine != "mpi" or _world(options.comm).Get_rank() == 0)
 
 
 def _world(comm: Any) -> Any:

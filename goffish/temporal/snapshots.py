@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,8 @@ import pyarrow as pa
 from goffish.errors import FormatError, InputError
 from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, SparseColumn
 from goffish.gofs.series.model import Unit, moment, told
-from goffish.gofs.series.write import Progress
 from goffish.graph import Graph, from_edges, read
+from goffish.graph.guards import options_of
 from goffish.temporal.building import EdgeFinder, SeriesBuild, StoreOptions, TimeUnit, at, ends_of, length, unit_of
 
 
@@ -29,12 +30,7 @@ def build_from_snapshots(
     period: Any = None,
     time_unit: TimeUnit | None = None,
     directed: bool = False,
-    parts: int = 1,
-    method: str = "metis",
-    pack: int | Literal["all"] = 10,
-    bins: int = 5,
-    progress: Progress | None = None,
-    **options: Any,
+    **more: Any,
 ) -> SeriesBuild:
     """Write a store with a time series made of one edge list for every instance.
 
@@ -59,9 +55,9 @@ def build_from_snapshots(
         Of times that are numbers. ``"1"`` is a series without a calendar, and the default unless there is a
         `time_format`.
     directed
-        As for `goffish.read`, which gets the other `options` too.
-    parts, method, pack, bins
-        Partitions and their method, instances and groups of sub-graphs of one slice.
+        As for `goffish.read`.
+    **more
+        As of `goffish.temporal.building.StoreOptions`; `goffish.read` gets all others.
 
     Returns
     -------
@@ -74,6 +70,10 @@ def build_from_snapshots(
     InputError
         No files, a file without a time in its name, two with the same, instances that overlap, a bad file.
     """
+    options = dict(more)
+    writing = options_of(
+        StoreOptions, {field.name: options.pop(field.name) for field in fields(StoreOptions) if field.name in options}
+    )
     files = _files(snapshots)
     time_unit = time_unit or ("us" if time_format is not None else "1")
     unit = unit_of(time_unit)
@@ -117,7 +117,7 @@ def build_from_snapshots(
                 values["edge.weight"] = SparseColumn(edges, np.empty(0) if weights is None else weights)
             yield InstanceData(first, last, values)
 
-    return StoreOptions(parts, method, pack, bins).write(graph, path, schema, instances(), unit, (), progress)
+    return writing.write(graph, path, schema, instances(), unit, ())
 
 
 def _files(snapshots: str | Path | Sequence[str | Path]) -> list[Path]:

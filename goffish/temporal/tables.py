@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +14,9 @@ from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph
 from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, SparseColumn
 from goffish.gofs.series.model import Unit, told, type_name
-from goffish.gofs.series.write import Progress
 from goffish.graph import Graph
 from goffish.graph.columns import as_table
-from goffish.graph.guards import GRAPH_ADVICE, expect
+from goffish.graph.guards import GRAPH_ADVICE, expect, options_of
 from goffish.temporal.building import (
     EdgeFinder,
     SeriesBuild,
@@ -41,20 +40,12 @@ def build_from_table(
     *,
     vertices: Any = None,
     edges: Any = None,
-    instance: str = "instance",
-    vertex: str = "vertex",
-    source: str = "source",
-    target: str = "target",
     starts: Sequence[Any] | None = None,
     ends: Sequence[Any] | None = None,
     period: Any = None,
     time_unit: TimeUnit = "1",
     defaults: Mapping[str, Any] | None = None,
-    parts: int = 1,
-    method: str = "metis",
-    pack: int | Literal["all"] = 10,
-    bins: int = 5,
-    progress: Progress | None = None,
+    **more: Any,
 ) -> SeriesBuild:
     """Write a store with a time series made of tables (Arrow, pandas, polars) with a row for every value.
 
@@ -65,12 +56,11 @@ def build_from_table(
     path
         The store: local folder or fsspec URI.
     vertices : table, optional
-        Columns `instance`, `vertex` (a label), and one for every attribute of the vertices.
+        Columns ``instance``, ``vertex`` (a label), and one for every attribute of the vertices.
     edges : table, optional
-        Columns `instance`, `source`, `target` (labels), and one for every attribute of the edges. Of parallel edges the
-        first one gets the values.
-    instance : str
-        Column that says which instance a row belongs to: with `starts` its number, else when it begins.
+        Columns ``instance``, ``source``, ``target`` (labels), and one for every attribute of the edges. Of parallel
+        edges the first one gets the values. In both, ``instance`` says which one a row belongs to: with `starts` its
+        number, else when it begins.
     starts, ends : sequences of moments, optional
         When the instances begin and end; without `ends` after `period`, or where the next one begins.
     period : int, timedelta or str, optional
@@ -80,15 +70,18 @@ def build_from_table(
     defaults : mapping, optional
         Default of an attribute, by ``vertex.NAME`` or ``edge.NAME``; a static attribute of the template as
         ``{"column": NAME}``.
-    parts, method, pack, bins
-        Partitions and their method (not of a graph that is partitioned already), instances and groups of sub-graphs
-        of one slice.
+    **more
+        ``instance``, ``vertex``, ``source``, ``target``: columns with other names. All others as of
+        `goffish.temporal.building.StoreOptions`; a graph that is partitioned already goes without ``parts`` and
+        ``method``.
 
     Raises
     ------
     InputError
         No table, a missing column, an unknown vertex, edge or instance, two rows for one element and instance.
     """
+    instance, vertex, source, target = (more.pop(name, name) for name in ("instance", "vertex", "source", "target"))
+    options = options_of(StoreOptions, more)
     expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
     if vertices is None and edges is None:
         raise InputError("give a table of vertices or of edges")
@@ -133,7 +126,7 @@ def build_from_table(
                     values[f"{place}.{name}"] = SparseColumn(elements[chosen], column[chosen])
             yield InstanceData(int(first[i]), int(last[i]), values)
 
-    return StoreOptions(parts, method, pack, bins).write(graph, path, schema, instances(), unit, notes, progress)
+    return options.write(graph, path, schema, instances(), unit, notes)
 
 
 def _checked(table: Any, place: str, keys: tuple[str, ...]) -> pa.Table:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from goffish.gofs import build_layout, write_store
-from goffish.gopher.run import ENGINES
+from goffish.gopher.engine import ENGINES
 from goffish.spark import entry
 from tests.cases import grid, grid_blocks
 from tests.gopher.test_spark_sessions import JAVA_OPTIONS

@@ -17,7 +17,7 @@ import goffish as gf
 from goffish.algorithms.catalogue import ALGORITHMS
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, build_layout, open_store
-from goffish.gopher.run import ENGINES
+from goffish.gopher.engine import ENGINES
 from tests.cases import grid, grid_blocks, make_case
 from tests.gopher.test_mpi_programs import COUNTS, JOBS
 from tests.gopher.test_spark_sessions import QUICK

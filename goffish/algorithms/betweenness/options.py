@@ -45,6 +45,7 @@ class BetweennessOptions(Algorithm):
 
     name = "betweenness"
     title = "Shortest paths through each vertex: exact, sampled to a proved error, or from pivots."
+    final_table = False
 
     top: Top = Field(
         default=None, description="Only the most central vertices: how many, or a share of all such as 1%."

@@ -1,30 +1,163 @@
-"""How closeness and harmonic centrality are computed."""
+"""Closeness and harmonic centrality: the calls, and their options."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from goffish.algorithms.algorithm import Note
-from goffish.algorithms.closeness.options import ClosenessOptions, HarmonicOptions
+from pydantic import Field
+
+from goffish.algorithms.algorithm import Algorithm, Label, Note
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from goffish.algorithms.closeness.in_memory import Centrality
+    from goffish.algorithms.dispatch import AnyGraph
     from goffish.gopher import Result
     from goffish.graph import Graph
 
 
-class Closeness(ClosenessOptions):
+class _FromDistances(Algorithm):
+    in_memory = True
+
+    top: int | None = Field(default=None, ge=1, description="Only so many of the most central vertices.")
+    weighted: bool | None = Field(default=None, description="Measure distances by weights. Default: if there are any.")
+    vertices: tuple[Label, ...] | None = Field(default=None, description="Only these vertices.")
+
+    def result(self, graph: Graph, found: Centrality, summary: dict[str, Any]) -> Result:
+        """Columns ``vertex`` and the algorithm's name."""
+        import numpy as np
+        import pyarrow as pa
+
+        from goffish.gopher.result import Result
+
+        rows = np.arange(found.scores.size)
+        if self.top is not None:
+            rows = np.argsort(-found.scores, kind="stable")[: self.top]  # ties in the order of the vertices
+        labels = graph.label_column().take(pa.array(found.vertices[rows]))
+        return Result(self.name, pa.table({"vertex": labels, self.name: pa.array(found.scores[rows])}), summary)
+
+
+class Closeness(_FromDistances):
     """Closeness centrality."""
 
+    name = "closeness"
+    title = "One over the mean distance to each vertex."
+
+    wf_improved: bool = Field(default=True, description="Multiply by the share of the vertices that reach the vertex.")
+
+    def labels(self) -> list[int | str]:
+        return [*(self.vertices or ())]
+
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
-        from goffish.algorithms.closeness.answers import closeness_table
+        from goffish.algorithms.closeness.in_memory import closeness
+        from goffish.algorithms.timing import told_to
 
-        return closeness_table(graph, self, threads, note)
+        found = closeness(
+            graph, weighted=self.weighted, wf_improved=self.wf_improved, vertices=self.vertices, threads=threads,
+            progress=told_to(note),
+        )  # fmt: skip
+        pairs = int(found.reached.sum())
+        return self.result(graph, found, {"mean_distance": float(found.total.sum()) / pairs} if pairs else {})
 
 
-class Harmonic(HarmonicOptions):
+class Harmonic(_FromDistances):
     """Harmonic centrality."""
 
-    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
-        from goffish.algorithms.closeness.answers import harmonic_table
+    name = "harmonic"
+    title = "Sum of one over the distance to each vertex (harmonic centrality)."
 
-        return harmonic_table(graph, self, threads, note)
+    normalized: bool = Field(default=False, description="Divide by the number of other vertices.")
+    sources: tuple[Label, ...] | None = Field(default=None, description="Only distances from these vertices.")
+
+    def labels(self) -> list[int | str]:
+        return [*(self.vertices or ()), *(self.sources or ())]
+
+    def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
+        from goffish.algorithms.closeness.in_memory import harmonic
+        from goffish.algorithms.timing import told_to
+
+        found = harmonic(
+            graph, weighted=self.weighted, normalized=self.normalized, vertices=self.vertices, sources=self.sources,
+            threads=threads, progress=told_to(note),
+        )  # fmt: skip
+        return self.result(graph, found, {})
+
+
+def closeness(
+    graph: AnyGraph,
+    *,
+    top: int | None = None,
+    weighted: bool | None = None,
+    wf_improved: bool = True,
+    vertices: Sequence[int | str] | None = None,
+    threads: int | None = None,
+    note: Callable[[str], None] | None = None,
+) -> Result:
+    """Closeness: one over the mean distance from the vertices that reach a vertex; column ``closeness``.
+
+    As in networkx, distances of directed graphs are inward, and a vertex that nothing reaches has 0.
+
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        A partitioned graph is put together in memory first.
+    top : int, optional
+        Only so many of the most central vertices, in falling order.
+    weighted : bool, optional
+        Measure distances by weights; default: if the graph has any.
+    wf_improved : bool
+        Multiply by the share of the other vertices that reach the vertex (Wasserman and Faust 1994).
+    vertices : sequence of labels, optional
+        Only these vertices.
+    threads : int, optional
+        Default: all processors. The values do not depend on it.
+    note : callable, optional
+        Called with a line of text on how much is done and how long the rest will take.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.closeness(gf.from_edges([1, 2], [2, 3])).to_dict()
+    {1: 0.6666666666666666, 2: 1.0, 3: 0.6666666666666666}
+    """
+    from goffish.algorithms.dispatch import answer
+
+    asked = Closeness.checked(top=top, weighted=weighted, wf_improved=wf_improved, vertices=vertices)
+    return answer(asked, graph, threads=threads, note=note)
+
+
+def harmonic(
+    graph: AnyGraph,
+    *,
+    top: int | None = None,
+    weighted: bool | None = None,
+    normalized: bool = False,
+    vertices: Sequence[int | str] | None = None,
+    sources: Sequence[int | str] | None = None,
+    threads: int | None = None,
+    note: Callable[[str], None] | None = None,
+) -> Result:
+    """Harmonic centrality: the sum of one over the distance from each other vertex; column ``harmonic``.
+
+    What is out of reach adds nothing. Distances of directed graphs are inward, as in networkx.
+
+    Parameters
+    ----------
+    graph, top, weighted, vertices, threads, note
+        As in `closeness`.
+    normalized : bool
+        Divide by the number of other vertices.
+    sources : sequence of labels, optional
+        Only distances from these vertices.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.harmonic(gf.from_edges([1, 2], [2, 3])).to_dict()
+    {1: 1.5, 2: 2.0, 3: 1.5}
+    """
+    from goffish.algorithms.dispatch import answer
+
+    asked = Harmonic.checked(top=top, weighted=weighted, normalized=normalized, vertices=vertices, sources=sources)
+    return answer(asked, graph, threads=threads, note=note)

@@ -1,4 +1,4 @@
-"""Options of the counting algorithms."""
+"""Triangles, core numbers and counts: the calls, and their options."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from goffish.algorithms.algorithm import Algorithm, Note
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from goffish.algorithms.dispatch import AnyGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
@@ -90,3 +91,31 @@ class Quotient(Algorithm):
 
     def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
         return table, {"pairs": table.num_rows // 2, "cut_edges": int(table["links"].to_numpy().sum()) // 2}
+
+
+def triangles(graph: AnyGraph, *, threads: int | None = None) -> Result:
+    """Triangles through each vertex (``triangles``); directions, loops and parallel edges do not count.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.triangles(gf.from_edges([1, 2, 3, 3], [2, 3, 1, 4])).to_dict()
+    {1: 1, 2: 1, 3: 1, 4: 0}
+    """
+    from goffish.algorithms.dispatch import answer
+
+    return answer(Triangles(), graph, threads=threads)
+
+
+def core_numbers(graph: AnyGraph, *, threads: int | None = None) -> Result:
+    """Core number of each vertex (``core``); directions, loops and parallel edges do not count.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.core_numbers(gf.from_edges([1, 2, 3, 3], [2, 3, 1, 4])).to_dict()
+    {1: 2, 2: 2, 3: 2, 4: 1}
+    """
+    from goffish.algorithms.dispatch import answer
+
+    return answer(Cores(), graph, threads=threads)

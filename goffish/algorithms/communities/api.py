@@ -1,9 +1,9 @@
-"""Options of community detection."""
+"""Communities: the calls, and the options of Louvain and Leiden."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from goffish.algorithms.communities.communities import Communities
+    from goffish.algorithms.dispatch import AnyGraph
     from goffish.gofs import PartitionedGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
@@ -41,6 +42,7 @@ class Louvain(Algorithm):
 
     name = "louvain"
     title = "Communities by parallel Louvain, refined; or by Leiden, each of them connected."
+    final_table = False
     extra_tables: ClassVar = {
         "hierarchy": "Write all levels (level, vertex, community).",
         "communities": "Write one row per community: size, weights, conductance, central members.",
@@ -211,3 +213,96 @@ def _held(given: Any) -> Any:
     if "community" not in given.column_names:
         return labels
     return dict(zip(labels, given["community"].to_pylist(), strict=True))
+
+
+def louvain(
+    graph: AnyGraph,
+    *,
+    resolution: float = 1.0,
+    seed: int | None = 0,
+    refine: Literal["vertices", "leiden", "none"] = "vertices",
+    level: int | None = None,
+    min_size: int = 1,
+    initial: Any = None,
+    fixed: Any = None,
+    truth: Any = None,
+    threads: int | None = None,
+    **more: Any,
+) -> Communities:
+    """Communities of high modularity, by parallel Louvain or Leiden; column ``community``.
+
+    A directed graph in memory is divided by directed modularity (Leicht and Newman 2008); on the engine, where a
+    partitioned graph goes, by that of A + Aᵀ.
+
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+    resolution : float
+        Above 1 for smaller communities, below for larger ones (γ of the null model).
+    seed : int or None
+        The same seed gives the same communities on any number of threads, whatever the order of the edges was;
+        ``None`` draws one, for ensembles.
+    refine : {"vertices", "leiden", "none"}
+        ``vertices`` moves single vertices and small communities again from the finished communities; ``leiden``
+        guarantees that every community is connected (Traag, Waltman and van Eck 2019) and takes about twice as long.
+    level : int, optional
+        Answer with this level of the hierarchy, 1 the finest.
+    min_size : int
+        Smaller communities are joined to a neighbouring one.
+    initial : result, table, mapping or column, optional
+        Warm start: communities go on from these and keep their ids.
+    fixed : sequence of labels, or mapping from label to community, optional
+        Vertices that stay in their community of `initial`; with a mapping, vertices of one community stay together and
+        those of different ones apart.
+    truth : result, table, mapping or column, optional
+        Compared with the answer: ``nmi``, ``ari`` and ``ami`` in the summary.
+    threads : int, optional
+    **more
+        ``max_levels``, ``max_passes``, ``threshold``: where to stop, that is after so many collapses, so many passes on
+        one level, and a level that gains no more modularity. ``blocks``: how many blocks of vertices are scanned side
+        by side, at most one thread each, which is part of what fixes the answer (default: by the size of the graph, 2
+        up to 67 M arcs). ``note``: called now and then with a line of text on how far the search is. All others of
+        ``goffish run louvain --help``, and of `goffish.run`.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.louvain(gf.from_edges([1, 2, 3, 3, 4, 5, 6], [2, 3, 1, 4, 5, 6, 4])).to_dict()
+    {1: 0, 2: 0, 3: 0, 4: 1, 5: 1, 6: 1}
+    """
+    from goffish.algorithms.dispatch import RUN_OPTIONS, answer
+
+    running = {name: more.pop(name) for name in RUN_OPTIONS & more.keys()}
+    asked = Louvain.checked(
+        resolution=resolution, seed=seed, refine=refine, level=level, min_size=min_size, initial=initial, fixed=fixed,
+        truth=truth, **more,
+    )  # fmt: skip
+    return cast("Communities", answer(asked, graph, threads=threads, **running))
+
+
+def agreement(first: Any, second: Any) -> dict[str, float]:
+    """How far two divisions of the same things agree: ``nmi``, ``ari`` and ``ami``, 1 where they are the same.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.agreement([0, 0, 1, 1], [5, 5, 7, 7])
+    {'nmi': 1.0, 'ari': 1.0, 'ami': 1.0}
+    """
+    from goffish.algorithms.communities.agreement import agreement as compare
+
+    return compare(first, second)
+
+
+def modularity(graph: Graph, membership: Any, resolution: float = 1.0) -> float:
+    """Modularity of a division given as one community number per vertex, in vertex order.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.modularity(gf.from_edges([1, 2, 3, 4, 5, 6], [2, 3, 1, 5, 6, 4]), [0, 0, 0, 1, 1, 1])
+    0.5
+    """
+    from goffish.algorithms.communities.divisions import modularity as of
+
+    return of(graph, membership, resolution)

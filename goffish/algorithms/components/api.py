@@ -1,4 +1,4 @@
-"""Options of the component algorithms."""
+"""Connected components: the call, and the options."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from goffish.algorithms.algorithm import Algorithm, Note
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from goffish.algorithms.dispatch import AnyGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
@@ -55,3 +56,17 @@ class MaxValue(Algorithm):
 
     def needs_engine(self) -> bool:
         return True
+
+
+def connected_components(graph: AnyGraph, *, threads: int | None = None) -> Result:
+    """Weakly connected components; column ``component`` holds the label of the component's largest vertex.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.connected_components(gf.from_edges([1, 2, 5], [2, 3, 6])).to_dict()
+    {1: 3, 2: 3, 3: 3, 5: 6, 6: 6}
+    """
+    from goffish.algorithms.dispatch import answer
+
+    return answer(Components(), graph, threads=threads)

@@ -1,4 +1,4 @@
-"""Options of the ranking algorithms."""
+"""PageRank and BlockRank: the calls, and their options."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from goffish.algorithms.algorithm import Algorithm, Label, Note
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from goffish.algorithms.dispatch import AnyGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
@@ -98,3 +99,49 @@ class BlockRanks(_Ranks):
 
     def needs_engine(self) -> bool:
         return True
+
+
+def pagerank(
+    graph: AnyGraph,
+    *,
+    damping: float = 0.85,
+    tolerance: float = 1e-6,
+    max_iterations: int = 1000,
+    dangling: Literal["redistribute", "leak"] = "redistribute",
+    weighted: bool = False,
+    personalization: Mapping[int | str, float] | None = None,
+    threads: int | None = None,
+) -> Result:
+    """PageRank with an L1 error of at most `tolerance`; column ``rank``.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> ranks = gf.pagerank(gf.from_edges([1, 2], [3, 3])).to_dict()
+    >>> max(ranks, key=ranks.get)
+    3
+    """
+    from goffish.algorithms.dispatch import answer
+
+    asked = PageRanks.checked(
+        damping=damping, tolerance=tolerance, max_iterations=max_iterations, dangling=dangling, weighted=weighted,
+        personalization=personalization,
+    )  # fmt: skip
+    return answer(asked, graph, threads=threads)
+
+
+def blockrank(
+    graph: AnyGraph,
+    *,
+    damping: float = 0.85,
+    tolerance: float = 1e-6,
+    max_iterations: int = 1000,
+    dangling: Literal["redistribute", "leak"] = "redistribute",
+    parts: int | None = None,
+    threads: int | None = None,
+) -> Result:
+    """PageRank started from the ranks of sub-graphs (BlockRank); columns ``rank``, ``local_rank``, ``block_rank``."""
+    from goffish.algorithms.dispatch import answer
+
+    asked = BlockRanks.checked(damping=damping, tolerance=tolerance, max_iterations=max_iterations, dangling=dangling)
+    return answer(asked, graph, parts=parts, threads=threads)

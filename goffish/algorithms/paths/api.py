@@ -1,4 +1,4 @@
-"""Options of the path algorithms."""
+"""Paths from one vertex: the calls, and their options."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from goffish.algorithms.algorithm import Algorithm, Label, Note
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from goffish.algorithms.dispatch import AnyGraph
     from goffish.gopher import Result, RunStats, SubgraphProgram
     from goffish.graph import Graph
 
@@ -58,6 +59,7 @@ class HopCounts(BreadthFirst):
 
     name = "hops"
     title = "How many vertices lie at each number of hops from one vertex."
+    final_table = False
 
     def needs_engine(self) -> bool:
         return True
@@ -96,3 +98,31 @@ class ShortestPaths(_FromSource):
         distance = table["distance"].to_numpy()
         reached = distance[np.isfinite(distance)]
         return table, {"reached": int(reached.size), "farthest": float(reached.max(initial=0.0))}
+
+
+def bfs(graph: AnyGraph, source: int | str, *, max_hops: int | None = None, threads: int | None = None) -> Result:
+    """Hops (``distance``, null where unreachable) and ``parent`` from `source`, along out-arcs.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.bfs(gf.from_edges([1, 2, 5], [2, 3, 6]), 1).to_dict()
+    {1: 0, 2: 1, 3: 2, 5: None, 6: None}
+    """
+    from goffish.algorithms.dispatch import answer
+
+    return answer(BreadthFirst.checked(source=source, max_hops=max_hops), graph, threads=threads)
+
+
+def sssp(graph: AnyGraph, source: int | str, *, weighted: bool = True, threads: int | None = None) -> Result:
+    """Shortest ``distance`` (infinite where unreachable) and ``parent`` from `source`, along out-arcs.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.sssp(gf.from_edges([1, 2, 1], [2, 3, 3], [1.0, 1.0, 5.0]), 1).to_dict()
+    {1: 0.0, 2: 1.0, 3: 2.0}
+    """
+    from goffish.algorithms.dispatch import answer
+
+    return answer(ShortestPaths.checked(source=source, weighted=weighted), graph, threads=threads)

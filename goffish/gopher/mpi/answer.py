@@ -9,12 +9,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.gofs import PartitionedGraph
+from goffish.gopher.engine import Columns
 from goffish.gopher.mpi.pack import pack_tables, unpack_tables
 from goffish.gopher.mpi.team import Team
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.shares import partitions_of
-
-Columns = list[dict[str, NDArray[Any]]]
 
 
 class GatheredGraph(PartitionedGraph):

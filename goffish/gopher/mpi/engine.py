@@ -7,13 +7,12 @@ from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from goffish.errors import InputError, JobError
 from goffish.gofs import PartitionedGraph
 from goffish.gopher.checkpoint import Checkpoint, CheckpointFolder
+from goffish.gopher.engine import Columns, Progress
 from goffish.gopher.ledger import PHASES, Ledger, check_limit, fold, totals_of
-from goffish.gopher.local import Progress
 from goffish.gopher.messages import Batch, message_dtype
 from goffish.gopher.mpi.exchange import Control, Exchange
 from goffish.gopher.mpi.pack import pack_tables, unpack_tables
@@ -35,7 +34,7 @@ def run_mpi(
     checkpoints: CheckpointFolder | None = None,
     resume: bool = False,
     progress: Progress | None = None,
-) -> tuple[list[dict[str, NDArray[Any]]], RunStats]:
+) -> tuple[Columns, RunStats]:
     """Run a program on all ranks of a team; answers, supersteps and counters are those of `run_local`, bit for bit.
 
     Parameters
@@ -93,7 +92,7 @@ class _Run:
         self.team.watch(text)
         return text
 
-    def run(self, resume: bool) -> tuple[list[dict[str, NDArray[Any]]], RunStats]:
+    def run(self, resume: bool) -> tuple[Columns, RunStats]:
         graph, ledger, team = self.graph, self.ledger, self.team
         here = team.threads_here(self.threads)
         with open_pool(self.threads) as pool:

@@ -8,20 +8,28 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph, open_store, write_store
 from goffish.gopher.checkpoint import stable
+from goffish.gopher.engine import RunOptions, assemble
 from goffish.gopher.messages import message_dtype
+from goffish.gopher.mpi.answer import gather_answer
+from goffish.gopher.mpi.engine import run_mpi
+from goffish.gopher.mpi.output import write_answer
 from goffish.gopher.mpi.team import Team
 from goffish.gopher.program import SubgraphProgram
+from goffish.gopher.result import Result
 from goffish.gopher.shares import partitions_of
-from goffish.partial import remove_partial_files
+from goffish.partial import local_path, remove_partial_files
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -43,6 +51,53 @@ def open_team(comm: Any = None) -> Iterator[Team]:
         team.close()
         raise
     team.close()
+
+
+class MpiEngine:
+    """Partitions spread over the ranks of a team; rank 0 leads."""
+
+    def __init__(self, team: Team, options: RunOptions) -> None:
+        self.team, self.options = team, options
+        self.leads = team.rank == 0
+
+    def together(self, doing: str) -> AbstractContextManager[None]:
+        return self.team.together(doing)
+
+    def same(self, value: T) -> T:
+        found: T = self.team.comm.bcast(value, root=0)
+        return found
+
+    def share(self, make: Callable[[int], PartitionedGraph], *, everywhere: bool) -> PartitionedGraph:
+        if everywhere:
+            with self.team.together("partitioning"):
+                return make(0)
+        mine = self.team.local_threads() if self.options.threads is None else self.options.threads
+        total = int(self.team.settle(None, "partitioning", mine).sum())
+        return share_graph(self.team, lambda: make(total))
+
+    def check_label(self, graph: PartitionedGraph, label: int | str) -> None:
+        check_label(self.team, graph, label)
+
+    def run(self, program: SubgraphProgram, graph: PartitionedGraph) -> tuple[Result, PartitionedGraph]:
+        team, asked = self.team, self.options
+        check_same(team, program, graph)
+        with team.together("checkpoints"):
+            checkpoints = asked.checkpoints(program, graph)
+        columns, stats = run_mpi(
+            program, graph, team, threads=asked.threads, max_supersteps=asked.max_supersteps, checkpoints=checkpoints,
+            resume=asked.resume, progress=asked.progress,
+        )  # fmt: skip
+        summary: dict[str, Any] = {"supersteps": stats.supersteps}
+        table = pa.table({})
+        if asked.output is not None:
+            rows, parts = write_answer(team, program, graph, columns, local_path(asked.output), program.name())
+            summary |= {"rows": rows, "parts": parts}
+        else:
+            found = gather_answer(team, program, graph, columns)
+            with team.together("result"):
+                if found is not None:
+                    table, graph = assemble(program, found[1], found[0]), found[1]
+        return Result(program.name(), table, summary, stats if self.leads else None), graph
 
 
 def share_graph(team: Team, make: Callable[[], PartitionedGraph]) -> PartitionedGraph:

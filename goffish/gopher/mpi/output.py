@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from goffish.errors import JobError
 from goffish.gofs import PartitionedGraph
+from goffish.gopher.engine import Columns
 from goffish.gopher.folder import FolderWriter, Part
-from goffish.gopher.mpi.answer import Columns
 from goffish.gopher.mpi.pack import pack_tables, unpack_tables
 from goffish.gopher.mpi.team import Team
 from goffish.gopher.program import SubgraphProgram

@@ -12,15 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from numpy.typing import NDArray
+import pyarrow as pa
 
 from goffish.errors import InputError, JobError
 from goffish.gofs import PartitionedGraph, write_store
 from goffish.gopher.checkpoint import CheckpointFolder
+from goffish.gopher.engine import Columns, OneProcess, Progress, assemble
 from goffish.gopher.folder import FolderWriter, Part, check_folder
 from goffish.gopher.ledger import Ledger, check_limit, fold
-from goffish.gopher.local import Progress
 from goffish.gopher.program import SubgraphProgram
+from goffish.gopher.result import Result
 from goffish.gopher.shares import partitions_of
 from goffish.gopher.spark.output import Answer, Sample, Write, common_schema
 from goffish.gopher.spark.rows import COLUMNS, REPORT, STATE, Address, unpack_values
@@ -32,9 +33,26 @@ from goffish.partial import local_path
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Columns = list[dict[str, NDArray[Any]]]
 Reports = list[dict[str, Any]]
 Answered = TypeVar("Answered")
+
+
+class SparkEngine(OneProcess):
+    """Partitions spread over the executors of a cluster; the driver leads."""
+
+    def run(self, program: SubgraphProgram, graph: PartitionedGraph) -> tuple[Result, PartitionedGraph]:
+        asked = self.options
+        running: dict[str, Any] = {
+            "spark": asked.spark, "max_supersteps": asked.max_supersteps, "checkpoint_every": asked.every,
+            "checkpoints": asked.checkpoints(program, graph), "resume": asked.resume, "progress": asked.progress,
+        }  # fmt: skip
+        if asked.output is not None:
+            parts, stats = write_spark(program, graph, asked.output, **running)
+            told = {"supersteps": stats.supersteps, "rows": sum(part.rows for part in parts), "parts": len(parts)}
+            return Result(program.name(), pa.table({}), told, stats), graph
+        columns, stats = run_spark(program, graph, **running)
+        told = {"supersteps": stats.supersteps}
+        return Result(program.name(), assemble(program, graph, columns), told, stats), graph
 
 
 def run_spark(

@@ -8,7 +8,7 @@ from typing import Any
 
 from goffish.errors import FormatError, InputError
 from goffish.graph.graph import Graph, Parallel, SelfLoops
-from goffish.graph.guards import expect, path_name
+from goffish.graph.guards import expect, options_of, path_name
 from goffish.graph.io.dimacs import read_dimacs
 from goffish.graph.io.edge_list import read_edge_list
 from goffish.graph.io.matrix_market import read_matrix_market
@@ -31,14 +31,12 @@ def read(
     format: str = "auto",
     *,
     directed: bool | None = None,
-    separator: str | None = None,
-    comments: Sequence[str] | None = ("#", "%"),
-    header: bool | None = None,
     columns: Mapping[str, str | int] | None = None,
     weighted: bool | None = None,
     self_loops: SelfLoops = "drop",
     parallel: Parallel = "min",
     progress: Progress | None = None,
+    **text: Any,
 ) -> Graph:
     """Read a graph from a file.
 
@@ -50,13 +48,6 @@ def read(
         ``auto`` goes by the suffix, then by the first bytes.
     directed : bool, optional
         Overrides what the file says; without either, edge lists are undirected.
-    separator : str, optional
-        One character. By default comma, semicolon, ``|`` or blanks (tabs and spaces), whichever the first
-        line shows.
-    comments : sequence of str
-        Characters that begin a comment line of an edge list.
-    header : bool, optional
-        Whether the first line of an edge list names the columns; by default found out.
     columns : mapping, optional
         For any of ``source``, ``target``, ``weight``, ``timestamp`` the name or 0-based position of its
         column.
@@ -66,6 +57,10 @@ def read(
         As for `goffish.graph.from_edges`.
     progress : callable, optional
         Called with (bytes read, total bytes or None) once per block; bytes as stored, so compressed ones.
+    **text
+        Of edge lists. ``separator``: one character (default: comma, semicolon, ``|`` or blanks, that is tabs and
+        spaces, whichever the first line shows). ``comments``: characters that begin a comment line (default: ``#`` and
+        ``%``). ``header``: whether the first line names the columns (default: found out).
 
     Returns
     -------
@@ -89,17 +84,13 @@ def read(
     --------
     >>> read("roads.csv", columns={"source": "from", "target": "to", "weight": "metres"})  # doctest: +SKIP
     """
-    _check_types(separator, comments, columns, progress)
-    options = ReadOptions(
-        directed,
-        separator,
-        tuple(comments or ()),
-        header,
-        dict(columns or {}),
-        weighted,
-        self_loops,
-        parallel,
-    )
+    _check_types(text.get("separator"), text.get("comments", ()), columns, progress)
+    text = {**text, "comments": tuple(text.get("comments", ("#", "%")) or ())}
+    given = {
+        "directed": directed, "columns": dict(columns or {}), "weighted": weighted, "self_loops": self_loops,
+        "parallel": parallel,
+    }  # fmt: skip
+    options = options_of(ReadOptions, text | given)
     source = Source(path_name(path), progress)
     reader = _reader(find_format(source, format))
     try:

@@ -1,0 +1,158 @@
+"""Dispatch: an algorithm or program on a graph is answered by a whole-graph kernel, or by an engine."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import fields, replace
+from typing import Any, Literal
+
+from goffish.algorithms.algorithm import Algorithm, Note
+from goffish.errors import InputError
+from goffish.gofs import PartitionedGraph, build_layout
+from goffish.gopher import Result, RunOptions, SubgraphProgram
+from goffish.gopher.folder import check_folder, write_folder
+from goffish.gopher.run import check_fit, open_engine
+from goffish.graph import Graph
+from goffish.graph.guards import GRAPH_ADVICE, expect
+from goffish.partial import local_path
+from goffish.partition.cut import partition_graph
+
+Units = Literal["components", "single", "vertex"]
+UNITS: tuple[Units, ...] = ("components", "single", "vertex")
+AnyGraph = Graph | PartitionedGraph
+
+#: Names of the options of `answer`, and so of `goffish.run`, that are no options of an algorithm.
+RUN_OPTIONS = frozenset({field.name for field in fields(RunOptions)} | {"parts", "method", "units", "note"})
+
+
+def answer(
+    what: Algorithm | SubgraphProgram,
+    graph: AnyGraph | None,
+    engine: str = "auto",
+    *,
+    parts: int | None = None,
+    method: str | None = None,
+    units: Units | None = None,
+    note: Note | None = None,
+    **running: Any,
+) -> Result:
+    """Answer by a whole-graph kernel or an engine; see `goffish.run`, whose options these are."""
+    options = RunOptions(engine="local" if engine == "auto" else engine, **running)
+    if units is not None and units not in UNITS:
+        raise InputError(f"units={units!r}: choose one of {', '.join(UNITS)}")
+    if graph is not None or engine != "mpi":
+        expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
+    job = what if isinstance(what, Algorithm) else None
+    if job is not None and job.in_memory:
+        asked = {
+            "engine": None if engine == "auto" else engine, "parts": parts, "method": method, "units": units,
+            "max_supersteps": options.max_supersteps, "checkpoint_dir": options.checkpoint_dir,
+        }  # fmt: skip
+        given = [name for name, value in asked.items() if value is not None]
+        if given:
+            raise InputError(f"{job.name} is computed on the whole graph in memory: leave out {', '.join(given)}")
+        graph = graph.to_graph() if isinstance(graph, PartitionedGraph) else graph
+    if job is not None and isinstance(graph, Graph) and engine == "auto" and not job.needs_engine():
+        only_engines = (parts, method, units, options.max_supersteps, options.checkpoint_every)
+        if all(option is None for option in only_engines):
+            if options.checkpoint_dir is None:
+                return replace(job.whole(graph, options.threads, note), algorithm=job.name)
+            if job.resumes_whole():
+                folder = local_path(options.checkpoint_dir)
+                found = job.whole_resumable(graph, options.threads, note, folder, options.resume)
+                return replace(found, algorithm=job.name)
+    return _on_engine(what, graph, (parts, method, units), options, note)
+
+
+def _on_engine(
+    what: Algorithm | SubgraphProgram,
+    graph: AnyGraph | None,
+    cut: tuple[int | None, str | None, Units | None],
+    options: RunOptions,
+    note: Note | None,
+) -> Result:
+    """Answer on an engine; on ranks all of them come here."""
+    job = what if isinstance(what, Algorithm) else None
+    parts, method, units = cut
+    seconds = 0.0
+
+    def make(workers: int) -> PartitionedGraph:
+        nonlocal seconds
+        expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
+        assert graph is not None
+        wanted = workers if parts is None and isinstance(graph, Graph) else parts
+        made, seconds = _partitioned(graph, job is not None and job.undirected, wanted, method, units)
+        return made
+
+    output = options.output
+    in_parts = output is not None and (job is None or job.final_table)
+    with open_engine(options if in_parts else replace(options, output=None)) as engine:
+        with engine.together("output"):
+            if output is not None and engine.leads:
+                check_folder(output)
+        stored = isinstance(graph, PartitionedGraph) and graph.path is not None and units in (None, graph.info.finder)
+        partitioned = engine.share(make, everywhere=stored)
+        for label in [] if job is None else job.labels():
+            engine.check_label(partitioned, label)
+        with engine.together("options"):
+            program = what.program(partitioned.info.finder) if isinstance(what, Algorithm) else what
+        if job is not None:
+            # Made once: options that are left out may be drawn by chance.
+            program = engine.same(program)
+        check_fit(program, partitioned)
+        result, answered = engine.run(program, partitioned)
+        with engine.together("result"):
+            if engine.leads and not in_parts:
+                result = _concluded(job, answered, result, seconds, note)
+                if output is not None:
+                    write_folder(result.table, output, result.algorithm)
+                    told = {"rows": result.table.num_rows, "parts": 1}
+                    empty = result.table.slice(0, 0)
+                    result = Result(result.algorithm, empty, {**result.summary, **told}, result.stats)
+        summary = engine.same(dict(result.summary))
+    result = result if job is None else replace(result, algorithm=job.name)
+    return result if engine.leads else replace(result, summary=summary)
+
+
+def _concluded(
+    job: Algorithm | None, graph: PartitionedGraph, result: Result, seconds: float, note: Note | None
+) -> Result:
+    """The algorithm's answer from what its program gave; `seconds` went into partitioning."""
+    stats = result.stats
+    if stats is not None and seconds:
+        stats = replace(stats, phases={"partition": round(seconds, 6), **stats.phases})
+    if job is None:
+        return replace(result, stats=stats)
+    assert stats is not None
+    found = job.conclude(graph, result.table, stats, note)
+    return replace(found, algorithm=job.name, summary={**found.summary, **result.summary})
+
+
+def _partitioned(
+    graph: AnyGraph, undirected: bool, parts: int | None, method: str | None, units: Units | None
+) -> tuple[PartitionedGraph, float]:
+    """The graph cut into the wanted units, and the seconds that took."""
+    begun = time.perf_counter()
+    if isinstance(graph, PartitionedGraph):
+        if method is not None:
+            raise InputError(
+                f"method={method!r}: the graph is partitioned already; gf.partition(graph, ...) cuts it anew"
+            )
+        if parts is not None and parts != graph.num_partitions:
+            raise InputError(f"parts={parts}: the graph is partitioned into {graph.num_partitions} already")
+        turned = undirected and graph.info.directed
+        if not turned and (units is None or units == graph.info.finder):
+            return graph, 0.0
+        whole = graph.to_graph()
+        cut = build_layout(
+            whole.to_undirected() if turned else whole, graph.owner(), graph.num_partitions,
+            finder=units or graph.info.finder,  # type: ignore[arg-type]
+            partitioner=graph.info.partitioner,
+        )  # fmt: skip
+        return cut, time.perf_counter() - begun
+    assert parts is not None
+    cut = partition_graph(
+        graph.to_undirected() if undirected else graph, parts, "metis" if method is None else method,
+        units=units or "components",
+    )  # fmt: skip
+    return cut, time.perf_counter() - begun
