@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
 from goffish.client import requests
 from goffish.client.blocking import Client
 from goffish.client.calls import PLAN_S, AsyncCalls
+from goffish.client.requests import DataflowOptions, GraphOptions
 from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
 
 
@@ -48,14 +49,14 @@ class AsyncClient(AsyncCalls):
 
     async def submit_graph(
         self, algorithm: str, input_uri: str, options: Mapping[str, Any] | None = None, *, key: str = "",
-        runner: str = "local", **more: Any,
+        runner: str = "local", **more: Unpack[GraphOptions],
     ) -> jobs_pb2.Job:  # fmt: skip
         """Submit an algorithm on a graph."""
         return await self.submit(requests.graph_spec(algorithm, input_uri, options, runner, more), key)
 
     async def submit_dataflow(
         self, dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None = None, *, key: str = "",
-        **more: Any,
+        **more: Unpack[DataflowOptions],
     ) -> jobs_pb2.Job:  # fmt: skip
         """Submit a dataflow that is run on the simulated cloud."""
         return await self.submit(requests.dataflow_spec(dataflow, options, more), key)

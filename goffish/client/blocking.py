@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
 from goffish.client import requests
 from goffish.client.calls import PLAN_S, Calls
+from goffish.client.requests import DataflowOptions, GraphOptions
 from goffish.client.results import read_batches, result_file
 from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
 
@@ -52,7 +53,7 @@ class Client(Calls):
 
     def submit_graph(
         self, algorithm: str, input_uri: str, options: Mapping[str, Any] | None = None, *, key: str = "",
-        runner: str = "local", **more: Any,
+        runner: str = "local", **more: Unpack[GraphOptions],
     ) -> jobs_pb2.Job:  # fmt: skip
         """Submit an algorithm on a graph.
 
@@ -68,11 +69,7 @@ class Client(Calls):
             The same key again gives the same job.
         runner : {"local", "mpi", "spark", "cloud"}
         **more
-            ``workers`` (threads, or ranks of mpirun), ``checkpoint_every`` (supersteps), ``memory_mb`` and
-            ``cpu_seconds`` (at most, of its processes together); with the runner ``cloud`` also ``policy`` and
-            ``cloud_name``, who decides on machines, and their catalogue. Of every kind of job: ``deadline_s`` (from the
-            submission on), ``budget`` (in the currency of its cloud), ``labels`` (a mapping), ``most_attempts`` (times
-            that its worker may be lost until it fails).
+            See `goffish.client.requests.GraphOptions`.
 
         Raises
         ------
@@ -84,7 +81,7 @@ class Client(Calls):
 
     def submit_dataflow(
         self, dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None = None, *, key: str = "",
-        **more: Any,
+        **more: Unpack[DataflowOptions],
     ) -> jobs_pb2.Job:  # fmt: skip
         """Submit a dataflow that is run on the simulated cloud.
 
@@ -97,8 +94,7 @@ class Client(Calls):
         key : str
             The same key again gives the same job.
         **more
-            ``cloud_name``, ``policy``, ``rates``, ``seed``, ``hours`` (length) and ``hours_per_second`` (of it what
-            passes in a second, instead of as much as can be computed); of every kind of job as in `submit_graph`.
+            See `goffish.client.requests.DataflowOptions`.
 
         Raises
         ------

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from goffish.errors import InputError
 from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
@@ -20,6 +20,68 @@ RUNNERS = {
 #: States by the names that people use.
 STATES = {name.removeprefix("JOB_STATE_").lower(): number for name, number in jobs_pb2.JobState.items() if number}
 M = TypeVar("M")
+
+
+class JobOptions(TypedDict, total=False):
+    """What may be asked of every kind of job.
+
+    Attributes
+    ----------
+    deadline_s : float
+        From the submission on.
+    budget : float
+        In the currency of its cloud.
+    labels : mapping
+    most_attempts : int
+        Times that its worker may be lost until it fails.
+    """
+
+    deadline_s: float | None
+    budget: float | None
+    labels: Mapping[str, str] | None
+    most_attempts: int | None
+
+
+class GraphOptions(JobOptions, total=False):
+    """What may be asked of a job on a graph.
+
+    Attributes
+    ----------
+    workers : int
+        Threads, or ranks of mpirun.
+    checkpoint_every : int
+        Supersteps.
+    memory_mb, cpu_seconds : float
+        Most of its processes together.
+    policy, cloud_name : str
+        With the runner ``cloud``: who decides on machines, and their catalogue.
+    """
+
+    workers: int | None
+    checkpoint_every: int | None
+    memory_mb: int | None
+    cpu_seconds: float | None
+    policy: str | None
+    cloud_name: str | None
+
+
+class DataflowOptions(JobOptions, total=False):
+    """What may be asked of a dataflow on the simulated cloud.
+
+    Attributes
+    ----------
+    cloud_name, policy, rates : str
+    hours, hours_per_second : float
+        Length; and of it what passes in a second, instead of as much as can be computed.
+    seed : int
+    """
+
+    cloud_name: str | None
+    policy: str | None
+    rates: str | None
+    hours: float | None
+    seed: int | None
+    hours_per_second: float | None
 
 
 def filled(message: M, **fields: Any) -> M:
@@ -70,15 +132,15 @@ def of_job(message: M, job: str, **fields: Any) -> M:
 
 
 def graph_spec(
-    algorithm: str, input_uri: str, options: Mapping[str, Any] | None, runner: str, more: Mapping[str, Any]
+    algorithm: str, input_uri: str, options: Mapping[str, Any] | None, runner: str, more: GraphOptions
 ) -> jobs_pb2.JobSpec:
     """A job on a graph.
 
     Parameters
     ----------
     algorithm, input_uri, options, runner
-    more : mapping
-        What is asked of every kind of job, and other fields of `GraphJob`; ``None`` is not given.
+    more : GraphOptions
+        ``None`` is not given.
 
     Raises
     ------
@@ -86,36 +148,32 @@ def graph_spec(
     """
     if runner not in RUNNERS:
         raise InputError(f"runner={runner!r}: choose one of {', '.join(RUNNERS)}")
-    own, limits = _split(more, _GRAPH)
+    own, limits = _split(more, GraphOptions)
     work = filled(jobs_pb2.GraphJob(runner=RUNNERS[runner]), algorithm=algorithm, input_uri=input_uri, **own)
     return _limited(jobs_pb2.JobSpec(graph=filled(work, options=texts(options))), **limits)
 
 
 def dataflow_spec(
-    dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None, more: Mapping[str, Any]
+    dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None, more: DataflowOptions
 ) -> jobs_pb2.JobSpec:
-    """A dataflow that is run on the simulated cloud; `more` has also fields of `DataflowJob`.
+    """A dataflow that is run on the simulated cloud.
 
     Raises
     ------
     InputError
     """
-    own, limits = _split(more, _DATAFLOW)
+    own, limits = _split(more, DataflowOptions)
     work = filled(jobs_pb2.DataflowJob(), **_either("dataflow", dataflow), options=texts(options), **own)
     return _limited(jobs_pb2.JobSpec(dataflow=work), **limits)
 
 
-#: What may be asked of every kind of job, of one on a graph, and of a dataflow.
-_LIMITS = ("deadline_s", "budget", "labels", "most_attempts")
-_GRAPH = ("workers", "checkpoint_every", "memory_mb", "cpu_seconds", "policy", "cloud_name")
-_DATAFLOW = ("cloud_name", "policy", "rates", "hours", "seed", "hours_per_second")
-
-
-def _split(given: Mapping[str, Any], known: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split(given: Mapping[str, Any], kind: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is the job's own, and what may be asked of every kind of job."""
     for name in given:
-        if name not in known and name not in _LIMITS:
-            raise InputError(f"unknown argument {name!r} (there are: {', '.join((*known, *_LIMITS))})")
-    return {n: v for n, v in given.items() if n in known}, {n: v for n, v in given.items() if n in _LIMITS}
+        if name not in kind.__annotations__:
+            raise TypeError(f"unexpected keyword argument {name!r} (there are: {', '.join(kind.__annotations__)})")
+    limits = JobOptions.__annotations__
+    return {n: v for n, v in given.items() if n not in limits}, {n: v for n, v in given.items() if n in limits}
 
 
 def _limited(spec: jobs_pb2.JobSpec, *, deadline_s: float | None = None, **limits: Any) -> jobs_pb2.JobSpec:
