@@ -92,6 +92,8 @@ class Algorithm(Options):
         No engine answers the algorithm: a partitioned graph is put together in memory for it.
     final_table : bool
         The program gives the final table, so that ranks can write its rows without bringing them together.
+    one_thread : bool
+        The kernel for a whole graph has no use for more threads.
     extra_tables : mapping of str to str
         Further tables that a result holds, and a line of help for each.
     """
@@ -99,6 +101,7 @@ class Algorithm(Options):
     undirected: ClassVar[bool] = False
     in_memory: ClassVar[bool] = False
     final_table: ClassVar[bool] = True
+    one_thread: ClassVar[bool] = False
     extra_tables: ClassVar[Mapping[str, str]] = {}
 
     @classmethod

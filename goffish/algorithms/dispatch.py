@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import fields, replace
 from typing import Any, Literal
 
@@ -40,7 +41,7 @@ def answer(
     options = RunOptions(engine="local" if engine == "auto" else engine, **running)
     if units is not None and units not in UNITS:
         raise InputError(f"units={units!r}: choose one of {', '.join(UNITS)}")
-    if graph is not None or engine != "mpi":
+    if not isinstance(graph, Graph | PartitionedGraph) and (graph is not None or engine != "mpi"):
         expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
     job = what if isinstance(what, Algorithm) else None
     if job is not None and job.in_memory:
@@ -55,6 +56,9 @@ def answer(
     if job is not None and isinstance(graph, Graph) and engine == "auto" and not job.needs_engine():
         only_engines = (parts, method, units, options.max_supersteps, options.checkpoint_every)
         if all(option is None for option in only_engines):
+            if options.threads is not None and job.one_thread:
+                told = f"threads={options.threads}: {job.name} of a graph in memory takes one thread; leave out threads"
+                warnings.warn(told, DeprecationWarning, stacklevel=3)
             if options.checkpoint_dir is None:
                 return replace(job.whole(graph, options.threads, note), algorithm=job.name)
             if job.resumes_whole():

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from goffish.gopher import Result
 
 
-def _running_parameters() -> list[Any]:
+def _running_parameters(*, one_thread: bool = False) -> list[Any]:
     group = "Engine"
+    threads = "Of the engine." if one_thread else "Default: all processors."
     options: dict[str, tuple[Any, Any]] = {
         "engine": (
             str,
@@ -57,7 +58,7 @@ def _running_parameters() -> list[Any]:
                 rich_help_panel=group,
             ),
         ),
-        "threads": (int | None, typer.Option(None, min=1, help="Default: all processors.", rich_help_panel=group)),
+        "threads": (int | None, typer.Option(None, min=1, help=threads, rich_help_panel=group)),
         "max_supersteps": (
             int | None, typer.Option(None, min=1, help="Fail when not finished by then.", rich_help_panel=group)
         ),
@@ -109,7 +110,7 @@ def _command(algorithm: type[Algorithm]) -> Callable[..., None]:
         parameter("stats", bool, typer.Option(False, "--stats", help="Show the engine's counters.")),
         parameter("stats_file", str | None, typer.Option(None, help="Write the engine's counters: FILE.json.")),
     ]
-    running = _running_parameters()
+    running = _running_parameters(one_thread=algorithm.one_thread)
     if algorithm.in_memory:
         counters, running = [], [option for option in running if option.name not in NO_ENGINE]
     apply_signature(

@@ -88,7 +88,8 @@ class RunOptions:
                 raise InputError(f"{name} is for {' and '.join(f'engine={one!r}' for one in wanted)}")
         if self.engine == "spark" and self.threads is not None:
             raise InputError(f"threads={self.threads}: Spark shares out its own processors; leave out threads")
-        thread_count(self.threads)
+        if self.threads is not None:
+            thread_count(self.threads)
         for name in ("max_supersteps", "checkpoint_every"):
             if getattr(self, name) is not None:
                 whole_number(getattr(self, name), name)

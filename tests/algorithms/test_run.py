@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,19 @@ def test_checkpoint_every_is_checked_with_a_folder(tmp_path: Path) -> None:
         gf.run("components", PATH, checkpoint_dir=tmp_path, checkpoint_every=-1)
 
 
+@pytest.mark.parametrize("name", ["components", "bfs", "sssp", "cores"])
+def test_threads_that_would_do_nothing_are_pointed_out(name: str) -> None:
+    """Breaks when `threads` is ignored without a word."""
+    options = {"source": 0} if name in ("bfs", "sssp") else {}
+    with pytest.warns(DeprecationWarning, match="takes one thread"):
+        gf.run(name, PATH, threads=2, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for graph, engine in ((CUT, "auto"), (PATH, "local")):
+            gf.run(name, graph, engine, threads=2, **options)
+        gf.run("pagerank", PATH, threads=2)
+
+
 def test_a_method_is_refused_for_a_partitioned_graph() -> None:
     with pytest.raises(InputError, match="partitioned already"):
         gf.run("components", CUT, method="hash")
@@ -63,7 +77,7 @@ def test_a_method_is_refused_for_a_partitioned_graph() -> None:
 
 @pytest.mark.parametrize(
     ("options", "engine"),
-    [({}, False), ({"threads": 1}, False), ({"method": "hash"}, True), ({"parts": 2}, True),
+    [({}, False), ({"method": "hash"}, True), ({"parts": 2}, True),
      ({"units": "vertex"}, True), ({"max_supersteps": 50}, True),
      ({"checkpoint_dir": "here", "checkpoint_every": 1}, True)],
 )  # fmt: skip

@@ -40,6 +40,7 @@ class Cores(Algorithm):
 
     name = "cores"
     title = "Core number of each vertex (k-core); directions, loops and parallel edges do not count."
+    one_thread = True
     undirected = True
 
     def program(self, units: str) -> SubgraphProgram:
@@ -109,6 +110,8 @@ def triangles(graph: AnyGraph, *, threads: int | None = None) -> Result:
 
 def core_numbers(graph: AnyGraph, *, threads: int | None = None) -> Result:
     """Core number of each vertex (``core``); directions, loops and parallel edges do not count.
+
+    `threads` is for a partitioned graph: in memory this takes one thread.
 
     Examples
     --------

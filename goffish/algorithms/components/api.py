@@ -21,6 +21,7 @@ class Components(Algorithm):
 
     name = "components"
     title = "Weakly connected components; each is named by its largest vertex."
+    one_thread = True
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.components.subgraph import ConnectedComponents, PartitionCentricComponents
@@ -60,6 +61,8 @@ class MaxValue(Algorithm):
 
 def connected_components(graph: AnyGraph, *, threads: int | None = None) -> Result:
     """Weakly connected components; column ``component`` holds the label of the component's largest vertex.
+
+    `threads` is for a partitioned graph: in memory this takes one thread.
 
     Examples
     --------

@@ -28,6 +28,7 @@ class BreadthFirst(_FromSource):
 
     name = "bfs"
     title = "Hops and parents from one vertex (breadth-first search)."
+    one_thread = True
 
     max_hops: int | None = Field(default=None, ge=0, description="Go no farther than this.")
 
@@ -79,6 +80,7 @@ class ShortestPaths(_FromSource):
 
     name = "sssp"
     title = "Shortest distances and parents from one vertex (Dijkstra inside sub-graphs)."
+    one_thread = True
 
     weighted: bool = Field(default=True, description="Use edge weights where the graph has them.")
 
@@ -103,6 +105,8 @@ class ShortestPaths(_FromSource):
 def bfs(graph: AnyGraph, source: int | str, *, max_hops: int | None = None, threads: int | None = None) -> Result:
     """Hops (``distance``, null where unreachable) and ``parent`` from `source`, along out-arcs.
 
+    `threads` is for a partitioned graph: in memory this takes one thread.
+
     Examples
     --------
     >>> import goffish as gf
@@ -116,6 +120,8 @@ def bfs(graph: AnyGraph, source: int | str, *, max_hops: int | None = None, thre
 
 def sssp(graph: AnyGraph, source: int | str, *, weighted: bool = True, threads: int | None = None) -> Result:
     """Shortest ``distance`` (infinite where unreachable) and ``parent`` from `source`, along out-arcs.
+
+    `threads` is for a partitioned graph: in memory this takes one thread.
 
     Examples
     --------
