@@ -1,4 +1,7 @@
-"""What a server remembers for its clients: what was used last, up to so many bytes."""
+"""What a server remembers for its clients: what was used last, up to so many bytes.
+
+Own code, since the caches of `cachetools` have one bound each; here owners have their own, and all of them another.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How much one client may ask for."""
+"""How much one client may ask for.
+
+Own code, since the library `limits` has neither a token bucket with bursts nor calls at a time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Processes for plans that take long: a call that nobody waits for any more ends with its process."""
+"""Processes for plans that take long: a call that nobody waits for any more ends with its process.
+
+Own code, since the workers of Pebble, like all of `multiprocessing`, get the server's whole environment; these get none
+of its secrets.
+"""
 
 from __future__ import annotations
 
