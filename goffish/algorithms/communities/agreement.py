@@ -66,6 +66,8 @@ def _adjusted(left: NDArray[np.int64], right: NDArray[np.int64], information: fl
         return 1.0
     if 1 in groups:
         return 0.0
+    if groups[0] == groups[1] == np.unique(left * groups[1] + right).size:
+        return 1.0  # equal divisions, which rounding would put a little above 1
     entropy = [float(-(size / left.size) @ np.log(size / left.size)) for size in sizes]
     (first, first_many), (second, second_many) = (np.unique(size, return_counts=True) for size in sizes)
     expected = kernels.expected_mutual_information(first, first_many, second, second_many, left.size)

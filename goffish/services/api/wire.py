@@ -33,6 +33,8 @@ _RUNNER_NUMBERS = {name: number for number, name in _RUNNERS.items()}
 STATES = {state: jobs_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in State}
 _STATES_BY_NUMBER = {number: state for state, number in STATES.items()}
 DEFAULT_CLOUD = "ec2-2013-m1"
+#: Of a Duration (10,000 years); a longer one cannot be written as JSON.
+_MOST_SECONDS = 315_576_000_000
 
 
 def plain(message: Message) -> dict[str, Any]:
@@ -138,6 +140,8 @@ def spec_of(message: jobs_pb2.JobSpec) -> JobSpec:
     body = plain(message)
     body.pop("deadline", None)
     if message.HasField("deadline"):
+        if abs(message.deadline.seconds) > _MOST_SECONDS:
+            raise InputError(f"spec.deadline: {message.deadline.seconds:,} s; at most {_MOST_SECONDS:,} s")
         body["deadline_s"] = message.deadline.seconds + message.deadline.nanos / 1e9
     if "graph" in body:
         runner = message.graph.runner

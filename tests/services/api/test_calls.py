@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import networkx as nx
 import pytest
+from google.protobuf.json_format import MessageToJson
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
@@ -114,6 +115,14 @@ def test_jobs_that_are_not_accepted(ann: Client, change: dict[str, Any], field: 
     graph = {"algorithm": "pagerank", "input_uri": "edges.txt"} | change
     asked = jobs_pb2.SubmitRequest(spec=jobs_pb2.JobSpec(graph=jobs_pb2.GraphJob(**graph)))
     assert field_of(lambda: ann.jobs.Submit(asked, metadata=ann.metadata)).startswith(field)
+
+
+def test_a_deadline_that_json_cannot_hold(ann: Client) -> None:
+    """Breaks when one job makes lists of all jobs fail as JSON."""
+    error = refused(lambda: ann.submit_graph("pagerank", "edges.txt", deadline_s=1e18))
+    assert "spec.deadline" in str(error)
+    asked = ann.submit_graph("pagerank", "edges.txt", deadline_s=3e11)
+    assert MessageToJson(ann.cancel(asked.id))
 
 
 @pytest.mark.parametrize(
