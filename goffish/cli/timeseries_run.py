@@ -46,7 +46,7 @@ def _running_parameters() -> list[Any]:
         ),
         "max_supersteps": option(int | None, None, text="Fail when not finished by then.", min=1),
         "checkpoint_dir": option(str | None, None, text="Write checkpoints into this folder."),
-        "checkpoint_every": option(int, 10, text="Supersteps between checkpoints.", min=1),
+        "checkpoint_every": option(int | None, None, text="Supersteps between checkpoints. Default: 10.", min=1),
         "resume": option(bool, False, "--resume", text="Go on from the newest checkpoint."),
     }
     return [parameter(name, kind, made) for name, (kind, made) in options.items()]
