@@ -146,5 +146,5 @@ def test_a_server_whose_database_is_moved_away(tmp_path: Path, data: Path) -> No
 
 def request() -> jobs_pb2.SubmitRequest:
     """A job that is sent once: `Client.submit` tries again."""
-    spec = requests.graph_spec("components", "store", {}, "local", {}, {})
+    spec = requests.graph_spec("components", "store", {}, "local", {})
     return requests.filled(jobs_pb2.SubmitRequest(), spec=spec)
