@@ -59,11 +59,13 @@ def place(deployment: Deployment, packing: Packing) -> None:
 
 def _with(packing: Packing, kind: int, elements: Ints, cores: int) -> Packing:
     """A packing with more instances, on new machines of one class."""
-    new, known = -(-elements.size // cores), packing.kinds.size
+    if not elements.size:
+        return packing
+    known, at = packing.kinds.size, np.arange(elements.size) // cores
     return Packing(
-        np.append(packing.kinds, np.full(new, kind, np.int64)),
-        np.append(packing.machine, known + np.arange(elements.size) // cores),
-        np.append(packing.element, elements),
+        np.concatenate((packing.kinds, np.full(at[-1] + 1, kind, np.int64))),
+        np.concatenate((packing.machine, known + at)),
+        np.concatenate((packing.element, elements)),
     )
 
 
@@ -106,6 +108,8 @@ def repack_instances(packing: Packing, catalogue: Catalogue, need: Floats) -> Pa
     kinds, machine = packing.kinds, packing.machine.copy()
     for kind, cores in enumerate(catalogue.cores.tolist()):
         movers = np.flatnonzero(target == kind)
+        if not movers.size:
+            continue
         free = np.where(kinds == kind, _free(Packing(kinds, machine, packing.element), catalogue), 0)
         new = max(0, -(-(movers.size - int(free.sum())) // cores))
         places = np.repeat(np.arange(kinds.size + new), np.append(free, np.full(new, cores)))
@@ -137,10 +141,12 @@ def repack_machines(
     """
     rank = np.argsort(forward)
     by_power, speeds = catalogue.by_power(), catalogue.speeds
-    best = work = packing
+    best, work, price = packing, packing, packing.price_per_hour(catalogue)
     for kind, less in zip(by_power, [*by_power[1:], None], strict=True):
         cores = int(catalogue.cores[kind])
         part = (work.kinds == kind) & (_free(work, catalogue) > 0)
+        if not part.any():
+            continue
         items = work.element[part[work.machine]]
         items = items[np.argsort(rank[items], kind="stable")]
         full = items.size - items.size % cores
@@ -152,8 +158,9 @@ def repack_machines(
             tried.append(_with(kept, less, np.repeat(forward, instances[forward]), int(catalogue.cores[less])))
         # What is tried last, dearer or not, is what the next class starts from.
         for work in tried:
-            if work.price_per_hour(catalogue) < best.price_per_hour(catalogue) - SLACK:
+            found = work.price_per_hour(catalogue)
+            if found < price - SLACK:
                 omega = flow.estimate(active, base + work.power(catalogue, flow.size), external).omega
                 if omega >= flow.goal.throughput - SLACK:
-                    best = work
+                    best, price = work, found
     return best
