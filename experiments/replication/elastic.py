@@ -20,7 +20,7 @@ from experiments.replication.dynamic import (
 )
 from experiments.replication.queries import Operator, SharedQueries
 from goffish.errors import InputError
-from goffish.scheduling.policies.replication.model import SLACK, Places, System, primaries, remaining, system
+from goffish.scheduling.policies.replication.model import SLACK, Network, Places, System, primaries, remaining, system
 from goffish.scheduling.policies.replication.optimiser import Planned
 
 
@@ -105,7 +105,7 @@ class ElasticCluster:
             self._shared.query_operators(),
             [failure for _, failure in self._hosts.values()],
             [self.goals.share * cores for cores, _ in self._hosts.values()],
-            traffic=self._shared.traffic(),
+            network=Network(self._shared.traffic()),
         )
         places = primaries(found)
         for node, host in self._copies:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.replication.queries import Operator, SharedQueries
-from goffish.scheduling.policies.replication.model import System, system
+from goffish.scheduling.policies.replication.model import Network, System, system
 
 _SHAPES = ("filter", "aggregate", "projected", "join", "sequence")
 _SHAPE_WEIGHTS = np.array([2.0, 2.0, 1.0, 1.0, 1.0]) / 7.0
@@ -87,7 +87,12 @@ def paper_system(
     primary = _first_fit(loads, shared.edges(), shared.query_operators())
     hosts = max(primary) + 1
     base = system(
-        loads, primary, shared.query_operators(), np.full(hosts, failure), np.ones(hosts), traffic=shared.traffic()
+        loads,
+        primary,
+        shared.query_operators(),
+        np.full(hosts, failure),
+        np.ones(hosts),
+        network=Network(shared.traffic()),
     )
     return with_budget(base, budget, failure)
 
@@ -98,7 +103,7 @@ def with_budget(base: System, budget: float, failure: float) -> System:
     hosts = int(base.primary.max()) + 1 + more
     return system(
         base.loads, base.primary, base.queries, np.full(hosts, failure), np.ones(hosts),
-        traffic={(u, v): t for (u, v), t in zip(base.edges.tolist(), base.traffic.tolist(), strict=True)},
+        network=Network({(u, v): t for (u, v), t in zip(base.edges.tolist(), base.traffic.tolist(), strict=True)}),
     )  # fmt: skip
 
 

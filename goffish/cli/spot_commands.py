@@ -88,19 +88,19 @@ def _fit(
     from goffish.cli.inputs import working
     from goffish.cli.output import print_facts, print_json, print_table
     from goffish.cloud.catalogue import read_catalogue
-    from goffish.scheduling.spot.fitting import fit_market, write_fitted
-    from goffish.scheduling.spot.presets import monthly_hazard
+    from goffish.scheduling.spot.fitting import OwnMachine, fit_market, write_fitted
+    from goffish.scheduling.spot.presets import Times, monthly_hazard
 
     check_picture(plot)
     local_path(output)
-    catalogue, seconds = read_catalogue(cloud), slot * 60.0
+    catalogue = read_catalogue(cloud)
+    times = Times(slot * 60.0, catalogue.startup_s if startup is None else startup * 60.0, checkpoint * 60.0)
     with working("fitting"):
         fitted = fit_market(
-            catalogue, only, moment(since, "--since"), moment(until, "--until"), preset=preset,
-            estimator=estimator, slot_s=seconds, checkpoint_s=checkpoint * 60.0,  # type: ignore[arg-type]
-            startup_s=None if startup is None else startup * 60.0,
-            hazard=monthly_hazard(monthly_loss, seconds) if monthly_loss else 0.0,
-            local_cores=local, local_cost=local_cost, dependent=dependent, late_penalty=late_penalty,
+            catalogue, only, (moment(since, "--since"), moment(until, "--until")), preset=preset,
+            estimator=estimator, times=times,  # type: ignore[arg-type]
+            hazard=monthly_hazard(monthly_loss, times.slot_s) if monthly_loss else 0.0,
+            local=OwnMachine(local, local_cost) if local else None, dependent=dependent, late_penalty=late_penalty,
         )  # fmt: skip
         write_fitted(output, fitted)
         if plot is not None:

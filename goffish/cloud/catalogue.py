@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,23 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 #: Price of an hour, in plans, of a class that is not to be had.
 PROHIBITIVE = 1e9
+
+
+class TypeColumns(NamedTuple):
+    """What machine types offer, as kernels take it.
+
+    Attributes
+    ----------
+    cores : int64, shape (types,)
+    speeds : float64, shape (types,)
+        Of one core.
+    prices : float64, shape (types,)
+        Of an hour; `PROHIBITIVE` where it is not to be had.
+    """
+
+    cores: NDArray[np.int64]
+    speeds: NDArray[np.float64]
+    prices: NDArray[np.float64]
 
 
 class Billing(Definition):
@@ -159,6 +176,11 @@ class Catalogue(Definition):
     def powers(self) -> NDArray[np.float64]:
         """Speed of all cores of each class."""
         return self.cores * self.speeds
+
+    @cached_property
+    def columns(self) -> TypeColumns:
+        """Cores, speeds and prices of all classes."""
+        return TypeColumns(self.cores, self.speeds, self.prices)
 
     @property
     def largest(self) -> int:

@@ -24,7 +24,40 @@ Arrivals = Literal["even", "poisson"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Setting:
-    """Everything that a run is given; `simulate` explains the fields."""
+    """Everything that a run is given.
+
+    Attributes
+    ----------
+    flow : Flow
+    catalogue : Catalogue
+        What can be rented.
+    policy : Policy
+    rates : float64, shape (steps, elements)
+        External input of each interval, messages per second. The run is as long as they are.
+    interval_s : float
+        Seconds between two decisions.
+    variability : Variability
+        Default: machines always deliver what they are rated for.
+    forecaster : Forecaster, optional
+        For policies that look ahead.
+    failures : Failures
+        Default: none.
+    network : bool
+        Links between machines carry no more than their bandwidth; without, messages arrive at once.
+    omega : {"rate", "backlog"}
+        What the throughput is relative to: the external rate, or that and everything that waits (6.4).
+    measure : {"mean", "ratio_of_sums"}
+        Over several outputs.
+    switch_pause_s : float
+        For which an element stands still when its alternate is switched.
+    tick_s : float
+        Of the event engine: messages move in steps of so many seconds, and latencies are rounded to them.
+    arrivals : {"even", "poisson"}
+        Of the event engine: messages come evenly, or as Poisson processes drawn from `seed`.
+    seed : int
+    spot_since : float, optional
+        Seconds since 1970 (UTC) from which on prices of spot machines are taken; default: as early as there are any.
+    """
 
     flow: Flow
     catalogue: Catalogue

@@ -25,7 +25,7 @@ Measure = Literal["mean", "ratio_of_sums"]
 SLACK = kernels.SLACK
 
 
-_STRUCTURE = ("alternate_counts", "best", "worst", "sigma", "forward", "position")
+_STRUCTURE = ("graph", "alternates", "alternate_counts", "best", "worst", "sigma", "forward")
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,11 +135,23 @@ class Flow:
         return np.array(found, np.int64)
 
     @cached_property
-    def position(self) -> NDArray[np.int64]:
-        """Place of each element in `order`."""
-        found = np.empty(self.size, np.int64)
-        found[self.order] = np.arange(self.size)
-        return found
+    def graph(self) -> kernels.FlowGraph:
+        """The edges, as kernels take them."""
+        position = np.empty(self.size, np.int64)
+        position[self.order] = np.arange(self.size)
+        return kernels.FlowGraph(
+            self.order, position, self.pred_offsets, self.pred, self.succ_offsets, self.succ, self.outputs
+        )
+
+    @cached_property
+    def alternates(self) -> kernels.Alternates:
+        """The alternates, as kernels take them."""
+        return kernels.Alternates(self.alternate_offsets, self.cost, self.value, self.selectivity)
+
+    def activated(self, active: NDArray[np.int64]) -> kernels.ActiveFlow:
+        """The dataflow with these alternates, as kernels take it."""
+        rows = self.rows(active)
+        return kernels.ActiveFlow(self.graph, self.cost[rows], self.selectivity[rows])
 
     def with_rates(self, rates: Floats) -> Flow:
         """The same with other expected inputs."""
@@ -150,10 +162,8 @@ class Flow:
 
     def ideal(self, active: NDArray[np.int64], external: Floats) -> tuple[Floats, Floats]:
         """Input and output of every element under unlimited resources (messages per second)."""
-        into, out = np.zeros(self.size), np.zeros(self.size)
-        kernels.ideal_rates(
-            self.order, self.pred_offsets, self.pred, self.selectivity[self.rows(active)], external, into, out
-        )
+        into, out = np.empty(self.size), np.empty(self.size)
+        kernels.ideal_rates(self.activated(active), external, into, out)
         return into, out
 
     def estimate(
@@ -186,25 +196,16 @@ class Flow:
             Relative throughput: mean over the outputs, or all output over all ideal output.
         """
         external = self.rates if external is None else external
-        rows = self.rows(active)
-        cost, selectivity = self.cost[rows], self.selectivity[rows]
-        ideal_in, ideal_out = self.ideal(active, external)
+        running, rates = self.activated(active), kernels.Rates(*np.empty((6, self.size)))
         backlog = np.zeros(self.size) if queue is None else queue / interval_s
-        inflow, processed, out, local = (np.empty(self.size) for _ in range(4))
-        known = (
-            self.order, self.pred_offsets, self.pred, self.outputs, cost, selectivity, external, power, backlog,
-            ideal_out,
-        )  # fmt: skip
-        found = (inflow, processed, out, local)
+        kernels.ideal_rates(running, external, rates.ideal_in, rates.ideal_out)
         if hosts is None:
-            omegas = kernels.estimate(*known, *found)
+            omegas = kernels.estimate(running, external, power, backlog, rates)
         else:
-            omegas = kernels.estimate_on_network(
-                *known, hosts.offsets, hosts.vm, hosts.share, hosts.bandwidth, self.message_bits, *found
-            )
+            omegas = kernels.estimate_on_network(running, external, power, backlog, hosts, self.message_bits, rates)
         # An element without any core stops the whole.
         omega = 0.0 if (power <= 0).any() else omegas[0 if measure == "mean" else 1]
-        return Estimate(omega, local, inflow, processed, out, ideal_in, ideal_out)
+        return Estimate(omega, *rates)
 
 
 class Estimate(NamedTuple):
@@ -214,12 +215,8 @@ class Estimate(NamedTuple):
     ----------
     omega : float
         Relative throughput of the dataflow, 0 to 1 (Eq. 7, against ideal rates).
-    local : float64, shape (elements,)
-        Share of what is there that each element processes.
-    inflow, processed, out : float64, shape (elements,)
-        Messages per second.
-    ideal_in, ideal_out : float64, shape (elements,)
-        The same under unlimited resources.
+    local, inflow, processed, out, ideal_in, ideal_out : float64, shape (elements,)
+        See `goffish.scheduling.dataflow.kernels.Rates`.
     """
 
     omega: float
@@ -232,9 +229,18 @@ class Estimate(NamedTuple):
 
 
 class Hosts(NamedTuple):
-    """Where the elements are: machines of element i are ``vm[offsets[i]:offsets[i + 1]]``, ascending.
+    """Where the elements are.
 
-    `share` is the part of the element's speed on each, `bandwidth` that of every machine in Mbit/s.
+    Attributes
+    ----------
+    offsets : int64, shape (elements + 1,)
+        Places of element i are ``offsets[i]`` to ``offsets[i + 1]``.
+    vm : int64, shape (places,)
+        Machine of each place; ascending within an element.
+    share : float64, shape (places,)
+        Part of the element's speed that is there.
+    bandwidth : float64, shape (machines,)
+        Mbit/s.
     """
 
     offsets: NDArray[np.int64]

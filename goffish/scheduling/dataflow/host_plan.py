@@ -104,4 +104,4 @@ def critical_path(flow: Flow, node: Floats, edge: Floats) -> float:
     edge : float64, shape (edges,)
         Length of each edge, in the order of ``flow.pred``.
     """
-    return float(kernels.longest_path(flow.order, flow.pred_offsets, flow.pred, node, edge))
+    return float(kernels.longest_path(flow.graph, node, edge))

@@ -2,90 +2,176 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 SLACK = 1e-9
 
 
+class FlowGraph(NamedTuple):
+    """The edges of a dataflow.
+
+    Attributes
+    ----------
+    order, position : int64, shape (elements,)
+        The elements in topological order, and the place of each element in that order.
+    pred_offsets, succ_offsets : int64, shape (elements + 1,)
+    pred, succ : int64, shape (edges,)
+        Predecessors of element i are ``pred[pred_offsets[i]:pred_offsets[i + 1]]``, ascending; successors likewise.
+    outputs : int64, shape (outputs,)
+        Elements whose messages leave the dataflow.
+    """
+
+    order: NDArray[np.int64]
+    position: NDArray[np.int64]
+    pred_offsets: NDArray[np.int64]
+    pred: NDArray[np.int64]
+    succ_offsets: NDArray[np.int64]
+    succ: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+
+
+class Alternates(NamedTuple):
+    """The alternates of all elements.
+
+    Attributes
+    ----------
+    offsets : int64, shape (elements + 1,)
+        Alternates of element i are rows ``offsets[i]`` to ``offsets[i + 1]``.
+    cost, value, selectivity : float64, shape (alternates,)
+    """
+
+    offsets: NDArray[np.int64]
+    cost: NDArray[np.float64]
+    value: NDArray[np.float64]
+    selectivity: NDArray[np.float64]
+
+
+class ActiveFlow(NamedTuple):
+    """A dataflow with the alternates that run.
+
+    Attributes
+    ----------
+    graph : FlowGraph
+    cost, selectivity : float64, shape (elements,)
+        Of the active alternate of each element.
+    """
+
+    graph: FlowGraph
+    cost: NDArray[np.float64]
+    selectivity: NDArray[np.float64]
+
+
+class Rates(NamedTuple):
+    """What the elements of a dataflow do; float64 arrays of shape (elements,).
+
+    Attributes
+    ----------
+    local
+        Share of its input and backlog that each element processes.
+    inflow, processed, out
+        Messages per second.
+    ideal_in, ideal_out
+        Input and output under unlimited resources, messages per second.
+    """
+
+    local: NDArray[np.float64]
+    inflow: NDArray[np.float64]
+    processed: NDArray[np.float64]
+    out: NDArray[np.float64]
+    ideal_in: NDArray[np.float64]
+    ideal_out: NDArray[np.float64]
+
+
 @numba.njit(cache=True, nogil=True)
-def ideal_rates(order, pred_offsets, pred, selectivity, external, ideal_in, ideal_out):
-    """Input and output of every element under unlimited resources."""
-    for i in order:
+def empty_rates(n):
+    """Rates of `n` elements, not filled."""
+    return Rates(np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n))
+
+
+@numba.njit(cache=True, nogil=True)
+def ideal_rates(flow, external, ideal_in, ideal_out):
+    """Fill the input and output of every element under unlimited resources."""
+    graph = flow.graph
+    for i in graph.order:
         rate = external[i]
-        for e in range(pred_offsets[i], pred_offsets[i + 1]):
-            rate += ideal_out[pred[e]]
+        for e in range(graph.pred_offsets[i], graph.pred_offsets[i + 1]):
+            rate += ideal_out[graph.pred[e]]
         ideal_in[i] = rate
-        ideal_out[i] = rate * selectivity[i]
+        ideal_out[i] = rate * flow.selectivity[i]
 
 
 @numba.njit(cache=True, nogil=True)
-def _serve(i, rate, cost, selectivity, power, backlog, inflow, processed, out, local):
-    """What element i does with what comes in and what waits."""
+def _serve(flow, i, rate, power, backlog, rates):
+    """Fill what element i does with its input and its backlog."""
     total = rate + backlog[i]
-    done = min(total, power[i] / cost[i])
-    inflow[i] = rate
-    processed[i] = done
-    out[i] = done * selectivity[i]
-    local[i] = done / total if total > 0 else 1.0
+    done = min(total, power[i] / flow.cost[i])
+    rates.inflow[i] = rate
+    rates.processed[i] = done
+    rates.out[i] = done * flow.selectivity[i]
+    rates.local[i] = done / total if total > 0 else 1.0
 
 
 @numba.njit(cache=True, nogil=True)
-def _relative(outputs, out, ideal_out):
+def relative(graph, rates):
     """Mean over outputs of their shares of the ideal, each at most 1, and the share of all of them together."""
     mean, sent, wanted = 0.0, 0.0, 0.0
-    for i in outputs:
-        sent += out[i]
-        wanted += ideal_out[i]
-        mean += min(1.0, out[i] / ideal_out[i]) if ideal_out[i] > 0 else 1.0
-    return mean / outputs.size, min(1.0, sent / wanted) if wanted > 0 else 1.0
+    for i in graph.outputs:
+        sent += rates.out[i]
+        wanted += rates.ideal_out[i]
+        mean += min(1.0, rates.out[i] / rates.ideal_out[i]) if rates.ideal_out[i] > 0 else 1.0
+    return mean / graph.outputs.size, min(1.0, sent / wanted) if wanted > 0 else 1.0
 
 
 @numba.njit(cache=True, nogil=True)
-def estimate(
-    order, pred_offsets, pred, outputs, cost, selectivity, external, power, backlog, ideal_out,
-    inflow, processed, out, local,
-):  # fmt: skip
-    """Fills the last four (messages per second, and the share of its input that each element keeps up with).
+def estimate(flow, external, power, backlog, rates):
+    """Fill `rates` but for the ideal ones, which must be there; return both relative throughputs (`relative`).
 
-    `backlog` is that of each element, spread over the interval. Returns the relative throughput: the mean over outputs,
-    each at most 1, and the sum of outputs over the sum of ideal ones.
+    `external` is the external input in messages per second, `power` the speed of all cores of each element together,
+    `backlog` what waits at each element, spread over the interval; all of shape (elements,).
     """
-    for i in order:
+    graph = flow.graph
+    for i in graph.order:
         rate = external[i]
-        for e in range(pred_offsets[i], pred_offsets[i + 1]):
-            rate += out[pred[e]]
-        _serve(i, rate, cost, selectivity, power, backlog, inflow, processed, out, local)
-    return _relative(outputs, out, ideal_out)
+        for e in range(graph.pred_offsets[i], graph.pred_offsets[i + 1]):
+            rate += rates.out[graph.pred[e]]
+        _serve(flow, i, rate, power, backlog, rates)
+    return relative(graph, rates)
 
 
 @numba.njit(cache=True, nogil=True)
-def estimate_on_network(
-    order, pred_offsets, pred, outputs, cost, selectivity, external, power, backlog, ideal_out,
-    host_offsets, host_vm, host_share, bandwidth, message_bits, inflow, processed, out, local,
-):  # fmt: skip
-    """The same where edges between machines carry no more than their bandwidth (Mbit/s of each machine).
-
-    Hosts of an element: ``host_vm[host_offsets[i]:host_offsets[i + 1]]``, ascending, with their shares of its speed.
-    """
-    for i in order:
-        rate = external[i]
-        for e in range(pred_offsets[i], pred_offsets[i + 1]):
-            rate += carried(pred[e], i, out[pred[e]], host_offsets, host_vm, host_share, bandwidth, message_bits)
-        _serve(i, rate, cost, selectivity, power, backlog, inflow, processed, out, local)
-    return _relative(outputs, out, ideal_out)
+def throughput(flow, external, power, backlog, rates):
+    """Fill all of `rates`; return the mean relative throughput of the outputs, 0 where an element has no core."""
+    ideal_rates(flow, external, rates.ideal_in, rates.ideal_out)
+    omega, _ = estimate(flow, external, power, backlog, rates)
+    return omega if power.min() > 0.0 else 0.0
 
 
 @numba.njit(cache=True, nogil=True)
-def carried(i, j, rate, host_offsets, host_vm, host_share, bandwidth, message_bits):
+def estimate_on_network(flow, external, power, backlog, hosts, message_bits, rates):
+    """The same as `estimate` where edges between machines carry no more than their bandwidth (`flow.Hosts`)."""
+    graph = flow.graph
+    for i in graph.order:
+        rate = external[i]
+        for e in range(graph.pred_offsets[i], graph.pred_offsets[i + 1]):
+            rate += carried(graph.pred[e], i, rates.out[graph.pred[e]], hosts, message_bits)
+        _serve(flow, i, rate, power, backlog, rates)
+    return relative(graph, rates)
+
+
+@numba.njit(cache=True, nogil=True)
+def carried(i, j, rate, hosts, message_bits):
     """Messages per second that get from element i to element j: all inside a machine, else what the links carry."""
-    inside, a, b = 0.0, host_offsets[i], host_offsets[j]
-    while a < host_offsets[i + 1] and b < host_offsets[j + 1]:
-        if host_vm[a] == host_vm[b]:
-            inside += host_share[a] * host_share[b]
+    inside, a, b = 0.0, hosts.offsets[i], hosts.offsets[j]
+    while a < hosts.offsets[i + 1] and b < hosts.offsets[j + 1]:
+        if hosts.vm[a] == hosts.vm[b]:
+            inside += hosts.share[a] * hosts.share[b]
             a += 1
             b += 1
-        elif host_vm[a] < host_vm[b]:
+        elif hosts.vm[a] < hosts.vm[b]:
             a += 1
         else:
             b += 1
@@ -93,59 +179,26 @@ def carried(i, j, rate, host_offsets, host_vm, host_share, bandwidth, message_bi
     if away <= 0:
         return rate
     needed, links = away * message_bits / 1e6, 0.0
-    for a in range(host_offsets[i], host_offsets[i + 1]):
-        if host_share[a] <= 0:
+    for a in range(hosts.offsets[i], hosts.offsets[i + 1]):
+        if hosts.share[a] <= 0:
             continue
-        for b in range(host_offsets[j], host_offsets[j + 1]):
-            if host_vm[a] != host_vm[b] and host_share[b] > 0:
-                links += min(bandwidth[host_vm[a]], bandwidth[host_vm[b]])
+        for b in range(hosts.offsets[j], hosts.offsets[j + 1]):
+            if hosts.vm[a] != hosts.vm[b] and hosts.share[b] > 0:
+                links += min(hosts.bandwidth[hosts.vm[a]], hosts.bandwidth[hosts.vm[b]])
                 if links >= needed:
                     return rate
     return rate - away + links * 1e6 / message_bits
 
 
 @numba.njit(cache=True, nogil=True)
-def add_bottlenecks(
-    order, pred_offsets, pred, outputs, cost, selectivity, external, ideal_out, speed, target, most,
-    power, counts, chosen,
-):  # fmt: skip
-    """Give cores of `speed` to the worst element, one after the other, until the relative throughput is `target`.
-
-    Every element has one to begin with. Adds to `power` and `counts`, fills `chosen`; returns how many were given, and
-    the throughput; less than `target` if `most` were given or no element is short of power.
-    """
-    n = order.size
-    inflow, processed, out, local = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    none = np.zeros(n)
-    given = 0
-    while True:
-        omega, _ = estimate(
-            order, pred_offsets, pred, outputs, cost, selectivity, external, power, none, ideal_out,
-            inflow, processed, out, local,
-        )  # fmt: skip
-        if omega >= target - SLACK or given == most:
-            return given, omega
-        worst = 0
-        for i in range(1, n):
-            if local[i] < local[worst] - SLACK:
-                worst = i
-        if local[worst] >= 1.0 - SLACK:
-            return given, omega
-        power[worst] += speed
-        counts[worst] += 1
-        chosen[given] = worst
-        given += 1
-
-
-@numba.njit(cache=True, nogil=True)
-def longest_path(order, pred_offsets, pred, node, edge):
-    """The longest path; `node`: length of each element, `edge`: of each edge, in the order of `pred`."""
+def longest_path(graph, node, edge):
+    """The longest path; `node`: length of each element, `edge`: of each edge, in the order of ``graph.pred``."""
     length = np.zeros(node.size)
     longest = 0.0
-    for i in order:
+    for i in graph.order:
         before = 0.0
-        for at in range(pred_offsets[i], pred_offsets[i + 1]):
-            before = max(before, length[pred[at]] + edge[at])
+        for at in range(graph.pred_offsets[i], graph.pred_offsets[i + 1]):
+            before = max(before, length[graph.pred[at]] + edge[at])
         length[i] = before + node[i]
         longest = max(longest, length[i])
     return longest

@@ -5,7 +5,7 @@ Specification of reactive provisioning, §3.2, stage 1 of §3.3, and ALTERNATE_R
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,25 +16,6 @@ from goffish.scheduling.policies import reactive_kernels as kernels
 
 #: Whether an alternate's cost counts what it causes downstream (CE), or only its own (SH).
 Variant = Literal["central", "sharded"]
-
-
-class Wiring(NamedTuple):
-    """The edges of a dataflow, as the kernels take them; `position` is the place of each element in `order`."""
-
-    order: NDArray[np.int64]
-    position: NDArray[np.int64]
-    pred_offsets: NDArray[np.int64]
-    pred: NDArray[np.int64]
-    succ_offsets: NDArray[np.int64]
-    succ: NDArray[np.int64]
-    outputs: NDArray[np.int64]
-
-
-def wiring(flow: Flow) -> Wiring:
-    """The edges of a dataflow."""
-    return Wiring(
-        flow.order, flow.position, flow.pred_offsets, flow.pred, flow.succ_offsets, flow.succ, flow.outputs
-    )  # fmt: skip
 
 
 def alternate_costs(flow: Flow, variant: Variant = "central") -> tuple[Floats, NDArray[np.int64]]:
@@ -51,10 +32,7 @@ def alternate_costs(flow: Flow, variant: Variant = "central") -> tuple[Floats, N
         Of equal ones the first.
     """
     costs, active = np.empty(flow.cost.size), np.zeros(flow.size, np.int64)
-    kernels.choose_alternates(
-        wiring(flow), flow.alternate_offsets, flow.cost, flow.value, flow.selectivity, variant == "central", costs,
-        active
-    )  # fmt: skip
+    kernels.choose_alternates(flow.graph, flow.alternates, variant == "central", costs, active)
     return costs, active
 
 
@@ -93,8 +71,7 @@ def redeploy_alternates(
     plan = live.copy()
     central = variant == "central"
     found = kernels.switch_alternates(
-        wiring(flow), flow.order[::-1].copy() if central else np.arange(flow.size), flow.alternate_offsets, flow.cost,
-        flow.value, flow.selectivity, external, plan.power, plan.active, under, goal.throughput,
-        goal.throughput if fit is None else fit, central,
+        flow.graph, flow.alternates, flow.order[::-1].copy() if central else np.arange(flow.size), external,
+        plan.power, plan.active, under, goal.throughput, goal.throughput if fit is None else fit, central,
     )  # fmt: skip
     return plan, float(found) if (plan.power > 0).all() else 0.0

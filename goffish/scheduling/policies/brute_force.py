@@ -23,8 +23,8 @@ from goffish.cloud.catalogue import Catalogue
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Flow
+from goffish.scheduling.dataflow.kernels import Rates
 from goffish.scheduling.policies import search_kernels as kernels
-from goffish.scheduling.policies.alternates import wiring
 from goffish.scheduling.policies.observation import Observation
 
 Ints = NDArray[np.int64]
@@ -110,7 +110,7 @@ def power_bound(flow: Flow, active: Ints, slowest: float) -> float:
 
 class _Search:
     def __init__(self, flow: Flow, catalogue: Catalogue) -> None:
-        self.flow, self.catalogue, self.graph = flow, catalogue, wiring(flow)
+        self.flow, self.catalogue = flow, catalogue
         self.speeds, self.speed_of = np.unique(catalogue.speeds, return_inverse=True)
         self.worth = flow.sigma * flow.goal.period_h
         self.nodes, self.stopped = np.zeros(1, np.int64), np.zeros(1, np.int64)
@@ -178,14 +178,13 @@ class _Search:
         return None
 
     def _split(self, active: Ints, pool: Ints) -> Ints | None:
-        flow, size = self.flow, self.flow.size
-        rows = flow.rows(active)
+        flow, power = self.flow, np.full(self.flow.size, np.inf)
+        split = np.zeros((flow.size, pool.size), np.int64)
         ideal_in, ideal_out = flow.ideal(active, flow.rates)
-        split = np.zeros((size, pool.size), np.int64)
+        rates = Rates(*np.empty((6, flow.size)))._replace(ideal_in=ideal_in, ideal_out=ideal_out)
         reached = kernels.assign(
-            0, self.graph, flow.cost[rows], flow.selectivity[rows], flow.rates, ideal_in, ideal_out,
-            flow.goal.throughput, self.speeds, pool, np.full(size, np.inf), split, np.zeros((5, size)), self.nodes,
-            self.stopped,
+            0, flow.activated(active), flow.rates, flow.goal.throughput, self.speeds, pool, power, split, rates,
+            self.nodes, self.stopped,
         )  # fmt: skip
         return split if reached else None
 

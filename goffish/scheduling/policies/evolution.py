@@ -15,9 +15,9 @@ from pymoo.core.selection import Selection
 from pymoo.core.survival import Survival
 from pymoo.core.termination import NoTermination
 
+from goffish.cloud.catalogue import TypeColumns
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 from goffish.scheduling.policies import genetic_kernels as kernels
-from goffish.scheduling.policies.alternates import wiring
 
 Ints = NDArray[np.int64]
 
@@ -53,12 +53,12 @@ class Search:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: rows of the population (see `_genetic_kernels`) are deployments of this dataflow.
+    """What is asked: rows of the population (see `genetic_kernels`) are deployments of this dataflow.
 
     Attributes
     ----------
     external : float64, shape (elements,)
-    speeds, prices, cores : arrays, shape (classes,)
+    types : TypeColumns
     slot_kind, coefficient : arrays, shape (slots,)
         Class (-1: any) and observed speed of each machine slot.
     running : int64, shape (elements + slots * (1 + width),)
@@ -71,9 +71,7 @@ class Question:
 
     flow: Flow
     external: Floats
-    speeds: Floats
-    prices: Floats
-    cores: Ints
+    types: TypeColumns
     slot_kind: Ints
     coefficient: Floats
     running: Ints
@@ -84,16 +82,14 @@ class Question:
     @property
     def width(self) -> int:
         """Cores of the largest class."""
-        return int(self.cores.max())
+        return int(self.types.cores.max())
 
     def evaluate(self, rows: Ints) -> tuple[Floats, Floats, Floats]:
         """Profit, missing throughput and number of changes of each row."""
         flow = self.flow
-        found = (np.empty(len(rows)), np.empty(len(rows)), np.empty(len(rows)))
-        kernels.evaluate(
-            wiring(flow), flow.alternate_offsets, flow.cost, flow.value, flow.selectivity, self.external, self.speeds,
-            self.prices, rows, self.width, self.coefficient, self.running, flow.goal.throughput, self.worth, self.fixed,
-            *found,
+        found: tuple[Floats, Floats, Floats] = kernels.evaluate(
+            flow.graph, flow.alternates, self.external, self.types, rows, self.coefficient, self.running,
+            flow.goal.throughput, self.worth, self.fixed,
         )  # fmt: skip
         return found
 
@@ -139,7 +135,7 @@ class _Mutate(Mutation):  # type: ignore[misc]
     def _do(self, problem: Any, x: Any, *args: Any, random_state: Any, **kwargs: Any) -> Any:
         rows, question = _rows(x).copy(), self.question
         kernels.mutate(
-            rows, question.flow.alternate_counts, question.cores, question.slot_kind, question.width,
+            rows, question.flow.alternate_counts, question.types.cores, question.slot_kind, question.width,
             self.search.switch, self.search.slot_change,
             random_state.random((len(rows), question.flow.size, 2)),
             random_state.random((len(rows), question.slot_kind.size, 4)),
@@ -181,7 +177,7 @@ def evolve(
     flow, slots, width = question.flow, question.slot_kind.size, question.width
     first = np.empty((search.population, question.running.size), np.int64)
     kernels.sample(
-        first, flow.alternate_counts, question.cores, question.slot_kind, width,
+        first, flow.alternate_counts, question.types.cores, question.slot_kind, width,
         rng.random((search.population, flow.size + slots * (3 + width))),
     )  # fmt: skip
     for at, seed in enumerate(seeds[: search.population]):

@@ -83,7 +83,7 @@ def _evolved(
     slots = slots if limit is None else min(slots, max(limit, len(ids)))
     open_slots = slots - len(ids)
     question = Question(
-        flow, external, catalogue.speeds, catalogue.prices, catalogue.cores,
+        flow, external, catalogue.columns,
         np.array([*(live.machines[number].kind for number in ids), *[-1] * open_slots], np.int64),
         np.array([*(live.machines[number].coefficient for number in ids), *[1.0] * open_slots]),
         _encoded(live, ids, slots), flow.sigma * hours, flow.sigma * spent, change_weight,

@@ -9,41 +9,41 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from goffish.scheduling.dataflow.kernels import estimate, ideal_rates
+from goffish.scheduling.dataflow.kernels import ActiveFlow, empty_rates, throughput
 
 
 @numba.njit(cache=True, nogil=True)
-def evaluate(
-    graph, offsets, cost, value, selectivity, external, speeds, prices, rows, width, coefficient, running,
-    target, worth, fixed, profit, violation, changes,
-):  # fmt: skip
-    """Fills the last three, shape (rows,).
+def evaluate(graph, alternates, external, types, rows, coefficient, running, target, worth, fixed):
+    """Profit, violation and number of changes of each row.
 
-    `worth` is what an hourly price of 1 takes from the profit, `fixed` what was spent. Changes are counted against the
-    row `running`: switches of alternates, instances added or removed, machines started or stopped.
+    `coefficient` is the observed speed of each machine slot, `worth` what an hourly price of 1 takes from the profit,
+    `fixed` what was spent. Changes are counted against the row `running`: switches of alternates, instances added or
+    removed, machines started or stopped.
     """
     n, slots = graph.order.size, coefficient.size
-    c, s, power, none = np.empty(n), np.empty(n), np.empty(n), np.zeros(n)
-    ideal_in, ideal_out, inflow, processed = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    out, local = np.empty(n), np.empty(n)
+    width = (rows.shape[1] - n) // slots - 1
+    flow, rates = ActiveFlow(graph, np.empty(n), np.empty(n)), empty_rates(n)
+    power, none = np.empty(n), np.zeros(n)
     difference = np.zeros(n, np.int64)
-    for p in range(rows.shape[0]):
+    profit, violation, changes = np.empty(len(rows)), np.empty(len(rows)), np.empty(len(rows))
+    for p in range(len(rows)):
         row = rows[p]
         total, price, changed = 0.0, 0.0, 0
         for i in range(n):
-            c[i], s[i] = cost[offsets[i] + row[i]], selectivity[offsets[i] + row[i]]
-            total += value[offsets[i] + row[i]]
+            at = alternates.offsets[i] + row[i]
+            flow.cost[i], flow.selectivity[i] = alternates.cost[at], alternates.selectivity[at]
+            total += alternates.value[at]
             power[i] = 0.0
             changed += row[i] != running[i]
         for slot in range(slots):
             kind, first = row[n + slot], n + slots + slot * width
             changed += (kind >= 0) != (running[n + slot] >= 0)
             if kind >= 0:
-                price += prices[kind]
+                price += types.prices[kind]
                 for k in range(first, first + width):
                     if row[k] < 0:
                         break
-                    power[row[k]] += speeds[kind] * coefficient[slot]
+                    power[row[k]] += types.speeds[kind] * coefficient[slot]
             for k in range(first, first + width):
                 if row[k] >= 0:
                     difference[row[k]] += 1
@@ -54,16 +54,10 @@ def evaluate(
                     if other >= 0:
                         changed += abs(difference[other])
                         difference[other] = 0
-        ideal_rates(graph.order, graph.pred_offsets, graph.pred, s, external, ideal_in, ideal_out)
-        omega, _ = estimate(
-            graph.order, graph.pred_offsets, graph.pred, graph.outputs, c, s, external, power, none, ideal_out,
-            inflow, processed, out, local,
-        )  # fmt: skip
-        if power.min() <= 0:
-            omega = 0.0
         profit[p] = total / n - fixed - worth * price
-        violation[p] = max(0.0, target - omega)
+        violation[p] = max(0.0, target - throughput(flow, external, power, none, rates))
         changes[p] = changed
+    return profit, violation, changes
 
 
 @numba.njit(cache=True, nogil=True)

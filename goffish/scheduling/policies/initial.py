@@ -10,7 +10,7 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 from goffish.scheduling.policies import reactive_kernels as kernels
-from goffish.scheduling.policies.alternates import Variant, alternate_costs, wiring
+from goffish.scheduling.policies.alternates import Variant, alternate_costs
 from goffish.scheduling.policies.network import reaching_plan
 from goffish.scheduling.policies.repacking import Packing, place, repack_instances, repack_machines
 
@@ -67,10 +67,9 @@ def placed(deployment: Deployment, packing: Packing) -> Deployment:
 
 
 def _grow(flow: Flow, catalogue: Catalogue, active: NDArray[np.int64], external: Floats) -> Packing:
-    rows = flow.rows(active)
-    ideal_in, ideal_out = flow.ideal(active, external)
-    kind = catalogue.largest
-    needed = flow.goal.throughput * float((ideal_in * flow.cost[rows]).sum()) / float(catalogue.powers[kind])
+    running, kind = flow.activated(active), catalogue.largest
+    ideal_in, _ = flow.ideal(active, external)
+    needed = flow.goal.throughput * float((ideal_in * running.cost).sum()) / float(catalogue.powers[kind])
     if needed > MOST_MACHINES:
         raise InputError(
             f"about {needed:.2g} machines of class {catalogue.classes[kind].name} are needed, more than "
@@ -79,10 +78,9 @@ def _grow(flow: Flow, catalogue: Catalogue, active: NDArray[np.int64], external:
         )
     none = np.zeros(0, np.int64)
     elements, machines, new, omega = kernels.add_cores(
-        wiring(flow), flow.forward, flow.cost[rows], flow.selectivity[rows], external, ideal_out,
-        flow.goal.throughput, np.zeros(flow.size), np.zeros(flow.size, np.int64), none, np.zeros(0),
-        np.zeros(1, np.int64), none, int(catalogue.cores[kind]), float(catalogue.speeds[kind]),
-        machines_left(catalogue, 0),
+        running, external, flow.forward, flow.goal.throughput, np.zeros(flow.size),
+        np.zeros(flow.size, np.int64), kernels.Cores(none, np.zeros(0), np.zeros(1, np.int64), none),
+        int(catalogue.cores[kind]), float(catalogue.speeds[kind]), machines_left(catalogue, 0),
     )  # fmt: skip
     if omega < flow.goal.throughput - SLACK or np.unique(elements).size < flow.size:
         raise InputError(

@@ -181,7 +181,7 @@ class _Planner:
 
     def _forget(self) -> None:
         size = self.window.flow.size
-        self.failed_switch, self.failed_speed = np.zeros(size, np.bool_), np.full(size, np.inf)
+        self.failed = kernels.Failed(np.zeros(size, np.bool_), np.full(size, np.inf))
 
     def _move_to(self, step: int) -> None:
         """Change the plan from a timestep on."""
@@ -200,8 +200,7 @@ class _Planner:
             return False
         machine = window.fastest_free([element], at)
         kind = self._new_class(found) if machine < 0 else -1
-        flow = window.flow
-        cheaper = kernels.next_cheaper(flow.alternate_offsets, flow.cost, element, window.active[at, element])
+        cheaper = kernels.next_cheaper(window.flow.alternates, element, window.active[at, element])
         if kind < 0 and machine < 0 and cheaper < 0:
             return False
         loss = -np.inf if kind < 0 and machine < 0 else 0.0
@@ -251,11 +250,9 @@ class _Planner:
         saved = np.where(single, aims.sigma * window.saved(at), 0.0)
         last = window.first_below(aims.least_step, at) if aims.least_step > 0 else window.steps
         element, alternate, machine = kernels.what_can_go(
-            flow.order, flow.pred_offsets, flow.pred, flow.outputs, flow.alternate_offsets, flow.cost, flow.value,
-            flow.selectivity, active, window.mean_rates(at, window.steps), power, window.mean_backlog(at, window.steps),
-            ranked, window.head, window.following, window.host, window.held, window.counts, window.weights(at),
-            window.mean_speeds(at), saved, self._worth, aims.target, self.failed_switch, self.failed_speed,
-            window.rates, window.powers, window.speeds, aims.least_step, at, last,
+            flow.graph, flow.alternates, active, window.load(at, window.steps), ranked, window.entries,
+            kernels.Savings(window.weights(at), window.mean_speeds(at), saved), self._worth, aims.target, self.failed,
+            window.timesteps(aims.least_step, at, last),
         )  # fmt: skip
         if element < 0:
             return False

@@ -108,9 +108,7 @@ def collocate(
     while True:
         hosts = plan.hosts(seen)
         omega = flow.estimate(plan.active, plan.power, external, hosts=hosts).omega
-        count, sender, receiver = kernels.narrow_edges(
-            flow.order, flow.pred_offsets, flow.pred, flow.outputs, sent, *hosts, flow.message_bits
-        )
+        count, sender, receiver = kernels.narrow_edges(flow.graph, sent, hosts, flow.message_bits)
         if mark < 0 or omega >= goal or omega - mark > max(SLACK, LEAST_GAIN * (goal - mark)):
             kept, mark, fresh = len(added), omega, None
         if omega >= goal or count == 0:
@@ -149,7 +147,7 @@ class _Edge(NamedTuple):
     def carried(self, plan: Deployment) -> float:
         """Messages per second that get over it."""
         hosts = plan.hosts(self.bandwidths)
-        return float(carried(self.sender, self.receiver, self.rate, *hosts, self.flow.message_bits))
+        return float(carried(self.sender, self.receiver, self.rate, hosts, self.flow.message_bits))
 
 
 def _place(plan: Deployment, edge: _Edge, free: list[int]) -> tuple[int, int]:

@@ -5,15 +5,59 @@ After each step only the elements are computed again whose input changed.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
-from goffish.scheduling.dataflow.kernels import SLACK, ideal_rates
+from goffish.scheduling.dataflow.kernels import SLACK, ActiveFlow, empty_rates, ideal_rates, relative
+
+
+class Cores(NamedTuple):
+    """The cores of machines that run.
+
+    Attributes
+    ----------
+    free : int64, shape (machines,)
+        Free cores of each.
+    speed : float64, shape (machines,)
+        Of one core.
+    start : int64, shape (machines + 1,)
+        Where the cores of each begin in `owner`, the used ones first.
+    owner : int64, shape (cores,)
+        Element on each core, -1 for none.
+    """
+
+    free: NDArray[np.int64]
+    speed: NDArray[np.float64]
+    start: NDArray[np.int64]
+    owner: NDArray[np.int64]
+
+
+class Instances(NamedTuple):
+    """Instances by their elements.
+
+    Attributes
+    ----------
+    offsets : int64, shape (elements + 1,)
+        Places of element i are ``offsets[i]`` to ``offsets[i + 1]``.
+    machine, count : int64, shape (places,)
+        Machine of each place, ascending within an element, and number of instances there.
+    """
+
+    offsets: NDArray[np.int64]
+    machine: NDArray[np.int64]
+    count: NDArray[np.int64]
 
 
 @numba.njit(cache=True, nogil=True)
-def flow_on(graph, first, cost, selectivity, external, power, dirty, out, local):
-    """Compute element `first`, and all behind it whose input changes; `dirty` marks more that have to be computed."""
+def flow_on(flow, external, first, power, dirty, rates):
+    """Compute element `first`, and all behind it whose input changes; `dirty` marks more that have to be computed.
+
+    Of `rates` only `local` and `out` are changed.
+    """
+    graph = flow.graph
     dirty[first] = True
     at = last = graph.position[first]
     while at <= last:
@@ -24,12 +68,12 @@ def flow_on(graph, first, cost, selectivity, external, power, dirty, out, local)
         dirty[i] = False
         rate = external[i]
         for e in range(graph.pred_offsets[i], graph.pred_offsets[i + 1]):
-            rate += out[graph.pred[e]]
-        done = min(rate, power[i] / cost[i])
-        local[i] = done / rate if rate > 0 else 1.0
-        sent = done * selectivity[i]
-        if sent != out[i]:
-            out[i] = sent
+            rate += rates.out[graph.pred[e]]
+        done = min(rate, power[i] / flow.cost[i])
+        rates.local[i] = done / rate if rate > 0 else 1.0
+        sent = done * flow.selectivity[i]
+        if sent != rates.out[i]:
+            rates.out[i] = sent
             for e in range(graph.succ_offsets[i], graph.succ_offsets[i + 1]):
                 j = graph.succ[e]
                 dirty[j] = True
@@ -37,27 +81,26 @@ def flow_on(graph, first, cost, selectivity, external, power, dirty, out, local)
 
 
 @numba.njit(cache=True, nogil=True)
-def flow_all(graph, cost, selectivity, external, power, dirty, out, local):
-    """Compute all elements."""
-    for i in graph.order:
-        dirty[i] = True
-    out[:] = -1.0
-    for i in graph.order:
+def flow_dirty(flow, external, power, dirty, rates):
+    """Compute all elements that are marked; return the mean relative throughput of the outputs."""
+    for i in flow.graph.order:
         if dirty[i]:
-            flow_on(graph, i, cost, selectivity, external, power, dirty, out, local)
+            flow_on(flow, external, i, power, dirty, rates)
+    return relative(flow.graph, rates)[0]
 
 
 @numba.njit(cache=True, nogil=True)
-def throughput(graph, out, ideal_out):
-    """Relative throughput: mean over outputs, each at most 1."""
-    mean = 0.0
-    for i in graph.outputs:
-        mean += min(1.0, out[i] / ideal_out[i]) if ideal_out[i] > 0 else 1.0
-    return mean / graph.outputs.size
+def flow_all(flow, external, power):
+    """Compute all elements; return the rates, marks for `flow_on`, and the mean relative throughput of the outputs."""
+    n = power.size
+    rates, dirty = empty_rates(n), np.ones(n, np.bool_)
+    ideal_rates(flow, external, rates.ideal_in, rates.ideal_out)
+    rates.out[:] = -1.0
+    return rates, dirty, flow_dirty(flow, external, power, dirty, rates)
 
 
 @numba.njit(cache=True, nogil=True)
-def choose_alternates(graph, offsets, cost, value, selectivity, central, costs, active):
+def choose_alternates(graph, alternates, central, costs, active):
     """Alternates of the greatest value for their cost; fills the costs of all, and those chosen."""
     chosen = np.zeros(graph.order.size)
     for at in range(graph.order.size - 1, -1, -1):
@@ -67,32 +110,27 @@ def choose_alternates(graph, offsets, cost, value, selectivity, central, costs, 
             for e in range(graph.succ_offsets[i], graph.succ_offsets[i + 1]):
                 behind += chosen[graph.succ[e]]
         best = -1.0
-        for a in range(offsets[i], offsets[i + 1]):
-            costs[a] = cost[a] + selectivity[a] * behind
-            ratio = value[a] / costs[a]
+        first = alternates.offsets[i]
+        for a in range(first, alternates.offsets[i + 1]):
+            costs[a] = alternates.cost[a] + alternates.selectivity[a] * behind
+            ratio = alternates.value[a] / costs[a]
             if ratio > best + SLACK:
                 best = ratio
-                active[i] = a - offsets[i]
-        chosen[i] = costs[offsets[i] + active[i]]
+                active[i] = a - first
+        chosen[i] = costs[first + active[i]]
 
 
 @numba.njit(cache=True, nogil=True)
-def switch_alternates(
-    graph, visit, offsets, cost, value, selectivity, external, power, active, under, target, fit, central
-):  # fmt: skip
+def switch_alternates(graph, alternates, visit, external, power, active, under, target, fit, central):
     """Other alternates on the same cores: cheaper ones if the dataflow is `under` its target, better ones else.
 
     Changes `active`; returns the throughput that is expected then.
     """
     n = graph.order.size
-    c, s = np.empty(n), np.empty(n)
-    for i in range(n):
-        c[i], s[i] = cost[offsets[i] + active[i]], selectivity[offsets[i] + active[i]]
-    ideal_in, ideal_out = np.empty(n), np.empty(n)
-    out, local, dirty = np.empty(n), np.empty(n), np.zeros(n, np.bool_)
-    ideal_rates(graph.order, graph.pred_offsets, graph.pred, s, external, ideal_in, ideal_out)
-    flow_all(graph, c, s, external, power, dirty, out, local)
-    omega = throughput(graph, out, ideal_out)
+    first, cost, value, selectivity = alternates
+    rows = first[:-1] + active
+    flow = ActiveFlow(graph, cost[rows], selectivity[rows])
+    rates, dirty, omega = flow_all(flow, external, power)
     available, needed = np.zeros(n), np.zeros(n)
     tried = np.zeros(cost.size, np.bool_)
     for i in visit:
@@ -104,50 +142,46 @@ def switch_alternates(
             for e in range(graph.succ_offsets[i], graph.succ_offsets[i + 1]):
                 available[i] += available[graph.succ[e]]
                 behind += needed[graph.succ[e]]
-        old = offsets[i] + active[i]
-        present = cost[old] * ideal_in[i] + behind
+        old = first[i] + active[i]
+        present = cost[old] * rates.ideal_in[i] + behind
         needed[i] = present
         while True:
-            pick, best, wanted = -1, -1.0, 0.0
-            for a in range(offsets[i], offsets[i + 1]):
+            # None yet: the old one. A -1 would make numba compile what is called with it once more, for a literal.
+            pick, best, wanted = old, -1.0, 0.0
+            for a in range(first[i], first[i + 1]):
                 if a == old or tried[a]:
                     continue
-                need = cost[a] * ideal_in[i] + selectivity[a] / selectivity[old] * behind
+                need = cost[a] * rates.ideal_in[i] + selectivity[a] / selectivity[old] * behind
                 cheaper = need < present - SLACK
                 better = need > present + SLACK and value[a] > value[old] + SLACK
-                if (cheaper if under else better) and (pick < 0 or value[a] / need > best + SLACK):
+                if (cheaper if under else better) and (pick == old or value[a] / need > best + SLACK):
                     pick, best, wanted = a, value[a] / need, need
-            if pick < 0:
+            if pick == old:
                 break
             tried[pick] = True
             if fit * wanted > available[i] + SLACK:
                 continue
-            _activate(graph, i, pick, cost, selectivity, external, power, c, s, ideal_in, ideal_out, dirty, out, local)
-            found = throughput(graph, out, ideal_out)
+            found = _activate(flow, alternates, i, pick, external, power, dirty, rates)
             if not under and found < target - SLACK:
-                _activate(
-                    graph, i, old, cost, selectivity, external, power, c, s, ideal_in, ideal_out, dirty, out, local
-                )
+                _activate(flow, alternates, i, old, external, power, dirty, rates)
                 continue
-            active[i], omega, needed[i] = pick - offsets[i], found, wanted
+            active[i], omega, needed[i] = pick - first[i], found, wanted
             break
     return omega
 
 
 @numba.njit(cache=True, nogil=True)
-def _activate(graph, i, alternate, cost, selectivity, external, power, c, s, ideal_in, ideal_out, dirty, out, local):
-    other = s[i] != selectivity[alternate]
-    c[i], s[i] = cost[alternate], selectivity[alternate]
+def _activate(flow, alternates, i, alternate, external, power, dirty, rates):
+    other = flow.selectivity[i] != alternates.selectivity[alternate]
+    flow.cost[i], flow.selectivity[i] = alternates.cost[alternate], alternates.selectivity[alternate]
     if other:
-        ideal_rates(graph.order, graph.pred_offsets, graph.pred, s, external, ideal_in, ideal_out)
-    flow_on(graph, i, c, s, external, power, dirty, out, local)
+        ideal_rates(flow, external, rates.ideal_in, rates.ideal_out)
+    flow_on(flow, external, i, power, dirty, rates)
+    return relative(flow.graph, rates)[0]
 
 
 @numba.njit(cache=True, nogil=True)
-def add_cores(
-    graph, forward, cost, selectivity, external, ideal_out, target, power, counts,
-    free, speed, start, owner, new_cores, new_speed, most_new,
-):  # fmt: skip
+def add_cores(flow, external, forward, target, power, counts, machines, new_cores, new_speed, most_new):
     """Give cores to the worst element until the relative throughput is `target`.
 
     Elements without a core come first, in `forward` order. A core is taken from a machine with a free one that runs the
@@ -157,20 +191,19 @@ def add_cores(
     ----------
     power, counts : arrays, shape (elements,)
         Changed in place.
-    free, speed, start : arrays, shape (machines,)
-        Free cores, speed of one, and where the elements on the used ones begin in `owner`.
+    machines : Cores
+        Changed in place.
 
     Returns
     -------
-    elements, machines : what each core was given to, and its machine; new machines are numbered after the others
+    elements, places : what each core was given to, and its machine; new machines are numbered after the others
     int, float : how many new machines, and the throughput; less than `target` if no element is short of power or
     machines ran out
     """
-    n, known = graph.order.size, free.size
-    out, local, dirty = np.empty(n), np.empty(n), np.zeros(n, np.bool_)
-    flow_all(graph, cost, selectivity, external, power, dirty, out, local)
-    omega = throughput(graph, out, ideal_out)
-    elements, machines = np.empty(64, np.int64), np.empty(64, np.int64)
+    free, speed, start, owner = machines
+    graph, n, known = flow.graph, power.size, free.size
+    rates, dirty, omega = flow_all(flow, external, power)
+    elements, places = np.empty(64, np.int64), np.empty(64, np.int64)
     given, bare, machine_count = 0, 0, known
     used = np.zeros(known, np.int64)
     for m in range(known):
@@ -194,9 +227,9 @@ def add_cores(
         else:
             worst = 0
             for i in range(1, n):
-                if local[i] < local[worst] - SLACK:
+                if rates.local[i] < rates.local[worst] - SLACK:
                     worst = i
-            if local[worst] >= 1.0 - SLACK:
+            if rates.local[worst] >= 1.0 - SLACK:
                 break
         near[worst] = given
         for e in range(graph.succ_offsets[worst], graph.succ_offsets[worst + 1]):
@@ -216,7 +249,7 @@ def add_cores(
         if newest_free > 0:
             close = False
             for k in range(newest_from, given):
-                if machines[k] == newest and near[elements[k]] == given:
+                if places[k] == newest and near[elements[k]] == given:
                     close = True
                     break
             if place < 0 or (close and not beside) or (close == beside and new_speed > speed[place] + SLACK):
@@ -229,8 +262,8 @@ def add_cores(
             place = newest
         if given == elements.size:
             elements = np.concatenate((elements, np.empty(given, np.int64)))
-            machines = np.concatenate((machines, np.empty(given, np.int64)))
-        elements[given], machines[given] = worst, place
+            places = np.concatenate((places, np.empty(given, np.int64)))
+        elements[given], places[given] = worst, place
         given += 1
         counts[worst] += 1
         if place < known:
@@ -245,71 +278,65 @@ def add_cores(
         else:
             newest_free -= 1
             power[worst] += new_speed
-        flow_on(graph, worst, cost, selectivity, external, power, dirty, out, local)
-        omega = throughput(graph, out, ideal_out)
-    return elements[:given], machines[:given], machine_count - known, omega
+        flow_on(flow, external, worst, power, dirty, rates)
+        omega = relative(graph, rates)[0]
+    return elements[:given], places[:given], machine_count - known, omega
 
 
 @numba.njit(cache=True, nogil=True)
-def remove_cores(
-    graph, cost, selectivity, external, ideal_out, target, power, counts,
-    host_offsets, host_machine, host_count, used, speed, factor, weighed,
-):  # fmt: skip
+def remove_cores(flow, external, target, power, counts, instances, used, speed, factor, weighed):
     """Take cores from the element with the greatest surplus until the relative throughput would fall below `target`.
 
-    Hosts of element i are ``host_machine[host_offsets[i]:host_offsets[i + 1]]``, ascending. The core goes from the
-    host of the least weight, used x (1 - share of the element's instances) x `factor`; unless `weighed` from the first
-    one. Changes `power`, `counts`, `host_count` and `used`; returns elements, machines and the throughput.
+    The core goes from the machine of the least weight, used x (1 - share of the element's instances) x `factor`;
+    unless `weighed` from the first one. Changes `power`, `counts`, ``instances.count`` and `used`; returns elements,
+    machines and the throughput.
     """
-    n = graph.order.size
-    ideal_in, ideal = np.empty(n), np.empty(n)
-    ideal_rates(graph.order, graph.pred_offsets, graph.pred, selectivity, external, ideal_in, ideal)
-    out, local, dirty = np.empty(n), np.empty(n), np.zeros(n, np.bool_)
-    flow_all(graph, cost, selectivity, external, power, dirty, out, local)
-    omega = throughput(graph, out, ideal_out)
+    n = power.size
+    rates, dirty, omega = flow_all(flow, external, power)
     most = counts.sum()
     elements, machines = np.empty(most, np.int64), np.empty(most, np.int64)
     taken = 0
     done = np.zeros(n, np.bool_)
     surplus = np.empty(n)
     for i in range(n):
-        surplus[i] = _surplus(power[i], ideal_in[i] * cost[i])
+        surplus[i] = _surplus(power[i], rates.ideal_in[i] * flow.cost[i])
     while omega > target + SLACK:
-        pick = -1
+        pick = n
         for i in range(n):
             if done[i] or counts[i] < 2:
                 continue
-            equal = pick >= 0 and local[i] >= local[pick] - SLACK
-            if pick < 0 or local[i] > local[pick] + SLACK or (equal and surplus[i] > surplus[pick] + SLACK):
+            equal = pick < n and rates.local[i] >= rates.local[pick] - SLACK
+            more = pick == n or rates.local[i] > rates.local[pick] + SLACK
+            if more or (equal and surplus[i] > surplus[pick] + SLACK):
                 pick = i
-        if pick < 0:
+        if pick == n:
             break
         place, least = -1, np.inf
-        for h in range(host_offsets[pick], host_offsets[pick + 1]):
-            if host_count[h] == 0:
+        for h in range(instances.offsets[pick], instances.offsets[pick + 1]):
+            if instances.count[h] == 0:
                 continue
             if not weighed:
                 place = h
                 break
-            m = host_machine[h]
-            weight = used[m] * max(1.0 - host_count[h] / counts[pick], SLACK) * factor[m]
+            m = instances.machine[h]
+            weight = used[m] * max(1.0 - instances.count[h] / counts[pick], SLACK) * factor[m]
             if place < 0 or weight < least * (1.0 - SLACK):
                 place, least = h, weight
-        m = host_machine[place]
+        m = instances.machine[place]
         before = power[pick]
         power[pick] -= speed[m]
-        flow_on(graph, pick, cost, selectivity, external, power, dirty, out, local)
-        found = throughput(graph, out, ideal_out)
+        flow_on(flow, external, pick, power, dirty, rates)
+        found = relative(flow.graph, rates)[0]
         if found < target - SLACK:
             power[pick] = before
-            flow_on(graph, pick, cost, selectivity, external, power, dirty, out, local)
+            flow_on(flow, external, pick, power, dirty, rates)
             done[pick] = True
             continue
         omega = found
         counts[pick] -= 1
-        host_count[place] -= 1
+        instances.count[place] -= 1
         used[m] -= 1
-        surplus[pick] = _surplus(power[pick], ideal_in[pick] * cost[pick])
+        surplus[pick] = _surplus(power[pick], rates.ideal_in[pick] * flow.cost[pick])
         elements[taken], machines[taken] = pick, m
         taken += 1
     return elements[:taken], machines[:taken], omega
@@ -321,41 +348,29 @@ def _surplus(power, need):
 
 
 @numba.njit(cache=True, nogil=True)
-def retype_machines(
-    graph, cost, selectivity, external, ideal_out, target, power, kinds, offsets, owner, cores, speeds, prices, cheapest
-):  # fmt: skip
+def retype_machines(flow, external, target, power, kinds, offsets, owner, types, cheapest):
     """Move every machine to the cheapest class that has the cores and leaves the relative throughput at `target`.
 
     Elements on machine m are ``owner[offsets[m]:offsets[m + 1]]``; changes `kinds` and `power`.
     """
-    n = graph.order.size
-    out, local, dirty = np.empty(n), np.empty(n), np.zeros(n, np.bool_)
-    flow_all(graph, cost, selectivity, external, power, dirty, out, local)
+    rates, dirty, _ = flow_all(flow, external, power)
     for m in range(kinds.size):
-        old = kinds[m]
+        old, mine = kinds[m], owner[offsets[m] : offsets[m + 1]]
         for kind in cheapest:
-            if prices[kind] >= prices[old] - SLACK:
+            if types.prices[kind] >= types.prices[old] - SLACK:
                 break
-            if cores[kind] < offsets[m + 1] - offsets[m]:
+            if types.cores[kind] < mine.size:
                 continue
-            _shift_power(graph, owner[offsets[m] : offsets[m + 1]], speeds[kind] - speeds[old], power, dirty)
-            _flow_dirty(graph, cost, selectivity, external, power, dirty, out, local)
-            if throughput(graph, out, ideal_out) >= target - SLACK:
+            _shift_power(mine, types.speeds[kind] - types.speeds[old], power, dirty)
+            if flow_dirty(flow, external, power, dirty, rates) >= target - SLACK:
                 kinds[m] = kind
                 break
-            _shift_power(graph, owner[offsets[m] : offsets[m + 1]], speeds[old] - speeds[kind], power, dirty)
-            _flow_dirty(graph, cost, selectivity, external, power, dirty, out, local)
+            _shift_power(mine, types.speeds[old] - types.speeds[kind], power, dirty)
+            flow_dirty(flow, external, power, dirty, rates)
 
 
 @numba.njit(cache=True, nogil=True)
-def _shift_power(graph, elements, change, power, dirty):
+def _shift_power(elements, change, power, dirty):
     for i in elements:
         power[i] += change
         dirty[i] = True
-
-
-@numba.njit(cache=True, nogil=True)
-def _flow_dirty(graph, cost, selectivity, external, power, dirty, out, local):
-    for i in graph.order:
-        if dirty[i]:
-            flow_on(graph, i, cost, selectivity, external, power, dirty, out, local)

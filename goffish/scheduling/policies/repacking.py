@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
-from goffish.scheduling.dataflow.flow import Floats, Flow
-from goffish.scheduling.policies import repack_kernels as kernels
+from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 
 Ints = NDArray[np.int64]
 
@@ -58,6 +57,31 @@ def place(deployment: Deployment, packing: Packing) -> None:
         start = end
 
 
+def _with(packing: Packing, kind: int, elements: Ints, cores: int) -> Packing:
+    """A packing with more instances, on new machines of one class."""
+    if not elements.size:
+        return packing
+    known, at = packing.kinds.size, np.arange(elements.size) // cores
+    return Packing(
+        np.concatenate((packing.kinds, np.full(at[-1] + 1, kind, np.int64))),
+        np.concatenate((packing.machine, known + at)),
+        np.concatenate((packing.element, elements)),
+    )
+
+
+def _without(packing: Packing, dropped: NDArray[np.bool_]) -> Packing:
+    """A packing without some machines, and what runs on them."""
+    kept = ~dropped[packing.machine]
+    renamed = np.cumsum(~dropped) - 1
+    return Packing(packing.kinds[~dropped], renamed[packing.machine[kept]], packing.element[kept])
+
+
+def _free(packing: Packing, catalogue: Catalogue) -> Ints:
+    """Free cores of each machine."""
+    free: Ints = catalogue.cores[packing.kinds] - np.bincount(packing.machine, minlength=packing.kinds.size)
+    return free
+
+
 def repack_instances(packing: Packing, catalogue: Catalogue, need: Floats) -> Packing:
     """Move the last instance of every element that has more power than it needs to the smallest class that is enough.
 
@@ -69,11 +93,32 @@ def repack_instances(packing: Packing, catalogue: Catalogue, need: Floats) -> Pa
     need : float64, shape (elements,)
         Power in use: messages processed times the cost of one.
     """
+    speeds, size = catalogue.speeds, need.size
+    power, last = packing.power(catalogue, size), np.zeros(size, np.int64)
+    last[packing.element] = np.arange(packing.element.size)
+    count = np.bincount(packing.element, minlength=size)
+    speed = speeds[packing.kinds[packing.machine[last]]]
+    rest = need - (power - speed)
+    ample = (count > 0) & (power - need > SLACK)
+    dropped = ample & (rest <= SLACK) & (count > 1)
     ascending = np.lexsort((catalogue.prices, catalogue.powers))
-    found = kernels.repack_instances(
-        *packing, need, catalogue.cores, catalogue.speeds, catalogue.available, ascending
-    )  # fmt: skip
-    return Packing(*found)
+    offered = speeds[ascending]
+    fits = (rest[:, None] - SLACK <= offered) & (offered < speed[:, None] - SLACK) & catalogue.available[ascending]
+    target = np.where(ample & ~dropped & fits.any(axis=1), ascending[fits.argmax(axis=1)], -1)
+    kinds, machine = packing.kinds, packing.machine.copy()
+    for kind, cores in enumerate(catalogue.cores.tolist()):
+        movers = np.flatnonzero(target == kind)
+        if not movers.size:
+            continue
+        free = np.where(kinds == kind, _free(Packing(kinds, machine, packing.element), catalogue), 0)
+        new = max(0, -(-(movers.size - int(free.sum())) // cores))
+        places = np.repeat(np.arange(kinds.size + new), np.append(free, np.full(new, cores)))
+        kinds = np.append(kinds, np.full(new, kind, np.int64))
+        machine[last[movers]] = places[: movers.size]
+    kept = np.ones(machine.size, np.bool_)
+    kept[last[dropped]] = False
+    moved = Packing(kinds, machine[kept], packing.element[kept])
+    return _without(moved, np.bincount(moved.machine, minlength=kinds.size) == 0)
 
 
 def repack_machines(
@@ -94,10 +139,28 @@ def repack_machines(
     Packing
         Never dearer than the one given; the goal's throughput is reached unless it was not before.
     """
-    rows = flow.rows(active)
-    found = kernels.repack_machines(
-        *packing, catalogue.cores, catalogue.speeds, catalogue.prices, np.array(catalogue.by_power()), forward,
-        base, flow.goal.throughput, flow.order, flow.pred_offsets, flow.pred, flow.outputs, flow.cost[rows],
-        flow.selectivity[rows], external,
-    )  # fmt: skip
-    return Packing(*found)
+    rank = np.argsort(forward)
+    by_power, speeds = catalogue.by_power(), catalogue.speeds
+    best, work, price = packing, packing, packing.price_per_hour(catalogue)
+    for kind, less in zip(by_power, [*by_power[1:], None], strict=True):
+        cores = int(catalogue.cores[kind])
+        part = (work.kinds == kind) & (_free(work, catalogue) > 0)
+        if not part.any():
+            continue
+        items = work.element[part[work.machine]]
+        items = items[np.argsort(rank[items], kind="stable")]
+        full = items.size - items.size % cores
+        kept, rest = _with(_without(work, part), kind, items[:full], cores), items[full:]
+        tried = [_with(kept, kind, rest, cores)]
+        if less is not None:
+            total = np.bincount(rest, np.full(rest.size, speeds[kind]), flow.size)
+            instances = np.ceil(total / speeds[less] - SLACK).astype(np.int64)
+            tried.append(_with(kept, less, np.repeat(forward, instances[forward]), int(catalogue.cores[less])))
+        # What is tried last, dearer or not, is what the next class starts from.
+        for work in tried:
+            found = work.price_per_hour(catalogue)
+            if found < price - SLACK:
+                omega = flow.estimate(active, base + work.power(catalogue, flow.size), external).omega
+                if omega >= flow.goal.throughput - SLACK:
+                    best, price = work, found
+    return best

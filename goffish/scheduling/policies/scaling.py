@@ -15,7 +15,7 @@ from goffish.cloud.catalogue import Billing
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 from goffish.scheduling.policies import reactive_kernels as kernels
-from goffish.scheduling.policies.alternates import Variant, wiring
+from goffish.scheduling.policies.alternates import Variant
 from goffish.scheduling.policies.initial import machines_left, placed
 from goffish.scheduling.policies.network import Bandwidths, reaching_plan
 from goffish.scheduling.policies.repacking import Packing, repack_machines
@@ -105,19 +105,17 @@ def scale_out(
         slow for more of them to help.
     """
     plan, catalogue, goal = live.copy(), live.catalogue, flow.goal.throughput
-    columns, rows = _columns(live), flow.rows(live.active)
-    cost, selectivity = flow.cost[rows], flow.selectivity[rows]
-    _, ideal_out = flow.ideal(live.active, external)
+    columns = _columns(live)
     cores = catalogue.cores[columns.kinds]
     start = np.concatenate(([0], np.cumsum(cores))).astype(np.int64)
     used = np.bincount(columns.machine, columns.instances, columns.kinds.size).astype(np.int64)
     owner = np.full(int(start[-1]), -1, np.int64)
     owner[_runs(start[:-1], used)] = np.repeat(columns.element, columns.instances)
-    kind, graph, forward = catalogue.largest, wiring(flow), flow.forward
+    kind, forward = catalogue.largest, flow.forward
     elements, machines, new, omega = kernels.add_cores(
-        graph, forward, cost, selectivity, external, ideal_out, goal, live.power.copy(), live.counts.copy(),
-        cores - used, columns.speed, start, owner, int(catalogue.cores[kind]), float(catalogue.speeds[kind]),
-        machines_left(catalogue, len(columns.ids)),
+        flow.activated(live.active), external, forward, goal, live.power.copy(), live.counts.copy(),
+        kernels.Cores(cores - used, columns.speed, start, owner), int(catalogue.cores[kind]),
+        float(catalogue.speeds[kind]), machines_left(catalogue, len(columns.ids)),
     )  # fmt: skip
     here = machines < columns.kinds.size
     for element, at in zip(elements[here].tolist(), machines[here].tolist(), strict=True):
@@ -138,14 +136,12 @@ def _runs(start: Ints, length: Ints) -> Ints:
 
 
 def _retyped(packing: Packing, flow: Flow, live: Deployment, external: Floats, base: Floats) -> Packing:
-    catalogue, rows = live.catalogue, flow.rows(live.active)
-    _, ideal_out = flow.ideal(live.active, external)
+    catalogue = live.catalogue
     cut, kinds = np.argsort(packing.machine, kind="stable"), packing.kinds.copy()
     used: Ints = np.bincount(packing.machine, minlength=kinds.size)
     kernels.retype_machines(
-        wiring(flow), flow.cost[rows], flow.selectivity[rows], external, ideal_out, flow.goal.throughput,
-        base + packing.power(catalogue, flow.size), kinds, np.concatenate(([0], np.cumsum(used))),
-        packing.element[cut], catalogue.cores, catalogue.speeds, catalogue.prices,
+        flow.activated(live.active), external, flow.goal.throughput, base + packing.power(catalogue, flow.size), kinds,
+        np.concatenate(([0], np.cumsum(used))), packing.element[cut], catalogue.columns,
         np.lexsort((-catalogue.powers, catalogue.prices)),
     )  # fmt: skip
     return packing._replace(kinds=kinds)
@@ -160,13 +156,12 @@ def scale_in(
     interval are emptied where free cores elsewhere can take what runs there; else an element's first machine does.
     """
     plan, goal = live.copy(), flow.goal.throughput
-    columns, rows = _columns(live), flow.rows(live.active)
-    _, ideal_out = flow.ideal(live.active, external)
+    columns = _columns(live)
     by_element = np.argsort(columns.element, kind="stable")
     offsets = np.searchsorted(columns.element[by_element], np.arange(flow.size + 1))
     elements, machines, _ = kernels.remove_cores(
-        wiring(flow), flow.cost[rows], flow.selectivity[rows], external, ideal_out, goal, live.power.copy(),
-        live.counts.copy(), offsets, columns.machine[by_element], columns.instances[by_element],
+        flow.activated(live.active), external, goal, live.power.copy(), live.counts.copy(),
+        kernels.Instances(offsets, columns.machine[by_element], columns.instances[by_element]),
         np.bincount(columns.machine, columns.instances, columns.kinds.size).astype(np.int64), columns.speed,
         _factors(live, columns.speed, live.catalogue.billing), variant == "central",
     )  # fmt: skip

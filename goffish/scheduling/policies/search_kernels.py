@@ -9,23 +9,7 @@ from goffish.scheduling.dataflow.kernels import SLACK, estimate
 
 
 @numba.njit(cache=True, nogil=True)
-def assign(
-    depth,
-    graph,
-    cost,
-    selectivity,
-    external,
-    ideal_in,
-    ideal_out,
-    target,
-    speeds,
-    pool,
-    power,
-    split,
-    scratch,
-    nodes,
-    stop,
-):
+def assign(depth, flow, external, target, speeds, pool, power, split, rates, nodes, stop):
     """Give each element from ``order[depth]`` on some of the cores that are left (ASSIGN of §3.7).
 
     Parameters
@@ -36,27 +20,24 @@ def assign(
         Infinite for elements that have no cores yet: what the others allow is an upper bound.
     split : int64, shape (elements, speeds)
         Cores of each element, if the answer is true.
-    scratch : float64, shape (5, elements)
-        The first row is zero.
+    rates : Rates
+        The ideal ones are given, the others changed.
     nodes : int64, shape (1,)
         Counts the calls.
     stop : int64, shape (1,)
         The search ends with "no" as soon as it is not 0.
     """
     nodes[0] += 1
-    n = graph.order.size
+    n = power.size
     if stop[0] != 0:
         return False
-    omega, _ = estimate(
-        graph.order, graph.pred_offsets, graph.pred, graph.outputs, cost, selectivity, external, power, scratch[0],
-        ideal_out, scratch[1], scratch[2], scratch[3], scratch[4],
-    )  # fmt: skip
+    omega, _ = estimate(flow, external, power, np.zeros(n), rates)
     if omega < target - SLACK:
         return False
     if depth == n:
         return True
-    i = graph.order[depth]
-    need = ideal_in[i] * cost[i]
+    i = flow.graph.order[depth]
+    need = rates.ideal_in[i] * flow.cost[i]
     mine = split[i]
     mine[:] = 0
     available = pool.sum()
@@ -77,10 +58,7 @@ def assign(
         for k in range(speeds.size):
             pool[k] -= mine[k]
         power[i] = total
-        if assign(
-            depth + 1, graph, cost, selectivity, external, ideal_in, ideal_out, target, speeds, pool, power, split,
-            scratch, nodes, stop,
-        ):  # fmt: skip
+        if assign(depth + 1, flow, external, target, speeds, pool, power, split, rates, nodes, stop):
             return True
         for k in range(speeds.size):
             pool[k] += mine[k]

@@ -5,39 +5,117 @@ Prefix sums hold one row more than there are timesteps: messages per second, and
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
-from goffish.scheduling.dataflow.kernels import SLACK, estimate, ideal_rates
+from goffish.scheduling.dataflow.kernels import SLACK, ActiveFlow, empty_rates, throughput
+
+
+class Entries(NamedTuple):
+    """What runs where: for each element a linked list of machines.
+
+    Attributes
+    ----------
+    head : int64, shape (elements,)
+        First entry of each element, -1 for none.
+    following : int64, shape (entries,)
+        Next entry of the same element, -1 after the last.
+    host, held : int64, shape (entries,)
+        Machine of each entry, and number of instances there, which may be 0.
+    counts : int64, shape (elements,)
+        Instances of each element.
+    """
+
+    head: NDArray[np.int64]
+    following: NDArray[np.int64]
+    host: NDArray[np.int64]
+    held: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+class Load(NamedTuple):
+    """What a window has to do and to do it with, on average; float64 arrays of shape (elements,).
+
+    Attributes
+    ----------
+    external
+        External input, messages per second.
+    power
+        Speed of all cores of each element together.
+    backlog
+        Messages that wait at the beginning, spread over the window, per second.
+    """
+
+    external: NDArray[np.float64]
+    power: NDArray[np.float64]
+    backlog: NDArray[np.float64]
+
+
+class Timesteps(NamedTuple):
+    """The timesteps of a window, each of which has to reach a throughput by itself.
+
+    Attributes
+    ----------
+    rates, powers : float64, shape (timesteps, elements)
+        External input, and speed of all cores of each element together.
+    speeds : float64, shape (machines, timesteps)
+        Of a core.
+    least : float
+        The throughput; 0: timesteps are not looked at.
+    first, last : int
+        The timesteps from `first` to before `last` count.
+    """
+
+    rates: NDArray[np.float64]
+    powers: NDArray[np.float64]
+    speeds: NDArray[np.float64]
+    least: float
+    first: int
+    last: int
+
+
+class Savings(NamedTuple):
+    """What a core that is taken from a machine gains; float64 arrays of shape (machines,).
+
+    Attributes
+    ----------
+    weight
+        Of the machine but for its share of an element's instances (Eq. 10); the least weight gives a core first.
+    speed
+        Mean speed of a core.
+    saved
+        Cost that is avoided.
+    """
+
+    weight: NDArray[np.float64]
+    speed: NDArray[np.float64]
+    saved: NDArray[np.float64]
+
+
+class Failed(NamedTuple):
+    """What an element is known not to be able to go without.
+
+    Attributes
+    ----------
+    switch : bool, shape (elements,)
+        Its alternate.
+    speed : float64, shape (elements,)
+        A core of this speed or more.
+    """
+
+    switch: NDArray[np.bool_]
+    speed: NDArray[np.float64]
 
 
 @numba.njit(cache=True, nogil=True)
-def throughput(
-    order, pred_offsets, pred, outputs, cost, selectivity, external, power, backlog,
-    ideal_in, ideal_out, inflow, processed, out, local,
-):  # fmt: skip
-    """Mean relative throughput of the outputs; 0 where an element has no core. Fills the last six."""
-    ideal_rates(order, pred_offsets, pred, selectivity, external, ideal_in, ideal_out)
-    omega, _ = estimate(
-        order, pred_offsets, pred, outputs, cost, selectivity, external, power, backlog, ideal_out,
-        inflow, processed, out, local,
-    )  # fmt: skip
-    for i in range(power.size):
-        if power[i] <= 0.0:
-            return 0.0
-    return omega
-
-
-@numba.njit(cache=True, nogil=True)
-def farthest_end(
-    order, pred_offsets, pred, outputs, cost, selectivity, message_sums, power_sums, queue, interval, low, high,
-    first, last,
-):  # fmt: skip
+def farthest_end(flow, message_sums, power_sums, queue, interval, low, high, first, last):
     """The greatest end up to `last` with which the window from `first` is within the band; `first` if there is none."""
-    n = order.size
+    n = queue.size
     external, power, backlog = np.empty(n), np.empty(n), np.zeros(n)
-    ideal_in, ideal_out, inflow, processed = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    out, local = np.empty(n), np.empty(n)
+    rates = empty_rates(n)
     for end in range(last, first, -1):
         steps = end - first
         for i in range(n):
@@ -45,167 +123,134 @@ def farthest_end(
             power[i] = (power_sums[end, i] - power_sums[first, i]) / steps
             if first == 0:
                 backlog[i] = queue[i] / (steps * interval)
-        omega = throughput(
-            order, pred_offsets, pred, outputs, cost, selectivity, external, power, backlog,
-            ideal_in, ideal_out, inflow, processed, out, local,
-        )  # fmt: skip
+        omega = throughput(flow, external, power, backlog, rates)
         if low - SLACK <= omega <= high + SLACK:
             return end
     return first
 
 
 @numba.njit(cache=True, nogil=True)
-def first_below(
-    order, pred_offsets, pred, outputs, cost, selectivity, rates, powers, element, lost, least, first, last
-):  # fmt: skip
-    """The first timestep from `first` on whose throughput is below `least`, or `last`.
+def first_below(flow, steps, element, lost):
+    """The first timestep whose throughput is below the least, or ``steps.last``.
 
     `lost` is taken from the power of `element` in each timestep.
     """
-    n = order.size
-    power, none = np.empty(n), np.zeros(n)
-    ideal_in, ideal_out, inflow, processed = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    out, local = np.empty(n), np.empty(n)
-    for step in range(first, last):
-        power[:] = powers[step]
+    n = steps.rates.shape[1]
+    power, none, rates = np.empty(n), np.zeros(n), empty_rates(n)
+    for step in range(steps.first, steps.last):
+        power[:] = steps.powers[step]
         power[element] -= lost[step]
-        omega = throughput(
-            order, pred_offsets, pred, outputs, cost, selectivity, rates[step], power, none,
-            ideal_in, ideal_out, inflow, processed, out, local,
-        )  # fmt: skip
-        if omega < least - SLACK:
+        if throughput(flow, steps.rates[step], power, none, rates) < steps.least - SLACK:
             return step
-    return last
+    return steps.last
 
 
 @numba.njit(cache=True, nogil=True)
-def lighter(head, following, host, held, total, base, element):
+def lighter(entries, base, element):
     """The machine of an element with the least weight (Eq. 10), of equal ones the first; -1 if it runs nowhere.
 
-    `base` is the weight of each machine but for its share of the element's instances, `total` the number of these.
+    `base` is the weight of each machine but for its share of the element's instances.
     """
-    chosen, least, at = -1, np.inf, head[element]
+    chosen, least, at = -1, np.inf, entries.head[element]
     while at >= 0:
-        if held[at] > 0:
-            machine = host[at]
+        if entries.held[at] > 0:
+            machine = entries.host[at]
             # A share of 0 would hide the other factors.
-            weight = base[machine] * max(1.0 - held[at] / total, SLACK)
+            weight = base[machine] * max(1.0 - entries.held[at] / entries.counts[element], SLACK)
             closeness = SLACK * max(1.0, abs(least)) if np.isfinite(least) else 0.0
             if chosen < 0 or weight < least - closeness or (weight <= least + closeness and machine < chosen):
                 chosen, least = machine, weight
-        at = following[at]
+        at = entries.following[at]
     return chosen
 
 
 @numba.njit(cache=True, nogil=True)
-def next_better(alternate_offsets, value, element, active):
+def next_better(alternates, element, active):
     """The alternate of the least value above that of the active one, of equal ones the first; -1 if there is none."""
-    low, chosen = alternate_offsets[element], -1
-    for row in range(low, alternate_offsets[element + 1]):
+    value, low, chosen = alternates.value, alternates.offsets[element], -1
+    for row in range(low, alternates.offsets[element + 1]):
         if value[row] > value[low + active] + SLACK and (chosen < 0 or value[row] < value[low + chosen] - SLACK):
             chosen = row - low
     return chosen
 
 
 @numba.njit(cache=True, nogil=True)
-def what_can_go(
-    order, pred_offsets, pred, outputs, alternate_offsets, cost, value, selectivity, active, external, power, backlog,
-    ranked, head, following, host, held, counts, base, speed, saved, worth, target, failed_switch, failed_speed,
-    rates, powers, speeds, least, first, last,
-):  # fmt: skip
+def what_can_go(graph, alternates, active, load, ranked, entries, savings, worth, target, failed, steps):
     """The first change, in the order of `ranked`, that leaves the window's throughput at `target`.
 
     Each element has two: its next better alternate (`worth` times the gain in value), and one instance less, on its
-    machine of least weight (`saved` of that machine). The one that gains more is tried first. Returns the element, the
+    machine of least weight (what that machine saves). The one that gains more is tried first. Returns the element, the
     alternate and the machine; one of the last two is -1; the element is -1 if nothing can go.
 
-    What failed is remembered in `failed_switch` and in `failed_speed`, the least speed that an element could not do
-    without. It stays true while power is only taken away, and is the caller's to forget after a switch.
+    What failed is remembered in `failed`. It stays true while power is only taken away, and is the caller's to forget
+    after a switch.
     """
-    n = order.size
-    rows_cost, rows_selectivity, trial = np.empty(n), np.empty(n), power.copy()
-    nothing = np.zeros(rates.shape[0])
-    for i in range(n):
-        rows_cost[i] = cost[alternate_offsets[i] + active[i]]
-        rows_selectivity[i] = selectivity[alternate_offsets[i] + active[i]]
-    ideal_in, ideal_out, inflow, processed = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    out, local, now = np.empty(n), np.empty(n), np.empty(n)
-    omega = throughput(
-        order, pred_offsets, pred, outputs, rows_cost, rows_selectivity, external, power, backlog,
-        ideal_in, ideal_out, inflow, now, out, local,
-    )  # fmt: skip
+    cost, value, selectivity = alternates.cost, alternates.value, alternates.selectivity
+    external, power, backlog = load
+    n, trial, nothing = power.size, power.copy(), np.zeros(steps.rates.shape[0])
+    rows = alternates.offsets[:-1] + active
+    flow = ActiveFlow(graph, cost[rows], selectivity[rows])
+    now, rates = empty_rates(n), empty_rates(n)
+    omega = throughput(flow, external, power, backlog, now)
     for element in ranked:
-        row = alternate_offsets[element] + active[element]
-        better = -1 if failed_switch[element] else next_better(alternate_offsets, value, element, active[element])
+        first, row = alternates.offsets[element], rows[element]
+        better = -1 if failed.switch[element] else next_better(alternates, element, active[element])
         machine = -1
-        if counts[element] > 1:
-            machine = lighter(head, following, host, held, counts[element], base, element)
-            if speed[machine] >= failed_speed[element] - SLACK:
+        if entries.counts[element] > 1:
+            machine = lighter(entries, savings.weight, element)
+            if savings.speed[machine] >= failed.speed[element] - SLACK:
                 machine = -1
-        gain = (value[alternate_offsets[element] + better] - value[row]) * worth if better >= 0 else 0.0
-        switch_first = better >= 0 and (machine < 0 or gain >= saved[machine] - SLACK)
+        gain = (value[first + better] - value[row]) * worth if better >= 0 else 0.0
+        switch_first = better >= 0 and (machine < 0 or gain >= savings.saved[machine] - SLACK)
         for turn in range(2):
-            if (turn == 0) == switch_first:
-                if better < 0:
-                    continue
-                rows_cost[element] = cost[alternate_offsets[element] + better]
-                rows_selectivity[element] = selectivity[alternate_offsets[element] + better]
-                lost = nothing
-                reached = throughput(
-                    order, pred_offsets, pred, outputs, rows_cost, rows_selectivity, external, power, backlog,
-                    ideal_in, ideal_out, inflow, processed, out, local,
-                )  # fmt: skip
+            switching = (turn == 0) == switch_first
+            if (better if switching else machine) < 0:
+                continue
+            lost = nothing
+            if switching:
+                flow.cost[element], flow.selectivity[element] = cost[first + better], selectivity[first + better]
             else:
-                if machine < 0:
-                    continue
-                trial[element] = power[element] - speed[machine]
-                lost = speeds[machine]
-                if trial[element] > 0.0 and trial[element] / rows_cost[element] >= now[element]:
-                    reached = omega
-                else:
-                    reached = throughput(
-                        order, pred_offsets, pred, outputs, rows_cost, rows_selectivity, external, trial, backlog,
-                        ideal_in, ideal_out, inflow, processed, out, local,
-                    )  # fmt: skip
+                trial[element] = power[element] - savings.speed[machine]
+                lost = steps.speeds[machine]
+            spare = not switching and trial[element] > 0.0
+            if spare and trial[element] / flow.cost[element] >= now.processed[element]:
+                reached = omega
+            else:
+                reached = throughput(flow, external, trial, backlog, rates)
             good = reached >= target - SLACK
-            if good and least > 0:
-                good = last == first_below(
-                    order, pred_offsets, pred, outputs, rows_cost, rows_selectivity, rates, powers, element, lost,
-                    least, first, last,
-                )  # fmt: skip
+            if good and steps.least > 0:
+                good = first_below(flow, steps, element, lost) == steps.last
             trial[element] = power[element]
-            rows_cost[element], rows_selectivity[element] = cost[row], selectivity[row]
-            if (turn == 0) == switch_first:
-                if good:
-                    return element, better, -1
-                failed_switch[element] = True
+            flow.cost[element], flow.selectivity[element] = cost[row], selectivity[row]
+            if good:
+                return element, better if switching else -1, -1 if switching else machine
+            if switching:
+                failed.switch[element] = True
             else:
-                if good:
-                    return element, -1, machine
-                failed_speed[element] = speed[machine]
+                failed.speed[element] = savings.speed[machine]
     return -1, -1, -1
 
 
 @numba.njit(cache=True, nogil=True)
-def next_cheaper(alternate_offsets, cost, element, active):
+def next_cheaper(alternates, element, active):
     """The alternate of the greatest cost below that of the active one, of equal ones the first; -1 if there is none."""
-    low, chosen = alternate_offsets[element], -1
-    for row in range(low, alternate_offsets[element + 1]):
+    cost, low, chosen = alternates.cost, alternates.offsets[element], -1
+    for row in range(low, alternates.offsets[element + 1]):
         if cost[row] < cost[low + active] - SLACK and (chosen < 0 or cost[row] > cost[low + chosen] + SLACK):
             chosen = row - low
     return chosen
 
 
 @numba.njit(cache=True, nogil=True)
-def fastest_free(head, following, host, held, free, usable, speed, machines, near):
+def fastest_free(entries, free, usable, speed, near):
     """The machine with a free core: one where any of `near` runs, then the fastest, then the first; -1 if none has."""
-    preferred, chosen = np.zeros(machines, np.bool_), -1
+    preferred, chosen = np.zeros(speed.size, np.bool_), -1
     for element in near:
-        at = head[element]
+        at = entries.head[element]
         while at >= 0:
-            preferred[host[at]] |= held[at] > 0
-            at = following[at]
-    for machine in range(machines):
+            preferred[entries.host[at]] |= entries.held[at] > 0
+            at = entries.following[at]
+    for machine in range(speed.size):
         if not usable[machine] or free[machine] <= 0:
             continue
         better = chosen < 0 or preferred[machine] > preferred[chosen]
@@ -224,9 +269,9 @@ def change_power(powers, power_sums, element, speeds, sign, first):
 
 
 @numba.njit(cache=True, nogil=True)
-def entry_of(head, following, host, element, machine):
+def entry_of(entries, element, machine):
     """The entry of an element on a machine; -1 if it has none."""
-    at = head[element]
-    while at >= 0 and host[at] != machine:
-        at = following[at]
+    at = entries.head[element]
+    while at >= 0 and entries.host[at] != machine:
+        at = entries.following[at]
     return at

@@ -129,16 +129,19 @@ class Window:
         placed = [(e, at, n) for at, machine in enumerate(machines) for e, n in sorted(machine.instances.items())]
         most = len(placed) + sum(n for _, _, n in placed) + room
         self.element = _padded([e for e, _, _ in placed], most, np.int64)
-        self.host = _padded([at for _, at, _ in placed], most, np.int64)
-        self.held = _padded([n for _, _, n in placed], most, np.int64)
-        self.entries = len(placed)
-        self.counts = self.live.counts.copy()
-        self.head = np.full(self.flow.size, -1)
-        self.following = np.full(most, -1)
-        element = self.element[: self.entries]
+        self.placed, self.counts = len(placed), self.live.counts.copy()
+        self.entries = kernels.Entries(
+            np.full(self.flow.size, -1),
+            np.full(most, -1),
+            _padded([at for _, at, _ in placed], most, np.int64),
+            _padded([n for _, _, n in placed], most, np.int64),
+            self.counts,
+        )
+        head, following, host, held, _ = self.entries
+        element = self.element[: self.placed]
         for at, e in enumerate(element.tolist()):
-            self.following[at], self.head[e] = self.head[e], at
-        given = self.held[: self.entries, None] * self.speeds[self.host[: self.entries]]
+            following[at], head[e] = head[e], at
+        given = held[: self.placed, None] * self.speeds[host[: self.placed]]
         self.powers = np.zeros((self.steps, self.flow.size))
         for step in range(self.steps):
             self.powers[step] = np.bincount(element, given[:, step], self.flow.size)
@@ -163,10 +166,10 @@ class Window:
 
     def _hosts(self, links: Floats, first: int, last: int) -> Hosts:
         """Where instances are, and what the links of their machines carry on average."""
-        used = np.flatnonzero(self.held[: self.entries] > 0)
-        used = used[np.lexsort((self.host[used], self.element[used]))]
-        element, host, count = self.element[used], self.host[used], len(self.ids)
-        power = self.held[used] * self.speeds[:count, first:last].mean(axis=1)[host]
+        used = np.flatnonzero(self.entries.held[: self.placed] > 0)
+        used = used[np.lexsort((self.entries.host[used], self.element[used]))]
+        element, host, count = self.element[used], self.entries.host[used], len(self.ids)
+        power = self.entries.held[used] * self.speeds[:count, first:last].mean(axis=1)[host]
         total = np.bincount(element, power, self.flow.size)[element]
         return Hosts(
             np.searchsorted(element, np.arange(self.flow.size + 1)),
@@ -185,12 +188,14 @@ class Window:
         mean: Floats = (self.power_sums[last] - self.power_sums[first]) / (last - first)
         return mean
 
-    def mean_backlog(self, first: int, last: int) -> Floats:
-        """Messages that wait at the beginning, spread over the timesteps, per second; none if they do not begin now."""
-        if first:
-            return np.zeros(self.flow.size)
-        backlog: Floats = self.queue / ((last - first) * self.interval_s)
-        return backlog
+    def load(self, first: int, last: int) -> kernels.Load:
+        """Means over the timesteps from `first` to before `last`; nothing waits if they do not begin now."""
+        waiting = np.zeros(self.flow.size) if first else self.queue / ((last - first) * self.interval_s)
+        return kernels.Load(self.mean_rates(first, last), self.mean_power(first, last), waiting)
+
+    def timesteps(self, least: float, first: int, last: int) -> kernels.Timesteps:
+        """The timesteps from `first` to before `last`, each of which has to reach a throughput of `least`."""
+        return kernels.Timesteps(self.rates, self.powers, self.speeds, least, first, last)
 
     def mean_speeds(self, first: int) -> Floats:
         """Speed of a core of each machine, on average over the timesteps from `first` on."""
@@ -208,10 +213,9 @@ class Window:
                 end for end in range(last, first, -1) if low - SLACK <= self.evaluate(first, end).omega <= high + SLACK
             )
             return next(ends, first)
-        rows = self.flow.rows(self.active[first])
         found: int = kernels.farthest_end(
-            *self._graph, self.flow.cost[rows], self.flow.selectivity[rows], self.message_sums, self.power_sums,
-            self.queue, self.interval_s, low, high, first, last,
+            self.flow.activated(self.active[first]), self.message_sums, self.power_sums, self.queue, self.interval_s,
+            low, high, first, last,
         )  # fmt: skip
         return found
 
@@ -220,16 +224,9 @@ class Window:
         if self.links is not None:
             steps = range(first, self.steps)
             return next((k for k in steps if self.evaluate(k, k + 1).omega < least - SLACK), self.steps)
-        rows = self.flow.rows(self.active[first])
-        found: int = kernels.first_below(
-            *self._graph, self.flow.cost[rows], self.flow.selectivity[rows], self.rates, self.powers,
-            0, np.zeros(self.steps), least, first, self.steps,
-        )  # fmt: skip
+        flow, ahead = self.flow.activated(self.active[first]), self.timesteps(least, first, self.steps)
+        found: int = kernels.first_below(flow, ahead, 0, np.zeros(self.steps))
         return found
-
-    @property
-    def _graph(self) -> tuple[NDArray[np.int64], ...]:
-        return self.flow.order, self.flow.pred_offsets, self.flow.pred, self.flow.outputs
 
     # What is known of the machines
 
@@ -265,16 +262,15 @@ class Window:
         -1 if no machine has one.
         """
         found: int = kernels.fastest_free(
-            self.head, self.following, self.host, self.held, self.free, self.usable, self.mean_speeds(first),
-            len(self.ids), np.array(preferred),
+            self.entries, self.free, self.usable, self.mean_speeds(first), np.array(preferred)
         )  # fmt: skip
         return found
 
     def instances_on(self, machine: int) -> dict[int, int]:
         """What runs on a machine: elements, ascending, and how many instances of each."""
-        used = slice(self.entries)
-        at = np.flatnonzero((self.host[used] == machine) & (self.held[used] > 0))
-        return dict(sorted(zip(self.element[at].tolist(), self.held[at].tolist(), strict=True)))
+        used = slice(self.placed)
+        at = np.flatnonzero((self.entries.host[used] == machine) & (self.entries.held[used] > 0))
+        return dict(sorted(zip(self.element[at].tolist(), self.entries.held[at].tolist(), strict=True)))
 
     # Changes
 
@@ -317,13 +313,14 @@ class Window:
             self._count(done.element, place[done.machine], -1 if done.what == "add" else 1, done.step)
 
     def _count(self, element: int, machine: int, change: int, step: int) -> None:
-        at = kernels.entry_of(self.head, self.following, self.host, element, machine)
+        head, following, host, held, _ = self.entries
+        at = kernels.entry_of(self.entries, element, machine)
         if at < 0:
-            at = self.entries
-            self.entries += 1
-            self.element[at], self.host[at], self.held[at] = element, machine, 0
-            self.following[at], self.head[element] = self.head[element], at
-        self.held[at] += change
+            at = self.placed
+            self.placed += 1
+            self.element[at], host[at], held[at] = element, machine, 0
+            following[at], head[element] = head[element], at
+        held[at] += change
         self.free[machine] -= change
         self.counts[element] += change
         kernels.change_power(self.powers, self.power_sums, element, self.speeds[machine], change, step)

@@ -19,7 +19,6 @@ from goffish.scheduling.dataflow.flow import Floats
 from goffish.scheduling.simulate import kernels
 
 Process = Generator[Any, Any, None]
-_ACCOUNTS = ("inflow", "processed", "out", "area")
 
 
 def run_events(setting: Setting) -> Result:
@@ -41,19 +40,19 @@ class EventEngine:
         flow = setting.flow
         edges = flow.pred.size
         latency = setting.catalogue.latency_ms / 1000.0 if setting.network else 0.0
-        self._delay = round(latency / setting.tick_s)
+        delay = round(latency / setting.tick_s)
         self._rng = np.random.default_rng([setting.seed, 21])
         self._step, self._moved_until = 0, 0.0
         self._placed: Placement = self.control.cluster.placement
         self._speed = np.zeros(0)
-        self._queue = np.zeros(0)
-        self._pending, self._lost = np.zeros(flow.size), np.zeros(flow.size)
+        self._waiting = kernels.Waiting(
+            np.zeros(0), np.zeros(flow.size), np.zeros(edges), np.zeros((edges, delay + 1)), np.zeros(1, np.int64)
+        )
+        self._lost = np.zeros(flow.size)
         self._migrating, self._power_s = np.zeros(flow.size), np.zeros(flow.size)
         self._paused, self._pauses = np.zeros(flow.size, np.bool_), np.zeros(flow.size, np.int64)
-        self._inside, self._capacity = np.zeros(edges), np.zeros(edges)
-        self._buffer, self._flying = np.zeros(edges), np.zeros((edges, self._delay + 1))
-        self._position = np.zeros(1, np.int64)
-        self._sums = {name: np.zeros(flow.size) for name in _ACCOUNTS}
+        self._links = kernels.Links(np.zeros(edges), np.zeros(edges))
+        self._sums = kernels.Sums(*np.zeros((4, flow.size)))
         self._edge_target = np.repeat(np.arange(flow.size), np.diff(flow.pred_offsets))
 
     def run(self) -> Result:
@@ -100,7 +99,7 @@ class EventEngine:
         yield self.env.timeout(max(0.0, moment - self.env.now))
         self._advance()
         self._refresh()
-        placed = self._placed
+        placed, queue = self._placed, self._waiting.queue
         dead = np.flatnonzero(placed.ids[placed.machine] == number)
         for at in dead.tolist():
             # A replica that has taken over holds the same messages.
@@ -108,10 +107,10 @@ class EventEngine:
                 (placed.element == placed.element[at]) & (placed.stands_for == number) & (self._speed > 0)
             )
             if heirs.size:
-                self._queue[heirs[0]] += self._queue[at]
-                self._queue[at] = 0.0
-        self._abandon(self._placed.element[dead], self._queue[dead])
-        self._queue[dead] = 0.0
+                queue[heirs[0]] += queue[at]
+                queue[at] = 0.0
+        self._abandon(self._placed.element[dead], queue[dead])
+        queue[dead] = 0.0
 
     def _pause(self, element: int) -> Process:
         """An element stands still while its alternate is switched."""
@@ -136,7 +135,7 @@ class EventEngine:
         yield self.env.timeout(seconds)
         self._advance()
         np.subtract.at(self._migrating, elements, messages)
-        np.add.at(self._pending, elements, messages)
+        np.add.at(self._waiting.pending, elements, messages)
 
     def _advance(self) -> None:
         """Move all messages up to the present."""
@@ -156,27 +155,25 @@ class EventEngine:
         self._moved_until = self.env.now
 
     def _run_ticks(self, ticks: int, dt: float) -> None:
-        setting, flow, sums = self.setting, self.setting.flow, self._sums
+        setting, flow = self.setting, self.setting.flow
         rates = setting.rates[self._step]
         arrivals = np.zeros((0, flow.size))
         if setting.arrivals == "poisson":
             arrivals = self._rng.poisson(rates * dt, (ticks, flow.size)).astype(np.float64)
-        rows = flow.rows(self.control.cluster.live.active)
         kernels.run_ticks(
-            ticks, dt, self._delay, flow.order, flow.pred_offsets, flow.pred, rates, arrivals, flow.cost[rows],
-            flow.selectivity[rows], self._placed.offsets, self._speed, self._paused, self._inside, self._capacity,
-            self._queue, self._pending, self._buffer, self._flying, self._position, *(sums[name] for name in _ACCOUNTS),
+            ticks, dt, flow.activated(self.control.cluster.live.active), rates, arrivals, self._placed.offsets,
+            self._speed, self._paused, self._links, self._waiting, self._sums,
         )  # fmt: skip
 
     def _rearrange(self) -> None:
         """Take over a new deployment: messages stay where their host stays, the others move or are lost."""
-        old, queue = self._placed, self._queue
+        old, queue = self._placed, self._waiting.queue
         new = self.control.cluster.placement
         self._placed = new
         held: dict[tuple[int, int], float] = {}
         for key, count in zip(_keys(old), queue.tolist(), strict=True):
             held[key] = held.get(key, 0.0) + count
-        self._queue = np.array([held.pop(key, 0.0) for key in _keys(new)])
+        self._waiting = self._waiting._replace(queue=np.array([held.pop(key, 0.0) for key in _keys(new)]))
         kinds = dict(zip(old.ids.tolist(), old.kinds.tolist(), strict=True))
         leaving: dict[int, list[tuple[int, float]]] = {}
         for (element, number), count in held.items():
@@ -193,7 +190,7 @@ class EventEngine:
 
     def _abandon(self, elements: Any, messages: Floats) -> None:
         """Messages on a failed machine are lost, or sent once more by those who sent them."""
-        np.add.at(self._lost if self.setting.failures.lose_messages else self._pending, elements, messages)
+        np.add.at(self._lost if self.setting.failures.lose_messages else self._waiting.pending, elements, messages)
 
     def _refresh(self) -> None:
         """Speeds of all hosts, and what links carry, at this moment."""
@@ -205,23 +202,21 @@ class EventEngine:
         self._speed = placed.instances * (setting.catalogue.speeds[placed.kinds] * observed * up)[placed.machine]
         self._speed *= self.control.cluster.at_work(np.where(up, 0.0, 1.0), np.ones(up.size), now)
         if not setting.network:
-            self._inside[:], self._capacity[:] = 1.0, np.inf
+            self._links.inside[:], self._links.capacity[:] = 1.0, np.inf
             return
         rated = setting.catalogue.bandwidths[placed.kinds]
         bandwidth = rated * setting.variability.bandwidths(placed.ids, now, now)
-        flow = setting.flow
-        kernels.links(
-            flow.pred_offsets, flow.pred, placed.offsets, placed.machine, self._speed, bandwidth,
-            self._inside, self._capacity,
+        kernels.fill_links(
+            setting.flow.graph, placed.offsets, placed.machine, self._speed, bandwidth, setting.flow.message_bits,
+            self._links,
         )  # fmt: skip
-        self._capacity *= 1e6 / flow.message_bits
 
     def _account(self, step: int) -> None:
         """Hand the sums of an interval over, and begin new ones."""
-        setting, flow, sums = self.setting, self.setting.flow, self._sums
+        setting, flow, waiting = self.setting, self.setting.flow, self._waiting
         interval = setting.interval_s
         power = self._power_s / interval
-        inflow, processed, out, area = (sums[name] / interval for name in _ACCOUNTS)
+        inflow, processed, out, area = (sums / interval for sums in self._sums)
         rates = setting.rates[step]
         if setting.omega == "backlog":
             rates = rates + self.control.queue / interval
@@ -233,12 +228,12 @@ class EventEngine:
             omega = float(np.minimum(1.0, np.divide(sent, most, out=np.ones_like(sent), where=most > 0)).mean())
         else:
             omega = float(min(1.0, sent.sum() / most.sum())) if most.sum() > 0 else 1.0
-        queue = self._pending + self._migrating + np.bincount(self._placed.element, self._queue, flow.size)
-        np.add.at(queue, self._edge_target, self._buffer + self._flying.sum(axis=1))
+        queue = waiting.pending + self._migrating + np.bincount(self._placed.element, waiting.queue, flow.size)
+        np.add.at(queue, self._edge_target, waiting.buffer + waiting.flying.sum(axis=1))
         self.control.end(step, Measured(omega, inflow, processed, out, queue, area, power, self._lost))
         self._lost = np.zeros(flow.size)
         self._power_s = np.zeros(flow.size)
-        self._sums = {name: np.zeros(flow.size) for name in _ACCOUNTS}
+        self._sums = kernels.Sums(*np.zeros((4, flow.size)))
 
 
 def _keys(placed: Placement) -> list[tuple[int, int]]:

@@ -2,21 +2,81 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
+from numpy.typing import NDArray
+
+
+class Links(NamedTuple):
+    """What the edges of a dataflow can carry; float64 arrays of shape (edges,), in the order of ``graph.pred``.
+
+    Attributes
+    ----------
+    inside
+        Share of the messages that stays inside a machine.
+    capacity
+        What the links between machines carry together, messages per second.
+    """
+
+    inside: NDArray[np.float64]
+    capacity: NDArray[np.float64]
+
+
+class Waiting(NamedTuple):
+    """Messages that are on their way.
+
+    Attributes
+    ----------
+    queue : float64, shape (places,)
+        Messages that wait on each host of each element.
+    pending : float64, shape (elements,)
+        Messages of elements none of whose hosts works.
+    buffer : float64, shape (edges,)
+        Messages that wait for a link.
+    flying : float64, shape (edges, ring)
+        Messages between machines, by the tick in which they arrive: a ring of one more than the ticks of the journey.
+    position : int64, shape (1,)
+        Present place of the ring.
+    """
+
+    queue: NDArray[np.float64]
+    pending: NDArray[np.float64]
+    buffer: NDArray[np.float64]
+    flying: NDArray[np.float64]
+    position: NDArray[np.int64]
+
+
+class Sums(NamedTuple):
+    """What elements did since the sums began; float64 arrays of shape (elements,).
+
+    Attributes
+    ----------
+    inflow, processed, out
+        Messages.
+    area
+        Messages that wait at the end of ticks, times seconds.
+    """
+
+    inflow: NDArray[np.float64]
+    processed: NDArray[np.float64]
+    out: NDArray[np.float64]
+    area: NDArray[np.float64]
 
 
 @numba.njit(cache=True, nogil=True)
-def links(pred_offsets, pred, offsets, machine, speed, bandwidth, inside, capacity):
-    """Of every edge the share of messages that stays inside a machine, and what its links carry together (Mbit/s)."""
-    n = pred_offsets.size - 1
+def fill_links(graph, offsets, machine, speed, bandwidth, message_bits, links):
+    """Fill what every edge can carry; `bandwidth` is in Mbit/s, of each machine."""
+    inside, capacity = links
+    n = graph.order.size
     total = np.zeros(n)
     for i in range(n):
         for a in range(offsets[i], offsets[i + 1]):
             total[i] += speed[a]
     for j in range(n):
-        for e in range(pred_offsets[j], pred_offsets[j + 1]):
-            i = pred[e]
+        for e in range(graph.pred_offsets[j], graph.pred_offsets[j + 1]):
+            i = graph.pred[e]
             inside[e], capacity[e] = 0.0, 0.0
             if total[i] <= 0 or total[j] <= 0:
                 continue
@@ -30,6 +90,7 @@ def links(pred_offsets, pred, offsets, machine, speed, bandwidth, inside, capaci
                         inside[e] += speed[a] / total[i] * (speed[b] / total[j])
                     else:
                         capacity[e] += min(bandwidth[machine[a]], bandwidth[machine[b]])
+            capacity[e] *= 1e6 / message_bits
 
 
 @numba.njit(cache=True, nogil=True)
@@ -66,46 +127,42 @@ def spread(amount, low, high, speed, queue):
 
 
 @numba.njit(cache=True, nogil=True)
-def run_ticks(
-    ticks, dt, delay, order, pred_offsets, pred, rates, arrivals, cost, selectivity, offsets, speed, paused,
-    inside, capacity, queue, pending, buffer, flying, position, inflow, processed, out, area,
-):  # fmt: skip
-    """Move messages for some ticks of `dt` seconds; changes everything from `queue` on.
+def run_ticks(ticks, dt, flow, rates, arrivals, offsets, speed, paused, links, waiting, sums):
+    """Move messages for some ticks of `dt` seconds; changes `waiting`, and adds to `sums`.
 
     Parameters
     ----------
-    delay : int
-        Ticks that a message travels between machines.
+    flow : ActiveFlow
+    rates : float64, shape (elements,)
+        External messages per second.
     arrivals : float64, shape (ticks, elements) or (0, elements)
         External messages of each tick; without rows they come evenly, at `rates`.
-    queue : float64, shape (places,)
-        Messages that wait on each host of each element.
-    pending : float64, shape (elements,)
-        Messages of elements none of whose hosts works.
-    buffer : float64, shape (edges,)
-        Messages that wait for a link.
-    flying : float64, shape (edges, delay + 1)
-        Messages on their way, a ring; `position` (one int64) is its present place.
-    inflow, processed, out, area : float64, shape (elements,)
-        Sums of messages; of messages that wait at the end of ticks, times seconds.
+    offsets : int64, shape (elements + 1,)
+        Places of element i are ``offsets[i]`` to ``offsets[i + 1]``.
+    speed : float64, shape (places,)
+    paused : bool, shape (elements,)
+    links : Links
+    waiting : Waiting
+    sums : Sums
     """
-    n = order.size
-    sent = np.zeros(n)
-    ring = delay + 1
+    graph = flow.graph
+    queue, pending, buffer, flying, position = waiting
+    sent = np.zeros(graph.order.size)
+    ring = flying.shape[1]
     for tick in range(ticks):
         now = position[0]
-        for i in order:
+        for i in graph.order:
             came = arrivals[tick, i] if arrivals.shape[0] > 0 else rates[i] * dt
-            inflow[i] += came
+            sums.inflow[i] += came
             waiting = 0.0
-            for e in range(pred_offsets[i], pred_offsets[i + 1]):
-                new = sent[pred[e]]
-                inflow[i] += new
-                near = new * inside[e]
+            for e in range(graph.pred_offsets[i], graph.pred_offsets[i + 1]):
+                new = sent[graph.pred[e]]
+                sums.inflow[i] += new
+                near = new * links.inside[e]
                 buffer[e] += new - near
-                go = min(buffer[e], capacity[e] * dt)
+                go = min(buffer[e], links.capacity[e] * dt)
                 buffer[e] -= go
-                flying[e, (now + delay) % ring] += go
+                flying[e, (now + ring - 1) % ring] += go
                 came += near + flying[e, now]
                 flying[e, now] = 0.0
                 waiting += buffer[e]
@@ -119,12 +176,12 @@ def run_ticks(
             done = 0.0
             for a in range(low, high):
                 if not paused[i]:
-                    work = min(queue[a], speed[a] / cost[i] * dt)
+                    work = min(queue[a], speed[a] / flow.cost[i] * dt)
                     queue[a] -= work
                     done += work
                 waiting += queue[a]
-            processed[i] += done
-            sent[i] = done * selectivity[i]
-            out[i] += sent[i]
-            area[i] += (waiting + pending[i]) * dt
+            sums.processed[i] += done
+            sent[i] = done * flow.selectivity[i]
+            sums.out[i] += sent[i]
+            sums.area[i] += (waiting + pending[i]) * dt
         position[0] = (now + 1) % ring

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -31,14 +31,7 @@ def simulate(
     engine: Engine = "fluid",
     interval_s: float | None = None,
     failures: Failures | None = None,
-    network: bool = True,
-    omega: Denominator = "rate",
-    measure: Measure = "mean",
-    switch_pause_s: float = 0.0,
-    tick_s: float = 1.0,
-    arrivals: Arrivals = "even",
-    seed: int = 0,
-    spot_since: float | None = None,
+    **fields: Any,
 ) -> Result:
     """Deploy a dataflow, adapt it from interval to interval, and record what happens.
 
@@ -61,21 +54,9 @@ def simulate(
         Default: that of the dataflow's goal.
     failures : Failures, optional
         Default: none.
-    network : bool
-        Links between machines carry no more than their bandwidth; without, messages arrive at once.
-    omega : {"rate", "backlog"}
-        What the throughput is relative to: the external rate, or that and everything that waits (6.4).
-    measure : {"mean", "ratio_of_sums"}
-        Over several outputs.
-    switch_pause_s : float
-        For which an element stands still when its alternate is switched.
-    tick_s : float
-        Of the event engine: messages move in steps of so many seconds, and latencies are rounded to them.
-    arrivals : {"even", "poisson"}
-        Of the event engine: messages come evenly, or as Poisson processes drawn from `seed`.
-    seed : int
-    spot_since : float, optional
-        Seconds since 1970 (UTC) from which on prices of spot machines are taken; default: as early as there are any.
+    **fields
+        Other fields of `goffish.scheduling.control.loop.Setting`: `network`, `omega`, `measure`, `switch_pause_s`,
+        `tick_s`, `arrivals`, `seed`, `spot_since`.
 
     Returns
     -------
@@ -87,43 +68,18 @@ def simulate(
         If rates do not fit the dataflow, a figure is out of its range, or the policy asks for what cannot be.
     """
     compiled = compile_flow(flow) if isinstance(flow, Dataflow) else flow
-    table = np.ascontiguousarray(rates, np.float64)
-    if table.ndim != 2 or table.shape[1] != compiled.size or not len(table):
-        raise InputError(
-            f"rates of shape {table.shape}: a row for each interval and {compiled.size} columns are needed"
-        )
-    if not np.isfinite(table).all() or (table < 0).any():
-        raise InputError("rates hold numbers below 0, or infinite ones")
-    step_s = compiled.goal.interval_s if interval_s is None else interval_s
-    for name, value, least in (
-        ("interval_s", step_s, 1e-3),
-        ("tick_s", tick_s, 1e-4),
-        ("switch_pause_s", switch_pause_s, 0),
-    ):
-        if not least <= value < np.inf:
-            raise InputError(f"{name} = {value:g}: at least {least:g} is needed")
-    _refuse_unknown(engine=(engine, ("fluid", "events")), omega=(omega, ("rate", "backlog")))
-    _refuse_unknown(measure=(measure, ("mean", "ratio_of_sums")), arrivals=(arrivals, ("even", "poisson")))
-    if engine == "fluid" and arrivals == "poisson":
-        raise InputError("arrivals = poisson: the fluid engine knows only rates; choose engine = events")
     setting = Setting(
         flow=compiled,
         catalogue=read_catalogue(catalogue),
         policy=policy,
-        rates=table,
-        interval_s=float(step_s),
+        rates=np.ascontiguousarray(rates, np.float64),
+        interval_s=float(compiled.goal.interval_s if interval_s is None else interval_s),
         variability=variability or steady(),
         forecaster=forecaster,
         failures=failures or Failures(),
-        network=network,
-        omega=omega,
-        measure=measure,
-        switch_pause_s=switch_pause_s,
-        tick_s=tick_s,
-        arrivals=arrivals,
-        seed=seed,
-        spot_since=spot_since,
+        **fields,
     )
+    _check(setting, engine)
     if engine == "fluid":
         from goffish.scheduling.simulate.fluid import run_fluid
 
@@ -133,7 +89,24 @@ def simulate(
     return run_events(setting)
 
 
-def _refuse_unknown(**given: tuple[str, tuple[str, ...]]) -> None:
-    for name, (value, known) in given.items():
-        if value not in known:
-            raise InputError(f"{name} = {value!r}: one of {', '.join(known)} is needed")
+def _check(setting: Setting, engine: Engine) -> None:
+    """Refuse rates that do not fit, figures out of their range and unknown choices."""
+    rates, size = setting.rates, setting.flow.size
+    if rates.ndim != 2 or rates.shape[1] != size or not len(rates):
+        raise InputError(f"rates of shape {rates.shape}: a row for each interval and {size} columns are needed")
+    if not np.isfinite(rates).all() or (rates < 0).any():
+        raise InputError("rates hold numbers below 0, or infinite ones")
+    for name, least in (("interval_s", 1e-3), ("tick_s", 1e-4), ("switch_pause_s", 0)):
+        value = getattr(setting, name)
+        if not least <= value < np.inf:
+            raise InputError(f"{name} = {value:g}: at least {least:g} is needed")
+    for name, value, known in (
+        ("engine", engine, Engine),
+        ("omega", setting.omega, Denominator),
+        ("measure", setting.measure, Measure),
+        ("arrivals", setting.arrivals, Arrivals),
+    ):
+        if value not in get_args(known):
+            raise InputError(f"{name} = {value!r}: one of {', '.join(get_args(known))} is needed")
+    if engine == "fluid" and setting.arrivals == "poisson":
+        raise InputError("arrivals = poisson: the fluid engine knows only rates; choose engine = events")

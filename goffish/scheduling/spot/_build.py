@@ -105,8 +105,7 @@ class Choice:
 
     def __init__(self, market: Market, number: int, work: int, last: tuple[Floats, Floats, Floats] | None) -> None:
         self.charges: Charges = charges_of(market, number)
-        self.spot, self.speed = bool(market.rules.spot[number]), int(market.rules.speed[number])
-        self.notice, self.saves = market.notice, market.saves
+        self.rules, self.number = market.rules, number
         self.sizes = factors(market)[1]
         self.work, self.joint, self.states = work, market.joint_states, self.charges.states
         longer = market.longest_checkpoint - 1
@@ -142,28 +141,25 @@ class Choice:
 
     def expect(self, idle: Floats, feasible: NDArray[np.bool_]) -> None:
         """Expectations of what the last slot left; the value of asking for this machine is `ventures[-1]`."""
-        charges, little = self.charges, np.empty_like(self.lost)
+        charges, little, spot = self.charges, np.empty_like(self.lost), bool(self.rules.spot[self.number])
         kernels.complete(self.running, self.joint, self.states, self.work, self._complete)
         kernels.expect(self._complete, self.ready, self._spare, charges.survive, self.sizes)
-        if self.spot:
+        if spot:
             # What may be lost only counts where the guard allows it to be: there, no value is infinite.
             kernels.expect(np.where(feasible, idle, 0.0), self.lost, little, charges.lose, self.sizes)
         starting = np.empty_like(self.starting)
         for k in range(len(starting)):
             kernels.expect(self.starting[k], starting[k], little, charges.survive, self.sizes)
         kernels.entered(
-            self.ready, starting, self.lost, feasible, self.spot, charges.hours[0], charges.startup,
-            self.ventures,
+            self.ready, starting, self.lost, feasible, spot, charges.hours[0], charges.startup, self.ventures
         )  # fmt: skip
         self.starting[:] = self.ventures[:-1]
 
     def decide(self, left: int, idle: Floats, feasible: NDArray[np.bool_]) -> None:
         """Values and actions with `left` slots left."""
-        charges = self.charges
         kernels.decide(
-            self.running, self.saving, charges.survive, self.sizes, self.ready, self.lost, idle, feasible,
-            charges.follow, charges.charge, charges.finish, charges.release, self.saves, self.speed, self.spot,
-            self.notice, self._buffers, self._words,
+            self.running, self.saving, self.rules, self.number, self.charges, self.sizes, self.ready, self.lost, idle,
+            feasible, self._buffers, self._words,
         )  # fmt: skip
         self.history.add(left, self._words)
 

@@ -6,7 +6,7 @@ Specification of RTBA, §2.7.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Charges:
+class Charges(NamedTuple):
     """Of one choice.
 
     Attributes

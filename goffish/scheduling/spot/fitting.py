@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from goffish.partial import local_path, partial_file
 from goffish.scheduling.spot.estimate import Estimator, bin_correlation, estimate_joint, log_likelihood
 from goffish.scheduling.spot.files import market_of
 from goffish.scheduling.spot.model import Local, Market
-from goffish.scheduling.spot.presets import market_from
+from goffish.scheduling.spot.presets import Times, market_from
 
 FORMAT, VERSION = "goffish-spot-market", 1
 #: Part of the history, at its end, that estimators are judged by; the one that is chosen is fitted to all of it.
@@ -66,20 +66,30 @@ class Fitted:
         return [read_trace(name).between(begin, end) for name in self.prices]
 
 
+class OwnMachine(NamedTuple):
+    """A machine of one's own.
+
+    Attributes
+    ----------
+    cores : int
+    cost : float
+        Money of moving a job's data to it, which takes a slot.
+    """
+
+    cores: int
+    cost: float = 0.0
+
+
 def fit_market(
     catalogue: Catalogue,
     classes: list[str] | None = None,
-    first: float | None = None,
-    last: float | None = None,
+    period: tuple[float | None, float | None] = (None, None),
     *,
     preset: str = "ec2-linux",
     estimator: Estimator | Literal["auto"] = "auto",
-    slot_s: float = 600.0,
-    checkpoint_s: float = 600.0,
-    startup_s: float | None = None,
+    times: Times | None = None,
     hazard: float = 0.0,
-    local_cores: int = 0,
-    local_cost: float = 0.0,
+    local: OwnMachine | None = None,
     dependent: bool = False,
     late_penalty: float | None = None,
 ) -> Fitted:
@@ -91,21 +101,18 @@ def fit_market(
         Its classes on the spot market; speeds are rounded down to whole reference cores.
     classes : list of str, optional
         Names of some of them; default: all.
-    first, last : float, optional
+    period : (float, float), optional
         Part of the histories, in seconds since 1970; default: what all of them cover.
     preset : str
         Of `presets.PRESETS`.
     estimator : str
         Of the price chains; ``auto`` takes the one under which the last fifth of the history is the most likely.
-    slot_s, checkpoint_s : float
-    startup_s : float, optional
-        Default: that of the catalogue.
+    times : Times, optional
+        Default: slots and checkpoints of 10 minutes, and the start-up time of the catalogue.
     hazard : float
         Probability in a slot to lose any spot machine whatever its price.
-    local_cores : int
-        Cores of a machine of one's own; 0: there is none.
-    local_cost : float
-        Money of moving the job's data to it, which takes a slot.
+    local : OwnMachine, optional
+        Default: there is none.
     dependent : bool
         Let the prices of the classes move together, as they did in the history (O-15).
     late_penalty : float, optional
@@ -129,23 +136,25 @@ def fit_market(
         str(Path(str(c.prices)).absolute()) if Path(str(c.prices)).exists() else str(c.prices) for c in chosen
     )
     traces = [read_trace(name) for name in sources]
+    first, last = period
     begin = max(t.start for t in traces) if first is None else first
     end = min(t.end for t in traces) if last is None else last
     # Classes are called as in the catalogue, whatever their files are called.
     parts = [replace(t.between(begin, end), name=c.name) for t, c in zip(traces, chosen, strict=True)]
     cores = [max(1, int(c.power + 1e-9)) for c in chosen]
-    if local_cores < 0 or not local_cost >= 0:
-        raise InputError(f"local_cores = {local_cores}, local_cost = {local_cost:g}: must be 0 or more")
-    starts = catalogue.startup_s if startup_s is None else startup_s
+    if local is not None and (local.cores < 1 or not local.cost >= 0):
+        raise InputError(f"local machine of {local.cores} cores at {local.cost:g}: at least 1 core at 0 or more")
+    spans = Times(startup_s=catalogue.startup_s) if times is None else times
+    slot_s = spans.slot_s
 
     def made(one: Estimator, histories: list[Trace]) -> Market:
         market = market_from(
-            preset, histories, cores, [c.price_per_hour for c in chosen], slot_s=slot_s, startup_s=starts,
-            checkpoint_s=checkpoint_s, estimator=one, hazards=[hazard] * len(chosen),
+            preset, histories, cores, [c.price_per_hour for c in chosen], times=spans, estimator=one,
+            hazards=[hazard] * len(chosen),
         )  # fmt: skip
         return replace(
             market,
-            local=_local(market, min(cores), local_cores, local_cost),
+            local=_local(market, min(cores), local),
             joint_chain=estimate_joint(histories, market.classes, slot_s) if dependent else None,
             late_penalty=None if late_penalty is None else late_penalty * market.unit,
         )
@@ -170,12 +179,12 @@ def fit_market(
     return Fitted(market, sources, begin, end, best, likelihoods, np.asarray(correlation).tolist())
 
 
-def _local(market: Market, cores: int, local_cores: int, cost: float) -> Local | None:
+def _local(market: Market, cores: int, local: OwnMachine | None) -> Local | None:
     """The machine of one's own, in the market's units: `cores` is what the class of the least speed has."""
-    if not local_cores:
+    if local is None:
         return None
     slowest = min(one.speed for one in market.classes)
-    return Local(max(1, local_cores * slowest // cores), 1, cost)
+    return Local(max(1, local.cores * slowest // cores), 1, local.cost)
 
 
 def write_fitted(path: str | Path, fitted: Fitted) -> None:

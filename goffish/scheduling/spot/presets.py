@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from goffish.cloud.prices import Trace
 from goffish.errors import InputError
 from goffish.scheduling.spot.billing import Rule
 from goffish.scheduling.spot.estimate import Estimator, estimate_class, most_probable_bids, quantile_bids
-from goffish.scheduling.spot.model import Local, Market, SpotClass, work_units
+from goffish.scheduling.spot.model import Market, SpotClass, work_units
 
 Floats = NDArray[np.float64]
 BidRule = Literal["most-probable", "quantiles", "none"]
@@ -24,6 +24,25 @@ BidRule = Literal["most-probable", "quantiles", "none"]
 #: A mean month, for interruption frequencies.
 MONTH_S = 365.25 / 12 * 86_400.0
 HOUR_S = 3600.0
+
+
+class Times(NamedTuple):
+    """Seconds of a slot, and of what a job does besides its work.
+
+    Attributes
+    ----------
+    slot_s : float
+        A part of an hour.
+    startup_s, checkpoint_s : float
+        Rounded up to slots, at least one.
+    """
+
+    slot_s: float = 600.0
+    startup_s: float = 600.0
+    checkpoint_s: float = 600.0
+
+
+TEN_MINUTES = Times()
 
 
 @dataclass(frozen=True)
@@ -81,13 +100,10 @@ def market_from(
     cores: Sequence[int],
     on_demand: Sequence[float],
     *,
-    slot_s: float = 600.0,
-    startup_s: float = 600.0,
-    checkpoint_s: float = 600.0,
+    times: Times = TEN_MINUTES,
     hazards: Sequence[float] | None = None,
     bids: Sequence[Floats] | None = None,
     estimator: Estimator = "paper",
-    local: Local | None = None,
 ) -> Market:
     """A market of a preset from price histories.
 
@@ -100,10 +116,7 @@ def market_from(
         Of each class; the unit of work is what their greatest common divisor does in a slot.
     on_demand : sequence of float
         Price of an hour of each.
-    slot_s : float
-        A part of an hour.
-    startup_s, checkpoint_s : float
-        Rounded up to slots, at least one.
+    times : Times
     hazards : sequence of float, optional
         Probability of each class to be taken away in a slot whatever the price (`monthly_hazard`); default: 0, or the
         one of the `SpotClass`.
@@ -111,7 +124,6 @@ def market_from(
         Of each class, instead of the preset's rule.
     estimator : {"paper", "level", "slot", "semi"}
         Of the chains.
-    local : Local, optional
 
     Raises
     ------
@@ -121,6 +133,7 @@ def market_from(
     if preset not in PRESETS:
         raise InputError(f"no preset {preset!r}; there are: {', '.join(PRESETS)}")
     rules, count = PRESETS[preset], len(histories)
+    slot_s, startup_s, checkpoint_s = times
     given = {"cores": cores, "on_demand": on_demand, "hazards": hazards, "bids": bids}
     for name, values in given.items():
         if values is not None and len(values) != count:
@@ -152,7 +165,6 @@ def market_from(
         checkpoint_slots=_slots(checkpoint_s, slot_s),
         notice=0 < rules.notice_s >= checkpoint_s,
         startup_billed=rules.startup_billed,
-        local=local,
     )
 
 

@@ -127,7 +127,6 @@ def replay(
     strategy = strategy_of(policy) if isinstance(policy, Table) else no_strategy()
     plan = policy.plan if isinstance(policy, Heuristic) else kernels.Plan(0, -1, 0, work, np.inf)
     joints = market.joint(prices.prices, market.ages_of(prices.prices)) if table else np.zeros(0, np.int64)
-    kind = policy.class_number if isinstance(policy, Heuristic) else 0
     found = np.empty((begin.size, 6))
     pieces = np.array_split(np.arange(begin.size), threads)
     counts = np.zeros((threads, slots + 1, len(STATE_NAMES)), np.int64)
@@ -136,8 +135,8 @@ def replay(
         if pieces[number].size:
             rows = slice(int(pieces[number][0]), int(pieces[number][-1]) + 1)
             kernels.replay(
-                table, strategy, plan, market.rules, kind, work, slots, begin[rows], prices.prices, prices.peaks,
-                joints, found[rows], counts[number],
+                table, strategy, plan, market.rules, slots, begin[rows], prices.prices, prices.peaks, joints,
+                found[rows], counts[number],
             )  # fmt: skip
 
     with ThreadPoolExecutor(threads) as pool:

@@ -168,14 +168,15 @@ def table_action_at(strategy, rules, left, state, work, saved, choice, hour, to_
 
 
 @numba.njit(cache=True, nogil=True)
-def replay(by_table, strategy, plan, rules, kind, work0, slots, starts, prices, peaks, joints, found, states):
+def replay(by_table, strategy, plan, rules, slots, starts, prices, peaks, joints, found, states):
     """Run a job from each of `starts`; fills `found`, shape (starts, 6), and adds to `states`, shape (slots + 1, 7).
 
-    `kind`: class of the heuristic. `joints`: joint state of the prices at the start of each slot, for a table. `states`
-    counts the jobs in each state at the start of each slot, and at the end.
+    `plan`: the heuristic; with a table only its work counts. `joints`: joint state of the prices at the start of each
+    slot, for a table. `states` counts the jobs in each state at the start of each slot, and at the end.
     """
+    kind = rules.kind[plan.on_demand]
     for run in range(starts.size):
-        state, work, saved, choice, hour, to_go, locked = QUIESCED, work0, work0, -1, 0, 0, 0.0
+        state, work, saved, choice, hour, to_go, locked = QUIESCED, plan.work, plan.work, -1, 0, 0, 0.0
         cost, losses, saves, rented, dear, slot = 0.0, 0, 0, 0, 0, 0
         while slot < slots and state != FINISHED:
             at = starts[run] + slot

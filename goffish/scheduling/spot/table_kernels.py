@@ -107,20 +107,16 @@ def choose(waiting, ventures, covered, local, found, actions):
 
 
 @numba.njit(cache=True, nogil=True)
-def decide(
-    running, saving, survive, sizes, ready, lost, free, feasible, follow, charge, finish, release, saves, speed, spot,
-    notice, buffers, words,
-):  # fmt: skip
+def decide(running, saving, rules, choice, charges, sizes, ready, lost, free, feasible, buffers, words):
     """Decide where a machine of one choice is held: go on, save, or give it back.
 
     Replaces `running` and `saving`, shape (longest checkpoint - 1, values of running): expectation, choice and new
-    value, one block after the other.
-    `follow`, `charge`, `finish`, `release`: shape (joint prices, hour states); expected money of a slot, of one in
-    which the job ends, and of giving the machine back. `saves`: slots of a checkpoint by the work left.
+    value, one block after the other. `charges` are those of the choice, `sizes` the states of the factors of the chain.
     `buffers`: shape (2 + len(saving), size of the largest block). `words`: shape (1 + len(saving), joint prices, works,
     hour states, words), for the actions of running and of checkpointing machines.
     """
-    prices, states = follow.shape
+    prices, states = charges.follow.shape
+    speed, spot, saves = rules.speed[choice], rules.spot[choice], rules.saves
     works = free.shape[1] - 1
     longer = saving.shape[0]
     gone, first, quits = np.empty(works), np.empty(works), np.empty((longer, works), np.bool_)
@@ -132,19 +128,19 @@ def decide(
         expected = buffers[0, :size].reshape(prices, width)
         if allowed:
             spare = buffers[1, :size].reshape(prices, width)
-            expect(block, expected, spare, survive, sizes)
+            expect(block, expected, spare, charges.survive, sizes)
             for k in range(longer):
                 expect(
                     saving[k, base : base + size].reshape(prices, width), buffers[2 + k, :size].reshape(prices, width),
-                    spare, survive, sizes,
+                    spare, charges.survive, sizes,
                 )  # fmt: skip
         for p in range(prices):
             for i in range(s):
-                gone[i] = lost[p, i + 1] if notice else lost[p, s]
+                gone[i] = lost[p, i + 1] if rules.notice else lost[p, s]
             for d in range(states):
-                found, then = block[p, d * s : (d + 1) * s], follow[p, d]
-                leave = release[p, d] + free[p, s]
-                stay, finished = charge[p, d], finish[p, d]
+                found, then = block[p, d * s : (d + 1) * s], charges.follow[p, d]
+                leave = charges.release[p, d] + free[p, s]
+                stay, finished = charges.charge[p, d], charges.finish[p, d]
                 at, after, done = p * width + d * s, p * width + then * s, then * works
                 hoped, saved = buffers[0, after : after + s], ready[p, done : done + s]
                 for i in range(s):

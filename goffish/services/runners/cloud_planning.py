@@ -21,7 +21,7 @@ from goffish.scheduling.spot.comparison import cheapest_on_demand, most_probable
 from goffish.scheduling.spot.heuristics import Heuristic, lifetime_interval, mean_lifetime, on_demand_cost
 from goffish.scheduling.spot.job import PROCESS, QUIESCED, RUNNING, START, Status
 from goffish.scheduling.spot.model import Market
-from goffish.scheduling.spot.presets import market_from
+from goffish.scheduling.spot.presets import Times, market_from
 from goffish.scheduling.spot.replay import replay
 from goffish.scheduling.spot.table import Table, build_table
 
@@ -265,8 +265,8 @@ def _market(
 ) -> Market:
     """The market of some classes, billed as nearly as the catalogue says as the model can."""
     made = market_from(
-        "ec2-linux", traces, [_cores(one) for one in classes], [one.price_per_hour for one in classes], slot_s=slot_s,
-        startup_s=need.startup_s, checkpoint_s=need.checkpoint_s, estimator="level",
+        "ec2-linux", traces, [_cores(one) for one in classes], [one.price_per_hour for one in classes],
+        times=Times(slot_s, need.startup_s, need.checkpoint_s), estimator="level",
     )  # fmt: skip
     # No notice: a machine of the local provider is killed at once.
     made = replace(made, notice=False)

@@ -120,7 +120,7 @@ def test_fitness_of_random_rows_by_hand() -> None:
     kernels.sample(rows, S.alternate_counts, M1.cores, kind, width, draws)
     running, flow = rows[0], _at(3)
     question = Question(
-        flow, flow.rates, M1.speeds, M1.prices, M1.cores, kind, coefficient, running, 0.1, 0.05, 0.002
+        flow, flow.rates, M1.columns, kind, coefficient, running, 0.1, 0.05, 0.002
     )  # fmt: skip
     profit, violation, changes = question.evaluate(rows)
 

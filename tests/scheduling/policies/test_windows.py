@@ -125,9 +125,7 @@ def test_the_least_weight_is_that_of_the_reactive_heuristics(seed: int, size: in
     window = Window(flow, live, Outlook(np.tile(flow.rates, (steps, 1)), seen), 300.0)
     for element in range(size):
         weights = machine_weights(live, element, live.catalogue.billing)
-        place = kernels.lighter(
-            window.head, window.following, window.host, window.held, window.counts[element], window.weights(0), element
-        )  # fmt: skip
+        place = kernels.lighter(window.entries, window.weights(0), element)
         assert weights[window.ids[place]] == pytest.approx(min(weights.values()), rel=1e-9)
 
 
@@ -158,8 +156,8 @@ def test_messages_that_wait_count_in_windows_that_begin_now() -> None:
     assert found.local == pytest.approx(wanted.local, abs=1e-12)
     assert found.local[0] == pytest.approx(4 / 5, abs=1e-12)
     assert window.evaluate(1, 3).local[0] == 1.0
-    assert window.mean_backlog(0, 2) == pytest.approx(queue / 600)
-    assert not window.mean_backlog(1, 3).any()
+    assert window.load(0, 2).backlog == pytest.approx(queue / 600)
+    assert not window.load(1, 3).backlog.any()
 
 
 def test_a_window_without_timesteps_is_refused() -> None:

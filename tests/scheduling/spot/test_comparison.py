@@ -14,7 +14,7 @@ from goffish.errors import InputError
 from goffish.scheduling.spot.advice import advise, running, text_of
 from goffish.scheduling.spot.clairvoyant import lower_bounds
 from goffish.scheduling.spot.comparison import POLICIES, cheapest_on_demand, compare, most_probable_bid, write_outcomes
-from goffish.scheduling.spot.fitting import fit_market, read_fitted, write_fitted
+from goffish.scheduling.spot.fitting import OwnMachine, fit_market, read_fitted, write_fitted
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.job import CHECKPOINT, PROCESS, RELEASE, START, run_job, submitted
 from goffish.scheduling.spot.replay import simulate_prices
@@ -122,7 +122,7 @@ def test_a_fitted_market_is_read_as_it_was_written(tmp_path: Path, monkeypatch: 
     path.write_text("timestamp_utc,price_usd_per_hour\n" + "\n".join(rows) + "\n")
     spot = {"cores": 2, "price_per_hour": 0.2, "market": "spot", "prices": str(path)}
     cloud = read_catalogue({"classes": [spot | {"name": "a"}, spot | {"name": "b", "cores": 4, "speed": 1.2}]})
-    fitted = fit_market(cloud, preset="paper-2012", local_cores=2, local_cost=0.1)
+    fitted = fit_market(cloud, preset="paper-2012", local=OwnMachine(2, 0.1))
     assert [c.speed for c in fitted.market.classes] == [1, 2]  # 4.8 reference cores count as 4
     assert fitted.market.local is not None and fitted.market.local.speed == 1
     assert fitted.correlation[0][1] == pytest.approx(1.0)  # the same prices

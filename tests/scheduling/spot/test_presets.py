@@ -10,8 +10,7 @@ import pytest
 from goffish.cloud.prices import trace_of
 from goffish.errors import InputError
 from goffish.scheduling.spot.estimate import most_probable_bids, quantile_bids
-from goffish.scheduling.spot.model import Local
-from goffish.scheduling.spot.presets import PRESETS, market_from, monthly_hazard
+from goffish.scheduling.spot.presets import PRESETS, Times, market_from, monthly_hazard
 from goffish.scheduling.spot.table import build_table
 
 SLOT = 600.0
@@ -46,10 +45,10 @@ def test_presets() -> None:
     assert [c.speed for c in paper.classes] == [1, 2] and paper.unit == pytest.approx(1 / 3)
     # Two minutes are enough for some checkpoints only, and the paper's market gives none.
     assert not any(m.notice for m in (paper, linux, suse, free))
-    quick = {name: _market(name, checkpoint_s=100.0).notice for name in PRESETS}
+    quick = {name: _market(name, times=Times(checkpoint_s=100.0)).notice for name in PRESETS}
     assert quick == {"paper-2012": False, "ec2-linux": True, "ec2-suse": True, "no-bid": True}
-    market = _market("paper-2012", startup_s=601.0, checkpoint_s=1800.0, slot_s=300.0, local=Local(1))
-    assert (market.startup_slots, market.checkpoint_slots, market.slots_per_hour) == (3, 6, 12) and market.local
+    market = _market("paper-2012", times=Times(slot_s=300.0, startup_s=601.0, checkpoint_s=1800.0))
+    assert (market.startup_slots, market.checkpoint_slots, market.slots_per_hour) == (3, 6, 12)
 
 
 def test_hazards() -> None:
@@ -80,9 +79,9 @@ def test_given_classes_and_bids() -> None:
     ("preset", "given_", "match"),
     [
         ("ec2", {}, "no preset 'ec2'"),
-        ("ec2-linux", {"slot_s": 700.0}, "slot_s = 700"),
-        ("ec2-linux", {"slot_s": 0.0}, "slot_s = 0"),
-        ("ec2-linux", {"startup_s": -1.0}, "startup_s = -1"),
+        ("ec2-linux", {"times": Times(slot_s=700.0)}, "slot_s = 700"),
+        ("ec2-linux", {"times": Times(slot_s=0.0)}, "slot_s = 0"),
+        ("ec2-linux", {"times": Times(startup_s=-1.0)}, "startup_s = -1"),
         ("ec2-linux", {"hazards": [0.1]}, "hazards: 2 values"),
         ("no-bid", {"bids": [np.ones(1)] * 2}, "in the market no-bid there are none"),
     ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,6 +130,39 @@ class System:
         return float(self.loads.sum())
 
 
+class Network(NamedTuple):
+    """What operators send to each other, and what hosts can carry.
+
+    Attributes
+    ----------
+    traffic : mapping from (producer, consumer) to float
+        Its keys are the edges.
+    limits : iterable of float, optional
+        What each host can send, and what it can receive; default: there is no limit.
+    """
+
+    traffic: Mapping[tuple[int, int], float]
+    limits: Iterable[float] | None = None
+
+
+class Racks(NamedTuple):
+    """Hosts that fail together.
+
+    Attributes
+    ----------
+    of_hosts : iterable of int
+        The rack of each host.
+    failures : iterable of float
+        Probability that each whole rack fails within the period; default: 0.
+    spread : bool
+        Copies of an operator are on distinct racks.
+    """
+
+    of_hosts: Iterable[int]
+    failures: Iterable[float] = ()
+    spread: bool = False
+
+
 def system(
     loads: Iterable[float],
     primary: Iterable[int],
@@ -136,23 +170,22 @@ def system(
     failures: Iterable[float],
     capacity: Iterable[float],
     *,
-    traffic: Mapping[tuple[int, int], float] | None = None,
-    network: Iterable[float] | None = None,
+    network: Network | None = None,
     weights: Iterable[float] | None = None,
     pinned: Iterable[int] = (),
     draining: Iterable[int] = (),
-    racks: Iterable[int] | None = None,
-    rack_failures: Iterable[float] = (),
-    spread_by_rack: bool = False,
+    racks: Racks | None = None,
 ) -> System:
     """A system from plain figures; see `System` for what they are.
 
     Parameters
     ----------
-    traffic : mapping from (producer, consumer) to float
-        Its keys are the edges.
+    network : Network, optional
+        Default: operators send nothing to each other.
     pinned, draining : iterable of int
         Operators and hosts.
+    racks : Racks, optional
+        Default: all hosts are in one, which does not fail.
 
     Raises
     ------
@@ -162,11 +195,11 @@ def system(
     load, home = np.array(list(loads), np.float64), np.array(list(primary), np.int64)
     failure, room = np.array(list(failures), np.float64), np.array(list(capacity), np.float64)
     hosts = failure.size
-    rack = np.zeros(hosts, np.int64) if racks is None else np.array(list(racks), np.int64)
-    together = np.array(list(rack_failures), np.float64)
+    of_hosts, rack_failures, spread = racks or Racks([0] * hosts)
+    rack, together = np.array(list(of_hosts), np.int64), np.array(list(rack_failures), np.float64)
     if not together.size:
         together = np.zeros(int(rack.max(initial=0)) + 1)
-    links = dict(traffic or {})
+    links, limits = network or Network({})
     found = System(
         loads=load,
         primary=home,
@@ -175,13 +208,13 @@ def system(
         capacity=room,
         edges=np.array(list(links), np.int64).reshape(-1, 2),
         traffic=np.array(list(links.values()), np.float64),
-        network=np.full(hosts, np.inf) if network is None else np.array(list(network), np.float64),
+        network=np.full(hosts, np.inf) if limits is None else np.array(list(limits), np.float64),
         weights=np.ones(len(queries)) if weights is None else np.array(list(weights), np.float64),
         pinned=np.isin(np.arange(load.size), list(pinned)),
         draining=np.isin(np.arange(hosts), list(draining)),
         racks=rack,
         rack_failures=together,
-        spread_by_rack=spread_by_rack,
+        spread_by_rack=spread,
     )
     _refuse(found)
     return found

@@ -2,26 +2,90 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from goffish.scheduling.policies.replication.model import SLACK
 
 SIMPLE, COLOURED, MIRROR = 0, 1, 2
 
 
+class Operators(NamedTuple):
+    """What may be copied.
+
+    Attributes
+    ----------
+    loads : float64, shape (operators,)
+        Cores of a copy of each.
+    primary, colours : int64, shape (operators,)
+        Host of the copy that is always there; replicas of one colour are spread over hosts.
+    forward, backward : tuple of int64, int64 and float64 arrays
+        `System.forward` and `System.backward`.
+    """
+
+    loads: NDArray[np.float64]
+    primary: NDArray[np.int64]
+    colours: NDArray[np.int64]
+    forward: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
+    backward: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
+
+
+class Hosts(NamedTuple):
+    """Where copies may go; arrays of shape (hosts,).
+
+    Attributes
+    ----------
+    failures : float64
+    draining : bool
+    racks : int64
+    """
+
+    failures: NDArray[np.float64]
+    draining: NDArray[np.bool_]
+    racks: NDArray[np.int64]
+
+
+class Packed(NamedTuple):
+    """Where copies are, and what that leaves of the hosts.
+
+    Attributes
+    ----------
+    places : bool, shape (operators, hosts)
+        Where a copy runs, the primary included.
+    left, into_left, out_left : float64, shape (hosts,)
+        Free cores, and traffic that a host can still receive and send.
+    seen : int64, shape (hosts, colours)
+        Replicas of each colour.
+    replicas : int64, shape (hosts,)
+    mirrored : int64, shape (hosts, hosts)
+        Replicas of operators whose primary is on the first, on the second.
+    """
+
+    places: NDArray[np.bool_]
+    left: NDArray[np.float64]
+    into_left: NDArray[np.float64]
+    out_left: NDArray[np.float64]
+    seen: NDArray[np.int64]
+    replicas: NDArray[np.int64]
+    mirrored: NDArray[np.int64]
+
+
 @numba.njit(cache=True, nogil=True)
-def traffic_fits(operator, host, forward, backward, places, into_left, out_left):
-    """Whether hosts can carry what one more copy hears and says."""
+def traffic_fits(operator, host, operators, packed):
+    """Whether hosts can carry what one more copy receives and sends; then it is taken from what is left."""
+    places, into_left, out_left = packed.places, packed.into_left, packed.out_left
     hosts = into_left.size
     into_need, out_need = np.zeros(hosts), np.zeros(hosts)
-    offsets, other, traffic = backward
+    offsets, other, traffic = operators.backward
     for at in range(offsets[operator], offsets[operator + 1]):
         for sender in range(hosts):
             if sender != host and places[other[at], sender]:
                 into_need[host] += traffic[at]
                 out_need[sender] += traffic[at]
-    offsets, other, traffic = forward
+    offsets, other, traffic = operators.forward
     for at in range(offsets[operator], offsets[operator + 1]):
         for receiver in range(hosts):
             if receiver != host and places[other[at], receiver]:
@@ -36,10 +100,10 @@ def traffic_fits(operator, host, forward, backward, places, into_left, out_left)
 
 
 @numba.njit(cache=True, nogil=True)
-def neighbours_on(operator, host, forward, backward, places):
+def neighbours_on(operator, host, operators, places):
     """Direct predecessors and successors with a copy on a host."""
     found = 0
-    for offsets, other, _ in (forward, backward):
+    for offsets, other, _ in (operators.forward, operators.backward):
         for at in range(offsets[operator], offsets[operator + 1]):
             if places[other[at], host]:
                 found += 1
@@ -47,82 +111,79 @@ def neighbours_on(operator, host, forward, backward, places):
 
 
 @numba.njit(cache=True, nogil=True)
-def pack(
-    copies, loads, primary, forward, backward, limited, failures, draining, racks, by_rack, colours, strategy,
-    places, left, into_left, out_left, seen, replicas, mirrored, placed,
-):  # fmt: skip
+def pack(copies, operators, hosts, limited, by_rack, strategy, packed):
     """Place copies in their order, each on the best host that can take it.
 
     Parameters
     ----------
     copies : int64, shape (copies,)
         Operators.
-    forward, backward : tuple of arrays
-        `System.forward` and `System.backward`.
+    operators : Operators
+    hosts : Hosts
     limited : bool
         Whether the network has limits.
-    colours : int64, shape (operators,)
+    by_rack : bool
+        Whether copies of an operator are on distinct racks.
     strategy : int
         `SIMPLE`, `COLOURED` or `MIRROR`.
-    places : bool, shape (operators, hosts)
-        Changed, as are `left`, `into_left` and `out_left` (free cores and traffic of each host).
-    seen : int64, shape (hosts, colours)
-        Replicas of each colour; changed.
-    replicas : int64, shape (hosts,)
-        Changed.
-    mirrored : int64, shape (hosts, hosts)
-        Replicas of operators whose primary is on the first, on the second; changed.
-    placed : int64, shape (copies,)
-        Gets the host of each copy, -1 for none.
+    packed : Packed
+        Changed in place.
+
+    Returns
+    -------
+    int64, shape (copies,)
+        Host of each copy, -1 for none.
     """
-    hosts = left.size
-    open_host = np.zeros(hosts, np.bool_)
+    places, left, _, _, seen, replicas, mirrored = packed
+    primary, colours, racks = operators.primary, operators.colours, hosts.racks
+    placed = np.full(copies.size, -1, np.int64)
+    open_host = np.zeros(left.size, np.bool_)
     racks_used = np.zeros(racks.max() + 1, np.bool_)
-    distinct = np.zeros(hosts, np.int64)
-    for host in range(hosts):
+    distinct = np.zeros(left.size, np.int64)
+    for host in range(left.size):
         open_host[host] = places[:, host].any()
         for colour in range(seen.shape[1]):
             distinct[host] += seen[host, colour] > 0
-    tried = np.zeros(hosts, np.bool_)
+    tried = np.zeros(left.size, np.bool_)
     for at in range(copies.size):
         operator = copies[at]
-        placed[at] = -1
         racks_used[:] = False
         if by_rack:
-            for host in range(hosts):
+            for host in range(left.size):
                 if places[operator, host]:
                     racks_used[racks[host]] = True
         tried[:] = False
         while True:
             best = -1
             key = (0.0, 0.0, 0.0, 0.0)
-            for host in range(hosts):
-                if tried[host] or draining[host] or places[operator, host] or racks_used[racks[host]]:
+            for host in range(left.size):
+                if tried[host] or hosts.draining[host] or places[operator, host] or racks_used[racks[host]]:
                     continue
-                if left[host] < loads[operator] - SLACK:
+                if left[host] < operators.loads[operator] - SLACK:
                     continue
-                near = -float(neighbours_on(operator, host, forward, backward, places))
+                near = -float(neighbours_on(operator, host, operators, places))
                 idle = 0.0 if open_host[host] else 1.0
                 if strategy == COLOURED:
                     mine = (float(distinct[host]), near, idle, 0.0)
                 elif strategy == MIRROR:
                     with_others = 0.0 if mirrored[primary[operator], host] > 0 else 1.0
-                    mine = (with_others, near, float(replicas[host]), failures[host])
+                    mine = (with_others, near, float(replicas[host]), hosts.failures[host])
                 else:
                     mine = (near, idle, 0.0, 0.0)
                 if best < 0 or mine < key:
                     best, key = host, mine
             if best < 0:
                 break
-            if not limited or traffic_fits(operator, best, forward, backward, places, into_left, out_left):
+            if not limited or traffic_fits(operator, best, operators, packed):
                 break
             tried[best] = True
         if best >= 0:
             placed[at] = best
             places[operator, best] = True
-            left[best] -= loads[operator]
+            left[best] -= operators.loads[operator]
             open_host[best] = True
             replicas[best] += 1
             mirrored[primary[operator], best] += 1
             distinct[best] += seen[best, colours[operator]] == 0
             seen[best, colours[operator]] += 1
+    return placed

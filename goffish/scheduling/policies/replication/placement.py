@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from goffish.errors import InputError
-from goffish.scheduling.policies.replication import pack_kernels
+from goffish.scheduling.policies.replication import pack_kernels as kernels
 from goffish.scheduling.policies.replication.availability import Availability, availability_of
 from goffish.scheduling.policies.replication.model import (
     SLACK,
@@ -26,9 +26,9 @@ from goffish.scheduling.policies.replication.selection import ranked
 Strategy = Literal["simple", "coloured", "mirror"]
 Colour = Literal["operator", "query", "primary_host"]
 _CODES = {
-    "simple": pack_kernels.SIMPLE,
-    "coloured": pack_kernels.COLOURED,
-    "mirror": pack_kernels.MIRROR,
+    "simple": kernels.SIMPLE,
+    "coloured": kernels.COLOURED,
+    "mirror": kernels.MIRROR,
 }
 
 
@@ -114,12 +114,15 @@ def _packed(found: System, places: Places, copies: Ints, strategy: Strategy, col
     np.add.at(seen, (hosts, colours[rows]), 1)
     np.add.at(mirrored, (found.primary[rows], hosts), 1)
     into, out = network_use(found, places) if found.limited else (np.zeros(found.hosts), np.zeros(found.hosts))
-    at = np.full(copies.size, -1, np.int64)
-    pack_kernels.pack(
-        np.ascontiguousarray(copies, np.int64), found.loads, found.primary, found.forward, found.backward,
-        found.limited, found.failures, found.draining, found.racks, found.spread_by_rack, colours, _CODES[strategy],
+    packed = kernels.Packed(
         new, found.capacity - host_loads(found, places), found.network - into, found.network - out, seen,
-        extra.sum(axis=0).astype(np.int64), mirrored, at,
+        extra.sum(axis=0).astype(np.int64), mirrored,
+    )  # fmt: skip
+    at = kernels.pack(
+        np.ascontiguousarray(copies, np.int64),
+        kernels.Operators(found.loads, found.primary, colours, found.forward, found.backward),
+        kernels.Hosts(found.failures, found.draining, found.racks), found.limited, found.spread_by_rack,
+        _CODES[strategy], packed,
     )  # fmt: skip
     return Placed(new, tuple(np.asarray(copies)[at < 0].tolist()))
 

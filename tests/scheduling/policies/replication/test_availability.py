@@ -17,7 +17,7 @@ from goffish.scheduling.policies.replication.availability import (
     query_availabilities,
     single_points,
 )
-from goffish.scheduling.policies.replication.model import System, check, network_use, primaries, system
+from goffish.scheduling.policies.replication.model import Network, Racks, System, check, network_use, primaries, system
 
 A, B, C, D, E = 1, 2, 4, 8, 16
 
@@ -76,7 +76,7 @@ def drawn_system(seed: int, hosts: int = 9) -> tuple[System, np.ndarray]:
     queries = [rng.choice(12, 4, replace=False).tolist() for _ in range(6)]
     made = system(
         np.full(12, 0.1), rng.integers(hosts, size=12), queries, rng.uniform(0.05, 0.4, hosts), np.ones(hosts) * 9,
-        racks=np.arange(hosts) % 3, rack_failures=[0.0, 0.05, 0.1], weights=[1, 2, 3, 1, 1, 1],
+        racks=Racks(np.arange(hosts) % 3, [0.0, 0.05, 0.1]), weights=[1, 2, 3, 1, 1, 1],
     )  # fmt: skip
     return made, primaries(made) | (rng.random((12, hosts)) < 0.15)
 
@@ -121,8 +121,8 @@ def test_mirrored_hosts() -> None:
 
 def test_wrong_plans_are_refused() -> None:
     made = system(
-        [0.6, 0.6], [0, 1], [[0, 1]], [0.1] * 3, [1, 1, 1], pinned=[1], traffic={(0, 1): 5.0}, network=[5, 5, 5],
-        racks=[0, 1, 0], spread_by_rack=True,
+        [0.6, 0.6], [0, 1], [[0, 1]], [0.1] * 3, [1, 1, 1], pinned=[1],
+        network=Network({(0, 1): 5.0}, [5, 5, 5]), racks=Racks([0, 1, 0], spread=True),
     )  # fmt: skip
     places = primaries(made)
     check(made, places)

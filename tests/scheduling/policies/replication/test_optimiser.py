@@ -21,7 +21,7 @@ from experiments.replication.generators import small_system
 from experiments.replication.reference import AllPlans, genetic_plan
 from goffish.errors import InputError
 from goffish.scheduling.policies.replication.availability import query_availabilities
-from goffish.scheduling.policies.replication.model import check, host_loads, primaries, replica_load, system
+from goffish.scheduling.policies.replication.model import Network, check, host_loads, primaries, replica_load, system
 from goffish.scheduling.policies.replication.optimiser import plan_replicas
 
 
@@ -99,7 +99,12 @@ def test_genetic_search() -> None:
 
 
 LINE = system(
-    [0.4, 0.4, 0.2], [0, 1, 1], [[0, 1], [2]], [0.1, 0.1, 0.1], [1.0, 1.0, 1.0], traffic={(0, 1): 4.0, (1, 2): 2.0}
+    [0.4, 0.4, 0.2],
+    [0, 1, 1],
+    [[0, 1], [2]],
+    [0.1, 0.1, 0.1],
+    [1.0, 1.0, 1.0],
+    network=Network({(0, 1): 4.0, (1, 2): 2.0}),
 )
 
 

@@ -15,7 +15,7 @@ from goffish.errors import InputError
 from goffish.scheduling.policies.replication.availability import crash_days, query_availabilities
 from goffish.scheduling.policies.replication.blocks import spof_order, spof_plan
 from goffish.scheduling.policies.replication.importance import importance, query_importance
-from goffish.scheduling.policies.replication.model import check, primaries, replica_load, system
+from goffish.scheduling.policies.replication.model import Network, Racks, check, primaries, replica_load, system
 from goffish.scheduling.policies.replication.placement import colours_per_host, place_copies, replicated, spare
 from goffish.scheduling.policies.replication.selection import knapsack, ranked, select, select_queries
 
@@ -119,7 +119,12 @@ def test_merging() -> None:
 def test_placement_by_hand() -> None:
     """0 -> 1 on host 0, 2 on host 1; hosts 2 and 3 are empty, 2 has room for two copies."""
     made = system(
-        [0.5, 0.5, 0.5], [0, 0, 1], [[0, 1, 2]], [0.1, 0.1, 0.1, 0.05], [1, 1, 1, 2], traffic={(0, 1): 1, (1, 2): 1}
+        [0.5, 0.5, 0.5],
+        [0, 0, 1],
+        [[0, 1, 2]],
+        [0.1, 0.1, 0.1, 0.05],
+        [1, 1, 1, 2],
+        network=Network({(0, 1): 1, (1, 2): 1}),
     )
     copies = np.array([1, 0, 2])
     at = {s: place_copies(made, primaries(made), copies, s) for s in ("simple", "coloured", "mirror")}
@@ -140,18 +145,18 @@ def test_constraints() -> None:
     """Traffic, racks, draining hosts, pins and unplaced copies."""
     traffic = {(0, 1): 5.0}
     for room, host in ((5.0, None), (10.0, 2)):
-        made = system([0.1, 0.1], [0, 1], [[0, 1]], [0.1] * 3, [0.1, 0.1, 1], traffic=traffic, network=[room] * 3)
+        made = system([0.1, 0.1], [0, 1], [[0, 1]], [0.1] * 3, [0.1, 0.1, 1], network=Network(traffic, [room] * 3))
         placed = place_copies(made, primaries(made), np.array([0]))
         # A second copy of the producer doubles what host 1 receives.
         assert placed.unplaced == ((0,) if host is None else ())
         check(made, placed.places)
-    made = system([0.1], [0], [[0]], [0.1] * 4, [1] * 4, racks=[0, 0, 1, 1], spread_by_rack=True, draining=[2])
+    made = system([0.1], [0], [[0]], [0.1] * 4, [1] * 4, racks=Racks([0, 0, 1, 1], spread=True), draining=[2])
     assert np.flatnonzero(place_copies(made, primaries(made), np.array([0])).places[0]).tolist() == [0, 3]
     assert place_copies(made, primaries(made), np.array([0, 0])).unplaced == (0,)
     pinned = system([0.1, 0.1], [0, 0], [[0], [1]], [0.1] * 2, [1] * 2, pinned=[0])
     assert select(pinned, importance(pinned), 9).tolist() == [0, 1] and spof_order(pinned, 9).tolist() == [1]
     # A copy that does not fit gives its load to the next.
-    made = system([0.9, 0.2], [0, 1], [[0], [0], [1]], [0.1] * 3, [0.9, 0.2, 0.5], traffic={(0, 1): 1})
+    made = system([0.9, 0.2], [0, 1], [[0], [0], [1]], [0.1] * 3, [0.9, 0.2, 0.5], network=Network({(0, 1): 1}))
     done = replicated(made, importance(made, "degree"), np.array([1, 0]), 0.9)
     assert done.unplaced == (0,) and done.places.sum(axis=1).tolist() == [1, 2]
     assert spare(made) == pytest.approx(0.5)
