@@ -13,7 +13,7 @@ NO_WEIGHTS = np.empty(0, np.float64)
 _LINE = 64
 
 
-class Arcs(NamedTuple):
+class Csr(NamedTuple):
     """The arcs of vertex v lead to ``targets[offsets[v]:offsets[v + 1]]``.
 
     Attributes
@@ -29,12 +29,12 @@ class Arcs(NamedTuple):
     targets: NDArray[Any]
     weights: NDArray[Any] = NO_WEIGHTS
 
-    def padded(self, stride: int) -> Arcs:
+    def padded(self, stride: int) -> Csr:
         """Unsigned rows without weights, filled up to multiples of `stride` with arcs to a vertex n."""
         n = self.offsets.size - 1
         offsets, targets = np.zeros_like(self.offsets), np.empty(self.targets.size + (stride - 1) * n, np.uint32)
         used = _pad_rows(self.offsets, self.targets, stride, offsets, targets)
-        return Arcs(offsets.view(np.uint64), targets[:used])
+        return Csr(offsets.view(np.uint64), targets[:used])
 
 
 @njit(cache=True, nogil=True)

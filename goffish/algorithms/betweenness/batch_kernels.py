@@ -95,7 +95,7 @@ def search_batches(arcs, back_arcs, vertices, piece, bounds, sources, ends, memo
 
     Parameters
     ----------
-    arcs, back_arcs : Arcs
+    arcs, back_arcs : Csr
         Out-arcs and in-arcs, padded to multiples of `STRIDE`; the same where the graph is undirected.
     vertices : VertexWeights
     piece, bounds : int64

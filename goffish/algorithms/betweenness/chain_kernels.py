@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.lane_kernels import MOST
 from goffish.algorithms.betweenness.search_kernels import DijkstraMemory
-from goffish.kernels.csr import Arcs
+from goffish.kernels.csr import Csr
 from goffish.kernels.heap import rise, sink
 
 
@@ -19,7 +19,7 @@ class Chains(NamedTuple):
 
     Attributes
     ----------
-    arcs : Arcs
+    arcs : Csr
         Rows of the branch vertices: at the other end of a chain lies which vertex, how far.
     chain : shape (arcs,)
         The chain of each arc.
@@ -32,7 +32,7 @@ class Chains(NamedTuple):
         The vertices and chains of each piece.
     """
 
-    arcs: Arcs
+    arcs: Csr
     chain: NDArray[np.int64]
     ends: NDArray[np.int64]
     starts: NDArray[np.int64]

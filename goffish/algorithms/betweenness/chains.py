@@ -15,7 +15,7 @@ from goffish.algorithms.betweenness import chain_kernels as kernels
 from goffish.algorithms.betweenness.problem import Floats, Indices, Problem, grouped
 from goffish.algorithms.betweenness.search_kernels import Scores
 from goffish.algorithms.betweenness.searches import Scratch, cut_blocks, search_by_distance, sums_between
-from goffish.kernels.csr import Arcs
+from goffish.kernels.csr import Csr
 
 #: Arc visits of a batched search that one arc visit of a search on chains takes, by its heap, and back again.
 _DEAR = 8.0
@@ -114,11 +114,11 @@ class ChainSearches:
         return found
 
 
-def _both_ways(ends: Indices, starts: Indices, members: int) -> tuple[Arcs, Indices]:
+def _both_ways(ends: Indices, starts: Indices, members: int) -> tuple[Csr, Indices]:
     """Rows of the branch vertices (other ends, lengths), and the chain of each arc."""
     chains = np.arange(ends.shape[0])
     source, chain = np.concatenate((ends[:, 0], ends[:, 1])), np.concatenate((chains, chains))
     target = np.concatenate((ends[:, 1], ends[:, 0]))
     turned = np.lexsort((chain, source))
     offsets = np.searchsorted(source[turned], np.arange(members + 1))
-    return Arcs(offsets, target[turned], np.diff(starts)[chain[turned]] + 1), chain[turned]
+    return Csr(offsets, target[turned], np.diff(starts)[chain[turned]] + 1), chain[turned]

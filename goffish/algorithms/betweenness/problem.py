@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from goffish.algorithms.betweenness import reduction_kernels as kernels
 from goffish.algorithms.weights import check_range
 from goffish.graph import Graph
-from goffish.kernels.csr import NO_WEIGHTS, Arcs
+from goffish.kernels.csr import NO_WEIGHTS, Csr
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -82,13 +82,13 @@ class Problem:
         return self.weights.size > 0
 
     @property
-    def arcs(self) -> Arcs:
-        return Arcs(self.offsets, self.targets, self.weights)
+    def arcs(self) -> Csr:
+        return Csr(self.offsets, self.targets, self.weights)
 
     @property
-    def unsigned_arcs(self) -> Arcs:
+    def unsigned_arcs(self) -> Csr:
         """Arcs whose offsets are unsigned too, so that kernels index without a test for negative numbers."""
-        return Arcs(self.offsets.view(np.uint64), self.targets, self.weights)
+        return Csr(self.offsets.view(np.uint64), self.targets, self.weights)
 
     @property
     def vertices(self) -> VertexWeights:

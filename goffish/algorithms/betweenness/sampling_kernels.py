@@ -42,7 +42,7 @@ def sample_paths(forward, backward, owner, seed, first, last, counts, levels, pa
 
     Parameters
     ----------
-    forward, backward : Arcs
+    forward, backward : Csr
         Out- and in-arcs; the same for undirected graphs.
     owner : shape (N,)
         Pairs are drawn among N vertices; this is the one of the n that stands for each. Two with the same one have no

@@ -84,7 +84,7 @@ def search_levels(arcs, vertices, sources, ends, memory, scores):
 
     Parameters
     ----------
-    arcs : Arcs
+    arcs : Csr
         Unsigned.
     vertices : VertexWeights
     ends : bool
@@ -169,7 +169,7 @@ def search_distances(arcs, vertices, sources, ends, memory, exponent, share, sco
 
     Parameters
     ----------
-    arcs : Arcs
+    arcs : Csr
         Weights are positive.
     memory : DijkstraMemory
         Numbers of paths are ``paths · _LARGE ^ exponent``, 0 between searches.

@@ -15,7 +15,7 @@ from goffish.algorithms.betweenness import search_kernels as alone
 from goffish.algorithms.betweenness.lane_kernels import LANES, STRIDE
 from goffish.algorithms.betweenness.problem import Floats, Indices, Problem
 from goffish.algorithms.betweenness.search_kernels import Scores
-from goffish.kernels.csr import Arcs, aligned_zeros
+from goffish.kernels.csr import Csr, aligned_zeros
 
 #: Arc visits of a block: at most some tenths of a second, so that Ctrl-C and progress never wait long, but enough that
 #: what is done once for a block and vertex does not matter.
@@ -149,7 +149,7 @@ class SourceSearches:
         return Scores(vertices, by_arc)
 
     @cached_property
-    def _padded(self) -> tuple[Arcs, Arcs]:
+    def _padded(self) -> tuple[Csr, Csr]:
         out = self._problem.arcs.padded(STRIDE)
         return out, self._problem.reverse.arcs.padded(STRIDE) if self._problem.directed else out
 

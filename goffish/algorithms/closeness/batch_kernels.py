@@ -218,7 +218,7 @@ def search_batch(arcs, back_arcs, low, high, inverse, budget, memory, sums):
 
     Parameters
     ----------
-    arcs, back_arcs : Arcs
+    arcs, back_arcs : Csr
         Out-arcs and in-arcs, padded to multiples of `STRIDE`; the same where the graph is undirected.
     low, high
         The range of vertices that the searches cannot leave.

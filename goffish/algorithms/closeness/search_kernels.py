@@ -14,7 +14,7 @@ def search_distances(arcs, piece_of, bounds, sources, counted, inverse, at_sourc
 
     Parameters
     ----------
-    arcs : Arcs
+    arcs : Csr
     piece_of, bounds
         Component of each vertex, and the first vertex of each component.
     counted : bool, shape (n,)

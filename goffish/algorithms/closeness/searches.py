@@ -18,7 +18,7 @@ from goffish.algorithms.closeness.lane_kernels import LANES, STRIDE, WORDS
 from goffish.algorithms.paths.kernels import Search, bucket_scale
 from goffish.graph import Graph
 from goffish.graph.parallel import run_tasks, thread_count
-from goffish.kernels.csr import Arcs, aligned_zeros
+from goffish.kernels.csr import Csr, aligned_zeros
 
 #: Arcs that one call of a kernel looks at: at most some tenths of a second, so that Ctrl-C never waits long.
 _BATCH_CHUNK, _DISTANCE_CHUNK = 1 << 24, 1 << 20
@@ -238,7 +238,7 @@ class _Distances(_Searches):
         self.ends = np.unique(np.concatenate(([0], cuts, [sources.size])))
         self._scale = bucket_scale(self._rows.weights)
         signed = self._rows.targets.view(f"i{self._rows.targets.itemsize}")  # as `Graph` has them: one kernel for both
-        self._arcs = Arcs(self._rows.offsets, signed, self._rows.weights)
+        self._arcs = Csr(self._rows.offsets, signed, self._rows.weights)
 
     def start(self, begin: int, end: int, part: Sums) -> Callable[[], bool]:
         sources = self.sources[begin:end]

@@ -13,7 +13,7 @@ from goffish.algorithms.weights import check_range
 from goffish.gopher.result import Result
 from goffish.graph import Graph
 from goffish.graph.parallel import interruptible
-from goffish.kernels.csr import Arcs
+from goffish.kernels.csr import Csr
 
 #: When to turn round and back (Beamer et al. 2012, §5, found α = 14, β = 24 to be flat optima).
 _ALPHA, _BETA = 14, 24
@@ -50,7 +50,7 @@ def distances_from(graph: Graph, source: int) -> tuple[NDArray[np.float64], _Num
         return distance, parent
     check_range(graph.weights)
     search = kernels.Search.make(n, graph.num_arcs, kind)
-    arcs = Arcs(graph.offsets, graph.targets, graph.weights)
+    arcs = Csr(graph.offsets, graph.targets, graph.weights)
     interruptible(graph.num_arcs, kernels.dijkstra, arcs, source, kernels.bucket_scale(graph.weights), search)
     return search.distance, search.parent
 

@@ -142,7 +142,7 @@ def dijkstra(arcs, source, scale, search):
 
     Parameters
     ----------
-    arcs : Arcs
+    arcs : Csr
     scale
         Buckets per unit of distance; 0 puts everything into the heap.
     search : Search
