@@ -2,8 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+
+class Numbering(NamedTuple):
+    """Partitioned numbers of vertices.
+
+    Attributes
+    ----------
+    order, rank : int32 or int64, shape (n,)
+        The vertex with each partitioned number, and the partitioned number of each vertex.
+    subgraph_offsets : int64, shape (sub-graphs + 1,)
+        First partitioned number of each sub-graph.
+    """
+
+    order: NDArray[Any]
+    rank: NDArray[Any]
+    subgraph_offsets: NDArray[np.int64]
+
+
+class RemoteTable(NamedTuple):
+    """Remote vertices of the sub-graphs of a slice: ascending, those of each sub-graph from ``offsets`` on.
+
+    Attributes
+    ----------
+    offsets : int64, shape (sub-graphs + 1,)
+    vertex : integers
+    links : int64
+        Arcs to each.
+    """
+
+    offsets: NDArray[np.int64]
+    vertex: NDArray[Any]
+    links: NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
@@ -20,12 +55,13 @@ def counting_order(keys, starts, order, rank):
 
 
 @njit(cache=True, nogil=True)
-def slice_sizes(offsets, targets, order, rank, subgraph_offsets, first, last, mark, remote_offsets):
+def slice_sizes(offsets, targets, numbering, first, last, mark, remote_offsets):
     """Count arcs and distinct remote vertices of the sub-graphs ``first … last-1``.
 
     `mark` (shape (n,), any value < first) remembers the last sub-graph that met a remote vertex.
     Returns the number of arcs.
     """
+    order, rank, subgraph_offsets = numbering
     arcs = 0
     for s in range(first, last):
         low, high = subgraph_offsets[s], subgraph_offsets[s + 1]
@@ -43,15 +79,15 @@ def slice_sizes(offsets, targets, order, rank, subgraph_offsets, first, last, ma
 
 
 @njit(cache=True, nogil=True)
-def fill_slice(
-    offsets, targets, order, rank, subgraph_offsets, first, last, mark, slot,
-    remote_offsets, remote_vertex, remote_links, out_offsets, out_targets, out_arcs,
-):  # fmt: skip
+def fill_slice(offsets, targets, numbering, first, last, mark, remote, out_offsets, out_targets, out_arcs):
     """Write the CSR rows and the remote tables of the sub-graphs ``first … last-1``.
 
     A target inside the sub-graph becomes its index there; a remote one becomes ``~index`` into the
     sub-graph's remote table. In every row the local targets come first, ascending, then the remote ones by index.
     """
+    order, rank, subgraph_offsets = numbering
+    remote_offsets, remote_vertex, remote_links = remote
+    slot = np.empty(rank.size, np.int32)
     at = 0
     tail = np.empty(16, np.int64)
     base = subgraph_offsets[first]

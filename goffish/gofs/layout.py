@@ -172,19 +172,15 @@ def _cut_arcs(
     n = graph.num_vertices
     mark = np.full(n, -1, np.int64)
     remote_offsets = np.zeros(last - first + 1, np.int64)
-    arcs = kernels.slice_sizes(
-        graph.offsets, graph.targets, order, rank, subgraph_offsets, first, last, mark, remote_offsets
-    )
+    numbering = kernels.Numbering(order, rank, subgraph_offsets)
+    arcs = kernels.slice_sizes(graph.offsets, graph.targets, numbering, first, last, mark, remote_offsets)
     mark.fill(-1)
     remote_vertex = np.empty(int(remote_offsets[-1]), vertex_dtype(n))
     remote_links = np.zeros(remote_vertex.size, np.int64)
     offsets = np.zeros(int(subgraph_offsets[last] - subgraph_offsets[first]) + 1, np.int64)
     targets, arc_ids = np.empty(arcs, np.int32), np.empty(arcs, np.int64)
-    slot = np.empty(n, np.int32)
-    kernels.fill_slice(
-        graph.offsets, graph.targets, order, rank, subgraph_offsets, first, last, mark, slot,
-        remote_offsets, remote_vertex, remote_links, offsets, targets, arc_ids,
-    )  # fmt: skip
+    remote = kernels.RemoteTable(remote_offsets, remote_vertex, remote_links)
+    kernels.fill_slice(graph.offsets, graph.targets, numbering, first, last, mark, remote, offsets, targets, arc_ids)
     remote_subgraph = np.searchsorted(subgraph_offsets, remote_vertex, side="right").astype(np.int64) - 1
     return (
         Arcs(offsets, targets, remote_offsets, remote_vertex, remote_subgraph),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.gofs import Arcs, Slice
+from goffish.kernels.subgraphs import SubgraphRows
 
 
 class RemoteArcs(NamedTuple):
@@ -236,6 +237,11 @@ class SubgraphBatch(_View):
     def remote_offsets(self) -> NDArray[np.int64]:
         """Rows of each sub-graph in the remote table."""
         return self._part.out_arcs.remote_offsets
+
+    @property
+    def rows(self) -> SubgraphRows:
+        """Row pointers and targets of all sub-graphs, as one argument for kernels."""
+        return SubgraphRows(self.subgraph_offsets, self.remote_offsets, self.offsets, self.targets)
 
     @property
     def neighbor_offsets(self) -> NDArray[np.int64]:

@@ -3,11 +3,32 @@
 # mypy: disallow_untyped_decorators=False
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+
+class SubgraphRows(NamedTuple):
+    """Arcs that leave the sub-graphs of one partition.
+
+    Attributes
+    ----------
+    starts : int64, shape (sub-graphs + 1,)
+        First vertex of each sub-graph.
+    remote_starts : int64, shape (sub-graphs + 1,)
+        First row of each sub-graph in the remote table.
+    offsets : int64, shape (n + 1,)
+    targets : int32, shape (arcs,)
+        A vertex, counted from the first one of its sub-graph, or ``~row`` of the remote table, counted likewise. In
+        every row of arcs the local targets come first.
+    """
+
+    starts: NDArray[np.int64]
+    remote_starts: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    targets: NDArray[np.int32]
 
 
 def local_components(

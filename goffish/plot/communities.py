@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from goffish.algorithms.communities import community_kernels as kernels
 from goffish.algorithms.communities.communities import Communities, make_communities, modularity, normalise
-from goffish.algorithms.communities.divisions import arc_arrays, weighted_degrees
+from goffish.algorithms.communities.divisions import arcs_of, weighted_degrees
 from goffish.algorithms.communities.named import full_division
 from goffish.errors import InputError
 from goffish.graph import Graph
@@ -148,7 +148,7 @@ def _choose(found: Communities, sizes: NDArray[np.int64], largest: int) -> _Node
     of_community[kept] = np.arange(kept.size)
     matrix = np.zeros((kept.size, kept.size))
     kernels.weight_between(
-        *arc_arrays(found.graph), found.graph.directed, of_community[found.membership], matrix
+        arcs_of(found.graph), found.graph.directed, of_community[found.membership], matrix
     )  # fmt: skip
     ends = np.stack(np.nonzero(np.triu(matrix, 1)))
     weights = matrix[ends[0], ends[1]]

@@ -122,12 +122,13 @@ def temporal_paths(
     first = int(begin.min()) if start is None else int(start)
     last = int(finish.max()) if end is None else int(end)
     backwards = kind == "latest-departure"
-    run = (dst, src, -finish, -begin, -last, -first) if backwards else (src, dst, begin, finish, first, last)
+    if backwards:
+        events = kernels.Events(dst, src, -finish, -begin, _order(-finish), _order(-begin))
+        first, last = -last, -first
+    else:
+        events = kernels.Events(src, dst, begin, finish, _order(begin), _order(finish))
     value, edge_in, via = np.empty(len(labels), np.int64), np.empty(len(labels), np.int64), np.empty(src.size, np.int64)
-    kernels.sweep(
-        _CODES[kind], at, run[4], run[5], run[0], run[1], run[2], run[3], _order(run[2]), _order(run[3]), value,
-        edge_in, via,
-    )  # fmt: skip
+    kernels.sweep(_CODES[kind], at, first, last, events, value, edge_in, via)
     none = value == _FAR
     if backwards:
         value = np.where(none, 0, -value)

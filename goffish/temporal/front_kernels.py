@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from goffish.algorithms.paths.step_kernels import _pop, _push
+from goffish.algorithms.paths.step_kernels import lower_remote
+from goffish.kernels.heap import make_room, pop, push
 
 
 @njit(cache=True, nogil=True)
-def open_roots(subgraph_offsets, remote_offsets, offsets, targets, done, ghost_done, open_, roots):
+def open_roots(rows, done, ghost_done, open_, roots):
     """Finalised vertices with a neighbour that is not known to be; the others are closed for good. Their number."""
+    subgraph_offsets, remote_offsets, offsets, targets = rows
     count = 0
     for s in range(subgraph_offsets.size - 1):
         low, remote = subgraph_offsets[s], remote_offsets[s]
@@ -32,45 +34,38 @@ def open_roots(subgraph_offsets, remote_offsets, offsets, targets, done, ghost_d
 
 @njit(cache=True, nogil=True)
 def advance_front(
-    active, subgraph_offsets, remote_offsets, offsets, targets, latency, exists,
-    root_starts, roots, root_times, horizon, past_horizon, vertex_ids,
-    done, label, pred, ghost, via, ghost_done, improved,
-):  # fmt: skip
-    """Dijkstra inside each active sub-graph, from its roots at their times, with the latencies of one instance.
+    active, rows, latency, exists, roots, horizon, past_horizon, vertex_ids, done, ghost_done, tree, improved
+):
+    """Dijkstra inside each active sub-graph, from its `roots` (Entries), with the latencies of one instance.
 
     With `past_horizon` a traversal may end after the window: such labels are kept, but not followed (semantics D).
     Rows of remote vertices whose best time got better are written to `improved`; their number is returned.
     """
+    subgraph_offsets, remote_offsets, offsets, targets = rows
+    root_starts, root_vertex, root_time = roots
+    label, pred, announced, _ = tree
     count = 0
     keys = np.empty(1024, np.float64)
     items = np.empty(1024, np.int64)
-    fresh = np.zeros(ghost.size, np.bool_)
+    fresh = np.zeros(announced.size, np.bool_)
     limited = exists.size > 0
     for a in range(active.size):
         s = active[a]
         low, remote = subgraph_offsets[s], remote_offsets[s]
         first, last = root_starts[s], root_starts[s + 1]
-        if last - first > keys.size:
-            keys = np.empty(last - first, np.float64)
-            items = np.empty(keys.size, np.int64)
+        keys, items = make_room(keys, 0, last - first), make_room(items, 0, last - first)
         size = 0
         for i in range(first, last):
-            _push(keys, items, size, root_times[i], roots[i])
+            push(keys, items, size, root_time[i], root_vertex[i], True)
             size += 1
         while size > 0:
             d, v = keys[0], items[0]
-            _pop(keys, items, size)
+            pop(keys, items, size, True)
             size -= 1
             if not done[v] and d > label[v]:
                 continue
-            degree = offsets[v + 1] - offsets[v]
-            if size + degree > keys.size:
-                more = np.empty(2 * (size + degree), np.float64)
-                more[:size] = keys[:size]
-                keys = more
-                more_items = np.empty(keys.size, np.int64)
-                more_items[:size] = items[:size]
-                items = more_items
+            most = size + offsets[v + 1] - offsets[v]
+            keys, items = make_room(keys, size, most), make_room(items, size, most)
             for i in range(offsets[v], offsets[v + 1]):
                 if limited and not exists[i]:
                     continue
@@ -84,15 +79,8 @@ def advance_front(
                         label[w] = nd
                         pred[w] = vertex_ids[v]
                         if not past_horizon or nd < horizon:
-                            _push(keys, items, size, nd, w)
+                            push(keys, items, size, nd, w, True)
                             size += 1
-                else:
-                    r = remote + ~t
-                    if not ghost_done[r] and nd < ghost[r]:
-                        ghost[r] = nd
-                        via[r] = vertex_ids[v]
-                        if not fresh[r]:
-                            fresh[r] = True
-                            improved[count] = r
-                            count += 1
+                elif not ghost_done[remote + ~t]:
+                    count = lower_remote(tree, remote + ~t, nd, vertex_ids[v], fresh, improved, count)
     return count

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from goffish.gofs.series import Series
 from goffish.graph.labels import vertex_dtype
 from goffish.graph.parallel import thread_count
+from goffish.kernels.subgraphs import SubgraphRows
 from goffish.temporal import instance_kernels as kernels
 from goffish.temporal.run import SeriesResult, moments
 
@@ -135,9 +136,9 @@ class _Template:
         for part in parts:
             arcs = part.out_arcs
             kernels.place_arcs(
-                arcs.offsets, arcs.targets, part.subgraph_offsets, arcs.remote_offsets, arcs.remote_vertex,
-                part.vertex_start, original, part.vertex_ids, self.series.elements(part.partition).edge_row,
-                self.row_starts[part.partition], offsets, targets, rows,
+                SubgraphRows(part.subgraph_offsets, arcs.remote_offsets, arcs.offsets, arcs.targets),
+                arcs.remote_vertex, part.vertex_start, original, part.vertex_ids,
+                self.series.elements(part.partition).edge_row, self.row_starts[part.partition], offsets, targets, rows,
             )  # fmt: skip
         return offsets, targets, rows
 

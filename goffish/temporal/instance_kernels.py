@@ -86,10 +86,10 @@ def spread_ranks(subgraph_offsets, remote_offsets, offsets, targets, keep, degre
 
 @njit(cache=True, nogil=True)
 def place_arcs(
-    offsets, targets, subgraph_offsets, remote_offsets, remote_vertex, start, original, vertex_ids, edge_row, first_row,
-    out_offsets, out_targets, out_rows,
-):  # fmt: skip
+    rows, remote_vertex, start, original, vertex_ids, edge_row, first_row, out_offsets, out_targets, out_rows
+):
     """Write the arcs of a partition under the numbers as read: target, and row of the flag (`first_row` on)."""
+    subgraph_offsets, remote_offsets, offsets, targets = rows
     for s in range(subgraph_offsets.size - 1):
         low, remote = subgraph_offsets[s], remote_offsets[s]
         for v in range(low, subgraph_offsets[s + 1]):

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 EARLIEST, FASTEST, HOPS = 0, 1, 2
 
 
+class Events(NamedTuple):
+    """Time-stamped edges; times and places in an order are int64.
+
+    Attributes
+    ----------
+    source, target
+        Vertices.
+    begin, finish
+        Times of departure and arrival.
+    by_begin, by_finish
+        Edges in the order of either.
+    """
+
+    source: NDArray[np.integer[Any]]
+    target: NDArray[np.integer[Any]]
+    begin: NDArray[np.int64]
+    finish: NDArray[np.int64]
+    by_begin: NDArray[np.int64]
+    by_finish: NDArray[np.int64]
+
+
 @njit(cache=True, nogil=True)
-def sweep(kind, source, first, last, edge_source, edge_target, begin, finish, by_begin, by_finish, value, edge_in, via):
+def sweep(kind, source, first, last, events, value, edge_in, via):
     """Best paths from `source` that leave at `first` or later and end at `last` or earlier.
 
     At every moment only one path to each vertex counts, of those that have arrived: any (earliest), the one that left
@@ -17,6 +41,7 @@ def sweep(kind, source, first, last, edge_source, edge_target, begin, finish, by
     edges; `edge_in` the edge by which it came, -1 for none, and ``via[e]`` the edge by which the best path came to
     where edge e begins. Edges that take no time are followed until nothing changes, within one moment.
     """
+    edge_source, edge_target, begin, finish, by_begin, by_finish = events
     n = value.size
     far = np.iinfo(np.int64).max
     state = np.full(n, far)  # arrival, minus the start, or edges: less is better, of the paths that have arrived

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from goffish.algorithms.paths.step_kernels import Entries, Tree
 from goffish.errors import InputError
 from goffish.gopher import SubgraphBatch, per_remote, per_subgraph, per_vertex
 from goffish.temporal import front_kernels as kernels
@@ -110,10 +111,7 @@ class TimeDependentShortestPath(TimeSeriesProgram):
                 label[source] = start
             return np.array([source], np.int64) if source >= 0 else np.empty(0, np.int64)
         roots = np.empty(batch.num_vertices, np.int64)
-        count = kernels.open_roots(
-            batch.subgraph_offsets, batch.remote_offsets, batch.offsets, batch.targets, batch["done"],
-            batch["ghost_done"], batch["open"], roots,
-        )  # fmt: skip
+        count = kernels.open_roots(batch.rows, batch["done"], batch["ghost_done"], batch["open"], roots)
         waiting = np.flatnonzero(~batch["done"] & (label < horizon)) if self.semantics == "departure" else roots[:0]
         return np.sort(np.concatenate((roots[:count], waiting)))
 
@@ -129,10 +127,9 @@ class TimeDependentShortestPath(TimeSeriesProgram):
         improved = np.empty(batch.remote_vertex.size, np.int64)
         ghost, via = batch["ghost"], batch["via"]
         count = kernels.advance_front(
-            units, batch.subgraph_offsets, batch.remote_offsets, batch.offsets, batch.targets, latency, exists,
-            np.searchsorted(roots, batch.subgraph_offsets), roots, times, horizon, self.semantics == "departure",
-            batch.vertex_ids, batch["done"], batch["label"], batch["through"], ghost, via, batch["ghost_done"],
-            improved,
+            units, batch.rows, latency, exists, Entries(np.searchsorted(roots, batch.subgraph_offsets), roots, times),
+            horizon, self.semantics == "departure", batch.vertex_ids, batch["done"], batch["ghost_done"],
+            Tree(batch["label"], batch["through"], ghost, via), improved,
         )  # fmt: skip
         rows = improved[:count]
         step.send_to_vertex(batch.remote_subgraph[rows], batch.remote_vertex[rows], time=ghost[rows], parent=via[rows])
@@ -170,10 +167,7 @@ class TimeDependentShortestPath(TimeSeriesProgram):
         step.report("too_long", bool(batch["too_long"].any()))
         batch["too_long"][:] = False
         roots = np.empty(batch.num_vertices, np.int64)
-        left = kernels.open_roots(
-            batch.subgraph_offsets, batch.remote_offsets, batch.offsets, batch.targets, done, batch["ghost_done"],
-            batch["open"], roots,
-        )  # fmt: skip
+        left = kernels.open_roots(batch.rows, done, batch["ghost_done"], batch["open"], roots)
         step.aggregate("left", bool(left) or (departure and bool((~done & (label < np.inf)).any())))
         if bool(done.all()):
             step.vote_to_halt_timestep()

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from goffish.algorithms.paths.step_kernels import Entries, Tree
 from goffish.errors import InputError
 from goffish.gopher import SubgraphBatch, per_remote, per_subgraph, per_vertex
 from goffish.temporal import front_kernels as kernels
@@ -84,11 +85,11 @@ class VehicleTracking(TimeSeriesProgram):
                 f"edge.{self.distance} is {length.min():g} in instance {step.timestep}: lengths are at least 0"
             )
         never, improved = np.zeros(batch.num_vertices, np.bool_), np.empty(batch.remote_vertex.size, np.int64)
+        entries = Entries(np.searchsorted(roots, batch.subgraph_offsets), roots, label[roots])
+        tree = Tree(label, batch["through"], batch["ghost"], batch["via"])
         count = kernels.advance_front(
-            units, batch.subgraph_offsets, batch.remote_offsets, batch.offsets, batch.targets, length, _ALL,
-            np.searchsorted(roots, batch.subgraph_offsets), roots, label[roots], batch["reach"][0], False,
-            batch.vertex_ids, never, label, batch["through"], batch["ghost"], batch["via"],
-            np.zeros(improved.size, np.bool_), improved,
+            units, batch.rows, length, _ALL, entries, batch["reach"][0], False, batch.vertex_ids, never,
+            np.zeros(improved.size, np.bool_), tree, improved,
         )  # fmt: skip
         rows = improved[:count]
         step.send_to_vertex(batch.remote_subgraph[rows], batch.remote_vertex[rows], far=batch["ghost"][rows], number=-1)

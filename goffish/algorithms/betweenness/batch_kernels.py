@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from goffish.algorithms.betweenness.lane_kernels import LANES, STRIDE, clear_row, depend, reach
+from goffish.algorithms.betweenness.lane_kernels import LANES, clear_row, depend, reach
 
 _ONE, _LANES = np.uint64(1), np.uint64(LANES)
 _ALL = np.uint8((1 << LANES) - 1)
@@ -15,26 +18,28 @@ _FEW = 4
 _WIDE = 20
 
 
-@njit(cache=True, nogil=True)
-def pad_rows(offsets, targets, new_offsets, new_targets):
-    """Fill every row up to a multiple of `STRIDE` with arcs to a vertex n that no search reaches.
+class BatchMemory(NamedTuple):
+    """Memory of the searches of a batch; arrays of one element per lane hold row after row.
 
-    Parameters
+    Attributes
     ----------
-    new_targets
-        Room for `STRIDE` - 1 arcs more per vertex; gives how many are used.
+    paths, following : float64, shape ((n + 1) * LANES,)
+        0 between batches.
+    counts : float64, shape ((n + 1) * LANES,)
+    seen : uint8, shape (n + 1,)
+    lists, masks : uint32 and uint8, shape (n * LANES,)
+    starts : int64, shape (n + 2,)
+    candidates : uint32, shape (n + 2,)
     """
-    n = offsets.size - 1
-    end = 0
-    for v in range(n):
-        for a in range(offsets[v], offsets[v + 1]):
-            new_targets[end] = targets[a]
-            end += 1
-        while end % STRIDE:
-            new_targets[end] = n
-            end += 1
-        new_offsets[v + 1] = end
-    return end
+
+    paths: NDArray[np.float64]
+    following: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    seen: NDArray[np.uint8]
+    lists: NDArray[np.uint32]
+    masks: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    candidates: NDArray[np.uint32]
 
 
 @njit(cache=True, nogil=True)
@@ -79,11 +84,8 @@ def order_from_middle(offsets, targets, bounds, order):
 
 
 @njit(cache=True, nogil=True)
-def search_batches(
-    offsets, targets, back_offsets, back_targets, out, into, times, sources, piece, bounds, first, last, ends,
-    paths, following, counts, seen, lists, masks, starts, candidates, score,
-):  # fmt: skip
-    """Add the dependencies of the searches from ``sources[first:last]`` on a graph without weights.
+def search_batches(arcs, back_arcs, vertices, piece, bounds, sources, ends, memory, scores):
+    """Add the dependencies of the searches from `sources` on a graph without weights.
 
     The searches of a batch go down level by level together. All that is kept of a level is the list of vertices that
     some lane found there, each with a bit mask of the lanes. Neighbours are added up row by row, whatever level they
@@ -93,32 +95,33 @@ def search_batches(
 
     Parameters
     ----------
-    offsets, targets, back_offsets, back_targets
-        Out-arcs and in-arcs, unsigned and padded (see `pad_rows`); the same arrays where the graph is undirected.
-    sources : int64
-        Ascending.
+    arcs, back_arcs : Csr
+        Out-arcs and in-arcs, padded to multiples of `STRIDE`; the same where the graph is undirected.
+    vertices : VertexWeights
     piece, bounds : int64
         Component of each vertex, and the first vertex of each component.
+    sources : int64
+        Ascending.
     ends : bool
         Whether a pair counts for its two ends as well.
-    paths, following : float64, shape ((n + 1) * LANES,)
-        Zeros, and again so at the end.
-    counts : float64, shape ((n + 1) * LANES,)
-    seen : uint8, shape (n + 1,)
-    lists, masks : uint32 and uint8, shape (n * LANES,)
-    starts : int64, shape (n + 2,)
-    candidates : uint32, shape (n + 2,)
-    score : float64, shape (n,)
+    memory : BatchMemory
+    scores : Scores
+        Those of vertices are added to.
     """
+    offsets, targets, _ = arcs
+    back_offsets, back_targets, _ = back_arcs
+    out, into, times = vertices
+    paths, following, counts, seen, lists, masks, starts, candidates = memory
+    score = scores.vertices
     weights = np.zeros(LANES)
     due = np.zeros(seen.size, np.uint8)
     for v in range(seen.size):
         seen[v] = _ALL
-    at = first
-    while at < last:
+    at = 0
+    while at < sources.size:
         low, high = bounds[piece[sources[at]]], bounds[piece[sources[at]] + 1]
         used = 1
-        while used < LANES and at + used < last and sources[at + used] < high:
+        while used < LANES and at + used < sources.size and sources[at + used] < high:
             used += 1
         for v in range(low, high):
             seen[v] = _ALL << used

@@ -11,7 +11,8 @@ import numpy as np
 
 from goffish.algorithms.betweenness.checkpoint import OwnerCache
 from goffish.algorithms.betweenness.problem import Floats
-from goffish.algorithms.betweenness.searches import Scores, Scratch, Searches
+from goffish.algorithms.betweenness.search_kernels import Scores
+from goffish.algorithms.betweenness.searches import Scratch, Searches
 from goffish.graph.parallel import run_tasks, thread_count
 
 #: Called with the arcs visited so far and the arcs to visit in all.

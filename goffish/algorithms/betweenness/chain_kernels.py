@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.lane_kernels import MOST
-from goffish.algorithms.betweenness.search_kernels import rise, sink
+from goffish.algorithms.betweenness.search_kernels import DijkstraMemory
+from goffish.kernels.csr import Csr
+from goffish.kernels.heap import rise, sink
+
+
+class Chains(NamedTuple):
+    """Branch vertices and the chains of vertices with two neighbours between them, all int64.
+
+    Attributes
+    ----------
+    arcs : Csr
+        Rows of the branch vertices: at the other end of a chain lies which vertex, how far.
+    chain : shape (arcs,)
+        The chain of each arc.
+    ends, starts
+        See `walk_chains`.
+    first : shape (branch vertices + 1,)
+        The chains whose first end is each vertex.
+    piece : shape (branch vertices,)
+    vertex_bounds, bounds : shape (pieces + 1,)
+        The vertices and chains of each piece.
+    """
+
+    arcs: Csr
+    chain: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    first: NDArray[np.int64]
+    piece: NDArray[np.int64]
+    vertex_bounds: NDArray[np.int64]
+    bounds: NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
@@ -50,19 +83,17 @@ def walk_chains(offsets, targets, members, number, chain_ends, starts, inner):
 
 
 @njit(cache=True, nogil=True)
-def _search(source, offsets, targets, lengths, distance, paths, place, heap, order):
-    """Distances and numbers of paths from `source` to all it reaches (Dijkstra); gives how many that are.
-
-    `distance` holds infinity for all of them before. What was settled is listed in `order`, nearest first.
-    """
+def _search(source, arcs, memory):
+    """Distances and numbers of paths from `source` to all it reaches (Dijkstra); gives how many that are."""
+    offsets, targets, lengths = arcs
+    distance, paths, place, heap, order = memory
     distance[source], paths[source] = 0.0, 1.0
     heap[0] = source
     size, settled = 1, 0
     while size > 0:
         u = heap[0]
         size -= 1
-        if size > 0:
-            sink(heap, place, distance, size, heap[size])
+        sink(heap, place, distance, size, heap[size])
         place[u] = -1
         order[settled] = u
         settled += 1
@@ -81,12 +112,15 @@ def _search(source, offsets, targets, lengths, distance, paths, place, heap, ord
 
 
 @njit(cache=True, nogil=True)
-def _spread(source, settled, offsets, targets, lengths, chain, distance, paths, order, mass, share, score, through):
-    """Lead `mass`, which ends at each vertex, along the shortest paths from `source`; forgets mass and distances.
+def _spread(settled, chains, memory, mass, share, score, through):
+    """Lead `mass`, which ends at each vertex, along the shortest paths of a search; forgets mass and distances.
 
     Brandes' dependencies with one mass per target. `score` receives what passes a vertex other than the source and
     goes on, `through` what passes each chain as a whole.
     """
+    offsets, targets, lengths = chains.arcs
+    distance, paths, _, _, order = memory
+    chain = chains.chain
     for at in range(settled - 1, -1, -1):
         u = order[at]
         total = 0.0
@@ -114,10 +148,7 @@ def _halves(near, far, length):
 
 
 @njit(cache=True, nogil=True)
-def search_chains(
-    offsets, targets, lengths, chain, chain_ends, starts, first_chain, piece, vertex_bounds, chain_bounds, out, into,
-    inner_out, inner_into, first, last, scratch, orders, score, inner_score,
-):  # fmt: skip
+def search_chains(chains, vertices, inner, first, last, score, inner_score):
     """Add the dependencies of the searches from the branch vertices ``first … last`` and from inside their chains.
 
     Shortest paths from inside a chain leave it by one of its ends or by both: the distances of all branch vertices
@@ -128,32 +159,27 @@ def search_chains(
 
     Parameters
     ----------
-    offsets, targets, lengths, chain
-        Rows of the branch vertices: at the other end of which chain lies which vertex, how far.
-    chain_ends, starts
-        See `walk_chains`.
-    first_chain : int64, shape (branch vertices + 1,)
-        The chains whose first end is each vertex.
-    piece : int64, shape (branch vertices,)
-    vertex_bounds, chain_bounds : int64, shape (pieces + 1,)
-        The vertices and chains of each piece.
-    out, into : float64, shape (branch vertices,)
-        Weights as sources and targets; `inner_out` and `inner_into`: of the vertices inside the chains.
-    scratch : float64, shape (10, branch vertices)
-        Two rows of infinity, the others 0; so again at the end.
-    orders : int64, shape (4, branch vertices)
+    chains : Chains
+    vertices, inner : VertexWeights
+        Of the branch vertices, and of the vertices inside the chains.
     score : float64, shape (branch vertices,), inner_score : float64, shape (inner vertices,)
     """
-    near, far, paths, other_paths, mass = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    other_mass, share, distance, ways, part = scratch[5], scratch[6], scratch[7], scratch[8], scratch[9]
-    order, other_order, heap, place = orders[0], orders[1], orders[2], orders[3]
-    chains = starts.size - 1
+    arcs, _, chain_ends, starts, first_chain, piece, vertex_bounds, chain_bounds = chains
+    out, into, _ = vertices
+    inner_out, inner_into, _ = inner
+    size, chain_count = score.size, starts.size - 1
+    near, far = np.full(size, np.inf), np.full(size, np.inf)
+    paths, other_paths, mass, other_mass = np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(size)
+    place, heap = np.empty(size, np.int64), np.empty(size, np.int64)
+    memory = DijkstraMemory(near, paths, place, heap, np.empty(size, np.int64))
+    other_memory = DijkstraMemory(far, other_paths, place, heap, np.empty(size, np.int64))
+    share, distance, ways, part = np.zeros(size), np.empty(size), np.empty(size), np.empty(size)
     # Mass of targets up to each place of each chain, from 0: place p of chain c is number ``starts[c] + c + p``.
-    upto = np.zeros(starts[-1] + chains + 1)
-    for c in range(chains):
+    upto = np.zeros(starts[-1] + chain_count + 1)
+    for c in range(chain_count):
         for i in range(starts[c], starts[c + 1]):
             upto[i + c + 1] = upto[i + c] + inner_into[i]
-    through = np.zeros(chains)
+    through = np.zeros(chain_count)
     # How often the targets up to (from) a place are reached from the first (second) end, and single targets.
     reach_up, reach_down = np.zeros(upto.size), np.zeros(upto.size + 1)
     single_up, single_down = np.zeros(upto.size), np.zeros(upto.size)
@@ -161,7 +187,7 @@ def search_chains(
     for a in range(first, last):
         low, high = vertex_bounds[piece[a]], vertex_bounds[piece[a] + 1]
         low_chain, high_chain = chain_bounds[piece[a]], chain_bounds[piece[a] + 1]
-        settled = _search(a, offsets, targets, lengths, near, paths, place, heap, order)
+        settled = _search(a, arcs, memory)
         weight = out[a]
         if weight > 0.0:
             for x in range(low, high):
@@ -200,7 +226,7 @@ def search_chains(
                 other_settled = 0
             else:
                 there, there_paths, there_mass = far, other_paths, other_mass
-                other_settled = _search(b, offsets, targets, lengths, far, other_paths, place, heap, other_order)
+                other_settled = _search(b, arcs, other_memory)
             loop = np.int64(near[b]) + length  # once round, by the chain and the shortest way outside
             half, tie = (loop - 1) // 2, loop // 2 if loop % 2 == 0 else length
             direct = 1.0 / (1.0 + paths[b])
@@ -314,13 +340,10 @@ def search_chains(
                 inner_score[starts[own] + p - 1] += passed
                 passed += leave_a[p]
             if b != a:
-                _spread(
-                    b, other_settled, offsets, targets, lengths, chain, far, other_paths, other_order, other_mass,
-                    share, score, through,
-                )  # fmt: skip
-        _spread(a, settled, offsets, targets, lengths, chain, near, paths, order, mass, share, score, through)
+                _spread(other_settled, chains, other_memory, other_mass, share, score, through)
+        _spread(settled, chains, memory, mass, share, score, through)
 
-    for c in range(chains):
+    for c in range(chain_count):
         begin, count = starts[c] + c, starts[c + 1] - starts[c]
         passed = reached = 0.0
         for p in range(count, 0, -1):

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness import chain_kernels as kernels
 from goffish.algorithms.betweenness.problem import Floats, Indices, Problem, grouped
-from goffish.algorithms.betweenness.searches import Scores, Scratch, cut_blocks, search_by_distance, sums_between
+from goffish.algorithms.betweenness.search_kernels import Scores
+from goffish.algorithms.betweenness.searches import Scratch, cut_blocks, search_by_distance, sums_between
+from goffish.kernels.csr import Csr
 
 #: Arc visits of a batched search that one arc visit of a search on chains takes, by its heap, and back again.
 _DEAR = 8.0
@@ -67,59 +69,56 @@ class ChainSearches:
         inner = np.empty(2 * problem.num_vertices, np.int64)  # a chain walked back is listed once more for a while
         chains = kernels.walk_chains(problem.offsets, problem.targets, members, place, ends, starts, inner)
         assert chains == arcs // 2
-        self._members, self._inner, self._ends, self._starts = members, inner[: starts[-1]], ends, starts
-        self._first_chain = np.searchsorted(ends[:, 0], np.arange(members.size + 1))
-        self._rows = self._both_ways()
+        self._members, self._inner = members, inner[: starts[-1]]
         used, piece = np.unique(number[members], return_inverse=True)
-        self._piece = piece.astype(np.int64)
-        vertex_bounds = np.searchsorted(self._piece, np.arange(used.size + 1))
-        self._bounds = vertex_bounds, self._first_chain[vertex_bounds]
+        vertex_bounds = np.searchsorted(piece, np.arange(used.size + 1))
+        first_chain = np.searchsorted(ends[:, 0], np.arange(members.size + 1))
+        self._chains = kernels.Chains(
+            *_both_ways(ends, starts, members.size), ends, starts, first_chain, piece.astype(np.int64), vertex_bounds,
+            first_chain[vertex_bounds],
+        )  # fmt: skip
         cost, mass = self._cost()
         self.cuts = cut_blocks(cost, problem.num_vertices)
         self.work, self.mass = sums_between(self.cuts, cost), sums_between(self.cuts, mass)
 
-    def _both_ways(self) -> tuple[Indices, Indices, Indices, Indices]:
-        """Rows of the branch vertices: other ends, lengths and chains."""
-        chains = np.arange(self._ends.shape[0])
-        source, chain = np.concatenate((self._ends[:, 0], self._ends[:, 1])), np.concatenate((chains, chains))
-        target = np.concatenate((self._ends[:, 1], self._ends[:, 0]))
-        turned = np.lexsort((chain, source))
-        offsets = np.searchsorted(source[turned], np.arange(self._members.size + 1))
-        return offsets, target[turned], np.diff(self._starts)[chain[turned]] + 1, chain[turned]
-
     def _cost(self) -> tuple[Floats, Floats]:
         """Arc visits for every branch vertex and the chains it is the first end of, and the weight of the sources."""
-        vertex_bounds, chain_bounds = self._bounds
-        first, inside = self._first_chain, np.diff(self._starts)
+        starts, first = self._chains.starts, self._chains.first
+        inside, piece = np.diff(starts), self._chains.piece
         long_before = np.concatenate(([0], np.cumsum(inside > 0)))
-        inside_of = np.diff(self._starts[first])
-        branches, chains = np.diff(vertex_bounds), np.diff(chain_bounds)
-        cost = (1 + np.diff(long_before[first])) * (2 * chains)[self._piece]
-        cost = cost + inside_of * (branches + np.diff(long_before[chain_bounds]))[self._piece]
+        inside_of = np.diff(starts[first])
+        branches, chains = np.diff(self._chains.vertex_bounds), np.diff(self._chains.bounds)
+        cost = (1 + np.diff(long_before[first])) * (2 * chains)[piece]
+        cost = cost + inside_of * (branches + np.diff(long_before[self._chains.bounds]))[piece]
         out = np.concatenate(([0.0], np.cumsum(self._problem.out[self._inner])))
-        return cost.astype(np.float64), self._problem.out[self._members] + np.diff(out[self._starts[first]])
+        return cost.astype(np.float64), self._problem.out[self._members] + np.diff(out[starts[first]])
 
     def nothing(self) -> Scores:
         return Scores(np.zeros(self._problem.num_vertices), np.zeros(0))
 
     def block(self, first: int, last: int, scratch: Scratch) -> Scores:
-        p, found, size = self._problem, self.nothing(), self._members.size
-        score, inner_score = np.zeros(size), np.zeros(self._inner.size)
-        rows = np.zeros((10, size))
-        rows[:2] = np.inf
-        kernels.search_chains(
-            *self._rows, self._ends, self._starts, self._first_chain, self._piece, *self._bounds,
-            p.out[self._members], p.into[self._members], p.out[self._inner], p.into[self._inner], first, last,
-            rows, np.empty((4, size), np.int64), score, inner_score,
-        )  # fmt: skip
+        found, members, inside = self.nothing(), self._members, self._inner
+        score, inner_score = np.zeros(members.size), np.zeros(inside.size)
+        weights = self._problem.vertices
+        kernels.search_chains(self._chains, weights.at(members), weights.at(inside), first, last, score, inner_score)
         if np.isfinite(score).all():
-            found.vertices[self._members] = score
-            found.vertices[self._inner] = inner_score
+            found.vertices[members] = score
+            found.vertices[inside] = inner_score
             return found
-        chains = self._starts[self._first_chain[[first, last]]]
-        sources = np.concatenate((self._members[first:last], self._inner[chains[0] : chains[1]]))
-        search_by_distance(p, sources, 0, sources.size, False, scratch, found)
+        low, high = self._chains.starts[self._chains.first[[first, last]]]
+        sources = np.concatenate((members[first:last], inside[low:high]))
+        search_by_distance(self._problem, sources, False, scratch, found)
         return found
 
     def arranged(self, found: Scores) -> Scores:
         return found
+
+
+def _both_ways(ends: Indices, starts: Indices, members: int) -> tuple[Csr, Indices]:
+    """Rows of the branch vertices (other ends, lengths), and the chain of each arc."""
+    chains = np.arange(ends.shape[0])
+    source, chain = np.concatenate((ends[:, 0], ends[:, 1])), np.concatenate((chains, chains))
+    target = np.concatenate((ends[:, 1], ends[:, 0]))
+    turned = np.lexsort((chain, source))
+    offsets = np.searchsorted(source[turned], np.arange(members + 1))
+    return Csr(offsets, target[turned], np.diff(starts)[chain[turned]] + 1), chain[turned]

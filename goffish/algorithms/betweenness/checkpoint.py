@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from goffish.algorithms.betweenness.problem import Problem
-from goffish.algorithms.betweenness.searches import Scores
+from goffish.algorithms.betweenness.search_kernels import Scores
 from goffish.errors import CheckpointError, InputError, StoreError
 from goffish.partial import partial_file
 

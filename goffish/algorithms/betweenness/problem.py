@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +12,36 @@ from numpy.typing import NDArray
 from goffish.algorithms.betweenness import reduction_kernels as kernels
 from goffish.algorithms.weights import check_range
 from goffish.graph import Graph
+from goffish.kernels.csr import NO_WEIGHTS, Csr
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-
-_NO_WEIGHTS = np.empty(0, np.float64)
 
 
 def grouped(groups: Indices, values: NDArray[Any], count: int) -> Floats:
     """Sum of `values` in each of `count` groups."""
     sums: Floats = np.bincount(groups, values, count).astype(np.float64, copy=False)
     return sums
+
+
+class VertexWeights(NamedTuple):
+    """What the vertices of a problem count for: float64, shape (n,) each.
+
+    Attributes
+    ----------
+    out, into
+        Weight of each vertex as a source and as a target.
+    times
+        Vertices of the graph that a path can choose from here.
+    """
+
+    out: Floats
+    into: Floats
+    times: Floats
+
+    def at(self, vertices: Indices) -> VertexWeights:
+        """Those of some vertices."""
+        return VertexWeights(self.out[vertices], self.into[vertices], self.times[vertices])
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +56,8 @@ class Problem:
     ----------
     offsets, targets, weights
         Rows as in `Graph`; targets unsigned; weights empty without weights. Rows ascend.
-    out, into : float64, shape (n,)
-        Weight of each vertex as a source and as a target.
-    times : float64, shape (n,)
-        Vertices of the graph that a path can choose from here.
+    out, into, times
+        See `VertexWeights`.
     directed : bool
     """
 
@@ -63,6 +80,19 @@ class Problem:
     @property
     def weighted(self) -> bool:
         return self.weights.size > 0
+
+    @property
+    def arcs(self) -> Csr:
+        return Csr(self.offsets, self.targets, self.weights)
+
+    @property
+    def unsigned_arcs(self) -> Csr:
+        """Arcs whose offsets are unsigned too, so that kernels index without a test for negative numbers."""
+        return Csr(self.offsets.view(np.uint64), self.targets, self.weights)
+
+    @property
+    def vertices(self) -> VertexWeights:
+        return VertexWeights(self.out, self.into, self.times)
 
     @cached_property
     def reverse(self) -> Problem:
@@ -163,7 +193,7 @@ class Step:
 def problem_of(graph: Graph, weighted: bool, out: Floats, into: Floats) -> tuple[Problem, Indices]:
     """The problem that a graph sets, and its arc for each of the graph (-1: a self-loop or a longer parallel arc)."""
     targets = graph.targets.view(np.uint32 if graph.targets.itemsize == 4 else np.uint64)
-    weights = graph.weights if weighted and graph.weights is not None else _NO_WEIGHTS
+    weights = graph.weights if weighted and graph.weights is not None else NO_WEIGHTS
     if weighted:
         check_range(graph.weights)
     offsets, kept = np.zeros_like(graph.offsets), np.empty_like(targets)

@@ -21,6 +21,7 @@ from goffish.algorithms.betweenness import sampling_kernels as kernels
 from goffish.algorithms.betweenness.in_memory import measured_problem
 from goffish.algorithms.betweenness.problem import Problem
 from goffish.algorithms.betweenness.reductions import fold_leaves
+from goffish.algorithms.betweenness.search_kernels import DijkstraMemory
 from goffish.errors import InputError
 from goffish.graph import Graph
 from goffish.graph.parallel import thread_count, wait_for
@@ -259,15 +260,15 @@ class _Sampler:
     def __init__(self, core: Problem, owner: NDArray[Any], seed: int, threads: int) -> None:
         n = core.num_vertices
         self.weighted = core.weighted
-        self.given = (*(_rows(problem) for problem in (core, core.reverse)), owner, seed)
+        self.given = (core.unsigned_arcs, core.reverse.unsigned_arcs, owner, seed)
         self.rooms = [(np.zeros(n, np.int64), *self._scratch(n)) for _ in range(threads)]
         self.control = np.zeros(1, np.int64)
         self.drawn = self.samples = 0
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="goffish-sampling")
 
-    def _scratch(self, n: int) -> tuple[NDArray[Any], ...]:
+    def _scratch(self, n: int) -> tuple[Any, ...]:
         if self.weighted:
-            return np.full(n, np.inf), np.empty(n), *(np.empty(n, np.int64) for _ in range(3))
+            return (DijkstraMemory.make(n),)
         return np.full((2, n), -1, np.int32), np.empty((2, n)), np.empty((2, n), np.int32 if n < 2**31 else np.int64)
 
     def __enter__(self) -> _Sampler:
@@ -305,18 +306,12 @@ class _Sampler:
         self.drawn, self.samples = last, self.samples + number
 
 
-def _rows(problem: Problem) -> tuple[NDArray[Any], ...]:
-    """Unsigned offsets, so that kernels index without a test for negative numbers; weights if there are any."""
-    rows = problem.offsets.view(np.uint64), problem.targets
-    return (*rows, problem.weights) if problem.weighted else rows
-
-
 def _longest_path(core: Problem) -> int:
     """No shortest path has more edges than this."""
     n = core.num_vertices
     if core.directed or core.weighted:
         return n - 1  # distances do not bound numbers of edges there, or not both ways; only the logarithm counts
-    return int(kernels.two_farthest(*_rows(core), np.zeros(n, np.uint8), np.empty(n, np.int64)))
+    return int(kernels.two_farthest(core.unsigned_arcs, np.zeros(n, np.uint8), np.empty(n, np.int64)))
 
 
 def _share_out(hits: _Integers, pilot: int, error: _Values, delta: float) -> tuple[_Values, int]:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numba import njit
 
-from goffish.algorithms.betweenness.search_kernels import rise, sink
+from goffish.kernels.heap import rise, sink
 from goffish.partition.kernels import splitmix64
 
 #: Path counts of a level above this are scaled down; only their ratios within a level matter.
@@ -42,7 +42,7 @@ def sample_paths(forward, backward, owner, seed, first, last, counts, levels, pa
 
     Parameters
     ----------
-    forward, backward : pairs of offsets and targets
+    forward, backward : Csr
         Out- and in-arcs; the same for undirected graphs.
     owner : shape (N,)
         Pairs are drawn among N vertices; this is the one of the n that stands for each. Two with the same one have no
@@ -55,8 +55,8 @@ def sample_paths(forward, backward, owner, seed, first, last, counts, levels, pa
     control : int64, shape (1,)
         Not 0: end after this sample.
     """
-    offsets, targets = forward
-    back_offsets, back_targets = backward
+    offsets, targets, _ = forward
+    back_offsets, back_targets, _ = backward
     begin, end = np.zeros(2, np.int64), np.zeros(2, np.int64)
     depth, work = np.zeros(2, np.int64), np.zeros(2, np.int64)
     salt = splitmix64(np.uint64(seed))
@@ -111,14 +111,14 @@ def sample_paths(forward, backward, owner, seed, first, last, counts, levels, pa
             rows, ends = (offsets, targets) if side == 0 else (back_offsets, back_targets)
             wanted = _uniform(state + np.uint64(2)) * joined
             step = np.uint64(3)
-            near, far = queues[side, begin[side]], queues[other, begin[other]]
+            near, far = np.int64(queues[side, begin[side]]), np.int64(queues[other, begin[other]])
             found = False
             for at in range(begin[side], end[side]):
                 u = queues[side, at]
                 for e in range(rows[u], rows[u + 1]):
                     w = ends[e]
                     if levels[other, w] >= 0:
-                        near, far = u, w
+                        near, far = np.int64(u), np.int64(w)
                         wanted -= paths[side, u] * paths[other, w]
                         if wanted < 0.0:
                             found = True
@@ -136,7 +136,7 @@ def sample_paths(forward, backward, owner, seed, first, last, counts, levels, pa
 @njit(cache=True, nogil=True)
 def _walk(arcs, v, levels, paths, counts, state, step):
     """Walk a random shortest path from `v` back to the root of its search, and count the vertices before the root."""
-    offsets, targets = arcs
+    offsets, targets, _ = arcs
     while levels[v] > 0:
         counts[v] += 1
         above = levels[v] - 1
@@ -150,7 +150,7 @@ def _walk(arcs, v, levels, paths, counts, state, step):
         for e in range(offsets[v], offsets[v + 1]):
             u = targets[e]
             if levels[u] == above:
-                following = u
+                following = np.int64(u)
                 wanted -= paths[u]
                 if wanted < 0.0:
                     break
@@ -159,22 +159,13 @@ def _walk(arcs, v, levels, paths, counts, state, step):
 
 
 @njit(cache=True, nogil=True)
-def sample_weighted(
-    forward, backward, owner, seed, first, last, counts, distance, paths, place, heap, order, control
-):  # fmt: skip
+def sample_weighted(forward, backward, owner, seed, first, last, counts, memory, control):
     """`sample_paths` where arcs have lengths: Dijkstra's algorithm from one end until the other one is settled.
 
-    Numbers of paths are kept as logarithms, so that none is too large; equal lengths are told by exact equality.
-
-    Parameters
-    ----------
-    forward, backward : offsets, targets and weights
-    distance : float64, shape (n,)
-        Scratch space; infinite before and after.
-    paths : float64, shape (n,)
-    place : int64, shape (n,)
-    heap, order : int64, shape (n,)
+    Numbers of paths are kept as logarithms in `memory` (DijkstraMemory), so that none is too large; equal lengths are
+    told by exact equality.
     """
+    distance, paths, place, heap, order = memory
     offsets, targets, weights = forward
     back_offsets, back_targets, back_weights = backward
     salt = splitmix64(np.uint64(seed))
@@ -192,8 +183,7 @@ def sample_weighted(
             if u == t:
                 break
             size -= 1
-            if size > 0:
-                sink(heap, place, distance, size, heap[size])
+            sink(heap, place, distance, size, heap[size])
             order[settled] = u
             settled += 1
             place[u] = -settled
@@ -277,8 +267,9 @@ def error_bounds(counts, log_failure, samples, below, above):
 
 
 @njit(cache=True, nogil=True)
-def two_farthest(offsets, targets, seen, queue):
+def two_farthest(arcs, seen, queue):
     """Largest sum, over components, of the two largest distances from its first vertex: no shortest path is longer."""
+    offsets, targets, _ = arcs
     n = offsets.size - 1
     most = 0
     for root in range(n):

@@ -2,42 +2,102 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.lane_kernels import MOST
+from goffish.kernels.heap import rise, sink
 
 _ONE = np.uint64(1)
 #: Scaled counts: a number is ``mantissa · _LARGE ^ exponent``, mantissas from 1 to `_LARGE`.
 _LARGE, _SMALL = 2.0**500, 2.0**-500
 
 
+class Scores(NamedTuple):
+    """Dependencies summed over ordered pairs.
+
+    Attributes
+    ----------
+    vertices : float64, shape (n,)
+    arcs : float64, shape (arcs,) or (0,)
+        Each at the arc away from the source; empty where they are not wanted.
+    """
+
+    vertices: NDArray[np.float64]
+    arcs: NDArray[np.float64]
+
+
+class LevelMemory(NamedTuple):
+    """Memory of a search without weights.
+
+    Attributes
+    ----------
+    level : int32, shape (n,)
+        -1 between searches.
+    paths : float64, shape (n,)
+        0 between searches.
+    share : float64, shape (n,)
+    queue : uint32, shape (n + 1,)
+    """
+
+    level: NDArray[np.int32]
+    paths: NDArray[np.float64]
+    share: NDArray[np.float64]
+    queue: NDArray[np.uint32]
+
+
+class DijkstraMemory(NamedTuple):
+    """Memory of a search by distance, shape (n,) each.
+
+    Attributes
+    ----------
+    distance : float64
+        Infinity between searches.
+    paths : float64
+        Number of shortest paths, in the form that each kernel chooses.
+    place : int64
+        Place in the heap; negative once settled.
+    heap, order : int64
+        Vertices that wait, and those that are settled, nearest first.
+    """
+
+    distance: NDArray[np.float64]
+    paths: NDArray[np.float64]
+    place: NDArray[np.int64]
+    heap: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    @classmethod
+    def make(cls, n: int) -> DijkstraMemory:
+        integers: list[Any] = [np.empty(n, np.int64) for _ in range(3)]
+        return cls(np.full(n, np.inf), np.zeros(n), *integers)
+
+
 @njit(cache=True, nogil=True)
-def search_levels(
-    offsets, targets, out, into, times, sources, first, last, ends, level, paths, share, queue, score, arc_score
-):  # fmt: skip
-    """Add the dependencies of the searches from ``sources[first:last]`` on a graph without weights.
+def search_levels(arcs, vertices, sources, ends, memory, scores):
+    """Add the dependencies of the searches from `sources` on a graph without weights.
 
     The number of paths to a vertex may pass `MOST`; then its score is NaN and all of this call is worthless.
 
     Parameters
     ----------
-    offsets, targets
-        Unsigned, so that no index is tested for being negative.
+    arcs : Csr
+        Unsigned.
+    vertices : VertexWeights
     ends : bool
         Whether a pair counts for its two ends as well.
-    level : int32, shape (n,)
-        Filled with -1, and again so at the end.
-    paths : float64, shape (n,)
-        Zeros, and again so at the end.
-    share : float64, shape (n,)
-    queue : uint32, shape (n + 1,)
-    score : float64, shape (n,)
-    arc_score : float64, shape (arcs,) or (0,)
-        Receives the dependencies of the arcs as well, at the arc away from the source.
+    memory : LevelMemory
+    scores : Scores
     """
+    offsets, targets, _ = arcs
+    out, into, times = vertices
+    level, paths, share, queue = memory
+    score, arc_score = scores
     with_arcs = arc_score.size > 0
-    for i in range(first, last):
+    for i in range(sources.size):
         source = np.uint64(sources[i])
         weight = out[source]
         level[source] = 0
@@ -88,41 +148,6 @@ def search_levels(
 
 
 @njit(cache=True, nogil=True, inline="always")
-def rise(heap, place, distance, at, v):
-    """Put `v` into a 4-ary heap of vertices whose free place is `at`."""
-    while at > 0:
-        up = (at - 1) >> 2
-        if distance[heap[up]] <= distance[v]:
-            break
-        heap[at] = heap[up]
-        place[heap[at]] = at
-        at = up
-    heap[at] = v
-    place[v] = at
-
-
-@njit(cache=True, nogil=True, inline="always")
-def sink(heap, place, distance, size, v):
-    """Put `v` into a 4-ary heap of `size` places whose root is free."""
-    at = 0
-    while True:
-        child = 4 * at + 1
-        if child >= size:
-            break
-        best = child
-        for other in range(child + 1, min(child + 4, size)):
-            if distance[heap[other]] < distance[heap[best]]:
-                best = other
-        if distance[heap[best]] >= distance[v]:
-            break
-        heap[at] = heap[best]
-        place[heap[at]] = at
-        at = best
-    heap[at] = v
-    place[v] = at
-
-
-@njit(cache=True, nogil=True, inline="always")
 def _count(paths, exponent, v, mantissa, power):
     """Add ``mantissa · _LARGE ^ power`` to the number of paths to `v`."""
     if paths[v] == 0.0 or power > exponent[v] + 1:
@@ -139,29 +164,27 @@ def _count(paths, exponent, v, mantissa, power):
 
 
 @njit(cache=True, nogil=True)
-def search_distances(
-    offsets, targets, weights, out, into, times, sources, first, last, ends, distance, paths, exponent, share,
-    place, heap, order, score, arc_score,
-):  # fmt: skip
-    """Add the dependencies of the searches from ``sources[first:last]`` with Dijkstra's algorithm; any number of paths.
+def search_distances(arcs, vertices, sources, ends, memory, exponent, share, scores):
+    """Add the dependencies of the searches from `sources` with Dijkstra's algorithm; any number of paths.
 
     Parameters
     ----------
-    weights : float64, shape (arcs,) or (0,)
-        Positive; empty: every arc is 1 long.
-    distance : float64, shape (n,)
-        Filled with infinity, and again so at the end.
-    paths, share : float64, shape (n,)
-        Zeros, and again so at the end.
+    arcs : Csr
+        Weights are positive.
+    memory : DijkstraMemory
+        Numbers of paths are ``paths · _LARGE ^ exponent``, 0 between searches.
     exponent : int64, shape (n,)
-    place : int64, shape (n,)
-        Place in the heap; -1 once settled.
-    heap, order : int64, shape (n,)
-    ends, score, arc_score
+    share : float64, shape (n,)
+        0 between searches.
+    vertices, ends, scores
         As in `search_levels`.
     """
+    offsets, targets, weights = arcs
+    out, into, times = vertices
+    distance, paths, place, heap, order = memory
+    score, arc_score = scores
     weighted, with_arcs = weights.size > 0, arc_score.size > 0
-    for i in range(first, last):
+    for i in range(sources.size):
         source = sources[i]
         weight = out[source]
         distance[source] = 0.0
@@ -171,8 +194,7 @@ def search_distances(
         while size > 0:
             u = heap[0]
             size -= 1
-            if size > 0:
-                sink(heap, place, distance, size, heap[size])
+            sink(heap, place, distance, size, heap[size])
             place[u] = -1
             order[settled] = u
             settled += 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -15,21 +14,14 @@ from goffish.algorithms.betweenness import batch_kernels as batched
 from goffish.algorithms.betweenness import search_kernels as alone
 from goffish.algorithms.betweenness.lane_kernels import LANES, STRIDE
 from goffish.algorithms.betweenness.problem import Floats, Indices, Problem
+from goffish.algorithms.betweenness.search_kernels import Scores
+from goffish.kernels.csr import Csr, aligned_zeros
 
 #: Arc visits of a block: at most some tenths of a second, so that Ctrl-C and progress never wait long, but enough that
 #: what is done once for a block and vertex does not matter.
 _BLOCK, _SMALL_BLOCK, _PER_VERTEX = 1 << 22, 1 << 17, 16
 #: Blocks that even a short run is cut into, so that no thread waits long for the last one.
 _BLOCKS = 24
-_LINE = 64
-
-
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """Dependencies summed over ordered pairs: of vertices, shape (n,), and of arcs, shape (arcs,) or (0,)."""
-
-    vertices: Floats
-    arcs: Floats
 
 
 class Searches(Protocol):
@@ -157,61 +149,59 @@ class SourceSearches:
         return Scores(vertices, by_arc)
 
     @cached_property
-    def _padded(self) -> tuple[Any, ...]:
-        out = _pad(self._problem)
-        return *out, *(_pad(self._problem.reverse) if self._problem.directed else out)
+    def _padded(self) -> tuple[Csr, Csr]:
+        out = self._problem.arcs.padded(STRIDE)
+        return out, self._problem.reverse.arcs.padded(STRIDE) if self._problem.directed else out
 
     def _in_batches(self, first: int, last: int, scratch: Scratch, found: Scores) -> None:
-        p, n = self._problem, self._problem.num_vertices
+        n = self._problem.num_vertices
+        rows, more_rows, counts = (
+            scratch.take(name, (n + 1) * LANES, _aligned) for name in ("rows", "more rows", "counts")
+        )
+        memory = batched.BatchMemory(
+            rows,
+            more_rows,
+            counts,
+            scratch.take("seen", n + 1, _empty(np.uint8)),
+            scratch.take("lists", n * LANES, _empty(np.uint32)),
+            scratch.take("masks", n * LANES, _empty(np.uint8)),
+            scratch.take("starts", n + 2, _empty(np.int64)),
+            scratch.take("candidates", n + 2, _empty(np.uint32)),
+        )
         batched.search_batches(
-            *self._padded, p.out, p.into, p.times, self._sources, self._piece, self._bounds, first, last, self._ends,
-            *(scratch.take(name, (n + 1) * LANES, _aligned) for name in ("rows", "more rows", "counts")),
-            scratch.take("seen", n + 1, lambda size: np.empty(size, np.uint8)),
-            scratch.take("lists", n * LANES, lambda size: np.empty(size, np.uint32)),
-            scratch.take("masks", n * LANES, lambda size: np.empty(size, np.uint8)),
-            scratch.take("starts", n + 2, lambda size: np.empty(size, np.int64)),
-            scratch.take("candidates", n + 2, lambda size: np.empty(size, np.uint32)), found.vertices,
+            *self._padded, self._problem.vertices, self._piece, self._bounds, self._sources[first:last], self._ends,
+            memory, found,
         )  # fmt: skip
 
     def _one_by_one(self, first: int, last: int, scratch: Scratch, found: Scores) -> None:
         p, n = self._problem, self._problem.num_vertices
-        alone.search_levels(
-            p.offsets.view(np.uint64), p.targets, p.out, p.into, p.times, self._sources, first, last, self._ends,
+        memory = alone.LevelMemory(
             scratch.take("levels", n, lambda size: np.full(size, -1, np.int32)),
-            *(scratch.take(name, n, np.zeros) for name in ("paths", "share")),
-            scratch.take("queue", n + 1, lambda size: np.empty(size, np.uint32)), found.vertices, found.arcs,
-        )  # fmt: skip
+            scratch.take("paths", n, np.zeros),
+            scratch.take("share", n, np.zeros),
+            scratch.take("queue", n + 1, _empty(np.uint32)),
+        )
+        alone.search_levels(p.unsigned_arcs, p.vertices, self._sources[first:last], self._ends, memory, found)
 
     def _by_distance(self, first: int, last: int, scratch: Scratch, found: Scores) -> None:
-        search_by_distance(self._problem, self._sources, first, last, self._ends, scratch, found)
+        search_by_distance(self._problem, self._sources[first:last], self._ends, scratch, found)
 
 
-def search_by_distance(
-    problem: Problem, sources: Indices, first: int, last: int, ends: bool, scratch: Scratch, found: Scores
-) -> None:
-    """Add the scores from ``sources[first:last]``, one Dijkstra search each; any number of paths."""
-    p, n = problem, problem.num_vertices
-    alone.search_distances(
-        p.offsets, p.targets, p.weights, p.out, p.into, p.times, sources, first, last, ends,
-        scratch.take("distance", n, lambda size: np.full(size, np.inf)), scratch.take("dijkstra paths", n, np.zeros),
-        scratch.take("exponent", n, _integers), scratch.take("dijkstra share", n, np.zeros),
-        *(scratch.take(name, n, _integers) for name in ("place", "heap", "order")), found.vertices, found.arcs,
-    )  # fmt: skip
-
-
-def _integers(size: int) -> Indices:
-    return np.empty(size, np.int64)
-
-
-def _pad(problem: Problem) -> tuple[Any, ...]:
+def search_by_distance(problem: Problem, sources: Indices, ends: bool, scratch: Scratch, found: Scores) -> None:
+    """Add the scores from `sources`, one Dijkstra search each; any number of paths."""
     n = problem.num_vertices
-    offsets, targets = np.zeros_like(problem.offsets), np.empty(problem.num_arcs + (STRIDE - 1) * n, np.uint32)
-    used = batched.pad_rows(problem.offsets, problem.targets, offsets, targets)
-    return offsets.view(np.uint64), targets[:used]
+    memory = alone.DijkstraMemory(
+        scratch.take("distance", n, lambda size: np.full(size, np.inf)),
+        scratch.take("dijkstra paths", n, np.zeros),
+        *(scratch.take(name, n, _empty(np.int64)) for name in ("place", "heap", "order")),
+    )
+    exponent, share = scratch.take("exponent", n, _empty(np.int64)), scratch.take("dijkstra share", n, np.zeros)
+    alone.search_distances(problem.arcs, problem.vertices, sources, ends, memory, exponent, share, found)
+
+
+def _empty(kind: Any) -> Callable[[int], NDArray[Any]]:
+    return lambda size: np.empty(size, kind)
 
 
 def _aligned(size: int) -> Floats:
-    """Zeros that begin with a cache line, so that no row lies in two."""
-    raw = np.zeros(size + _LINE // 8)
-    skip = -raw.ctypes.data % _LINE // 8
-    return raw[skip : skip + size]
+    return aligned_zeros(size, np.float64)

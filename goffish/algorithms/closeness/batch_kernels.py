@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from goffish.algorithms.closeness.lane_kernels import COMPLETE, LANES, WORDS, copy_row, learn
 
@@ -17,31 +20,59 @@ LEVEL, CHANGED, WAITING, LISTED = 0, 1, 2, 3
 STATE = 4
 
 
-@njit(cache=True, nogil=True)
-def pad_rows(offsets, targets, stride, new_offsets, new_targets):
-    """Fill every row up to a multiple of `stride` with arcs to a vertex n that no search reaches.
+class Sums(NamedTuple):
+    """What searches found at every vertex, or at every source, shape (n,) each.
 
-    Parameters
+    Attributes
     ----------
-    new_targets
-        Room for `stride` - 1 arcs more per vertex; gives how many are used.
+    total : float64
+        Sum of the distances from all sources that reach the vertex from elsewhere, or of their inverses.
+    reached : int64
+        How many sources these are.
     """
-    n = offsets.size - 1
-    end = 0
-    for v in range(n):
-        for a in range(offsets[v], offsets[v + 1]):
-            new_targets[end] = targets[a]
-            end += 1
-        while end % stride:
-            new_targets[end] = n
-            end += 1
-        new_offsets[v + 1] = end
-    return end
+
+    total: NDArray[np.float64]
+    reached: NDArray[np.int64]
+
+    @classmethod
+    def zeros(cls, size: int) -> Sums:
+        return cls(np.zeros(size), np.zeros(size, np.int64))
+
+
+class BatchMemory(NamedTuple):
+    """Memory of the searches of a batch.
+
+    Attributes
+    ----------
+    known, fresh : uint64, shape ((n + 1) * WORDS,) and (n * WORDS,)
+        Lanes that know each vertex; row n is 0.
+    lanes : uint64, shape (WORDS,)
+        Lanes of the batch.
+    complete : uint8, shape (n + 1,)
+        Whether all lanes know a vertex.
+    due : uint8, shape (n + 1,)
+        Zeros, and again so at the end of a level.
+    changed, candidates : uint32, shape (n + 2,)
+        Vertices that some lane found on the last level, and that may be found on the next one.
+    state : int64, shape (STATE,)
+        Where the searches are; see `begin_batch`.
+    """
+
+    known: NDArray[np.uint64]
+    fresh: NDArray[np.uint64]
+    lanes: NDArray[np.uint64]
+    complete: NDArray[np.uint8]
+    due: NDArray[np.uint8]
+    changed: NDArray[np.uint32]
+    candidates: NDArray[np.uint32]
+    state: NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
-def mean_depth(offsets, targets, back_offsets, back_targets):
+def mean_depth(arcs, back_arcs):
     """Mean number of hops from the first vertex of each component, where vertices are in breadth-first order."""
+    offsets, targets, _ = arcs
+    back_offsets, back_targets, _ = back_arcs
     n = offsets.size - 1
     depth, total = np.zeros(n, np.int64), 0
     for v in range(n):
@@ -57,7 +88,7 @@ def mean_depth(offsets, targets, back_offsets, back_targets):
 
 
 @njit(cache=True, nogil=True)
-def gather_sources(offsets, targets, back_offsets, back_targets, mirrored, wanted, near, ordered):
+def gather_sources(arcs, back_arcs, mirrored, wanted, near, ordered):
     """Order the vertices so that those of a batch are near one another: balls of `near` wanted ones.
 
     The nearer the sources, the fewer are the levels on which some of them find a vertex.
@@ -75,6 +106,8 @@ def gather_sources(offsets, targets, back_offsets, back_targets, mirrored, wante
     int
         How many are wanted.
     """
+    offsets, targets, _ = arcs
+    back_offsets, back_targets, _ = back_arcs
     n = wanted.size
     taken, listed = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     ball_of = np.full(n, -1, np.int64)
@@ -159,62 +192,51 @@ def plan_batches(piece_of, sources, batches):
 
 
 @njit(cache=True, nogil=True)
-def begin_batch(sources, first, last, low, high, known, lanes, complete, changed, state):
-    """Start one search per lane from ``sources[first:last]``, all of them in the range of vertices from low to high."""
+def begin_batch(sources, low, high, memory):
+    """Start one search per lane from `sources`, all of them in the range of vertices from low to high."""
+    known, _, lanes, complete, _, changed, _, state = memory
     for i in range(low * WORDS, high * WORDS):
         known[i] = 0
     for v in range(low, high):
         complete[v] = 0
     for word in range(WORDS):
         lanes[word] = 0
-    for lane in range(last - first):
-        source = sources[first + lane]
+    for lane in range(sources.size):
+        source = sources[lane]
         bit = _ONE << np.uint64(lane & 63)
         known[source * WORDS + (lane >> 6)] |= bit
         lanes[lane >> 6] |= bit
         changed[lane] = source
-    if last - first == 1:
-        complete[sources[first]] = 1
-    state[LEVEL], state[CHANGED], state[LISTED] = 0, last - first, 0
+    if sources.size == 1:
+        complete[sources[0]] = 1
+    state[LEVEL], state[CHANGED], state[LISTED] = 0, sources.size, 0
 
 
 @njit(cache=True, nogil=True)
-def search_batch(
-    offsets, targets, back_offsets, back_targets, low, high, inverse, budget, known, fresh, lanes, complete, due,
-    changed, candidates, state, total, reached,
-):  # fmt: skip
+def search_batch(arcs, back_arcs, low, high, inverse, budget, memory, sums):
     """Go on with the searches of a batch, level by level, until they end or `budget` arcs were looked at.
 
     Parameters
     ----------
-    offsets, targets, back_offsets, back_targets
-        Out-arcs and in-arcs, unsigned and padded; the same arrays where the graph is undirected.
+    arcs, back_arcs : Csr
+        Out-arcs and in-arcs, padded to multiples of `STRIDE`; the same where the graph is undirected.
     low, high
         The range of vertices that the searches cannot leave.
     inverse : bool
         Add up 1 / distance rather than distance.
-    known, fresh : uint64, shape ((n + 1) * WORDS,) and (n * WORDS,)
-        Lanes that know each vertex; row n is 0.
-    lanes : uint64, shape (WORDS,)
-        Lanes of the batch.
-    complete : uint8, shape (n + 1,)
-        Whether all lanes know a vertex.
-    due : uint8, shape (n + 1,)
-        Zeros, and again so at the end of a level.
-    changed, candidates : uint32, shape (n + 2,)
-        Vertices that some lane found on the last level, and that may be found on the next one.
-    state : int64, shape (STATE,)
-        Where the searches are; see `begin_batch`.
-    total : float64, shape (n,)
-        Receives the sum over all sources of the distances to each vertex, or of their inverses.
-    reached : int64, shape (n,)
-        Receives the number of sources that reach each vertex from elsewhere.
+    memory : BatchMemory
+    sums : Sums
+        Added to.
 
     Returns
     -------
     bool
         Whether the searches have ended.
     """
+    offsets, targets, _ = arcs
+    back_offsets, back_targets, _ = back_arcs
+    known, fresh, lanes, complete, due, changed, candidates, state = memory
+    total, reached = sums
     level, new, waiting, listed = state[LEVEL], state[CHANGED], state[WAITING], state[LISTED] != 0
     arcs_here = offsets[high] - offsets[low]
     spent = np.uint64(0)

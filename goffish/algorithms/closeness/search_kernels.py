@@ -9,14 +9,12 @@ from goffish.algorithms.paths.kernels import dijkstra
 
 
 @njit(cache=True, nogil=True)
-def search_distances(
-    offsets, targets, weights, piece_of, bounds, sources, first, last, counted, inverse, at_source, scale,
-    distance, parent, heads, entry, heap_keys, heap_items, total, reached,
-):  # fmt: skip
-    """Add up the distances from ``sources[first:last]``.
+def search_distances(arcs, piece_of, bounds, sources, counted, inverse, at_source, scale, search, sums):
+    """Add up the distances from `sources`.
 
     Parameters
     ----------
+    arcs : Csr
     piece_of, bounds
         Component of each vertex, and the first vertex of each component.
     counted : bool, shape (n,)
@@ -25,17 +23,19 @@ def search_distances(
         Add up 1 / distance, where that is not 0, rather than distance.
     at_source : bool
         Whether a sum belongs to the source, or to the vertex that is found.
-    scale, distance, parent, heads, entry, heap_keys, heap_items
-        As in `dijkstra`; `distance` and `parent` need not be filled.
-    total : float64, reached : int64
+    scale, search
+        As in `dijkstra`; distances and parents need not be filled.
+    sums : Sums
         Shape (sources,) with `at_source`, else (n,).
     """
-    for i in range(first, last):
+    total, reached = sums
+    distance, parent = search.distance, search.parent
+    for i in range(sources.size):
         source = sources[i]
         low, high = bounds[piece_of[source]], bounds[piece_of[source] + 1]
         distance[low:high] = np.inf
         parent[low:high] = -1
-        dijkstra(offsets, targets, weights, source, scale, distance, parent, heads, entry, heap_keys, heap_items)
+        dijkstra(arcs, source, scale, search)
         own, found = 0.0, 0
         for v in range(low, high):
             length = distance[v]

@@ -5,31 +5,31 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.betweenness.problem import Floats, Indices, Problem
+from goffish.algorithms.betweenness.problem import Indices, Problem
 from goffish.algorithms.closeness import batch_kernels as batched
 from goffish.algorithms.closeness import search_kernels as alone
+from goffish.algorithms.closeness.batch_kernels import Sums
 from goffish.algorithms.closeness.lane_kernels import LANES, STRIDE, WORDS
+from goffish.algorithms.paths.kernels import Search, bucket_scale
 from goffish.graph import Graph
 from goffish.graph.parallel import run_tasks, thread_count
+from goffish.kernels.csr import Csr, aligned_zeros
 
 #: Arcs that one call of a kernel looks at: at most some tenths of a second, so that Ctrl-C never waits long.
 _BATCH_CHUNK, _DISTANCE_CHUNK = 1 << 24, 1 << 20
 #: Tasks: enough for any number of threads.
 _TASKS = 256
-#: As for a single search (`goffish.algorithms.paths.in_memory`).
-_BUCKETS, _BUCKETS_PER_MEAN = 4096, 64
 #: From this mean number of hops on, as in road networks, a batch is a ball of vertices; else it is cut from the
 #: breadth-first order, whose levels are a few only.
 _DEEP = 30.0
-_LINE = 64
 
 Mask = NDArray[np.bool_]
+_Memory = TypeVar("_Memory")
 #: Called with the work done so far and all work to do.
 Progress = Callable[[float, float], None]
 
@@ -51,26 +51,6 @@ class _Watch:
     def finish(self) -> None:
         if self._progress is not None:
             self._progress(self._todo, self._todo)
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """What the searches found at every vertex, shape (n,) each.
-
-    Attributes
-    ----------
-    total : float64
-        Sum of the distances from all sources that reach the vertex from elsewhere, or of their inverses.
-    reached : int64
-        How many sources these are.
-    """
-
-    total: Floats
-    reached: Indices
-
-    @classmethod
-    def zeros(cls, size: int) -> Sums:
-        return cls(np.zeros(size), np.zeros(size, np.int64))
 
 
 def sums_at_few(
@@ -174,11 +154,11 @@ class _Searches:
         """A call that goes on with the searches from ``sources[begin:end]``, and says whether they have ended."""
         raise NotImplementedError
 
-    def scratch(self, make: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+    def scratch(self, make: Callable[[], _Memory]) -> _Memory:
         """Memory of this thread."""
         if not hasattr(self._scratch, "memory"):
             self._scratch.memory = make()
-        memory: tuple[Any, ...] = self._scratch.memory
+        memory: _Memory = self._scratch.memory
         return memory
 
 
@@ -207,10 +187,9 @@ class _Levels(_Searches):
         self, problem: Problem, piece: Indices, bounds: Indices, wanted: Mask, counted: Mask, inverse: bool
     ) -> None:
         super().__init__(problem, piece, bounds, inverse)
-        self._out = _padded(problem)
-        self._back = _padded(problem.reverse) if problem.directed else self._out
-        sources, back = np.empty(piece.size, np.int64), problem.reverse
-        rows = problem.offsets, problem.targets, back.offsets, back.targets
+        self._out = problem.arcs.padded(STRIDE)
+        self._back = problem.reverse.arcs.padded(STRIDE) if problem.directed else self._out
+        sources, rows = np.empty(piece.size, np.int64), (problem.arcs, problem.reverse.arcs)
         near = LANES if batched.mean_depth(*rows) > _DEEP else piece.size
         searching = counted & (np.diff(problem.offsets) > 0)
         count = batched.gather_sources(*rows, not problem.directed, searching, near, sources)
@@ -218,27 +197,26 @@ class _Levels(_Searches):
         self.set_sources(sources[:count], ends[: batched.plan_batches(piece, sources[:count], ends) + 1])
 
     def start(self, begin: int, end: int, part: Sums) -> Callable[[], bool]:
-        known, fresh, lanes, complete, due, changed, candidates, state = self.scratch(self._memory)
+        memory = self.scratch(self._memory)
         pieces = self.piece[self.sources[begin]], self.piece[self.sources[end - 1]] + 1
         low, high = (int(self.bounds[piece]) for piece in pieces)
-        batched.begin_batch(self.sources, begin, end, low, high, known, lanes, complete, changed, state)
+        batched.begin_batch(self.sources[begin:end], low, high, memory)
 
         def search() -> bool:
             ended: bool = batched.search_batch(
-                *self._out, *self._back, low, high, self.inverse, np.uint64(_BATCH_CHUNK), known, fresh, lanes,
-                complete, due, changed, candidates, state, part.total, part.reached,
-            )  # fmt: skip
+                self._out, self._back, low, high, self.inverse, np.uint64(_BATCH_CHUNK), memory, part
+            )
             return ended
 
         return search
 
-    def _memory(self) -> tuple[Any, ...]:
+    def _memory(self) -> batched.BatchMemory:
         n = self.problem.num_vertices
-        complete = np.ones(n + 1, np.uint8)
+        known, fresh, lanes = (aligned_zeros(count * WORDS, np.uint64) for count in (n + 1, n, 1))
         lists = max(n, LANES) + 2
-        return (
-            _aligned((n + 1) * WORDS), _aligned(n * WORDS), _aligned(WORDS), complete, np.zeros(n + 1, np.uint8),
-            np.empty(lists, np.uint32), np.empty(lists, np.uint32), np.zeros(batched.STATE, np.int64),
+        return batched.BatchMemory(
+            known, fresh, lanes, np.ones(n + 1, np.uint8), np.zeros(n + 1, np.uint8), np.empty(lists, np.uint32),
+            np.empty(lists, np.uint32), np.zeros(batched.STATE, np.int64),
         )  # fmt: skip
 
 
@@ -258,45 +236,24 @@ class _Distances(_Searches):
         steps = math.ceil(self.done[-1] / _DISTANCE_CHUNK)
         cuts = np.searchsorted(self.done, self.done[-1] * np.arange(1, steps) / max(steps, 1))
         self.ends = np.unique(np.concatenate(([0], cuts, [sources.size])))
-        mean = float(self._rows.weights.mean())
-        scale = _BUCKETS_PER_MEAN / mean if 0.0 < mean < math.inf else 0.0
-        self._scale = scale if math.isfinite(scale) else 0.0
+        self._scale = bucket_scale(self._rows.weights)
+        signed = self._rows.targets.view(f"i{self._rows.targets.itemsize}")  # as `Graph` has them: one kernel for both
+        self._arcs = Csr(self._rows.offsets, signed, self._rows.weights)
 
     def start(self, begin: int, end: int, part: Sums) -> Callable[[], bool]:
-        rows = self._rows
+        sources = self.sources[begin:end]
 
         def search() -> bool:
-            found = Sums.zeros(self.sources.size) if self._at_source else part
+            found = Sums.zeros(sources.size) if self._at_source else part
             alone.search_distances(
-                rows.offsets, rows.targets, rows.weights, self.piece, self.bounds, self.sources, begin, end,
-                self._counted, self.inverse, self._at_source, self._scale, *self.scratch(self._memory),
-                found.total, found.reached,
+                self._arcs, self.piece, self.bounds, sources, self._counted, self.inverse, self._at_source, self._scale,
+                self.scratch(self._memory), found,
             )  # fmt: skip
             if self._at_source:
-                part.total[self.sources[begin:end]] = found.total[begin:end]
-                part.reached[self.sources[begin:end]] = found.reached[begin:end]
+                part.total[sources], part.reached[sources] = found
             return True
 
         return search
 
-    def _memory(self) -> tuple[Any, ...]:
-        n, room = self.problem.num_vertices, self.problem.num_arcs + 1
-        kind = self.problem.targets.dtype
-        return (
-            np.empty(n), np.empty(n, np.int64), np.full(_BUCKETS, -1, np.int64),
-            (np.empty(room), np.empty(room, kind), np.empty(room, np.int64)), np.empty(room), np.empty(room, kind),
-        )  # fmt: skip
-
-
-def _padded(problem: Problem) -> tuple[Any, Any]:
-    n = problem.num_vertices
-    offsets, targets = np.zeros_like(problem.offsets), np.empty(problem.num_arcs + (STRIDE - 1) * n, np.uint32)
-    used = batched.pad_rows(problem.offsets, problem.targets, STRIDE, offsets, targets)
-    return offsets.view(np.uint64), targets[:used]
-
-
-def _aligned(size: int) -> NDArray[np.uint64]:
-    """Zeros that begin with a cache line, so that no row lies in two."""
-    raw = np.zeros(size + _LINE // 8, np.uint64)
-    skip = -raw.ctypes.data % _LINE // 8
-    return raw[skip : skip + size]
+    def _memory(self) -> Search:
+        return Search.make(self.problem.num_vertices, self.problem.num_arcs, self._arcs.targets.dtype)

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+
+class Questions(NamedTuple):
+    """Wedges u - v - w over three sub-graphs, put to the owner of u: int64 each.
+
+    Attributes
+    ----------
+    asked
+        u, as a row of the remote table where the question comes from, as a vertex where it goes to.
+    far, origin
+        Partitioned numbers of w and v.
+    """
+
+    asked: NDArray[np.int64]
+    far: NDArray[np.int64]
+    origin: NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
@@ -21,13 +40,14 @@ def split_rows(offsets, targets, middle):
 
 
 @njit(cache=True, nogil=True)
-def local_triangles(subgraph_offsets, remote_offsets, offsets, middle, targets, count, remote_count):
+def local_triangles(rows, middle, count, remote_count):
     """Triangles with at least two corners in one sub-graph.
 
     Every edge u < v inside the sub-graph is closed by the common local neighbours w > v and by the common remote
     neighbours; `count` is by vertex, `remote_count` by row of the remote table (a corner that its owner must be told
     about).
     """
+    subgraph_offsets, remote_offsets, offsets, targets = rows
     for s in range(subgraph_offsets.size - 1):
         low = subgraph_offsets[s]
         size = subgraph_offsets[s + 1] - low
@@ -65,9 +85,8 @@ def local_triangles(subgraph_offsets, remote_offsets, offsets, middle, targets, 
 
 @njit(cache=True, nogil=True)
 def remote_wedges(
-    active, subgraph_offsets, remote_offsets, remote_vertex, remote_subgraph, offsets, middle, targets, start,
-    degree, remote_degree, done, asked, far, origin, open_subgraphs,
-):  # fmt: skip
+    active, rows, middle, remote_vertex, remote_subgraph, start, degree, remote_degree, done, questions, open_subgraphs
+):
     """Wedges u - v - w over three different sub-graphs where v comes before u and u before w.
 
     Vertices are ordered by (degree, partitioned number), which bounds the wedges by m^1.5. Each one is a question to
@@ -75,6 +94,8 @@ def remote_wedges(
     remembers how many of v's remote arcs have had their turn as u, and ``open_subgraphs[s]`` whether any are left.
     Returns the count.
     """
+    subgraph_offsets, remote_offsets, offsets, targets = rows
+    asked, far, origin = questions
     count = 0
     for a in range(active.size):
         s = active[a]
@@ -115,15 +136,14 @@ def widest_tail(offsets, middle):
 
 
 @njit(cache=True, nogil=True)
-def close_wedges(
-    vertex, far, origin, subgraph, remote_offsets, remote_vertex, offsets, middle, targets,
-    count, remote_count,
-):  # fmt: skip
+def close_wedges(questions, subgraph, rows, middle, remote_vertex, count, remote_count):
     """Answer the questions of `remote_wedges`: count the triangle at all three corners if the edge exists.
 
     The questions of one wedge middle come in a run with ascending `far`, and so do remote tables and rows: each search
     goes on from where the one before ended.
     """
+    vertex, far, origin = questions
+    _, remote_offsets, offsets, targets = rows
     asked_by = asked_of = -1
     w = low = 0
     for i in range(vertex.size):
@@ -177,8 +197,9 @@ def _gallop_codes(targets, low, end, wanted):
 
 
 @njit(cache=True, nogil=True)
-def distinct_degrees(subgraph_offsets, offsets, targets, degree):
+def distinct_degrees(rows, degree):
     """Number of distinct neighbours of each vertex, itself excluded."""
+    subgraph_offsets, _, offsets, targets = rows
     for s in range(subgraph_offsets.size - 1):
         low = subgraph_offsets[s]
         for v in range(low, subgraph_offsets[s + 1]):
@@ -189,15 +210,15 @@ def distinct_degrees(subgraph_offsets, offsets, targets, degree):
 
 @njit(cache=True, nogil=True)
 def lower_cores(
-    active, first_step, subgraph_offsets, remote_offsets, offsets, middle, targets, touched_offsets, touched,
-    remote_before, remote_core, core, support, changed,
-):  # fmt: skip
+    active, first_step, rows, middle, touched_offsets, touched, remote_before, remote_core, core, support, changed
+):
     """Lower core estimates until every vertex has as many neighbours of at least its own estimate.
 
     ``support[v]`` counts those neighbours, so a vertex is looked at again only when they have become too few. `touched`
     are the rows of the remote table whose estimates fell (from `remote_before`), grouped by sub-graph; in the first
     superstep every vertex is looked at. Sets ``changed[v]``.
     """
+    subgraph_offsets, remote_offsets, offsets, targets = rows
     biggest = 0
     for a in range(active.size):
         biggest = max(biggest, subgraph_offsets[active[a] + 1] - subgraph_offsets[active[a]])
@@ -263,12 +284,13 @@ def lower_cores(
 
 
 @njit(cache=True, nogil=True)
-def news(changed, subgraph_offsets, remote_offsets, remote_subgraph, offsets, middle, targets, vertex, target):
+def news(changed, rows, middle, remote_subgraph, vertex, target):
     """(vertex, neighbouring sub-graph) pairs for the vertices whose value changed, each pair once.
 
     Returns their number; with empty output arrays they are only counted. Remote arcs are sorted, hence their
     sub-graphs too.
     """
+    subgraph_offsets, remote_offsets, offsets, targets = rows
     count = 0
     for s in range(subgraph_offsets.size - 1):
         remote = remote_offsets[s]

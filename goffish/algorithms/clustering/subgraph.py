@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -85,25 +84,22 @@ class TriangleCount(SubgraphProgram):
         self.batch_size = batch_size
 
     def init(self, sg: SubgraphBatch) -> None:
-        kernels.distinct_degrees(sg.subgraph_offsets, sg.offsets, sg.targets, sg["degree"])
+        kernels.distinct_degrees(sg.rows, sg["degree"])
 
     def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
         count, due = batch["triangles"], np.zeros(batch.remote_vertex.size, np.int64)
         middle = _row_middles(batch)
-        rows = (batch.offsets, middle, batch.targets)
         if step.number == 1:
-            kernels.local_triangles(batch.subgraph_offsets, batch.remote_offsets, *rows, count, due)
+            kernels.local_triangles(batch.rows, middle, count, due)
             vertex, target = _news(batch, middle, np.full(batch.num_vertices, True))
             step.send_to_subgraph(target, count=batch["degree"][vertex], far=batch.start + vertex, origin=-1)
         else:
-            self._answer(batch, step, rows, due)
+            self._answer(batch, step, middle, due)
             self._ask(batch, step, middle)
         owed = np.flatnonzero(due)
         step.send_to_vertex(batch.remote_subgraph[owed], batch.remote_vertex[owed], count=due[owed], far=-1, origin=-1)
 
-    def _answer(
-        self, batch: SubgraphBatch, step: BatchStep, rows: tuple[NDArray[Any], ...], due: NDArray[np.int64]
-    ) -> None:
+    def _answer(self, batch: SubgraphBatch, step: BatchStep, middle: NDArray[np.int64], due: NDArray[np.int64]) -> None:
         vertex, told, far, origin, subgraph = (
             np.ascontiguousarray(step.messages[n]) for n in ("vertex", "count", "far", "origin", "subgraph")
         )
@@ -113,23 +109,20 @@ class TriangleCount(SubgraphProgram):
         np.add.at(batch["triangles"], vertex[counts], told[counts])
         questions = (vertex >= 0) & (far >= 0)
         kernels.close_wedges(
-            vertex[questions], far[questions], origin[questions], subgraph[questions], batch.remote_offsets,
-            batch.remote_vertex, *rows, batch["triangles"], due,
+            kernels.Questions(vertex[questions], far[questions], origin[questions]), subgraph[questions], batch.rows,
+            middle, batch.remote_vertex, batch["triangles"], due,
         )  # fmt: skip
 
     def _ask(self, batch: SubgraphBatch, step: BatchStep, middle: NDArray[np.int64]) -> None:
         size = max(self.batch_size, kernels.widest_tail(batch.offsets, middle))
-        asked, far, origin = (np.empty(size, np.int64) for _ in range(3))
+        questions = kernels.Questions(*np.empty((3, size), np.int64))
         unfinished = np.zeros(batch.num_subgraphs, np.bool_)
         found = kernels.remote_wedges(
-            step.active, batch.subgraph_offsets, batch.remote_offsets, batch.remote_vertex, batch.remote_subgraph,
-            batch.offsets, middle, batch.targets, batch.start, batch["degree"], batch["remote_degree"],
-            batch["done"], asked, far, origin, unfinished,
+            step.active, batch.rows, middle, batch.remote_vertex, batch.remote_subgraph, batch.start, batch["degree"],
+            batch["remote_degree"], batch["done"], questions, unfinished,
         )  # fmt: skip
-        rows = asked[:found]
-        step.send_to_vertex(
-            batch.remote_subgraph[rows], batch.remote_vertex[rows], count=0, far=far[:found], origin=origin[:found]
-        )
+        rows, far, origin = (column[:found] for column in questions)
+        step.send_to_vertex(batch.remote_subgraph[rows], batch.remote_vertex[rows], count=0, far=far, origin=origin)
         step.vote_to_halt(np.flatnonzero(~unfinished))
 
     def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:
@@ -152,7 +145,7 @@ class CoreNumbers(SubgraphProgram):
     }
 
     def init(self, sg: SubgraphBatch) -> None:
-        kernels.distinct_degrees(sg.subgraph_offsets, sg.offsets, sg.targets, sg["core"])
+        kernels.distinct_degrees(sg.rows, sg["core"])
 
     def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
         before = batch["remote_core"].copy()
@@ -161,9 +154,8 @@ class CoreNumbers(SubgraphProgram):
         changed = np.full(batch.num_vertices, step.number == 1)
         middle = _row_middles(batch)
         kernels.lower_cores(
-            step.active, step.number == 1, batch.subgraph_offsets, batch.remote_offsets, batch.offsets, middle,
-            batch.targets, step.message_offsets, touched, before, batch["remote_core"], batch["core"],
-            batch["support"], changed,
+            step.active, step.number == 1, batch.rows, middle, step.message_offsets, touched, before,
+            batch["remote_core"], batch["core"], batch["support"], changed,
         )  # fmt: skip
         vertex, target = _news(batch, middle, changed)
         step.send_to_subgraph(target, vertex_number=batch.start + vertex, core=batch["core"][vertex])
@@ -191,10 +183,7 @@ def _news(
     batch: SubgraphBatch, middle: NDArray[np.int64], changed: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Changed border vertices and the neighbouring sub-graphs to tell about each."""
-    context = (
-        changed, batch.subgraph_offsets, batch.remote_offsets, batch.remote_subgraph,
-        batch.offsets, middle, batch.targets,
-    )  # fmt: skip
+    context = changed, batch.rows, middle, batch.remote_subgraph
     size = kernels.news(*context, _EMPTY, _EMPTY)
     vertex, target = np.empty(size, np.int64), np.empty(size, np.int64)
     if size:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from goffish.algorithms.communities import community_kernels as kernels
 from goffish.algorithms.communities.agreement import agreement
 from goffish.algorithms.communities.divisions import (
-    arc_arrays,
+    arcs_of,
     check_resolution,
     community_sums,
     match_ids,
@@ -177,7 +177,7 @@ class Communities(Result):
         size = np.bincount(community, minlength=count)
         sums = community_sums(graph, community, count)
         degree, pairs = np.zeros(graph.num_vertices), np.zeros(count, np.int64)
-        kernels.inner_structure(*arc_arrays(graph), graph.directed, community, degree, pairs)
+        kernels.inner_structure(arcs_of(graph), graph.directed, community, degree, pairs)
         volume = sums.out + sums.into if graph.directed else sums.out
         # The rest has at least the weight of the cut, whatever was rounded.
         smaller = np.maximum(np.minimum(volume, volume.sum() - volume), sums.cut)

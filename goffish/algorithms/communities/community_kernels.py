@@ -25,7 +25,7 @@ def renumber(values, low, table, out):
 
 
 @njit(cache=True, nogil=True)
-def community_sums(offsets, targets, weights, weighted, directed, community, inside, out, into, cut):
+def community_sums(arcs, directed, community, inside, out, into, cut):
     """Weights of every community.
 
     Parameters
@@ -37,6 +37,8 @@ def community_sums(offsets, targets, weights, weighted, directed, community, ins
     cut
         Arcs that leave or, in a directed graph, come in.
     """
+    offsets, targets, weights = arcs
+    weighted = weights.size > 0
     for u in range(offsets.size - 1):
         own = community[u]
         for i in range(offsets[u], offsets[u + 1]):
@@ -61,11 +63,13 @@ def community_sums(offsets, targets, weights, weighted, directed, community, ins
 
 
 @njit(cache=True, nogil=True)
-def inner_structure(offsets, targets, weights, weighted, directed, community, degree, pairs):
+def inner_structure(arcs, directed, community, degree, pairs):
     """Weighted degree of every vertex within its community, and the linked pairs of different members of each.
 
     Pairs of an undirected graph are counted from both ends.
     """
+    offsets, targets, weights = arcs
+    weighted = weights.size > 0
     for u in range(offsets.size - 1):
         before = targets.dtype.type(-1)
         for i in range(offsets[u], offsets[u + 1]):
@@ -95,8 +99,10 @@ def first_members(order, community, starts, filled, members):
 
 
 @njit(cache=True, nogil=True)
-def weight_between(offsets, targets, weights, weighted, directed, node, matrix):
+def weight_between(arcs, directed, node, matrix):
     """Weight of the edges between every two nodes, in both halves of `matrix`; vertices with node -1 have none."""
+    offsets, targets, weights = arcs
+    weighted = weights.size > 0
     for u in range(offsets.size - 1):
         if node[u] < 0:
             continue
@@ -118,16 +124,16 @@ def _find(root, c):
 
 
 @njit(cache=True, nogil=True)
-def merge_small(
-    offsets, targets, weights, back_offsets, back_targets, back_weights, weighted,
-    community, size, out, into, scale, resolution, min_size, root,
-):  # fmt: skip
+def merge_small(arcs, back_arcs, community, size, out, into, scale, resolution, min_size, root):
     """Join small communities to neighbours, smallest first; `root` receives where each of them went.
 
     A community's members are a linked list, so that joining two costs nothing and only the rows of small communities
     are ever read. The smallest goes first and therefore at least doubles: no row is read more than log2(min_size)
     times.
     """
+    offsets, targets, weights = arcs
+    back_offsets, back_targets, back_weights = back_arcs
+    weighted = weights.size > 0
     communities = size.size
     first = np.full(communities, -1, np.int64)
     last = np.full(communities, -1, np.int64)

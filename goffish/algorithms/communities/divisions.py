@@ -16,11 +16,11 @@ from goffish.algorithms.communities import community_kernels as kernels
 from goffish.errors import InputError
 from goffish.graph import Graph
 from goffish.graph.guards import expect, whole_number
+from goffish.kernels.csr import NO_WEIGHTS, Csr
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-NO_WEIGHTS: Floats = np.empty(0, np.float64)
 _GRAPH_ADVICE = "give a goffish Graph (a partitioned one's to_graph())"
 #: An id range up to this many times the number of values is numbered through a table, not by sorting.
 _DENSE_FACTOR = 4
@@ -65,7 +65,7 @@ def community_sums(graph: Graph, community: Ids, count: int) -> CommunitySums:
         The weights add up to infinity.
     """
     inside, out, into, cut = np.zeros((4, count))
-    kernels.community_sums(*arc_arrays(graph), graph.directed, community, inside, out, into, cut)
+    kernels.community_sums(arcs_of(graph), graph.directed, community, inside, out, into, cut)
     total = float(out.sum())
     if not np.isfinite(total):
         raise InputError("weight: the weights add up to infinity; scale all weights down")
@@ -78,10 +78,9 @@ def weighted_degrees(graph: Graph) -> Floats:
     return sums.out + sums.into if graph.directed else sums.out
 
 
-def arc_arrays(graph: Graph) -> tuple[Ids, NDArray[np.integer[Any]], Floats, bool]:
-    """Row pointers, targets, weights (empty where there are none) and whether there are weights, for a kernel."""
-    weighted = graph.weights is not None
-    return graph.offsets, graph.targets, graph.weights if graph.weights is not None else NO_WEIGHTS, weighted
+def arcs_of(graph: Graph) -> Csr:
+    """The arcs of a graph, as kernels take them."""
+    return Csr(graph.offsets, graph.targets, NO_WEIGHTS if graph.weights is None else graph.weights)
 
 
 def modularity(graph: Graph, membership: ArrayLike, resolution: float = 1.0) -> float:
@@ -177,8 +176,8 @@ def merge_small(graph: Graph, membership: ArrayLike, min_size: int, *, resolutio
     scale = float(np.ldexp(1.0, -int(np.frexp(sums.total)[1]))) if sums.total > np.finfo(np.float64).tiny else 1.0
     root = np.empty(count, np.int64)
     kernels.merge_small(
-        *arc_arrays(graph)[:3], *arc_arrays(graph.reverse)[:3], graph.weights is not None, community, size,
-        sums.out * scale, sums.into * scale, scale, resolution, min_size, root,
+        arcs_of(graph), arcs_of(graph.reverse), community, size, sums.out * scale, sums.into * scale, scale, resolution,
+        min_size, root,
     )  # fmt: skip
     return _numbered(root[community])[0]
 

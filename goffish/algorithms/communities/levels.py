@@ -14,6 +14,7 @@ from goffish.algorithms.communities import merge_kernels as kernels
 from goffish.algorithms.weights import check_range
 from goffish.graph import Graph
 from goffish.graph.parallel import balanced_rows, run_tasks
+from goffish.kernels.csr import Csr
 
 #: Labels and vertex numbers, unsigned so that kernels index without a test for negative numbers.
 Labels = NDArray[np.unsignedinteger[Any]]
@@ -61,6 +62,10 @@ class Level:
     def num_arcs(self) -> int:
         return self.targets.size
 
+    @property
+    def arcs(self) -> Csr:
+        return Csr(self.offsets, self.targets, self.weights)
+
     @cached_property
     def widest(self) -> int:
         """Most arcs in one row."""
@@ -84,8 +89,7 @@ class Level:
         """Modularity of the communities `labels`, numbered from 0."""
         ranges = self.row_ranges()
         room = np.zeros((len(ranges), 8), self.degree.dtype)  # a cache line for each
-        given = (self.offsets, self.targets, self.weights, labels)
-        tasks = [(*given, *rows, place) for rows, place in zip(ranges, room, strict=True)]
+        tasks = [(self.arcs, labels, *rows, place) for rows, place in zip(ranges, room, strict=True)]
         run_tasks(kernels.inside_weight, tasks, threads)
         inside = float(room[:, 0].sum(dtype=np.float64)) + float(self.loops.sum(dtype=np.float64))
         count = int(labels.max()) + 1 if labels.size else 0
@@ -193,8 +197,9 @@ def list_members(level: Level, labels: Labels, count: int, order: NDArray[np.int
     """Group the vertices by their label, 0 … count-1, each group in the order of `order`."""
     starts, room = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     vertices = np.empty(level.num_vertices, labels.dtype)
-    kernels.list_members(level.offsets, labels, order, starts, vertices, room)
-    return Members(starts, vertices, room)
+    members = Members(starts, vertices, room)
+    kernels.list_members(level.offsets, labels, order, members)
+    return members
 
 
 def cut_rows(room: NDArray[np.int64], threads: int) -> list[tuple[int, int]]:
@@ -210,10 +215,10 @@ def cut_rows(room: NDArray[np.int64], threads: int) -> list[tuple[int, int]]:
 
 def collapse(level: Level, labels: Labels, count: int, threads: int) -> Level:
     """Make every community one vertex; `labels` are numbered 0 … count-1 without gaps."""
-    starts, members, room = list_members(level, labels, count)
+    members = list_members(level, labels, count)
+    room = members.room
     cuts = cut_rows(room, threads)
     begins, widest, arcs = room[[first for first, _ in cuts]].tolist(), int(np.diff(room).max(initial=0)), int(room[-1])
-    del room
     kind = level.degree.dtype
     targets, weights = np.empty(arcs, labels.dtype), np.empty(arcs, kind)
     offsets, loops, degree = np.zeros(count + 1, np.int64), np.zeros(count, kind), np.zeros(count, kind)
@@ -223,9 +228,8 @@ def collapse(level: Level, labels: Labels, count: int, threads: int) -> Level:
     kernels.add_up(labels, level.degree, degree)
     if in_degree.size:
         kernels.add_up(labels, level.in_degree, in_degree)
-    given = (level.offsets, level.targets, level.weights, labels, starts, members, widest)
-    into = (targets, weights, offsets[1:], loops)
-    tasks = [(*given, *cut, begin, *into) for cut, begin in zip(cuts, begins, strict=True)]
+    into = (Csr(offsets[1:], targets, weights), loops)
+    tasks = [(level.arcs, labels, members, widest, *cut, begin, *into) for cut, begin in zip(cuts, begins, strict=True)]
     run_tasks(kernels.merge_rows, tasks, threads)
     np.cumsum(offsets, out=offsets)
     for (first, last), there in zip(cuts, begins, strict=True):

@@ -32,11 +32,9 @@ def renumber(labels, number):
 
 
 @njit(cache=True, nogil=True)
-def list_members(offsets, labels, order, starts, members, room):
-    """Put the vertices of community c into ``members[starts[c]:starts[c + 1]]``, in `order` (empty: ascending).
-
-    ``room[c]`` becomes the number of arcs of the communities before c.
-    """
+def list_members(offsets, labels, order, members):
+    """Fill `members` (see `levels.Members`; zeros before) in `order`; with an empty one ascending."""
+    starts, vertices, room = members
     for v in range(labels.size):
         c = labels[v]
         starts[c + 1] += 1
@@ -47,7 +45,7 @@ def list_members(offsets, labels, order, starts, members, room):
     for i in range(labels.size):
         v = order[i] if order.size else i
         c = labels[v]
-        members[starts[c]] = v
+        vertices[starts[c]] = v
         starts[c] += 1
     for c in range(starts.size - 1, 0, -1):
         starts[c] = starts[c - 1]
@@ -55,33 +53,34 @@ def list_members(offsets, labels, order, starts, members, room):
 
 
 @njit(cache=True, nogil=True)
-def merge_rows(
-    offsets, targets, weights, labels, starts, members, widest, first, last, begin, out, out_weights, sizes, loops
-):
-    """Rows `first` to `last` of the collapsed graph, none with more than `widest` arcs, from ``out[begin]`` on.
+def merge_rows(arcs, labels, members, widest, first, last, begin, merged, loops):
+    """Rows `first` to `last` of the collapsed graph, none with more than `widest` arcs, from arc `begin` on.
 
-    The weight inside a community goes to `loops`.
+    `merged` receives sizes of rows in the place of offsets. The weight inside a community goes to `loops`.
     """
+    offsets, targets, weights = arcs
+    starts, vertices, _ = members
+    sizes, out, out_weights = merged
     weighted = weights.size > 0
     count = starts.size - 1
     sums = np.zeros(count, out_weights.dtype)
     none = sums.sum()
     keys = np.empty(min(widest, count) + 1, out.dtype)
-    end, arcs = starts[last], np.uint64(targets.size)
+    end, size = starts[last], np.uint64(targets.size)
     kept = begin
     for c in range(first, last):
         met = 0
         for i in range(starts[c], starts[c + 1]):
-            v = members[i]
+            v = vertices[i]
             # Rows lie anywhere: have the next ones on their way, two cache lines of each.
             if i + 16 < end:
-                prefetch(offsets, members[i + 16])
-                ahead = offsets[members[i + 8]]
+                prefetch(offsets, vertices[i + 16])
+                ahead = offsets[vertices[i + 8]]
                 prefetch(targets, ahead)
                 prefetch(targets, ahead + LINE)
             if weighted:
                 for e in range(offsets[v], offsets[v + 1]):
-                    if e + AHEAD < arcs:
+                    if e + AHEAD < size:
                         prefetch(labels, targets[e + AHEAD])
                     d = labels[targets[e]]
                     before = sums[d]
@@ -90,7 +89,7 @@ def merge_rows(
                     sums[d] = before + weights[e]
             else:
                 for e in range(offsets[v], offsets[v + 1]):
-                    if e + AHEAD < arcs:
+                    if e + AHEAD < size:
                         prefetch(labels, targets[e + AHEAD])
                     d = labels[targets[e]]
                     before = sums[d]
@@ -142,8 +141,9 @@ def widest_row(offsets):
 
 
 @njit(cache=True, nogil=True)
-def has_foreign_neighbour(offsets, targets, labels, first, last, flags):
+def has_foreign_neighbour(arcs, labels, first, last, flags):
     """Which of the vertices `first` to `last` have a neighbour of another label."""
+    offsets, targets, _ = arcs
     for v in range(first, last):
         flags[v] = 0
         own = labels[v]
@@ -154,8 +154,9 @@ def has_foreign_neighbour(offsets, targets, labels, first, last, flags):
 
 
 @njit(cache=True, nogil=True)
-def inside_weight(offsets, targets, weights, labels, first, last, room):
+def inside_weight(arcs, labels, first, last, room):
     """Put the weight of the arcs in rows `first` to `last` that stay in their community into ``room[0]``."""
+    offsets, targets, weights = arcs
     weighted = weights.size > 0
     total = room[0]
     for v in range(first, last):

@@ -7,8 +7,11 @@ blocks and slices, not on which thread works on which block.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from goffish.kernels.barrier import prefetch, wait
 
@@ -20,19 +23,75 @@ LINE = 64  # bytes in one
 AHEAD = np.uint64(12)  # arcs: far enough for the cache line of a community to arrive
 
 
+class Weighted(NamedTuple):
+    """A level as its kernels see it: see `levels.Level`; `fixed`, uint8, is empty where every vertex may move."""
+
+    arcs: Any
+    degree: NDArray[Any]
+    in_degree: NDArray[Any]
+    fixed: NDArray[np.uint8]
+
+
+class Replica(NamedTuple):
+    """What one block knows of all communities, and its memory.
+
+    Attributes
+    ----------
+    labels : shape (n,)
+    state : shape (2 n,)
+        ``state[2c]`` collects the weight from a vertex to community c and is zero between vertices; ``state[2c + 1]``
+        is the community's total degree.
+    in_totals : shape (n,); empty for an undirected graph
+    keys : shape (most arcs in one row + 1,)
+    """
+
+    labels: NDArray[Any]
+    state: NDArray[Any]
+    in_totals: NDArray[Any]
+    keys: NDArray[Any]
+
+
+class Block(NamedTuple):
+    """The vertices of one block and where it marks others.
+
+    Attributes
+    ----------
+    low, high : uint64
+        Its vertices.
+    alone : bool
+        Whether it is the only one.
+    woken, nowhere : uint64
+        A vertex u of another block is woken at ``marks[woken + u]``, where its block finds it in the next pass. Nobody
+        ever clears a mark that another block may be setting: what needs no mark is written to ``marks[nowhere]``.
+    """
+
+    low: Any
+    high: Any
+    alone: bool
+    woken: Any
+    nowhere: Any
+
+
+class Moves(NamedTuple):
+    """Vertices that moved, and where to."""
+
+    vertices: NDArray[Any]
+    to: NDArray[Any]
+
+
 @njit(cache=True, nogil=True)
-def move_blocks(rows, start_state, blocks, exchange, settings, barrier, parties, first, last):
+def move_blocks(level, start_state, blocks, exchange, settings, barrier, parties, first, last):
     """Scan blocks `first` to `last` until a pass gains too little; called once by each of `parties` threads.
 
     The first block works on the labels themselves, the others on replicas.
     """
-    offsets, targets, weights, degree, in_degree, fixed = rows
+    arcs, degree, in_degree, _ = level
     labels, active = start_state
     replicas, state, in_totals, keys, marks, bounds, order, slices = blocks
     moved, moved_to, moved_count, gains, control, progress = exchange
     chunk, scale, min_gain, hopeless, max_passes, later_slices = settings
     count = bounds.size - 1
-    n = offsets.size - 1
+    n = arcs.offsets.size - 1
     finest = slices.shape[1] - 1
     for b in range(first, last):
         if b:
@@ -61,12 +120,12 @@ def move_blocks(rows, start_state, blocks, exchange, settings, barrier, parties,
         for step in range(steps):
             begin, end = step * finest // steps, (step + 1) * finest // steps
             for b in range(first, last):
-                moves, won = _scan(
-                    offsets, targets, weights, degree, in_degree, fixed, replicas[b - 1] if b else labels, state[b],
-                    in_totals[b], keys[b], marks, np.uint64(n * (1 + parity)), np.uint64(3 * n + b * LINE), bounds[b],
-                    bounds[b + 1], count == 1,
-                    order[slices[b, begin] : slices[b, end]], chunk, scale, moved[turn, b], moved_to[turn, b],
-                )  # fmt: skip
+                replica = Replica(replicas[b - 1] if b else labels, state[b], in_totals[b], keys[b])
+                woken, nowhere = np.uint64(n * (1 + parity)), np.uint64(3 * n + b * LINE)
+                block = Block(bounds[b], bounds[b + 1], count == 1, woken, nowhere)
+                chunks = order[slices[b, begin] : slices[b, end]]
+                log = Moves(moved[turn, b], moved_to[turn, b])
+                moves, won = _scan(level, replica, marks, block, chunks, chunk, scale, log)
                 moved_count[turn, b * PAD] = moves
                 gains[turn, b * PAD] = won + (gains[1 - turn, b * PAD] if step else 0.0)
             if first == 0:
@@ -76,10 +135,9 @@ def move_blocks(rows, start_state, blocks, exchange, settings, barrier, parties,
                 for b in range(first, last):
                     for other in range(count):
                         if other != b:
-                            _apply(
-                                moved[turn, other], moved_to[turn, other], moved_count[turn, other * PAD],
-                                replicas[b - 1] if b else labels, state[b], in_totals[b], degree, in_degree,
-                            )  # fmt: skip
+                            replica = Replica(replicas[b - 1] if b else labels, state[b], in_totals[b], keys[b])
+                            log = Moves(moved[turn, other], moved_to[turn, other])
+                            _apply(log, moved_count[turn, other * PAD], replica, degree, in_degree)
             if control[turn + 1]:
                 return
             gain = 0.0
@@ -106,7 +164,9 @@ def _take_marks(marks, woken, low, high):
 
 
 @njit(cache=True, nogil=True)
-def _apply(vertices, to, count, labels, state, in_totals, degree, in_degree):
+def _apply(log, count, replica, degree, in_degree):
+    vertices, to = log
+    labels, state, in_totals, _ = replica
     for i in range(count):
         v, new = vertices[i], to[i]
         old = labels[v]
@@ -119,17 +179,12 @@ def _apply(vertices, to, count, labels, state, in_totals, degree, in_degree):
 
 
 @njit(cache=True, nogil=True)
-def _scan(
-    offsets, targets, weights, degree, in_degree, fixed, labels, state, in_totals, keys, marks, woken, nowhere, low,
-    high, alone, chunks, chunk, scale, moved, moved_to,
-):  # fmt: skip
-    """Move the active vertices of some chunks; gives the number of moves and their gain.
-
-    ``state[2c]`` collects the weight from the vertex to community c and is zero between vertices; ``state[2c + 1]`` is
-    the community's total degree. ``marks[v]`` says whether vertex v is active; a vertex u of another block is woken at
-    ``marks[woken + u]``, where its block finds it in the next pass. Nobody ever clears a mark that another block may be
-    setting: what needs no mark is written to ``marks[nowhere]``.
-    """
+def _scan(level, replica, marks, block, chunks, chunk, scale, log):
+    """Move the active vertices, those with ``marks[v]``, of some chunks; gives the number of moves and their gain."""
+    (offsets, targets, weights), degree, in_degree, fixed = level
+    labels, state, in_totals, keys = replica
+    low, high, alone, woken, nowhere = block
+    moved, moved_to = log
     weighted, directed, some_fixed = weights.size > 0, in_degree.size > 0, fixed.size > 0
     none = state[0] - state[0]
     arcs = np.uint64(targets.size)

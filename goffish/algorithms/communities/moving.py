@@ -93,10 +93,8 @@ def move(
     marks = np.empty((3 if count > 1 else 1) * n + count * kernels.LINE, np.uint8)
     logged = _most_in_a_slice(slices, chunk) if count > 1 else 0
     control, figures = np.zeros(3, np.int64), np.zeros(3)
-    rows = (
-        level.offsets, level.targets, level.weights, level.degree, level.in_degree,
-        np.zeros(0, np.uint8) if fixed is None else fixed,
-    )  # fmt: skip
+    held = np.zeros(0, np.uint8) if fixed is None else fixed
+    rows = kernels.Weighted(level.arcs, level.degree, level.in_degree, held)
     start_state = labels, np.zeros(0, np.uint8) if active is None else active
     blocks = (
         replicas, state, in_totals, keys, marks, bounds.astype(np.uint64), order, slices,

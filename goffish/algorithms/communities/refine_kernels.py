@@ -12,21 +12,20 @@ ROUNDING = 1e-10
 
 
 @njit(cache=True, nogil=True)
-def refine_communities(
-    offsets, targets, weights, degree, in_degree, labels, starts, members, first, last, scale, pieces, state, in_totals,
-    room,
-):  # fmt: skip
+def refine_communities(arcs, degree, in_degree, labels, members, first, last, scale, pieces, state, in_totals, room):
     """Merge the vertices of communities `first` to `last` into connected pieces, each from single vertices.
 
     A vertex moves only while it is alone, so a piece grows by neighbours of its members and stays connected. `pieces`
     starts as 0 … n-1, ``state[2p + 1]`` as the degree of vertex p. Communities do not see each other.
     """
+    offsets, targets, weights = arcs
+    starts, vertices, _ = members
     weighted, directed = weights.size > 0, in_degree.size > 0
     none = state[:0].sum()
     keys = np.empty(room + 1, pieces.dtype)
     for c in range(first, last):
         for i in range(starts[c], starts[c + 1]):
-            v = members[i]
+            v = vertices[i]
             own, k = pieces[v], degree[v]
             if own != v or state[2 * v + 1] != k or (directed and in_totals[v] != in_degree[v]):
                 continue
@@ -64,13 +63,14 @@ def refine_communities(
 
 
 @njit(cache=True, nogil=True)
-def connected_pieces(offsets, targets, labels, pieces, sizes, largest):
+def connected_pieces(arcs, labels, pieces, sizes, largest):
     """Give every vertex the largest vertex of its community that it is connected to inside the community.
 
     Afforest (Sutton, Ben-Nun and Barak, IPDPS 2018) inside communities: after two neighbours of every vertex, only
     vertices outside the largest tree of their community need the others; an edge that leaves such a tree is met from
     its other end. Labels are below n; `sizes` and `largest` are scratch space of n elements.
     """
+    offsets, targets, _ = arcs
     n = labels.size
     for v in range(n):
         pieces[v] = v

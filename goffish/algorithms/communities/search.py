@@ -255,8 +255,8 @@ class Run:
             refine_kernels.refine_communities,
             [
                 (
-                    level.offsets, level.targets, level.weights, level.degree, level.in_degree, labels,
-                    members.starts, members.vertices, first, last, scale, pieces, state, in_totals, widest,
+                    level.arcs, level.degree, level.in_degree, labels, members, first, last, scale, pieces, state,
+                    in_totals, widest,
                 )
                 for first, last in cut_rows(members.room, 4 * self.threads)
             ],
@@ -270,7 +270,7 @@ class Run:
         Pieces with fixed vertices of one community stay together.
         """
         pieces, sizes, largest = np.empty((3, labels.size), labels.dtype)
-        refine_kernels.connected_pieces(level.offsets, level.targets, labels, pieces, sizes, largest)
+        refine_kernels.connected_pieces(level.arcs, labels, pieces, sizes, largest)
         if self.fixed is not None:
             held = np.flatnonzero(self.fixed)
             community, first = np.unique(labels[held], return_index=True)
@@ -298,7 +298,7 @@ def number_labels(labels: Labels) -> int:
 def _border(level: Level, labels: Labels, threads: int) -> NDArray[np.uint8]:
     """Vertices with a neighbour in another community: no other can win by moving, nor what was collapsed into it."""
     flags = np.empty(level.num_vertices, np.uint8)
-    tasks = [(level.offsets, level.targets, labels, *rows, flags) for rows in level.row_ranges()]
+    tasks = [(level.arcs, labels, *rows, flags) for rows in level.row_ranges()]
     run_tasks(merge_kernels.has_foreign_neighbour, tasks, threads)
     return flags
 

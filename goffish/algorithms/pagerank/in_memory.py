@@ -18,6 +18,7 @@ from goffish.errors import InputError
 from goffish.gopher.result import Result
 from goffish.graph import Graph
 from goffish.graph.parallel import balanced_rows, run_tasks, thread_count
+from goffish.kernels.csr import NO_WEIGHTS
 
 Dangling = Literal["redistribute", "leak"]
 _Vector = NDArray[np.float64]
@@ -29,7 +30,6 @@ _CHUNK = 3 << 16
 _BLOCK = 1 << 22
 _MOST_TASKS = 64
 _TRUSTED = 1e-10
-_NO_WEIGHTS = np.empty(0, np.float64)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def rank_of(
     n = graph.num_vertices
     if n == 0:
         return Ranks(np.empty(0), 0, 0.0)
-    weights = graph.weights if weighted and graph.weights is not None else _NO_WEIGHTS
+    weights = graph.weights if weighted and graph.weights is not None else NO_WEIGHTS
     strength = np.empty(n)
     has_dangling = kernels.strengths(graph.offsets, weights, weighted, strength)
     start = np.full(n, 1 / n) if teleport is None else teleport
@@ -199,7 +199,7 @@ class _System:
         unsigned = np.uint32 if pull.targets.dtype == np.int32 else np.uint64
         self.offsets = pull.offsets
         self.rows = pull.offsets.view(np.uint64)
-        weights = pull.weights if weighted and pull.weights is not None else _NO_WEIGHTS
+        weights = pull.weights if weighted and pull.weights is not None else NO_WEIGHTS
         self.matrix = (self.rows, pull.targets.view(unsigned), weights, weighted)
         self.strength, self.start, self.damping, self.threads = strength, start, damping, threads
         self.teleport = (1 - damping) * start

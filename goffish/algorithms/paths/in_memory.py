@@ -13,12 +13,10 @@ from goffish.algorithms.weights import check_range
 from goffish.gopher.result import Result
 from goffish.graph import Graph
 from goffish.graph.parallel import interruptible
+from goffish.kernels.csr import Csr
 
 #: When to turn round and back (Beamer et al. 2012, §5, found α = 14, β = 24 to be flat optima).
 _ALPHA, _BETA = 14, 24
-#: Buckets, and how many of them one mean weight spans. An entry waits `weight / mean · 64 / 4096` rounds, so all rounds
-#: together move at most arcs/64 entries; at most 64 · arcs empty buckets are passed.
-_BUCKETS, _BUCKETS_PER_MEAN = 4096, 64
 
 _Numbers = NDArray[np.integer[Any]]
 
@@ -51,17 +49,10 @@ def distances_from(graph: Graph, source: int) -> tuple[NDArray[np.float64], _Num
         distance[depth < 0] = np.inf
         return distance, parent
     check_range(graph.weights)
-    distance, parent = np.full(n, np.inf), np.full(n, -1, kind)
-    mean = float(graph.weights.mean()) if graph.num_arcs else 0.0
-    scale = _BUCKETS_PER_MEAN / mean if mean > 0 else 0.0
-    room = graph.num_arcs + 1  # memory that is never touched costs nothing
-    entry = (np.empty(room), np.empty(room, kind), np.empty(room, np.int64))
-    interruptible(
-        graph.num_arcs, kernels.dijkstra, graph.offsets, graph.targets, graph.weights, source,
-        scale, distance, parent, np.full(_BUCKETS, -1, np.int64), entry,
-        np.empty(room), np.empty(room, kind),
-    )  # fmt: skip
-    return distance, parent
+    search = kernels.Search.make(n, graph.num_arcs, kind)
+    arcs = Csr(graph.offsets, graph.targets, graph.weights)
+    interruptible(graph.num_arcs, kernels.dijkstra, arcs, source, kernels.bucket_scale(graph.weights), search)
+    return search.distance, search.parent
 
 
 def bfs(graph: Graph, source: Any) -> Result:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+from goffish.kernels.heap import pop, push
 
 #: Frontiers below this share of the vertices are expanded without a look at their arcs.
 _SMALL = 256
+#: Buckets, and how many of them one mean weight spans. An entry waits `weight / mean · 64 / 4096` rounds, so all rounds
+#: together move at most arcs/64 entries; at most 64 · arcs empty buckets are passed.
+_BUCKETS, _BUCKETS_PER_MEAN = 4096, 64
 _UNREACHED = np.iinfo(np.int64).max
 
 
@@ -84,39 +93,48 @@ def unpack(found, source, bits, depth, parent):
     parent[source] = -1
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _sift_up(keys, items, at, key, item):
-    """Put an entry into a 4-ary heap whose free place is `at`."""
-    while at > 0:
-        up = (at - 1) >> 2
-        if keys[up] <= key:
-            break
-        keys[at], items[at] = keys[up], items[up]
-        at = up
-    keys[at], items[at] = key, item
+class Search(NamedTuple):
+    """Result and memory of `dijkstra`.
+
+    Attributes
+    ----------
+    distance, parent : float64 and integers, shape (n,)
+        Infinity and -1 before.
+    heads : int64, shape (a power of two,)
+        First entry of each bucket; -1 before. Bucket numbers wrap round; an entry of a later round is put back.
+    keys, items, following : float64, integers and int64, shape (arcs + 1,)
+        Entries that wait in buckets.
+    heap_keys, heap_items : float64 and integers, shape (arcs + 1,)
+    """
+
+    distance: NDArray[np.float64]
+    parent: NDArray[Any]
+    heads: NDArray[np.int64]
+    keys: NDArray[np.float64]
+    items: NDArray[Any]
+    following: NDArray[np.int64]
+    heap_keys: NDArray[np.float64]
+    heap_items: NDArray[Any]
+
+    @classmethod
+    def make(cls, n: int, arcs: int, kind: Any) -> Search:
+        """Memory for a graph whose vertex numbers are of a `kind`; what is never touched costs nothing."""
+        room = arcs + 1
+        return cls(
+            np.full(n, np.inf), np.full(n, -1, kind), np.full(_BUCKETS, -1, np.int64), np.empty(room),
+            np.empty(room, kind), np.empty(room, np.int64), np.empty(room), np.empty(room, kind),
+        )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _sift_down(keys, items, size, key, item):
-    """Put an entry into a 4-ary heap of `size` places whose root is free."""
-    at = 0
-    while True:
-        child = 4 * at + 1
-        if child >= size:
-            break
-        best = child
-        for other in range(child + 1, min(child + 4, size)):
-            if keys[other] < keys[best]:
-                best = other
-        if keys[best] >= key:
-            break
-        keys[at], items[at] = keys[best], items[best]
-        at = best
-    keys[at], items[at] = key, item
+def bucket_scale(weights: NDArray[np.float64]) -> float:
+    """Buckets per unit of distance, for `dijkstra`; 0 where none would do."""
+    mean = float(weights.mean()) if weights.size else 0.0
+    scale = _BUCKETS_PER_MEAN / mean if 0.0 < mean < math.inf else 0.0
+    return scale if math.isfinite(scale) else 0.0
 
 
 @njit(cache=True, nogil=True)
-def dijkstra(offsets, targets, weights, source, scale, distance, parent, heads, entry, heap_keys, heap_items):
+def dijkstra(arcs, source, scale, search):
     """Exact Dijkstra whose far entries wait in buckets; only those of the current bucket are in a heap.
 
     The heap stays small enough for the nearest cache (the two-level idea of Cherkassky, Goldberg and Silverstein,
@@ -124,18 +142,13 @@ def dijkstra(offsets, targets, weights, source, scale, distance, parent, heads, 
 
     Parameters
     ----------
+    arcs : Csr
     scale
         Buckets per unit of distance; 0 puts everything into the heap.
-    distance, parent : shape (n,)
-        Filled with infinity and -1.
-    heads : int64, shape (a power of two,)
-        Filled with -1; first entry of each bucket. Bucket numbers wrap round; an entry of a later round is put back.
-    entry : (keys, items, next)
-        Room for one entry per arc.
-    heap_keys, heap_items
-        Room for one entry per arc, and one more.
+    search : Search
     """
-    entry_key, entry_item, entry_next = entry
+    offsets, targets, weights = arcs
+    distance, parent, heads, entry_key, entry_item, entry_next, heap_keys, heap_items = search
     mask = heads.size - 1
     distance[source] = 0.0
     heap_keys[0], heap_items[0] = 0.0, source
@@ -158,14 +171,13 @@ def dijkstra(offsets, targets, weights, source, scale, distance, parent, heads, 
                     free = e
                     waiting -= 1
                     if key == distance[v]:
-                        _sift_up(heap_keys, heap_items, size, key, v)
+                        push(heap_keys, heap_items, size, key, v, False)
                         size += 1
                 e = following
             continue
         near, u = heap_keys[0], heap_items[0]
+        pop(heap_keys, heap_items, size, False)
         size -= 1
-        if size > 0:
-            _sift_down(heap_keys, heap_items, size, heap_keys[size], heap_items[size])
         if near > distance[u]:
             continue
         for i in range(offsets[u], offsets[u + 1]):
@@ -175,7 +187,7 @@ def dijkstra(offsets, targets, weights, source, scale, distance, parent, heads, 
                 distance[v] = key
                 parent[v] = u
                 if np.int64(key * scale) <= bucket:
-                    _sift_up(heap_keys, heap_items, size, key, v)
+                    push(heap_keys, heap_items, size, key, v, False)
                     size += 1
                 else:
                     if free >= 0:

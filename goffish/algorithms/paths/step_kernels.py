@@ -2,54 +2,69 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+from goffish.kernels.heap import make_room, pop, push
+
+
+class Entries(NamedTuple):
+    """Where traversals enter the sub-graphs; those of sub-graph s are ``starts[s] … starts[s + 1]``.
+
+    Attributes
+    ----------
+    starts : int64, shape (sub-graphs + 1,)
+    vertex : int64
+    distance : float64, or int64 for levels
+    """
+
+    starts: NDArray[np.int64]
+    vertex: NDArray[np.int64]
+    distance: NDArray[Any]
+
+
+class Tree(NamedTuple):
+    """Shortest paths found so far; parents are vertex numbers as read.
+
+    Attributes
+    ----------
+    distance, parent : shape (n,)
+    announced, via : shape (remote vertices,)
+        Best distance ever sent to each remote vertex, and the vertex that it came from.
+    """
+
+    distance: NDArray[Any]
+    parent: NDArray[np.int64]
+    announced: NDArray[Any]
+    via: NDArray[np.int64]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def lower_remote(tree, r, distance, parent, fresh, improved, count):
+    """Take over a shorter distance of a remote vertex, listed once in `improved`; the number of rows listed."""
+    if distance < tree.announced[r]:
+        tree.announced[r] = distance
+        tree.via[r] = parent
+        if not fresh[r]:
+            fresh[r] = True
+            improved[count] = r
+            count += 1
+    return count
 
 
 @njit(cache=True, nogil=True)
-def _push(keys, items, size, key, item):
-    at = size
-    while at > 0:
-        up = (at - 1) >> 1
-        if keys[up] < key or (keys[up] == key and items[up] <= item):
-            break
-        keys[at], items[at] = keys[up], items[up]
-        at = up
-    keys[at], items[at] = key, item
-
-
-@njit(cache=True, nogil=True)
-def _pop(keys, items, size):
-    """Remove the least (key, item); the heap then has ``size - 1`` entries."""
-    key, item = keys[size - 1], items[size - 1]
-    size -= 1
-    at = 0
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        right = child + 1
-        if right < size and (keys[right] < keys[child] or (keys[right] == keys[child] and items[right] < items[child])):
-            child = right
-        if key < keys[child] or (key == keys[child] and item <= items[child]):
-            break
-        keys[at], items[at] = keys[child], items[child]
-        at = child
-    keys[at], items[at] = key, item
-
-
-@njit(cache=True, nogil=True)
-def relax_weighted(
-    active, subgraph_offsets, remote_offsets, offsets, targets, weights,
-    message_offsets, message_vertex, message_distance, message_parent, source, vertex_ids,
-    distance, parent, announced, via, improved,
-):  # fmt: skip
+def relax_weighted(active, rows, weights, entries, parents, source, vertex_ids, tree, improved):
     """Dijkstra inside each active sub-graph from the vertices that messages (or the source) improved.
 
-    `announced` keeps the best distance ever sent per remote vertex; rows that got better are written to
-    `improved`, and their number is returned. Empty `weights` mean 1 everywhere. `parent` and `via` hold vertex
-    numbers as read.
+    `parents` are those of the entries. Remote vertices that got nearer are written to `improved`, and their number is
+    returned. Empty `weights` mean 1 everywhere.
     """
+    subgraph_offsets, remote_offsets, offsets, targets = rows
+    message_offsets, message_vertex, message_distance = entries
+    distance, parent, announced, _ = tree
     count = 0
     keys = np.empty(1024, np.float64)
     items = np.empty(1024, np.int64)
@@ -59,34 +74,27 @@ def relax_weighted(
         s = active[a]
         low, remote = subgraph_offsets[s], remote_offsets[s]
         size = 0
-        if message_offsets[s + 1] - message_offsets[s] + 1 > keys.size:
-            keys = np.empty(message_offsets[s + 1] - message_offsets[s] + 1, np.float64)
-            items = np.empty(keys.size, np.int64)
+        most = message_offsets[s + 1] - message_offsets[s] + 1
+        keys, items = make_room(keys, 0, most), make_room(items, 0, most)
         if low <= source < subgraph_offsets[s + 1] and distance[source] > 0.0:
             distance[source] = 0.0
-            _push(keys, items, size, 0.0, source)
+            push(keys, items, size, 0.0, source, True)
             size += 1
         for i in range(message_offsets[s], message_offsets[s + 1]):
             v = message_vertex[i]
             if message_distance[i] < distance[v]:
                 distance[v] = message_distance[i]
-                parent[v] = message_parent[i]
-                _push(keys, items, size, distance[v], v)
+                parent[v] = parents[i]
+                push(keys, items, size, distance[v], v, True)
                 size += 1
         while size > 0:
             d, v = keys[0], items[0]
-            _pop(keys, items, size)
+            pop(keys, items, size, True)
             size -= 1
             if d > distance[v]:
                 continue
-            degree = offsets[v + 1] - offsets[v]
-            if size + degree > keys.size:
-                more = np.empty(2 * (size + degree), np.float64)
-                more[:size] = keys[:size]
-                keys = more
-                more_items = np.empty(keys.size, np.int64)
-                more_items[:size] = items[:size]
-                items = more_items
+            most = size + offsets[v + 1] - offsets[v]
+            keys, items = make_room(keys, size, most), make_room(items, size, most)
             for i in range(offsets[v], offsets[v + 1]):
                 nd = d + (weights[i] if weighted else 1.0)
                 t = targets[i]
@@ -95,27 +103,19 @@ def relax_weighted(
                     if nd < distance[w]:
                         distance[w] = nd
                         parent[w] = vertex_ids[v]
-                        _push(keys, items, size, nd, w)
+                        push(keys, items, size, nd, w, True)
                         size += 1
                 else:
-                    r = remote + ~t
-                    if nd < announced[r]:
-                        announced[r] = nd
-                        via[r] = vertex_ids[v]
-                        if not fresh[r]:
-                            fresh[r] = True
-                            improved[count] = r
-                            count += 1
+                    count = lower_remote(tree, remote + ~t, nd, vertex_ids[v], fresh, improved, count)
     return count
 
 
 @njit(cache=True, nogil=True)
-def relax_levels(
-    active, subgraph_offsets, remote_offsets, offsets, targets, limit,
-    message_offsets, message_vertex, message_distance, message_parent, source, vertex_ids,
-    distance, parent, announced, via, improved,
-):  # fmt: skip
+def relax_levels(active, rows, limit, entries, parents, source, vertex_ids, tree, improved):
     """`relax_weighted` for unit weights: entry points sorted by depth are merged with a queue of levels."""
+    subgraph_offsets, remote_offsets, offsets, targets = rows
+    message_offsets, message_vertex, message_distance = entries
+    distance, parent, announced, _ = tree
     count = 0
     fresh = np.zeros(announced.size, np.bool_)
     queue = np.empty(1024, np.int64)
@@ -139,7 +139,7 @@ def relax_levels(
                 if d >= distance[v]:
                     continue
                 distance[v] = d
-                parent[v] = message_parent[i]
+                parent[v] = parents[i]
             else:
                 v, d = queue[head], depths[head]
                 head += 1
@@ -164,12 +164,5 @@ def relax_levels(
                         queue[tail], depths[tail] = w, d + 1
                         tail += 1
                 else:
-                    r = remote + ~t
-                    if d + 1 < announced[r]:
-                        announced[r] = d + 1
-                        via[r] = vertex_ids[v]
-                        if not fresh[r]:
-                            fresh[r] = True
-                            improved[count] = r
-                            count += 1
+                    count = lower_remote(tree, remote + ~t, d + 1, vertex_ids[v], fresh, improved, count)
     return count

@@ -99,14 +99,11 @@ class BreadthFirstSearch(SubgraphProgram):
 def _announce(batch: SubgraphBatch, step: BatchStep, relax: Any, cost: NDArray[Any] | int, source: int) -> None:
     """Relax locally, then tell the owners of improved remote vertices."""
     improved = np.empty(batch.remote_vertex.size, np.int64)
-    announced, via = batch["announced"], batch["via"]
-    messages = step.messages
-    count = relax(
-        step.active, batch.subgraph_offsets, batch.remote_offsets, batch.offsets, batch.targets, cost,
-        step.message_offsets, *(np.ascontiguousarray(messages[n]) for n in ("vertex", "distance", "parent")),
-        source, batch.vertex_ids, batch["distance"], batch["parent"], announced, via, improved,
-    )  # fmt: skip
+    vertex, distance, parents = (np.ascontiguousarray(step.messages[n]) for n in ("vertex", "distance", "parent"))
+    tree = step_kernels.Tree(batch["distance"], batch["parent"], batch["announced"], batch["via"])
+    entries = step_kernels.Entries(step.message_offsets, vertex, distance)
+    count = relax(step.active, batch.rows, cost, entries, parents, source, batch.vertex_ids, tree, improved)
     rows = improved[:count]
     step.send_to_vertex(
-        batch.remote_subgraph[rows], batch.remote_vertex[rows], distance=announced[rows], parent=via[rows]
+        batch.remote_subgraph[rows], batch.remote_vertex[rows], distance=tree.announced[rows], parent=tree.via[rows]
     )

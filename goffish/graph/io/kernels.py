@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 # Classes of bytes, and what a column of the file is for.
 BLANK, NEWLINE, COMMENT, SEPARATOR = 1, 2, 4, 8
@@ -23,6 +26,37 @@ VERTEX, TOKEN, IN_COMMENT, IN_LINE, ARCS, METIS_LINE, METIS_POSITION = range(7)
 _POWERS = 10.0 ** np.arange(23)
 _LOWEST = np.iinfo(np.int64).min
 _LOWEST_TENTH = -(2**63 // 10)
+
+
+class Rows(NamedTuple):
+    """Room for the rows of one block of text; a column that a table does not have has one element.
+
+    Attributes
+    ----------
+    src, dst : int64
+    weight : float64
+    stamp, stamp_real : int64 and float64
+    src_text, dst_text : uint8
+        Ids as text, one after the other; that of a row ends at ``*_ends[row + 1]``.
+    src_ends, dst_ends : int32
+    hard : int64, shape (rows, 3)
+        Numbers that need careful rounding, or are no numbers: (row, line, kind).
+    hard_text, hard_ends : uint8 and int32
+        Their texts.
+    """
+
+    src: NDArray[np.int64]
+    dst: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    stamp: NDArray[np.int64]
+    stamp_real: NDArray[np.float64]
+    src_text: NDArray[np.uint8]
+    src_ends: NDArray[np.int32]
+    dst_text: NDArray[np.uint8]
+    dst_ends: NDArray[np.int32]
+    hard: NDArray[np.int64]
+    hard_text: NDArray[np.uint8]
+    hard_ends: NDArray[np.int32]
 
 
 @njit(cache=True, nogil=True)
@@ -113,16 +147,12 @@ def _token_end(buf, p, classes, separated):
 
 
 @njit(cache=True, nogil=True)
-def parse_rows(
-    buf, start, end, line, classes, kinds, options, src, dst, weight, stamp, stamp_real,
-    src_text, src_ends, dst_text, dst_ends, hard, hard_text, hard_ends, out,
-):  # fmt: skip
-    """Parse whole lines of ``buf[start:end]``, the last byte of which is a newline.
+def parse_rows(buf, start, end, line, classes, kinds, options, room, out):
+    """Parse whole lines of ``buf[start:end]``, the last byte of which is a newline, into `room` (Rows).
 
-    Integers go to `src` and `dst`; with ``options[AS_TEXT]`` the bytes of the ids go to ``*_text`` and their
-    ends to ``*_ends[row + 1]``. Numbers that need careful rounding, or are no numbers, go as text to
-    `hard_text`, with ``hard[i] = (row, line, kind)``. Returns how it ended; `out` holds the place.
+    Ids are integers, or texts with ``options[AS_TEXT]``. Returns how it ended; `out` holds the place.
     """
+    src, dst, weight, stamp, stamp_real, src_text, src_ends, dst_text, dst_ends, hard, hard_text, hard_ends = room
     as_text, separated = options[AS_TEXT] != 0, options[SEPARATED] != 0
     low, high, stamp_is_real = options[LOW], options[HIGH], options[STAMP_REAL] != 0
     exact_width = options[EXACT] != 0

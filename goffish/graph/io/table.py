@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -127,36 +127,35 @@ class TextColumn:
             self._pending, self._unified = 0, len(self.chunks[0].dictionary)
 
 
-@dataclass
-class _Buffers:
+def _room(layout: Layout) -> k.Rows:
     """Room for one block's rows; two bytes per column is the least a row can take."""
+    size = BLOCK + MARGIN + 2
+    rows = size // 4 + 1
+    text, stamp, real_stamp = layout.as_text, k.STAMP in layout.kinds, layout.real_stamp
+    real = k.WEIGHT in layout.kinds or (stamp and real_stamp)
 
-    layout: Layout
-    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    def column(dtype: Any, wanted: bool, length: int = rows) -> NDArray[Any]:
+        return np.empty(length if wanted else 1, dtype)
 
-    def __post_init__(self) -> None:
-        size = BLOCK + MARGIN + 2
-        rows = size // 4 + 1
-        kinds, text = self.layout.kinds, self.layout.as_text
-        real = k.WEIGHT in kinds or (k.STAMP in kinds and self.layout.real_stamp)
-        for name, dtype, wanted, length in (
-            ("src", np.int64, not text, rows),
-            ("dst", np.int64, not text, rows),
-            ("weight", np.float64, k.WEIGHT in kinds, rows),
-            ("stamp", np.int64, k.STAMP in kinds and not self.layout.real_stamp, rows),
-            ("stamp_real", np.float64, k.STAMP in kinds and self.layout.real_stamp, rows),
-            ("src_text", np.uint8, text, size),
-            ("src_ends", np.int32, text, rows + 1),
-            ("dst_text", np.uint8, text, size),
-            ("dst_ends", np.int32, text, rows + 1),
-            ("hard", np.int64, real, rows),
-            ("hard_text", np.uint8, real, size),
-            ("hard_ends", np.int32, real, rows + 1),
-        ):
-            self.arrays[name] = np.empty(length if wanted else 1, dtype)
-        self.arrays["hard"] = np.empty((rows if real else 1, 3), np.int64)
-        for name in ("src_ends", "dst_ends", "hard_ends"):
-            self.arrays[name][0] = 0
+    def ends(wanted: bool) -> NDArray[np.int32]:
+        found = column(np.int32, wanted, rows + 1)
+        found[0] = 0
+        return found
+
+    return k.Rows(
+        src=column(np.int64, not text),
+        dst=column(np.int64, not text),
+        weight=column(np.float64, k.WEIGHT in layout.kinds),
+        stamp=column(np.int64, stamp and not real_stamp),
+        stamp_real=column(np.float64, stamp and real_stamp),
+        src_text=column(np.uint8, text, size),
+        src_ends=ends(text),
+        dst_text=column(np.uint8, text, size),
+        dst_ends=ends(text),
+        hard=np.empty((rows if real else 1, 3), np.int64),
+        hard_text=column(np.uint8, real, size),
+        hard_ends=ends(real),
+    )
 
 
 def read_columns(source: Source, layout: Layout) -> Columns:
@@ -169,7 +168,7 @@ def read_columns(source: Source, layout: Layout) -> Columns:
     NotIntegers
         Where a column taken for integers holds something else.
     """
-    buffers = _Buffers(layout)
+    room = _room(layout)
     kinds = np.array(layout.kinds, np.int64)
     options = np.array(
         [
@@ -195,22 +194,22 @@ def read_columns(source: Source, layout: Layout) -> Columns:
     share_read = _ShareRead(source)
     for block in share_read.blocks():
         start, line = _skip_lines(block, layout.skip, line)
-        status = k.parse_rows(
-            block.data, start, block.end, line, classes, kinds, options, *buffers.arrays.values(), out
-        )
+        status = k.parse_rows(block.data, start, block.end, line, classes, kinds, options, room, out)
         rows = int(out[k.ROWS])
         if out[k.HARD]:
-            _parse_hard(source, buffers.arrays, int(out[k.HARD]))
+            _parse_hard(source, room, int(out[k.HARD]))
         if status != k.OK:
             raise _problem(source, layout, block, status, out)
         line = int(out[k.LINE])
         share = share_read.done / total if total else 0.0
         if layout.as_text:
-            for text, name in zip(texts, ("src", "dst"), strict=True):
-                text.append(_string_array(source, buffers.arrays, name, rows))
+            for text, ends, ids in zip(
+                texts, (room.src_ends, room.dst_ends), (room.src_text, room.dst_text), strict=True
+            ):
+                text.append(_string_array(source, ends[: rows + 1], ids))
         for name, column in columns.items():
             if not (layout.as_text and name in ("src", "dst")):
-                column.append(buffers.arrays[name][:rows], share)
+                column.append(getattr(room, name)[:rows], share)
     weight = columns["weight"].finish() if "weight" in columns else None
     stamps = columns[stamp].finish() if stamp in columns else None
     if layout.as_text:
@@ -249,10 +248,9 @@ def _skip_lines(block: Block, skip: int, line: int) -> tuple[int, int]:
     return start, line
 
 
-def _string_array(source: Source, arrays: dict[str, NDArray[Any]], name: str, rows: int) -> pa.Array:
-    ends = arrays[f"{name}_ends"][: rows + 1]
-    text = arrays[f"{name}_text"][: int(ends[-1])].tobytes()
-    array = pa.StringArray.from_buffers(rows, pa.py_buffer(ends.tobytes()), pa.py_buffer(text))
+def _string_array(source: Source, ends: NDArray[np.int32], texts: NDArray[np.uint8]) -> pa.Array:
+    text = texts[: int(ends[-1])].tobytes()
+    array = pa.StringArray.from_buffers(ends.size - 1, pa.py_buffer(ends.tobytes()), pa.py_buffer(text))
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
@@ -260,24 +258,24 @@ def _string_array(source: Source, arrays: dict[str, NDArray[Any]], name: str, ro
     return array
 
 
-def _parse_hard(source: Source, arrays: dict[str, NDArray[Any]], count: int) -> None:
+def _parse_hard(source: Source, room: k.Rows, count: int) -> None:
     """Numbers the kernel left aside: Arrow rounds them correctly or says that they are none."""
-    ends = arrays["hard_ends"][: count + 1]
-    text = pa.py_buffer(arrays["hard_text"][: int(ends[-1])])
+    ends = room.hard_ends[: count + 1]
+    text = pa.py_buffer(room.hard_text[: int(ends[-1])])
     tokens = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), text])
     try:
         values = tokens.cast(pa.string()).cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         values = np.array([_float_or_nan(token) for token in tokens.to_pylist()])
-    place = arrays["hard"][:count]
+    place = room.hard[:count]
     is_weight = place[:, 2] == k.WEIGHT
     bad = np.flatnonzero(~np.isfinite(values) | (is_weight & (values < 0)))
     if bad.size:
         row = int(bad[0])
         shown = tokens[row].as_py().decode("utf-8", "replace")
         raise FormatError(source.name, int(place[row, 1]), _number_problem(int(place[row, 2])), shown)
-    arrays["weight"][place[is_weight, 0]] = values[is_weight]
-    arrays["stamp_real"][place[~is_weight, 0]] = values[~is_weight]
+    room.weight[place[is_weight, 0]] = values[is_weight]
+    room.stamp_real[place[~is_weight, 0]] = values[~is_weight]
 
 
 def _float_or_nan(token: bytes) -> float:

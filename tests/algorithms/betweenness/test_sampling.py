@@ -132,7 +132,7 @@ def test_the_paths_of_one_pair_are_equally_likely() -> None:
     """Between opposite corners of a 3 x 3 grid run six paths each, of which both pairs of corners share two."""
     G = nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 3))
     paths = Counter(tuple(sorted(p[1:-1])) for s, t in ((0, 8), (2, 6)) for p in nx.all_shortest_paths(G, s, t))
-    rows = sampling._rows(sampling.measured_problem(graph_of(G), None, None, None)[0])
+    rows = sampling.measured_problem(graph_of(G), None, None, None)[0].unsigned_arcs
     seen: Counter[tuple[int, ...]] = Counter()
     counts, levels = np.zeros(9, np.int64), np.full((2, 9), -1, np.int32)
     room = (np.empty((2, 9)), np.empty((2, 9), np.int32), np.zeros(1, np.int64))

@@ -131,7 +131,7 @@ def test_connected_pieces(graph: gf.Graph, groups: int, seed: int) -> None:
     n = graph.num_vertices
     labels = np.random.default_rng(seed).integers(0, max(1, min(groups, n)), n).astype(level.targets.dtype)
     pieces, sizes, largest = np.empty((3, labels.size), labels.dtype)
-    refine_kernels.connected_pieces(level.offsets, level.targets, labels, pieces, sizes, largest)
+    refine_kernels.connected_pieces(level.arcs, labels, pieces, sizes, largest)
     inside = nx.Graph()
     inside.add_nodes_from(range(labels.size))
     rows = np.repeat(np.arange(labels.size), np.diff(level.offsets.view(np.int64)))

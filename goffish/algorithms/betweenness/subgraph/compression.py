@@ -20,19 +20,16 @@ def leaves(work: Work) -> None:
     batch, piece, start = work.batch, work.whole, work.phase is not Phase.LEAVES
     if start:
         work.enter(Phase.LEAVES)
-        batch["degree"] = np.diff(piece.out.offsets)
+        batch["degree"] = np.diff(piece.out.arcs.offsets)
     mail = work.mail(Kind.LEAF)
-    found, rows = np.empty(piece.size, np.int64), np.empty(piece.size, np.int64)
-    count = kernels.remove_leaves(
+    trees = kernels.Trees(*(batch[name] for name in kernels.Trees._fields))
+    leaf, row = kernels.remove_leaves(
         start, column(mail, "vertex"), piece.out.rows(column(mail, "subgraph"), column(mail, "sender")),
-        column(mail, "value").astype(np.int64), piece.out.offsets, piece.out.targets,
-        batch.vertex_ids.astype(np.int64), batch["ghost_id"], batch["alive"], batch["degree"], batch["omega"],
-        batch["square"], batch["parent"], batch["child_of"], batch["sequence"],
-        int(batch["sequence"].max(initial=-1)) + 1, found, rows,
+        column(mail, "value").astype(np.int64), piece.out.arcs, batch.vertex_ids.astype(np.int64), batch["ghost_id"],
+        trees,
     )  # fmt: skip
-    leaf, row = found[:count], rows[:count]
     work.to_ghosts(piece.out, row, Kind.LEAF, batch.start + leaf, batch["omega"][leaf].astype(np.float64))
-    work.sent("leaf", count)
+    work.sent("leaf", leaf.size)
 
 
 def labels(work: Work) -> None:
@@ -48,7 +45,7 @@ def labels(work: Work) -> None:
         entry, offered = np.arange(piece.size), batch.start + piece.vertex
     news = np.empty(ghost_label.size, np.int64)
     order = np.argsort(offered, kind="stable")
-    count = kernels.flood(order, entry, offered, piece.out.offsets, piece.out.targets, label, ghost_label, news)
+    count = kernels.flood(order, entry, offered, piece.out.arcs, label, ghost_label, news)
     work.to_ghosts(piece.out, news[:count], Kind.LABEL, ghost_label[news[:count]])
     work.step.aggregate("sent", count)
 
@@ -91,7 +88,7 @@ def take_totals(work: Work) -> None:
     sums[np.searchsorted(names, mail["sender"])] = mail["value"]
     batch["component"][piece.vertex] = sums[which]
     # A component that is a tree has no core to search.
-    batch["root"][piece.vertex] = np.where(np.diff(piece.out.offsets) > 0, batch.start + piece.vertex, -1)
+    batch["root"][piece.vertex] = np.where(np.diff(piece.out.arcs.offsets) > 0, batch.start + piece.vertex, -1)
     batch["root_unit"][piece.vertex] = batch.first_id + batch.subgraph_of_vertex()[piece.vertex]
     work.enter(Phase.SIZES)
     _hand_down(work, np.zeros(batch.num_vertices, np.bool_))

@@ -2,22 +2,57 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+
+class Trees(NamedTuple):
+    """Vertices that were removed as leaves, and what hangs at those that were not.
+
+    Attributes
+    ----------
+    alive : bool, shape (n,)
+    degree : int64, shape (n,)
+        Neighbours that were not removed.
+    omega : int64, shape (n,)
+        Vertices in the tree that hangs at each vertex, itself included.
+    square : float64, shape (n,)
+        Sum of the squared sizes of the trees of its children.
+    parent : int64, shape (n,)
+        A vertex, or n + ghost; -1 for none.
+    child_of : int64, shape (ghosts,)
+        The vertex here that a removed ghost hangs at, -1 for none.
+    sequence : int64, shape (n,)
+        When each vertex was removed, -1 for never.
+    """
+
+    alive: NDArray[np.bool_]
+    degree: NDArray[np.int64]
+    omega: NDArray[np.int64]
+    square: NDArray[np.float64]
+    parent: NDArray[np.int64]
+    child_of: NDArray[np.int64]
+    sequence: NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
-def remove_leaves(
-    start, target, row, size, offsets, targets, ids, ghost_ids,
-    alive, degree, omega, square, parent, child_of, sequence, removed, leaf, leaf_row,
-):  # fmt: skip
+def remove_leaves(start, target, row, size, arcs, ids, ghost_ids, trees):
     """One superstep of the protocol: take in removed leaves of other units, then remove all that is a leaf here.
 
     `target`, `row` and `size` are the messages: the parent, the leaf's row among the ghosts, its tree. In the
-    first superstep (`start`) every vertex may be a leaf, later only one that a message touched. `parent` is a vertex,
-    or n + ghost. What was removed and hangs at a ghost is written to `leaf` and `leaf_row`; their number is returned.
+    first superstep (`start`) every vertex may be a leaf, later only one that a message touched. Returns what was
+    removed and hangs at a ghost, and these ghosts.
     """
+    offsets, targets, _ = arcs
+    alive, degree, omega, square, parent, child_of, sequence = trees
     n = degree.size
+    leaf, leaf_row = np.empty(n, np.int64), np.empty(n, np.int64)
+    removed = np.int64(0)
+    for v in range(n):
+        removed = max(removed, sequence[v] + 1)
     queue = np.empty(n, np.int64)
     tail = 0
     if start:
@@ -72,15 +107,16 @@ def remove_leaves(
                 leaf[count], leaf_row[count] = v, t - n
                 count += 1
                 break
-    return count
+    return leaf[:count], leaf_row[:count]
 
 
 @njit(cache=True, nogil=True)
-def flood(order, entry, entry_label, offsets, targets, label, ghost_label, news):
+def flood(order, entry, entry_label, arcs, label, ghost_label, news):
     """Spread smaller labels inside the partition and offer them to the ghosts; returns how many ghosts got one.
 
     `order` lists the entries by ascending label, so that a vertex is passed once.
     """
+    offsets, targets, _ = arcs
     n = label.size
     stack = np.empty(n, np.int64)
     told = np.zeros(ghost_label.size, np.bool_)

@@ -2,8 +2,65 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+
+class Mail(NamedTuple):
+    """Messages of one stage for one source.
+
+    Attributes
+    ----------
+    ghost : int64
+        Senders.
+    value : float64
+    exponent : float64
+        Powers of the values (see `sweep_kernels`); empty if all are 0.
+    """
+
+    ghost: NDArray[np.int64]
+    value: NDArray[np.float64]
+    exponent: NDArray[np.float64]
+
+
+class Distances(NamedTuple):
+    """Distances from one source, float64.
+
+    Attributes
+    ----------
+    local : shape (n,)
+    ghost, seen : shape (ghosts,)
+        Of the ghosts as heads and as tails of arcs, infinite where none is known to be on a shortest path; one array
+        in an undirected graph.
+    """
+
+    local: NDArray[np.float64]
+    ghost: NDArray[np.float64]
+    seen: NDArray[np.float64]
+
+
+class Notes(NamedTuple):
+    """Where a kernel writes what it has to say about one source; see `tell`.
+
+    Attributes
+    ----------
+    door : int32, shape (ghosts,)
+        Which unit owns each ghost.
+    token : int
+        No vertex v has used ``token + v`` with `stamp` before.
+    stamp : int64, shape (units,)
+    rows, doors : int32, shape (cut arcs,)
+        Vertices with news, and the units that these are for.
+    """
+
+    door: NDArray[np.int32]
+    token: int
+    stamp: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    doors: NDArray[Any]
 
 
 @njit(cache=True, nogil=True)
@@ -69,11 +126,10 @@ def sort_letters(kinds, slots, units, senders, values, kind, starts, table, begi
 
 
 @njit(cache=True, nogil=True)
-def arcs_by_ghost(offsets, targets, weights, begins, rows, far_weights):
-    """The cut arcs in order of their ghosts: ends in the partition, and weights where there are any.
-
-    Those of ghost g lie in ``begins[g] … begins[g + 1]``, by row.
-    """
+def arcs_by_ghost(arcs, far):
+    """Fill `far`, zeros before, with the cut arcs of each ghost: ends in the partition, and weights if any."""
+    offsets, targets, weights = arcs
+    begins, rows, far_weights = far
     n = offsets.size - 1
     for i in range(targets.size):
         if targets[i] >= n:
@@ -92,11 +148,12 @@ def arcs_by_ghost(offsets, targets, weights, begins, rows, far_weights):
 
 
 @njit(cache=True, nogil=True)
-def tell(row, door, token, stamp, rows, doors, told):
-    """Note that a row has news for a unit, once for each `token`; the number of notes so far."""
-    if stamp[door] != token:
-        stamp[door] = token
-        rows[told] = row
-        doors[told] = door
+def tell(v, ghost, notes, told):
+    """Note that vertex v has news for the owner of a ghost, once for each unit; the number of notes so far."""
+    door = notes.door[ghost]
+    if notes.stamp[door] != notes.token + v:
+        notes.stamp[door] = notes.token + v
+        notes.rows[told] = v
+        notes.doors[told] = door
         told += 1
     return told

@@ -12,8 +12,8 @@ from goffish.algorithms.betweenness.subgraph import ghost_kernels as kernels
 from goffish.algorithms.weights import check_range
 from goffish.errors import InputError
 from goffish.gopher import SubgraphBatch
+from goffish.kernels.csr import NO_WEIGHTS, Csr
 
-UNIT = np.empty(0)
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -24,12 +24,9 @@ class Side:
 
     Attributes
     ----------
-    offsets : int64, shape (n + 1,)
-    targets : int32, shape (arcs,)
-        Positions of vertices, from n on ghosts; rows ascend by the target's number as read (arcs that come in in a
-        directed graph: by its partitioned number).
-    weights : float64, shape (arcs,)
-        Empty for unit weights.
+    arcs : Csr
+        Targets are int32 positions of vertices, from n on ghosts; rows ascend by the target's number as read (arcs that
+        come in in a directed graph: by its partitioned number).
     ghost_vertex, ghost_unit : int64, shape (g,)
         Partitioned number of each ghost and the sub-graph that owns it. A vertex that several sub-graphs of the
         partition have arcs with is a ghost of each.
@@ -43,18 +40,13 @@ class Side:
         Sub-graphs that own ghosts, ascending.
     door : int32, shape (g,)
         Which of these owns each ghost.
-    far_offsets : int64, shape (g + 1,)
-    far_rows : int32, shape (cut arcs,)
-        Ends in the partition of the cut arcs of each ghost.
-    far_weights : float64, shape (cut arcs,)
-        Empty for unit weights.
+    far : Csr
+        The cut arcs of each ghost, to their ends in the partition.
     table : int64, shape (places, 2)
         The ghosts by sub-graph and vertex, see `_ghost_kernels.index_ghosts`.
     """
 
-    offsets: Integers
-    targets: NDArray[np.int32]
-    weights: NDArray[np.float64]
+    arcs: Csr
     ghost_vertex: Integers
     ghost_unit: Integers
     ghost_row: Integers
@@ -62,15 +54,13 @@ class Side:
     outer: Mask
     units: Integers
     door: NDArray[np.int32]
-    far_offsets: Integers
-    far_rows: NDArray[np.int32]
-    far_weights: NDArray[np.float64]
+    far: Csr
     table: Integers
 
     @property
     def cut(self) -> int:
         """Cut arcs."""
-        return self.far_rows.size
+        return self.far.targets.size
 
     def rows(self, unit: NDArray[Any], vertex: NDArray[Any]) -> Integers:
         """Ghost of each `vertex` (partitioned number) in the table of each `unit` (index in the partition)."""
@@ -226,14 +216,13 @@ def _side(
     outer = np.zeros(n, np.bool_)
     outer[row[target >= n]] = True
     starts = np.searchsorted(unit_of_ghost[used], np.arange(units + 1))
-    targets, weights = target.astype(np.int32), UNIT if weight is None else weight
-    far_offsets, far_rows = np.zeros(used.size + 1, np.int64), np.empty(np.count_nonzero(targets >= n), np.int32)
-    far_weights = np.empty(far_rows.size if weights.size else 0)
-    kernels.arcs_by_ghost(offsets, targets, weights, far_offsets, far_rows, far_weights)
+    arcs = Csr(offsets, target.astype(np.int32), NO_WEIGHTS if weight is None else weight)
+    cut = np.count_nonzero(target >= n)
+    far = Csr(np.zeros(used.size + 1, np.int64), np.empty(cut, np.int32), np.empty(cut if arcs.weights.size else 0))
+    kernels.arcs_by_ghost(arcs, far)
     table = np.full((1 << (2 * used.size).bit_length(), 2), -1)
     kernels.index_ghosts(starts, ghost_vertex[used], table)
     owners, door = np.unique(ghost_unit[used], return_inverse=True)
     return Side(
-        offsets, targets, weights, ghost_vertex[used], ghost_unit[used], used, starts, outer,
-        owners, door.astype(np.int32), far_offsets, far_rows, far_weights, table,
+        arcs, ghost_vertex[used], ghost_unit[used], used, starts, outer, owners, door.astype(np.int32), far, table
     )  # fmt: skip

@@ -318,9 +318,9 @@ def _finish(work: Work) -> None:
     step.aggregate("pivots", work.number("drawn"))
     step.aggregate("hops_mean", work.number("hops_sum") / searches)
     step.aggregate("cut_mean", work.number("succ") / searches)
-    step.aggregate("arcs", core.out.targets.size)
+    step.aggregate("arcs", core.out.arcs.targets.size)
     step.aggregate("cut_arcs", core.out.cut)
-    step.aggregate("most_arcs", core.out.targets.size)
+    step.aggregate("most_arcs", core.out.arcs.targets.size)
     step.vote_to_halt()
 
 

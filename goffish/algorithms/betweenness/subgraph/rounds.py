@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.subgraph import ghost_kernels, search_kernels
 from goffish.algorithms.betweenness.subgraph import sweep_kernels as kernels
+from goffish.algorithms.betweenness.subgraph.ghost_kernels import Distances, Mail, Notes
 from goffish.algorithms.betweenness.subgraph.messages import Kind
 from goffish.algorithms.betweenness.subgraph.phases import Phase
 from goffish.algorithms.betweenness.subgraph.pieces import Side
@@ -41,16 +42,9 @@ class Letters:
         found: list[int] = np.flatnonzero(np.diff(self.starts)).tolist()
         return found
 
-    def of(self, slot: int) -> tuple[Integers, Floats]:
-        rows = self._rows(slot)
-        return self.ghost[rows], self.value[rows]
-
-    def exponents(self, slot: int) -> Floats:
-        """Powers of the messages for one source; none if all are 0."""
-        return self.exponent[self._rows(slot)] if self.exponent.size else self.exponent
-
-    def _rows(self, slot: int) -> slice:
-        return slice(int(self.starts[slot]), int(self.starts[slot + 1]))
+    def of(self, slot: int) -> Mail:
+        rows = slice(int(self.starts[slot]), int(self.starts[slot + 1]))
+        return Mail(self.ghost[rows], self.value[rows], self.exponent[rows])
 
 
 def _letters(work: Work, kind: Kind, side: Side, *, powers: bool = False) -> Letters:
@@ -80,9 +74,9 @@ class _Outgoing:
         self.parts: list[tuple[int, NDArray[np.int32], NDArray[np.int32], Floats, Any]] = []
         self.arcs = 0
 
-    def places(self, slot: int) -> tuple[Any, ...]:
+    def notes(self, slot: int) -> Notes:
         """Where a kernel writes what it has for one source."""
-        return self.side.door, slot * self.side.outer.size, self.stamp, self.rows, self.doors
+        return Notes(self.side.door, slot * self.side.outer.size, self.stamp, self.rows, self.doors)
 
     def take(self, slot: int, found: Sequence[int], values: Floats, powers: NDArray[np.int32] | None = None) -> None:
         """Keep what was written for one source, about so many arcs, with values of its rows and their powers."""
@@ -180,20 +174,11 @@ def search(work: Work) -> None:
                 continue
         # Also where arcs go to the senders: what they have is no news to them.
         seen = tails.of(slot)[0]
-        if side.weights.size or into.far_weights.size:
-            count = search_kernels.search_weighted(
-                source, *letters.of(slot), into.far_offsets, into.far_rows, into.far_weights, side.offsets,
-                side.targets, side.weights, distance, seen, ghost, lowered, touched,
-            )  # fmt: skip
-        else:
-            count = search_kernels.search_levels(
-                source, *letters.of(slot), into.far_offsets, into.far_rows, side.offsets, side.targets, distance, seen,
-                ghost, lowered, touched,
-            )  # fmt: skip
-        found = search_kernels.offers(
-            touched, count, side.offsets, side.targets, side.weights, side.outer, distance, ghost, lowered,
-            *outgoing.places(slot),
-        )  # fmt: skip
+        weighted = side.arcs.weights.size or into.far.weights.size
+        kernel = search_kernels.search_weighted if weighted else search_kernels.search_levels
+        distances = Distances(distance, ghost, seen)
+        count = kernel(source, letters.of(slot), into.far, side.arcs, distances, lowered, touched)
+        found = search_kernels.offers(touched[:count], side.arcs, side.outer, distances, lowered, outgoing.notes(slot))
         outgoing.take(slot, found, distance)
     outgoing.send(work, Kind.DIST, "dist")
     tails.keep()
@@ -224,19 +209,18 @@ def successors(work: Work) -> None:
     if work.phase is Phase.SUCCESSORS:
         letters = _letters(work, Kind.SUCC, piece.out)
         for slot in letters.slots:
-            batch[f"heard_{slot}"][letters.of(slot)[0]] = 1.0
+            batch[f"heard_{slot}"][letters.of(slot).ghost] = 1.0
         work.sent("succ", 0)
         _Tails(work).keep()
         return
     tails, outgoing = _Tails(work), _Outgoing(piece.into)
     work.enter(Phase.SUCCESSORS)
-    side = piece.into
     for slot in range(work.slots):
-        distance, wait, mark = _columns(work, slot, "distance", "wait", "heard")
+        distance, ghost, wait, mark = _columns(work, slot, "distance", "ghost", "wait", "heard")
         mark[:] = 0.0
         seen, heard = tails.of(slot)
         found = kernels.predecessors(
-            side.offsets, side.targets, side.weights, distance, seen, wait, heard, *outgoing.places(slot)
+            piece.into.arcs, Distances(distance, ghost, seen), wait, heard, outgoing.notes(slot)
         )
         outgoing.take(slot, found, distance)
         batch[f"cut_{slot}"] = found[0]
@@ -253,9 +237,10 @@ def paths(work: Work) -> None:
     out, into = piece.out, piece.into
     letters = _letters(work, Kind.PATHS, into, powers=True)
     tails, outgoing = _Tails(work), _Outgoing(out)
+    stack = np.empty(piece.size, np.int64)
     for slot in range(work.slots) if start else letters.slots:
-        distance, ghost, mark, wait, sigma, power, mark_power = _columns(
-            work, slot, "distance", "ghost", "heard", "wait", "sigma", "power", "heard_power"
+        distance, ghost, mark, wait, sigma, power, delta, mark_power = _columns(
+            work, slot, "distance", "ghost", "heard", "wait", "sigma", "power", "delta", "heard_power"
         )
         source, scaled = -1, bool(work.number(f"scaled_{slot}"))
         if start:
@@ -267,15 +252,17 @@ def paths(work: Work) -> None:
                 batch[f"scaled_{slot}"] = False
             source = int(batch[f"source_{slot}"][0])
         seen, heard = tails.of(slot)
-        tail, value = letters.of(slot)
-        if source < 0 and not tail.size:
+        mail = letters.of(slot)
+        if source < 0 and not mail.ghost.size:
             continue
+        if source >= 0:
+            sigma[source], stack[0] = 1.0, source
         if not start:
             batch[f"last_{slot}"] = work.number("stage_step")
-        *found, scaled = kernels.count_paths(
-            source, tail, value, letters.exponents(slot), into.far_offsets, into.far_rows, into.far_weights,
-            out.offsets, out.targets, out.weights, into.offsets, into.targets, into.weights, distance, ghost, seen,
-            wait, scaled, sigma, power, heard, tails.power(slot), *outgoing.places(slot),
+        counts = kernels.Counts(wait, sigma, power, delta, heard, tails.power(slot))
+        *found, scaled = kernels.sweep(
+            True, int(source >= 0), stack, mail, into.arcs, out.arcs, into.far, Distances(distance, ghost, seen),
+            counts, scaled, piece.omega, outgoing.notes(slot),
         )  # fmt: skip
         if scaled:
             batch[f"scaled_{slot}"] = True
@@ -298,18 +285,17 @@ def dependencies(work: Work) -> None:
         distance, ghost, heard, wait, sigma, power, delta, heard_power = _columns(
             work, slot, "distance", "ghost", "heard", "wait", "sigma", "power", "delta", "heard_power"
         )
-        size = 0
+        size, distances = 0, Distances(distance, ghost, tails.of(slot)[0])
         if start:
             delta[:] = 0.0
-            size = kernels.count_successors(out.offsets, out.targets, out.weights, distance, ghost, wait, stack)
-        head, value = letters.of(slot)
-        if not size and not head.size:
+            size = kernels.count_successors(out.arcs, distances, wait, stack)
+        mail = letters.of(slot)
+        if not size and not mail.ghost.size:
             continue
-        *found, scaled = kernels.add_dependencies(
-            size, stack, head, value, letters.exponents(slot), out.far_offsets, out.far_rows, out.far_weights,
-            out.offsets, out.targets, out.weights, into.offsets, into.targets, into.weights, distance, ghost,
-            tails.of(slot)[0], wait, bool(work.number(f"scaled_{slot}")), sigma, power, delta, heard, heard_power,
-            piece.omega, *outgoing.places(slot),
+        counts = kernels.Counts(wait, sigma, power, delta, heard, heard_power)
+        *found, scaled = kernels.sweep(
+            False, size, stack, mail, out.arcs, into.arcs, out.far, distances, counts,
+            bool(work.number(f"scaled_{slot}")), piece.omega, outgoing.notes(slot),
         )  # fmt: skip
         if scaled:
             work.batch[f"scaled_{slot}"] = True

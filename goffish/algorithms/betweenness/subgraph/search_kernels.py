@@ -6,19 +6,20 @@ import numpy as np
 from numba import njit
 
 from goffish.algorithms.betweenness.subgraph.ghost_kernels import tell
-from goffish.algorithms.paths.step_kernels import _pop, _push
+from goffish.kernels.heap import make_room, pop, push
 
 
 @njit(cache=True, nogil=True)
-def search_weighted(
-    source, tail, near, far_offsets, far_rows, far_weights, offsets, targets, weights, distance, seen, ghost,
-    lowered, touched,
-):  # fmt: skip
-    """Dijkstra from the source (-1: none) and from what the ghosts `tail`, at distances `near`, make nearer than known.
+def search_weighted(source, mail, far, arcs, distances, lowered, touched):
+    """Dijkstra from the source (-1: none) and from what ghosts, at the distances in `mail`, make nearer than known.
 
     Targets from n on are ghosts. Vertices whose distance fell are marked in `lowered` and listed in `touched`; their
-    number is returned. Also `seen`, the ghosts' distances, falls.
+    number is returned. Also the ghosts' distances fall.
     """
+    tail, near, _ = mail
+    far_offsets, far_rows, far_weights = far
+    offsets, targets, weights = arcs
+    distance, ghost, seen = distances
     n = distance.size
     keys = np.empty(1024, np.float64)
     items = np.empty(keys.size, np.int64)
@@ -28,7 +29,7 @@ def search_weighted(
         lowered[source] = True
         touched[0] = source
         count = 1
-        _push(keys, items, 0, 0.0, source)
+        push(keys, items, 0, 0.0, source, True)
         size = 1
     for i in range(tail.size):
         seen[tail[i]] = min(seen[tail[i]], near[i])
@@ -41,19 +42,17 @@ def search_weighted(
                     lowered[v] = True
                     touched[count] = v
                     count += 1
-                if size == keys.size:
-                    keys, items = _grown(keys, size), _grown(items, size)
-                _push(keys, items, size, d, v)
+                keys, items = make_room(keys, size, size + 1), make_room(items, size, size + 1)
+                push(keys, items, size, d, v, True)
                 size += 1
     while size > 0:
         d, v = keys[0], items[0]
-        _pop(keys, items, size)
+        pop(keys, items, size, True)
         size -= 1
         if d > distance[v]:
             continue
-        degree = offsets[v + 1] - offsets[v]
-        if size + degree > keys.size:
-            keys, items = _grown(keys, size + degree), _grown(items, size + degree)
+        most = size + offsets[v + 1] - offsets[v]
+        keys, items = make_room(keys, size, most), make_room(items, size, most)
         for i in range(offsets[v], offsets[v + 1]):
             nd = d + weights[i]
             t = targets[i]
@@ -65,27 +64,22 @@ def search_weighted(
                     lowered[t] = True
                     touched[count] = t
                     count += 1
-                _push(keys, items, size, nd, t)
+                push(keys, items, size, nd, t, True)
                 size += 1
     return count
 
 
 @njit(cache=True, nogil=True)
-def _grown(values, size):
-    more = np.empty(2 * size, values.dtype)
-    more[: values.size] = values
-    return more
-
-
-@njit(cache=True, nogil=True)
-def search_levels(
-    source, tail, near, far_offsets, far_rows, offsets, targets, distance, seen, ghost, lowered, touched,
-):  # fmt: skip
+def search_levels(source, mail, far, arcs, distances, lowered, touched):
     """`search_weighted` for unit weights: entries by distance are merged with a queue of levels.
 
     Entries of a distance come before the vertices of that level. So arcs lower a vertex at most once; then only another
     entry of the level that did it can.
     """
+    tail, near, _ = mail
+    far_offsets, far_rows, _ = far
+    offsets, targets, _ = arcs
+    distance, ghost, seen = distances
     n = distance.size
     for i in range(tail.size):
         seen[tail[i]] = min(seen[tail[i]], near[i])
@@ -139,18 +133,18 @@ def _scan(v, d, offsets, targets, distance, ghost, lowered, touched, count, queu
 
 
 @njit(cache=True, nogil=True)
-def offers(touched, count, offsets, targets, weights, outer, distance, ghost, lowered, door, token, stamp, rows, doors):
+def offers(touched, arcs, outer, distances, lowered, notes):
     """What stage 1 sends: vertices that fell and are a best predecessor of ghosts, with the units of these.
 
     A vertex that did not fall has been told before, or is no predecessor; so no set of what was sent is kept. Clears
-    `lowered`. No vertex has used ``token + v`` with `stamp` before. Returns the cut arcs to such ghosts, and the
-    messages.
+    `lowered`. Returns the cut arcs to such ghosts, and the messages.
     """
+    offsets, targets, weights = arcs
+    distance, ghost, _ = distances
     n = distance.size
     weighted = weights.size > 0
     found = told = 0
-    for k in range(count):
-        v = touched[k]
+    for v in touched:
         lowered[v] = False
         if not outer[v]:
             continue
@@ -158,5 +152,5 @@ def offers(touched, count, offsets, targets, weights, outer, distance, ghost, lo
             t = targets[i]
             if t >= n and distance[v] + (weights[i] if weighted else 1.0) == ghost[t - n]:
                 found += 1
-                told = tell(v, door[t - n], token + v, stamp, rows, doors, told)
+                told = tell(v, t - n, notes, told)
     return found, told

@@ -1,9 +1,7 @@
 """Numba kernels of stages 2 to 4: successors, path counts and dependencies of one source on one partition.
 
-Arc u -> v is on a shortest path if d(u) + w = d(v). Targets from n on are ghosts, whose distances are in `ghost` where
-they are heads of arcs and in `seen` where they are tails (one array in an undirected graph), infinite where none is
-known to be on a shortest path. Vertices add up what their neighbours hold in the order of their rows once all of it is
-there, so that sums do not depend on the order in which messages come.
+Arc u -> v is on a shortest path if d(u) + w = d(v). Targets from n on are ghosts. Vertices add up what their neighbours
+hold in the order of their rows once all of it is there, so that sums do not depend on the order in which messages come.
 
 Numbers of paths are ``sigma · LARGE ^ power``, with sigma below `LARGE`. While all powers are 0 (`scaled` is false), as
 in all but extreme graphs, they are neither read nor written.
@@ -11,20 +9,48 @@ in all but extreme graphs, they are neither read nor written.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.search_kernels import _LARGE, _SMALL
 from goffish.algorithms.betweenness.subgraph.ghost_kernels import tell
 
 
+class Counts(NamedTuple):
+    """What stages 3 and 4 keep of one source.
+
+    Attributes
+    ----------
+    wait : int32, shape (n,)
+        Neighbours that have to be finished before each vertex.
+    sigma, power : float64 and int32, shape (n,)
+        Numbers of paths; (ω + δ) / σ of vertices that stage 4 has finished.
+    delta : float64, shape (n,)
+        Dependencies.
+    heard, heard_power : float64 and int32, shape (ghosts,)
+        What the ghosts hold in the place of `sigma` and `power`.
+    """
+
+    wait: NDArray[np.int32]
+    sigma: NDArray[np.float64]
+    power: NDArray[np.int32]
+    delta: NDArray[np.float64]
+    heard: NDArray[np.float64]
+    heard_power: NDArray[np.int32]
+
+
 @njit(cache=True, nogil=True)
-def predecessors(offsets, targets, weights, distance, seen, wait, mark, door, token, stamp, rows, doors):
+def predecessors(arcs, distances, wait, mark, notes):
     """Count the predecessors of every vertex in `wait`, and mark the ghosts among them by 1.
 
     Writes the vertices that have such ghosts, with their units. Returns the cut arcs from predecessors, and what was
     written.
     """
+    offsets, targets, weights = arcs
+    distance, _, seen = distances
     n = distance.size
     weighted = weights.size > 0
     found = told = 0
@@ -41,86 +67,15 @@ def predecessors(offsets, targets, weights, distance, seen, wait, mark, door, to
                 if t >= n:
                     mark[t - n] = 1.0
                     found += 1
-                    told = tell(v, door[t - n], token + v, stamp, rows, doors, told)
+                    told = tell(v, t - n, notes, told)
     return found, told
 
 
 @njit(cache=True, nogil=True)
-def count_paths(
-    source, row, value, exponent, far_offsets, far_rows, far_weights, offsets, targets, weights, in_offsets, in_targets,
-    in_weights, distance, ghost, seen, wait, scaled, sigma, power, heard, heard_power, door, token, stamp, rows, doors,
-):  # fmt: skip
-    """Count shortest paths from the source (-1: it is not here) or on from messages (ghost, its count).
-
-    The arcs from ghosts are in `far_rows`; `exponent` holds the powers in the messages, or nothing if all are 0. Writes
-    the vertices with successors among the ghosts, and the units of these. Returns the cut arcs to such successors, what
-    was written, and whether there are powers now.
-    """
-    scaled = scaled or exponent.size > 0
-    n = distance.size
-    weighted, in_weighted = weights.size > 0, in_weights.size > 0
-    stack = np.empty(n, np.int64)
-    size = found = told = 0
-    if source >= 0:
-        sigma[source] = 1.0
-        stack[0] = source
-        size = 1
-    for i in range(row.size):
-        g = row[i]
-        heard[g] = value[i]
-        if scaled:
-            heard_power[g] = exponent[i] if exponent.size else 0
-        for e in range(far_offsets[g], far_offsets[g + 1]):
-            v = far_rows[e]
-            if seen[g] + (far_weights[e] if in_weighted else 1.0) == distance[v]:
-                wait[v] -= 1
-                if wait[v] == 0:
-                    stack[size] = v
-                    size += 1
-    while size:
-        size -= 1
-        u = stack[size]
-        d = distance[u]
-        if d > 0.0:
-            total, most = 0.0, 0
-            if scaled:
-                for i in range(in_offsets[u], in_offsets[u + 1]):
-                    t = in_targets[i]
-                    near = distance[t] if t < n else seen[t - n]
-                    if near + (in_weights[i] if in_weighted else 1.0) == d:
-                        most = max(most, power[t] if t < n else heard_power[t - n])
-            for i in range(in_offsets[u], in_offsets[u + 1]):
-                t = in_targets[i]
-                near = distance[t] if t < n else seen[t - n]
-                if near + (in_weights[i] if in_weighted else 1.0) == d:
-                    count = sigma[t] if t < n else heard[t - n]
-                    if scaled:
-                        below = most - (power[t] if t < n else heard_power[t - n])
-                        count *= 1.0 if below == 0 else _SMALL if below == 1 else 0.0
-                    total += count
-            if total >= _LARGE:
-                total, most, scaled = total * _SMALL, most + 1, True
-            sigma[u] = total
-            if scaled:
-                power[u] = most
-        for i in range(offsets[u], offsets[u + 1]):
-            t = targets[i]
-            if d + (weights[i] if weighted else 1.0) != (distance[t] if t < n else ghost[t - n]):
-                continue
-            if t >= n:
-                found += 1
-                told = tell(u, door[t - n], token + u, stamp, rows, doors, told)
-            else:
-                wait[t] -= 1
-                if wait[t] == 0:
-                    stack[size] = t
-                    size += 1
-    return found, told, scaled
-
-
-@njit(cache=True, nogil=True)
-def count_successors(offsets, targets, weights, distance, ghost, wait, last):
+def count_successors(arcs, distances, wait, last):
     """Count the successors of every reached vertex in `wait`; list those without any, and return their number."""
+    offsets, targets, weights = arcs
+    distance, ghost, _ = distances
     n = distance.size
     weighted = weights.size > 0
     found = 0
@@ -139,57 +94,83 @@ def count_successors(offsets, targets, weights, distance, ghost, wait, last):
     return found
 
 
-@njit(cache=True, nogil=True)
-def add_dependencies(
-    size, stack, row, value, exponent, far_offsets, far_rows, far_weights, offsets, targets, weights, in_offsets,
-    in_targets, in_weights, distance, ghost, seen, wait, scaled, sigma, power, delta, heard, heard_power, omega, door,
-    token, stamp, rows, doors,
-):  # fmt: skip
-    """Dependencies from the first `size` vertices of `stack` and on from messages (equation 4).
+@njit(cache=True, nogil=True, inline="always")
+def _linked(d, weight, other, onward):
+    """Whether an arc between vertices at these distances is on a shortest path, away from d if `onward`."""
+    return d + weight == other if onward else other + weight == d
 
-    The arcs to ghosts are in `far_rows`. A finished vertex w has its dependency in `delta` and (ω(w) + δ(w)) / σ(w) in
-    `sigma`, over ``LARGE ^ power``. Writes the vertices with predecessors among the ghosts, and the units of these.
-    Returns the cut arcs from such predecessors, what was written, and whether there are powers.
+
+@njit(cache=True, nogil=True)
+def sweep(counting, size, stack, mail, behind, ahead, far, distances, counts, scaled, omega, notes):
+    """Count shortest paths, or else add up dependencies (equation 4), from one end of them to the other.
+
+    Starts from the first `size` vertices of `stack` and goes on from messages. A vertex is finished when all its
+    neighbours `behind` are, and is then computed from these: when `counting`, along arcs that come in, else along arcs
+    that go out. The arcs between ghosts behind and the partition are in `far`. Writes the vertices with neighbours
+    ahead among the ghosts, and the units of these. Returns the cut arcs to such ghosts, what was written, and whether
+    there are powers now.
     """
-    scaled = scaled or exponent.size > 0
+    offsets, targets, weights = behind
+    next_offsets, next_targets, next_weights = ahead
+    distance = distances.local
+    before, after = (distances.seen, distances.ghost) if counting else (distances.ghost, distances.seen)
+    wait, sigma, power, delta, heard, heard_power = counts
+    scaled = scaled or mail.exponent.size > 0
     n = distance.size
-    weighted, in_weighted = weights.size > 0, in_weights.size > 0
+    weighted, next_weighted = weights.size > 0, next_weights.size > 0
     found = told = 0
-    for i in range(row.size):
-        g = row[i]
-        heard[g] = value[i]
+    for i in range(mail.ghost.size):
+        g = mail.ghost[i]
+        heard[g] = mail.value[i]
         if scaled:
-            heard_power[g] = exponent[i] if exponent.size else 0
-        for e in range(far_offsets[g], far_offsets[g + 1]):
-            v = far_rows[e]
-            if distance[v] + (far_weights[e] if weighted else 1.0) == ghost[g]:
+            heard_power[g] = mail.exponent[i] if mail.exponent.size else 0
+        for e in range(far.offsets[g], far.offsets[g + 1]):
+            v = far.targets[e]
+            if _linked(distance[v], far.weights[e] if weighted else 1.0, before[g], not counting):
                 wait[v] -= 1
                 if wait[v] == 0:
                     stack[size] = v
                     size += 1
     while size:
         size -= 1
-        w = stack[size]
-        d = distance[w]
-        total = 0.0
-        for i in range(offsets[w], offsets[w + 1]):
-            t = targets[i]
-            if d + (weights[i] if weighted else 1.0) == (distance[t] if t < n else ghost[t - n]):
-                share = sigma[t] if t < n else heard[t - n]
+        v = stack[size]
+        d = distance[v]
+        if d > 0.0 or not counting:
+            level = np.int64(power[v]) if scaled else 0
+            if scaled and counting:
+                level = 0
+                for i in range(offsets[v], offsets[v + 1]):
+                    t = targets[i]
+                    near = distance[t] if t < n else before[t - n]
+                    if _linked(d, weights[i] if weighted else 1.0, near, False):
+                        level = max(level, power[t] if t < n else heard_power[t - n])
+            total = 0.0
+            for i in range(offsets[v], offsets[v + 1]):
+                t = targets[i]
+                near = distance[t] if t < n else before[t - n]
+                if _linked(d, weights[i] if weighted else 1.0, near, not counting):
+                    part = sigma[t] if t < n else heard[t - n]
+                    if scaled:
+                        apart = level - (power[t] if t < n else heard_power[t - n])
+                        part *= 1.0 if apart == 0 else _SMALL if apart == (1 if counting else -1) else 0.0
+                    total += part
+            if counting:
+                if total >= _LARGE:
+                    total, level, scaled = total * _SMALL, level + 1, True
+                sigma[v] = total
                 if scaled:
-                    above = (power[t] if t < n else heard_power[t - n]) - power[w]
-                    share *= 1.0 if above == 0 else _SMALL if above == 1 else 0.0
-                total += share
-        delta[w] = sigma[w] * total
-        sigma[w] = (omega[w] + delta[w]) / sigma[w]
-        for i in range(in_offsets[w], in_offsets[w + 1]):
-            t = in_targets[i]
-            near = distance[t] if t < n else seen[t - n]
-            if near + (in_weights[i] if in_weighted else 1.0) != d:
+                    power[v] = level
+            else:
+                delta[v] = sigma[v] * total
+                sigma[v] = (omega[v] + delta[v]) / sigma[v]
+        for i in range(next_offsets[v], next_offsets[v + 1]):
+            t = next_targets[i]
+            there = distance[t] if t < n else after[t - n]
+            if not _linked(d, next_weights[i] if next_weighted else 1.0, there, counting):
                 continue
             if t >= n:
                 found += 1
-                told = tell(w, door[t - n], token + w, stamp, rows, doors, told)
+                told = tell(v, t - n, notes, told)
             else:
                 wait[t] -= 1
                 if wait[t] == 0:

@@ -6,8 +6,21 @@ n … n+g-1. The arcs of a row lead to positions first (``starts … middle``), 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+
+class PieceRows(NamedTuple):
+    """The arcs of a `pieces.Piece`, whose fields these are."""
+
+    starts: NDArray[np.int64]
+    middle: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    targets: NDArray[np.int32]
+    weights: NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)
@@ -174,16 +187,14 @@ def labels_around(rows, starts, ends, targets, label, wanted):
 
 
 @njit(cache=True, nogil=True)
-def move_between_labels(
-    active, starts, middle, ends, targets, weights, degree, two_m, resolution, upward, sweeps, label, tot,
-    fresh, dirty,
-):  # fmt: skip
+def move_between_labels(active, piece, degree, two_m, resolution, upward, sweeps, label, tot, fresh, dirty):
     """Move vertices between global labels: live labels of positions, stale ones of ghosts; returns the moves.
 
     A vertex with ghosts only moves to a smaller label, or with `upward` only to a larger one, so that two
     partitions never swap labels. ``tot`` is NaN for labels that nobody asked about; they attract and release nobody.
     Rows that a move touches are visited again in the next sweep, and marked `fresh` and `dirty`.
     """
+    starts, middle, ends, targets, weights = piece
     n = starts.size
     weight_to = np.zeros(tot.size)
     keys = np.empty(tot.size, np.int64)

@@ -60,6 +60,10 @@ class Piece:
     source: NDArray[Any]
 
     @property
+    def rows(self) -> kernels.PieceRows:
+        return kernels.PieceRows(self.starts, self.middle, self.ends, self.targets, self.weights)
+
+    @property
     def size(self) -> int:
         return self.starts.size
 

@@ -118,9 +118,8 @@ def move(program: Options, batch: SubgraphBatch, step: BatchStep, piece: Piece) 
         np.flatnonzero(batch["active"])
     )
     moves = kernels.move_between_labels(
-        active, piece.starts, piece.middle, piece.ends, piece.targets, piece.weights, piece.degree,
-        float(batch["two_m"][0]), program.resolution, half % 2 == 1, _SWEEPS, label, tot,
-        batch["fresh"], batch["dirty"],
+        active, piece.rows, piece.degree, float(batch["two_m"][0]), program.resolution, half % 2 == 1, _SWEEPS, label,
+        tot, batch["fresh"], batch["dirty"],
     )  # fmt: skip
     step.aggregate("moves", moves)
     batch["label"] = label[: piece.size]

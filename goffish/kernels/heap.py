@@ -1,0 +1,88 @@
+"""4-ary heaps over plain arrays: of (key, item) pairs, and of vertices by their distance.
+
+A 4-ary heap is half as deep as a binary one, and the four children of an entry lie in one cache line.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True, inline="always")
+def push(keys, items, size, key, item, ties):
+    """Add an entry to a heap of `size` entries, whose arrays have room; with `ties`, equal keys are ordered by item."""
+    at = size
+    while at > 0:
+        up = (at - 1) >> 2
+        if keys[up] < key or (keys[up] == key and (not ties or items[up] <= item)):
+            break
+        keys[at], items[at] = keys[up], items[up]
+        at = up
+    keys[at], items[at] = key, item
+
+
+@njit(cache=True, nogil=True, inline="always")
+def pop(keys, items, size, ties):
+    """Remove the first of `size` entries, which is at place 0; `ties` as for `push`."""
+    size -= 1
+    key, item = keys[size], items[size]
+    at = 0
+    while True:
+        child = 4 * at + 1
+        if child >= size:
+            break
+        best = child
+        for other in range(child + 1, min(child + 4, size)):
+            if keys[other] < keys[best] or (ties and keys[other] == keys[best] and items[other] < items[best]):
+                best = other
+        if key < keys[best] or (key == keys[best] and (not ties or item <= items[best])):
+            break
+        keys[at], items[at] = keys[best], items[best]
+        at = best
+    keys[at], items[at] = key, item
+
+
+@njit(cache=True, nogil=True)
+def make_room(values, size, wanted):
+    """`values` where it holds `wanted` elements; else a longer array that begins with the first `size` of them."""
+    if wanted <= values.size:
+        return values
+    more = np.empty(2 * wanted, values.dtype)
+    more[:size] = values[:size]
+    return more
+
+
+@njit(cache=True, nogil=True, inline="always")
+def rise(heap, place, distance, at, v):
+    """Put `v` into a heap of vertices whose free place is `at`; `place` holds the place of each vertex."""
+    while at > 0:
+        up = (at - 1) >> 2
+        if distance[heap[up]] <= distance[v]:
+            break
+        heap[at] = heap[up]
+        place[heap[at]] = at
+        at = up
+    heap[at] = v
+    place[v] = at
+
+
+@njit(cache=True, nogil=True, inline="always")
+def sink(heap, place, distance, size, v):
+    """Put `v` into a heap of vertices of `size` places whose root is free."""
+    at = 0
+    while True:
+        child = 4 * at + 1
+        if child >= size:
+            break
+        best = child
+        for other in range(child + 1, min(child + 4, size)):
+            if distance[heap[other]] < distance[heap[best]]:
+                best = other
+        if distance[heap[best]] >= distance[v]:
+            break
+        heap[at] = heap[best]
+        place[heap[at]] = at
+        at = best
+    heap[at] = v
+    place[v] = at
