@@ -153,7 +153,7 @@ from goffish.algorithms.betweenness import blocks
 from goffish.algorithms.betweenness.in_memory import betweenness
 from tests.algorithms.betweenness.graphs import make, to_graph
 blocks._BETWEEN = 0.05
-found = betweenness(to_graph(make("random", 4500, 3)), reductions=(), checkpoint_dir=sys.argv[1],
+found = betweenness(to_graph(make("random", 2500, 3)), reductions=(), checkpoint_dir=sys.argv[1],
                     resume=True, progress=lambda done, total: print(done / total, flush=True))
 np.save(sys.argv[2], found.scores)
 """
@@ -174,7 +174,7 @@ def test_a_killed_process_goes_on_from_its_checkpoint(signal_number, tmp_path):
     assert not (tmp_path / "scores.npy").exists()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert float(done.stdout.splitlines()[0]) > 0.02
-    expected = betweenness(to_graph(make("random", 4500, 3)), reductions=()).scores
+    expected = betweenness(to_graph(make("random", 2500, 3)), reductions=()).scores
     np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), expected)
 
 
