@@ -2,20 +2,22 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e
+
+# Modules are compiled when they are first imported, and kept: pip would compile thousands that are never used.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup run test test-all test-experiments lint bench clean
 
 setup: $(VENV)/.dev
 
-# What a user needs, and what a developer needs on top of it.
-$(VENV)/.user: pyproject.toml hatch_build.py $(wildcard proto/goffish/v1/*.proto)
-	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) ".[plot]"
-	touch $@
+# What a user needs; what a developer needs.
+EXTRAS_user := plot
+EXTRAS_dev := plot,dev
 
-$(VENV)/.dev: $(VENV)/.user
-	$(INSTALL) ".[plot,dev]"
+$(VENV)/.user $(VENV)/.dev: $(VENV)/.%: pyproject.toml hatch_build.py $(wildcard proto/goffish/v1/*.proto)
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) ".[$(EXTRAS_$*)]"
 	touch $@
 
 run: $(VENV)/.user
@@ -34,8 +36,9 @@ test: lint
 test-experiments: setup
 	$(BIN)/python -m pytest experiments -n auto --dist loadfile
 
+# Every test, also those that take minutes, with four times as many generated examples.
 test-all: lint
-	$(BIN)/python -m pytest tests experiments -n auto --dist loadfile
+	$(BIN)/python -m pytest tests experiments --hypothesis-profile thorough -n auto --dist loadfile
 
 bench: setup
 	$(INSTALL) ".[bench]"

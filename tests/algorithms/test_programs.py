@@ -8,7 +8,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from goffish.algorithms.catalogue import make
@@ -205,7 +205,6 @@ def test_pagerank_with_fixed_supersteps(
     assert np.abs(result.table["rank"].to_numpy() - wanted).max() < 1e-12
 
 
-@settings(max_examples=200)
 @given(cases(), FINDERS)
 def test_converged_ranks_equal_networkx(case: Case, finder: str) -> None:
     wanted = nx.pagerank(case.nx, tol=1e-13, max_iter=2000, weight=None)

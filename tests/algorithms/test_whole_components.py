@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.algorithms.components import in_memory as whole
@@ -34,7 +34,6 @@ def expected(n: int, edges: list[tuple[int, int]]) -> list[int]:
     return out
 
 
-@settings(max_examples=250, deadline=None)
 @given(EDGES, st.booleans())
 def test_one_pass_equals_networkx(case, directed):
     """A wrong label here means that an edge was not joined, or that directions were obeyed."""
@@ -44,7 +43,6 @@ def test_one_pass_equals_networkx(case, directed):
     assert result.table.column("component").to_pylist() == expected(n, edges)
 
 
-@settings(max_examples=250, deadline=None)
 @given(EDGES)
 def test_sampling_equals_networkx(case):
     """Small graphs are too sparse to be sampled by themselves; skipping the giant must not lose an edge."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import goffish as gf
@@ -31,7 +31,6 @@ def simple(n: int, edges: list[tuple[int, int]]) -> nx.Graph:
     return out
 
 
-@settings(max_examples=300, deadline=None)
 @given(EDGES, st.booleans(), st.sampled_from([1, 2, 3]))
 def test_triangles_equal_networkx(case, directed, threads):
     """Fails when loops, parallel arcs or directions are counted, or a corner is left out."""
@@ -44,7 +43,6 @@ def test_triangles_equal_networkx(case, directed, threads):
     assert result.summary["transitivity"] == pytest.approx(nx.transitivity(expected))
 
 
-@settings(max_examples=300, deadline=None)
 @given(EDGES, st.booleans())
 def test_cores_equal_networkx(case, directed):
     """Fails when the peeling order or the simple view is wrong."""

@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import dijkstra
 
@@ -51,7 +51,6 @@ def smallest_parents(graph: Graph, distance: np.ndarray) -> dict[int, int]:
     return out
 
 
-@settings(max_examples=300, deadline=None)
 @given(EDGES, st.booleans(), st.booleans())
 def test_bfs_equals_networkx(case, directed, upwards):
     """Fails when a level is wrong or a parent is not the smallest; `upwards` forces the search from below."""
@@ -68,7 +67,6 @@ def test_bfs_equals_networkx(case, directed, upwards):
     assert table.column("parent").to_pylist() == [parents.get(v) for v in range(n)]
 
 
-@settings(max_examples=400, deadline=None)
 @given(EDGES, st.booleans(), st.booleans())
 def test_sssp_equals_networkx(case, directed, weighted):
     """Distances to the last bit; parents re-sum to them, never run in circles, and follow the rule."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.algorithms.pagerank import in_memory as whole
@@ -40,7 +40,6 @@ def exact(graph: Graph, damping: float, redistribute: bool, weighted: bool, v: n
     return np.linalg.solve(np.eye(n) - damping * matrix, (1 - damping) * v)
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     EDGES, st.booleans(), st.booleans(), st.booleans(), st.sampled_from([0.0, 0.5, 0.85, 0.99]),
     st.sampled_from([1e-3, 1e-6, 1e-11]), st.booleans(),
@@ -62,7 +61,6 @@ def test_error_is_as_promised(case, directed, weighted, redistribute, damping, t
     assert error <= ranks.error_bound + 1e-12
 
 
-@settings(max_examples=200, deadline=None)
 @given(EDGES, st.booleans(), st.booleans())
 def test_equals_networkx(case, directed, weighted):
     """The default variant is networkx's; a difference here breaks what users expect of the name."""

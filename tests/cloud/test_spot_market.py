@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.cloud.catalogue import PROHIBITIVE, Catalogue, read_catalogue
@@ -66,7 +66,6 @@ def test_what_the_provider_cuts_off(tmp_path: Path, rule: str, early: float, lat
     assert one(market, 8000, 9000, taken=True) == pytest.approx(0.3 if rule == "paid" else 0.0)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.floats(0, 20_000), st.floats(0, 20_000), st.sampled_from([1.0, 60.0, 3600.0]),
     st.lists(st.tuples(st.integers(1, 30_000), st.floats(0.01, 5)), max_size=6, unique_by=lambda c: c[0]),

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import GoffishError, InputError, StoreError
@@ -158,7 +158,6 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_damage_is_an_error_and_never_a_wrong_answer(
     pristine: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.algorithms.catalogue import ALGORITHMS, make
@@ -306,7 +306,6 @@ def jobs(case: Case) -> list[Any]:
     ]
 
 
-@settings(max_examples=80)
 @given(cases(largest=16), st.sampled_from(("components", "vertex")))
 def test_result_and_counts_do_not_depend_on_the_number_of_threads(case: Case, finder: str) -> None:
     layout = case.layout(finder)

@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -54,7 +54,6 @@ def graphs(draw):
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
 @given(graph=graphs())
 def test_tables_lose_nothing(graph):
     vertices = vertices_to_arrow(graph)
@@ -65,7 +64,6 @@ def test_tables_lose_nothing(graph):
         assert_same(from_pandas(to_pandas(graph), vertices=vertices.to_pandas(), **options), graph)
 
 
-@settings(max_examples=60, deadline=None)
 @given(graph=graphs())
 def test_networkx_and_igraph_lose_nothing_but_empty_columns(graph):
     """Vertices are numbered by ascending label, which is how `graphs` makes them."""
@@ -75,7 +73,6 @@ def test_networkx_and_igraph_lose_nothing_but_empty_columns(graph):
     assert_same(from_igraph(to_igraph(graph), **KEEP), graph)
 
 
-@settings(max_examples=60, deadline=None)
 @given(graph=graphs())
 def test_scipy_keeps_structure_and_weights(graph):
     matrix = to_scipy(graph)
@@ -99,7 +96,6 @@ def test_scipy_keeps_structure_and_weights(graph):
 ENTRIES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 2).map(float)), max_size=25)
 
 
-@settings(max_examples=100, deadline=None)
 @given(entries=ENTRIES, missing=st.sampled_from(["add", "error"]), parallel=st.sampled_from(["min", "sum"]))
 def test_scipy_and_missing_reverse_edges(entries, missing, parallel):
     cells = {(u, v): w for u, v, w in entries}

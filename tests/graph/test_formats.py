@@ -61,7 +61,6 @@ def graphs(draw, labels=INTEGERS, whole=False, plain=False):
 KEEP = {"self_loops": "keep", "parallel": "keep"}
 
 
-@settings(max_examples=60, deadline=None)
 @given(graph=graphs() | graphs(TEXTS), suffix=st.sampled_from(["parquet", "arrow"]))
 def test_columnar_formats_lose_nothing(folder, graph, suffix):
     path = folder / f"g.{suffix}"
@@ -69,7 +68,6 @@ def test_columnar_formats_lose_nothing(folder, graph, suffix):
     assert_same(read(path, **KEEP), graph)
 
 
-@settings(max_examples=60, deadline=None)
 @given(graph=graphs(plain=True), suffix=st.sampled_from(["csv", "tsv", "txt", "txt.gz", "csv.bz2", "edges.zst"]))
 def test_edge_lists_keep_edges(folder, graph, suffix):
     path = folder / f"g.{suffix}"
@@ -78,7 +76,6 @@ def test_edge_lists_keep_edges(folder, graph, suffix):
     assert_same(read(path, directed=None if says_directed else graph.directed, **KEEP), graph)
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     graph=graphs(TEXTS, plain=True),
     suffix=st.sampled_from(["csv", "tsv", "txt"]),
@@ -94,7 +91,6 @@ def test_edge_lists_keep_awkward_strings(folder, graph, suffix, separator):
     assert_same(back, graph)
 
 
-@settings(max_examples=60, deadline=None)
 @given(graph=graphs() | graphs(XML_TEXTS), suffix=st.sampled_from(["graphml", "gml", "gml.gz"]))
 def test_graphml_and_gml_keep_everything_but_numbers_in_strings(folder, graph, suffix):
     path = folder / f"g.{suffix}"
@@ -109,7 +105,6 @@ def test_graphml_and_gml_keep_everything_but_numbers_in_strings(folder, graph, s
     assert sorted(edge_set(back)) == sorted(edge_set(graph))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     graph=graphs(whole=True),
     suffix=st.sampled_from(["metis", "metis.gz", "graph"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
@@ -15,7 +15,6 @@ IDS = st.one_of(st.integers(0, 9), st.sampled_from([-(2**63), -7, 2**40, 2**63 -
 ROWS = st.lists(st.tuples(IDS, IDS, st.integers(0, 5).map(float)), max_size=40)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     rows=ROWS,
     directed=st.booleans(),
@@ -33,7 +32,6 @@ def test_policies_agree_with_a_dictionary(rows, directed, self_loops, parallel):
         assert np.all(np.diff(graph.neighbors(v).astype(np.int64)) >= (0 if parallel == "keep" else 1))
 
 
-@settings(max_examples=60, deadline=None)
 @given(rows=ROWS, directed=st.booleans(), parallel=st.sampled_from(["min", "first", "keep"]))
 def test_attributes_come_from_the_row_that_was_kept(rows, directed, parallel):
     src, dst, weight = ([row[i] for row in rows] for i in range(3))

@@ -13,7 +13,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.graph import read
@@ -40,7 +40,6 @@ ROW = st.tuples(
 BLANKS = [" ", "\t", "  ", " \t "]
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     rows=st.lists(ROW, min_size=1, max_size=30),
     separator=st.sampled_from([None, ",", ";", "|", "\t"]),
@@ -86,7 +85,6 @@ def test_blocks_of_any_size_give_the_same_graph(tmp_path, monkeypatch, block):
 LABEL = st.text(st.characters(codec="utf-8", exclude_characters="\n\r", exclude_categories=("Cc", "Cs")), max_size=8)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     rows=st.lists(st.tuples(LABEL, LABEL), min_size=1, max_size=20),
     block=st.sampled_from([512, 4 << 20]),

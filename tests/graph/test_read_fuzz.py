@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import GoffishError
@@ -53,7 +53,6 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", SEEDS)
-@settings(max_examples=80, deadline=None)
 @given(mutations=st.lists(MUTATION, min_size=1, max_size=4), block=st.sampled_from([64, 4 << 20]))
 def test_damage_is_reported(folder, name, mutations, block):
     path = folder / name

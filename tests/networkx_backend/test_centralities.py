@@ -9,7 +9,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.networkx_backend import convert
@@ -102,7 +102,6 @@ def test_harmonic(graph: nx.Graph, distance: str | None, data: st.DataObject) ->
     alike(nx.harmonic_centrality, graph, data.draw(some), distance, data.draw(some))
 
 
-@settings(max_examples=50)
 @given(st.integers(5, 25), st.integers(0, 10_000))
 def test_ties_of_rounded_lengths(n: int, seed: int) -> None:
     """0.1 + 0.2 is not 0.3: which paths are equally long depends on where the sums begin, in networkx and here."""

@@ -10,7 +10,7 @@ import igraph
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.networkx_backend import convert
@@ -23,7 +23,6 @@ def louvain(graph: nx.Graph, **options: Any) -> list[set[Any]]:
     return COMMUNITY.louvain_communities(graph, **options, backend="goffish")
 
 
-@settings(max_examples=60)
 @given(odd_graphs(weights=("none", "floats", "positive")), st.integers(0, 99))
 def test_levels_are_nested_partitions(graph: nx.Graph, seed: int) -> None:
     levels = list(COMMUNITY.louvain_partitions(graph, seed=seed, backend="goffish"))

@@ -9,19 +9,17 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+from tests.package.pages import PAGES, ROOT, blocks, fenced
+
+#: ``python``, ``sh`` and ``console`` (``$`` before commands) are run; ``py`` needs a server, a cluster or a session.
+LANGUAGES = {"python", "py", "sh", "console", "text", "yaml", "json", "ini", "nginx"}
 
 
-def blocks(page: Path) -> str:
-    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE))
-
-
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda p: p.name)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "data", tmp_path / "data")
     monkeypatch.chdir(tmp_path)
-    code = blocks(page)
+    code = blocks(page, "python")
     # A comment behind a bare expression or a print is a claim about its value.
     claims = re.findall(r"^(?:print\()?(\S.*?)\)?\s+# (\{.*\}|Graph\(.*\)|\d[\d ]*)$", code, re.MULTILINE)
     names: dict[str, object] = {"__name__": "__main__"}
@@ -29,6 +27,12 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     for expression, claim in claims:
         value = eval(f"({expression},)", names)
         assert " ".join(str(v) for v in value) == claim, f"{page.name}: {expression}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_block_names_its_language(page: Path) -> None:
+    """Breaks when a block has no language: its commands would not be run."""
+    assert {language for language, _ in fenced(page)} <= LANGUAGES
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

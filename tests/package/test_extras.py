@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.package.test_wheel import CLEAN, ROOT, run
+from tests.package.test_wheel import CLEAN, ROOT, environment, run
 from tests.package.test_wheel import wheel as wheel  # noqa: PLC0414 (a fixture)
 from tests.services.store.databases import postgres
 
@@ -49,13 +48,7 @@ def test_every_extra_has_a_command() -> None:
 @pytest.mark.parametrize("extra", COMMANDS)
 def test_an_extra_alone(extra: str, wheel: Path, tmp_path: Path) -> None:
     """Breaks when an extra lacks a package that development environments have by chance."""
-    run(sys.executable, "-m", "venv", tmp_path / "env", cwd=tmp_path)
-    found = tmp_path / "env" / "bin"
-    install = [found / "pip", "install", "-q", f"{wheel}[{extra}]"]
-    done = subprocess.run(install, env=CLEAN, capture_output=True, text=True, check=False, timeout=600)
-    if "No matching distribution" in done.stderr or "Failed to establish" in done.stderr:
-        pytest.skip(f"no package registry: {done.stderr.splitlines()[-1]}")
-    assert done.returncode == 0, done.stderr
+    found = environment(tmp_path / "env", f"{wheel}[{extra}]")
     (tmp_path / "edges.txt").write_text("1 2\n2 3\n7 8\n")
     run(found / "goffish", "partition", "edges.txt", "-o", "store", "-k", "2", cwd=tmp_path)
     command, told = COMMANDS[extra]

@@ -57,7 +57,6 @@ def test_grid_is_cut_far_better_than_by_hash(options):
     assert cut.empty_partitions == 0
 
 
-@settings(max_examples=100, deadline=None)
 @given(graph=random_graphs())
 def test_links_are_the_undirected_simple_graph(graph):
     simple = links(graph, graph.weights)
@@ -148,7 +147,6 @@ def test_contiguous_parts_are_connected(seed, parts):
     assert quality(graph, owner, parts).part_subgraphs.tolist() == [1] * parts
 
 
-@settings(max_examples=100, deadline=None)
 @given(graph=random_graphs(), parts=st.integers(1, 12), connected=st.booleans(), seed=st.integers(0, 99))
 def test_repairs(graph, parts, connected, seed):
     """Parts in pieces are joined, empty ones filled, and nothing else moves."""

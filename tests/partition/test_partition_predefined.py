@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import FormatError, InputError
@@ -77,7 +77,6 @@ def test_result_is_a_copy():
     assert given_.tolist() == OWNER
 
 
-@settings(max_examples=50, deadline=None)
 @given(owner=st.lists(st.integers(0, 9), max_size=40), seed=st.integers(0, 99))
 def test_round_trip(tmp_path_factory, owner, seed):
     n = len(owner)

@@ -7,7 +7,7 @@ import json
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
@@ -34,7 +34,6 @@ def reference(graph, owner, parts):
     return cut, pieces, quotient, foreign, volume
 
 
-@settings(max_examples=200, deadline=None)
 @given(graph=random_graphs(), parts=st.integers(1, 6), seed=st.integers(0, 999))
 def test_every_figure(graph, parts, seed):
     n = graph.num_vertices
@@ -76,7 +75,6 @@ def test_grid_fixture():
     assert q.vertex_balance == 1.0
 
 
-@settings(max_examples=60, deadline=None)
 @given(n=st.integers(1, 60), extra=st.integers(0, 30), seed=st.integers(0, 999), pieces=st.integers(1, 4))
 def test_diameter_bounds(n, extra, seed, pieces):
     """Exact with any budget that suffices, otherwise at least a double sweep and never above the truth."""

@@ -7,7 +7,7 @@ from math import ceil
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.graph import from_edges
@@ -36,7 +36,6 @@ def reference(graph, parts, score, *, capacity, order, passes):
     return [owner[v] for v in range(graph.num_vertices)]
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     graph=random_graphs(),
     parts=st.integers(1, 9),
@@ -58,7 +57,6 @@ def test_ldg_is_the_published_formula(graph, parts, passes, imbalance):
     assert owner.tolist() == expected
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     graph=random_graphs(),
     parts=st.integers(1, 9),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import networkx as nx
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.graph import Graph
@@ -18,7 +18,6 @@ def reference(graph: Graph, cell: np.ndarray) -> list[set[int]]:
     return sorted(nx.connected_components(local), key=min)
 
 
-@settings(max_examples=200, deadline=None)
 @given(graph=random_graphs(), parts=st.integers(1, 6), seed=st.integers(0, 1000))
 def test_components_are_those_of_the_local_edges_in_order_of_their_smallest_vertex(graph, parts, seed):
     cell = np.random.default_rng(seed).integers(0, parts, graph.num_vertices)

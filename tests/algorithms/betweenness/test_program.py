@@ -81,7 +81,7 @@ def test_a_run_goes_on_from_every_checkpoint(tmp_path: Path, options: dict[str, 
     wanted = run_program(PartitionedBetweenness(**options), layout)
     assert wanted.stats is not None
     last = wanted.stats.supersteps
-    for stop in sorted({*range(1, 20, 3), *range(20, last, max(1, last // 4)), last - 1}):
+    for stop in sorted({1, 2, *range(3, last, max(1, last // 4)), last - 1}):
         folder = tmp_path / str(stop)
         with pytest.raises(JobError, match="not finished"):
             run_program(

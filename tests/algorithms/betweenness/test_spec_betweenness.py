@@ -152,7 +152,6 @@ def test_check_5_a_predecessor_found_later_is_not_lost() -> None:
 
 
 @given(cases(largest=30), st.integers(0, 29), st.sampled_from(("components", "vertex")))
-@settings(max_examples=60)
 def test_checks_6_to_9_one_source(case: Case, chosen: int, finder: str) -> None:
     graph, layout = case.graph(), case.layout(finder)
     n = graph.number_of_nodes()

@@ -10,7 +10,7 @@ import igraph
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.algorithms.betweenness.in_memory import betweenness, edge_betweenness
@@ -51,7 +51,6 @@ def test_directed_and_undirected_scores_are_those_of_networkx(kind, normalized):
 
 
 @given(KINDS)
-@settings(max_examples=100)
 def test_endpoints_are_counted_as_networkx_counts_them(kind):
     case, weighted, directed = kind
     G = make(*case, directed=directed)
@@ -65,7 +64,6 @@ def test_endpoints_are_counted_as_networkx_counts_them(kind):
 
 
 @given(KINDS)
-@settings(max_examples=100)
 def test_subsets_of_sources_and_targets_in_directed_graphs(kind):
     case, weighted, _ = kind
     G = make(*case, directed=True)
@@ -91,7 +89,6 @@ def test_edge_scores_are_those_of_networkx(kind, normalized):
 
 
 @given(KINDS)
-@settings(max_examples=100)
 def test_edge_scores_of_subsets_are_those_of_counting_all_paths(kind):
     # Not networkx's edge_betweenness_centrality_subset: that shares dependencies out by the number of predecessors.
     case, weighted, directed = kind

@@ -81,7 +81,6 @@ def check(result: Result, graph: nx.Graph, resolution: float = 1.0) -> None:
 
 
 @given(st.integers(1, 40), st.integers(0, 120), st.integers(1, 6), SEEDS, st.sampled_from(VARIANTS), st.booleans())
-@settings(max_examples=80)
 def test_every_variant_gives_what_it_claims(
     n: int, edges: int, k: int, seed: int, options: dict[str, Any], weighted: bool
 ) -> None:
@@ -99,7 +98,6 @@ def test_every_variant_gives_what_it_claims(
 @given(
     st.integers(1, 40), st.integers(0, 120), SEEDS, st.sampled_from(("components", "single", "vertex")), st.booleans()
 )
-@settings(max_examples=80)
 def test_one_partition_equals_the_sequential_method_bit_for_bit(
     n: int, edges: int, seed: int, finder: str, directed: bool
 ) -> None:

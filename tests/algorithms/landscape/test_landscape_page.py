@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import goffish as gf
@@ -22,7 +22,6 @@ from tests.algorithms.landscape.landscape_graphs import HOSTILE, Parsed, cliques
 from tests.cases import Case, cases
 
 
-@settings(max_examples=100)
 @given(st.lists(st.floats(0.01, 100.0), min_size=1, max_size=40))
 def test_packed_circles(radii: list[float]) -> None:
     falling = np.sort(np.array(radii))[::-1]
@@ -73,7 +72,6 @@ def check_tree(found: CommunityLandscape) -> None:
     assert named == dotted, "a member that is named has no dot"
 
 
-@settings(max_examples=60)
 @given(cases(largest=60))
 def test_tree(case: Case) -> None:
     check_tree(gf.landscape(case.graph, members=3))

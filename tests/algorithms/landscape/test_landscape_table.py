@@ -62,7 +62,6 @@ def check_rows(case: Case, found: CommunityLandscape, most: int, scores: Any) ->
                 assert inside <= above[told[0]["parent"]], "a community that is not part of its parent"
 
 
-@settings(max_examples=60)
 @given(cases(), st.integers(1, 4))
 def test_every_row_against_networkx(case: Case, most: int) -> None:
     expected = nx.betweenness_centrality(case.nx, normalized=False)

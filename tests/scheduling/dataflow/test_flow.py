@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.cloud.catalogue import read_catalogue
@@ -112,7 +112,6 @@ def by_hand(flow: Flow, active: Any, power: Any, external: Any, queue: Any, inte
 
 
 @given(flow=flows(), seed=st.integers(0, 999))
-@settings(max_examples=150, deadline=None)
 def test_estimates_are_the_equations(flow: Flow, seed: int) -> None:
     """Breaks when an order of elements, a queue or a selectivity is wrong."""
     rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
@@ -34,7 +34,6 @@ def test_the_fit_finds_the_coefficients_that_made_the_runs() -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(0, 6))
-@settings(max_examples=50)
 def test_least_squares_of_relative_errors(seed: int, terms: int, more: int) -> None:
     """Against SciPy's bounded least squares; breaks when errors are not relative, or coefficients fall below 0."""
     rng = np.random.default_rng(seed)

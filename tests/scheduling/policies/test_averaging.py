@@ -167,7 +167,6 @@ def test_heuristics_after_the_fact_do_not_look_at_predictions(seed: int, size: i
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**9), size=st.integers(1, 7), omega=st.sampled_from([0.3, 1.0]))
 def test_who_expects_worse_provisions_more(seed: int, size: int, omega: float) -> None:
     """J8: else optimistic and pessimistic values are exchanged somewhere."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
@@ -97,7 +97,6 @@ def test_too_much_is_given_up_until_one_less_would_fall_short() -> None:
     assert plan.reason == "no action possible"
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     seed=st.integers(0, 10**9),
     size=st.integers(1, 7),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.cloud.catalogue import Catalogue, read_catalogue
@@ -206,7 +206,6 @@ def test_the_first_deployment_adds_machines_for_their_links() -> None:
 
 
 @given(flows(12), st.floats(-3, 1), st.integers(0, 100), st.sampled_from(["central", "sharded"]), st.booleans())
-@settings(deadline=None, max_examples=100)
 def test_invariants(flow: Flow, width: float, seed: int, variant: Any, limited: bool) -> None:
     """Whatever the links: cores are not shared, nothing is taken away, what is told is true, nothing gets worse."""
     _, sent = flow.ideal(flow.best, flow.rates)

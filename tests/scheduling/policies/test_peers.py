@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.cloud.catalogue import read_catalogue
@@ -43,7 +43,6 @@ def running(count: int, coefficient: float = 1.0, elapsed_s: float = 600.0) -> D
     return live
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 20), min_size=8, max_size=8), st.lists(st.integers(1, 20), min_size=8, max_size=8))
 def test_plans_have_the_instances_that_are_wanted(first: list[int], then: list[int]) -> None:
     """Breaks when a core hosts two instances (I4), the class is not the cheapest, or machines are wasted."""

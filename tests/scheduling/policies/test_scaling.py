@@ -59,7 +59,6 @@ def test_weight_where_all_instances_are_on_one_machine() -> None:
 
 
 @given(flows(15), VARIANTS, st.floats(0.3, 3.0), st.floats(0, 1), st.integers(0, 1000))
-@settings(deadline=None, max_examples=150)
 def test_redeployment(flow: Flow, variant: Variant, factor: float, omega: float, seed: int) -> None:
     """I4, I7, I8, I9: alternates stay, cores are not shared, the goal is reached after both directions."""
     rng = np.random.default_rng(seed)

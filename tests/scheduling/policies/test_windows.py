@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.cloud.catalogue import Catalogue, MachineClass
@@ -45,7 +45,6 @@ def test_the_windows_of_the_golden_chain() -> None:
     assert window.evaluate(2, 4).local == pytest.approx([2 / 3, 0.75], abs=1e-12)
 
 
-@settings(max_examples=120, deadline=None)
 @CASES
 def test_windows_are_the_sums_of_their_timesteps(seed: int, size: int, steps: int) -> None:
     """Else prefix sums, or changes from a timestep on, lose or invent power, messages or switches."""
@@ -94,7 +93,6 @@ def test_windows_are_the_sums_of_their_timesteps(seed: int, size: int, steps: in
         assert window.first_below(0.7, first) == min(below, default=steps)
 
 
-@settings(max_examples=60, deadline=None)
 @CASES
 def test_what_is_undone_leaves_no_trace(seed: int, size: int, steps: int) -> None:
     """Else a retirement that was refused changes the plan."""
@@ -116,7 +114,6 @@ def test_what_is_undone_leaves_no_trace(seed: int, size: int, steps: int) -> Non
     assert window.actions == []
 
 
-@settings(max_examples=80, deadline=None)
 @CASES
 def test_the_least_weight_is_that_of_the_reactive_heuristics(seed: int, size: int, steps: int) -> None:
     """Equation 10: else scaling in takes cores from machines that are worth keeping."""
@@ -129,7 +126,6 @@ def test_the_least_weight_is_that_of_the_reactive_heuristics(seed: int, size: in
         assert weights[window.ids[place]] == pytest.approx(min(weights.values()), rel=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**9), size=st.integers(1, 8), steps=st.integers(1, 6), first=st.integers(0, 5))
 def test_free_cores_near_an_element_come_first(seed: int, size: int, steps: int, first: int) -> None:
     """Else neighbours are spread over machines, or slow machines are filled first."""

@@ -62,7 +62,6 @@ def test_equals_direct_recursion(seed: int) -> None:
 
 @pytest.mark.slow
 @given(SEEDS)
-@settings(max_examples=600, deadline=None)
 def test_equals_direct_recursion_more_often(seed: int) -> None:
     """The same on as many markets as the specification asks for."""
     assert_equals_recursion(rich_market(seed), 3, 6)

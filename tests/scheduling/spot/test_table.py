@@ -28,7 +28,6 @@ SLACK = 1e-12
 
 
 @given(SEEDS)
-@settings(max_examples=60, deadline=None)
 def test_equals_direct_recursion(seed: int) -> None:
     """§7.1, 6: breaks with any error in the Bellman equations, on any billing rule and extra."""
     assert_equals_recursion(random_market(seed), 3, 7)
@@ -36,7 +35,6 @@ def test_equals_direct_recursion(seed: int) -> None:
 
 @pytest.mark.slow
 @given(SEEDS)
-@settings(max_examples=800, deadline=None)
 def test_equals_direct_recursion_more_often(seed: int) -> None:
     """The same on as many markets as the specification asks for."""
     assert_equals_recursion(random_market(seed), 3, 7)

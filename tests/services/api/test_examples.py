@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.package.pages import blocks
 from tests.services.api.serving import serving
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "service"
@@ -117,9 +118,8 @@ def test_grpcurl(script: str, run: Run) -> None:
 def test_the_guide(run: Run, tmp_path: Path) -> None:
     """Breaks when the Python of the client guide does not do what the guide says."""
     root = EXAMPLES.parents[1]
-    page = (root / "docs" / "service-clients.md").read_text(encoding="utf-8")
     script = tmp_path / "guide.py"
-    script.write_text("\n".join(re.findall(r"^```py\n(.*?)^```", page, re.DOTALL | re.MULTILINE)))
+    script.write_text(blocks(root / "docs" / "service-clients.md", "py"))
     for name in ("data", "examples"):
         (tmp_path / name).symlink_to(root / name)
     said = run(sys.executable, str(script), cwd=tmp_path).stdout

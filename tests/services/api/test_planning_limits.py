@@ -234,7 +234,6 @@ def test_sessions_of_clients() -> None:
         max_size=40,
     )
 )
-@settings(max_examples=80, deadline=None)
 def test_what_is_kept(steps: list[tuple[str, int, int, int, bool]]) -> None:
     """Breaks when more than so many bytes are kept, something newer is forgotten before something older, or what is
     kept is lost: against a list that is searched through."""

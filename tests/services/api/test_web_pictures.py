@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.services.api.clients import Clients
@@ -128,7 +128,6 @@ EVENTS = st.lists(
 
 
 @given(events=EVENTS, dataflow=st.booleans(), cloud=st.booleans(), progress=st.integers(0, 9))
-@settings(max_examples=80, deadline=None)
 def test_events_may_tell_anything(events: list[Any], dataflow: bool, cloud: bool, progress: int) -> None:
     """Breaks when a picture needs a detail that a runner left out, or shows one as markup."""
     graph = {"algorithm": "bfs", "input_uri": "g", "runner": "cloud" if cloud else "local"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.spark.ingest import blocks as blocks_module
@@ -73,7 +73,6 @@ def test_duplicates_are_merged_as_by_hand(links: list[Link], rule: str, timed: b
     st.integers(1, 7),
     st.sampled_from([1, 200, 1 << 17]),
 )
-@settings(max_examples=60)
 def test_every_row_arrives_where_it_was_sent(rows: list[Any], batch: int, targets: int, size: int) -> None:
     """Breaks when a block loses a row or lands at another target; two copies of a row with an odd number are sent."""
     names = ["number", "text"]

@@ -9,7 +9,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.gofs import build_layout
@@ -72,7 +72,6 @@ def _distributed(case: Case, labels: pa.Array | None, store: str, **timed: Any) 
 
 
 @given(case=cases(), named=st.booleans())
-@settings(max_examples=60)
 def test_slices_are_those_of_the_whole_graph_byte_by_byte(case: Case, named: bool, tmp_path_factory) -> None:
     """Breaks when a partition that is built from its own edges differs from the one that `build_layout` cuts."""
     labels = pa.array([f"v{number:04d}" for number in range(case.graph.num_vertices)]) if named else None
@@ -109,7 +108,6 @@ def test_figures_of_nothing_and_the_bins_of_degrees() -> None:
 
 
 @given(case=cases(), seed=st.integers(0, 99), times=st.integers(1, 7), pack=st.integers(1, 4), bins=st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
 def test_values_are_those_of_one_machine_byte_by_byte(
     case: Case, seed: int, times: int, pack: int, bins: int, tmp_path_factory: Any
 ) -> None:
@@ -153,7 +151,6 @@ def test_values_are_those_of_one_machine_byte_by_byte(
 
 
 @given(cases(), st.integers(1, 5))
-@settings(max_examples=50)
 def test_a_block_of_fennel_keeps_its_balance(case: Case, parts: int) -> None:
     simple = nx.Graph((u, v) for u, v in case.nx.edges if u != v)
     arcs = np.array([pair for u, v in simple.edges for pair in ((u, v), (v, u))], np.int64).reshape(-1, 2)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
@@ -37,7 +37,6 @@ EDGES = st.lists(
 )
 
 
-@settings(max_examples=400)
 @given(EDGES, st.booleans(), st.one_of(st.none(), st.integers(-3, 3)), st.one_of(st.none(), st.integers(3, 9)))
 def test_all_kinds(edges: Any, directed: bool, start: int | None, end: int | None) -> None:
     u, v, t, d = (np.array(column) for column in zip(*edges, strict=True))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
@@ -43,7 +43,6 @@ def test_a_life() -> None:
     assert overlap == [1.0, 0.8]
 
 
-@settings(max_examples=200)
 @given(
     st.lists(st.lists(st.integers(0, 3), min_size=8, max_size=8), min_size=1, max_size=5),
     st.sampled_from([0.2, 0.5, 1]),

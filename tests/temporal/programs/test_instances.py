@@ -7,7 +7,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
@@ -48,7 +48,6 @@ def by_timestep(table: Any, name: str) -> dict[int, dict[int, Any]]:
     return found
 
 
-@settings(max_examples=200)
 @given(series(), st.sampled_from([5, 8, 10]), st.booleans())
 def test_components_of_random_series(case: Any, share: int, all_vertices: bool) -> None:
     graph, owner, parts, borders, _, seed = case
@@ -63,7 +62,6 @@ def test_components_of_random_series(case: Any, share: int, all_vertices: bool) 
         assert found.get(t, {}) == exact
 
 
-@settings(max_examples=60)
 @given(series(), st.sampled_from([6, 10]))
 def test_ranks_of_random_series(case: Any, share: int) -> None:
     graph, owner, parts, borders, _, seed = case

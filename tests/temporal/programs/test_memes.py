@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
@@ -31,7 +31,6 @@ def spread_oracle(arcs: Any, holds: Any, sources: Any, must_hold: bool) -> dict[
     return found
 
 
-@settings(max_examples=250)
 @given(series(), st.booleans(), st.booleans())
 def test_spread_on_random_series(case: Any, some: bool, must_hold: bool) -> None:
     graph, owner, parts, borders, _, seed = case
@@ -44,7 +43,6 @@ def test_spread_on_random_series(case: Any, some: bool, must_hold: bool) -> None
     assert sum(told(found, "reached")) == len(rows)
 
 
-@settings(max_examples=200)
 @given(series(), st.randoms(use_true_random=False))
 def test_hashtags_on_random_series(case: Any, random: Any) -> None:
     """A recount; and the same for any order of the timesteps."""

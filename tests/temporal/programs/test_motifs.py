@@ -8,7 +8,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
@@ -30,7 +30,6 @@ def all_triples(edges: Any, within: int) -> dict[str, int]:
     return found
 
 
-@settings(max_examples=300)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(-4, 9)), min_size=1, max_size=30),
     st.integers(0, 8),

@@ -8,7 +8,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError, JobError
@@ -96,7 +96,6 @@ def latencies(directed: bool, least: int, seed: int) -> Any:
     return at
 
 
-@settings(max_examples=250)
 @given(series())
 def test_both_semantics_on_random_series(case: Any) -> None:
     graph, owner, parts, borders, least, seed = case

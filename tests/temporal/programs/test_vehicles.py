@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
@@ -34,7 +34,6 @@ def oracle(graph: Any, borders: Any, length: Any, seen: Any, speed: float) -> li
     return found
 
 
-@settings(max_examples=200)
 @given(series(), st.sampled_from([0.5, 1.0, 3.0]))
 def test_random_series(case: Any, speed: float) -> None:
     graph, owner, parts, borders, least, seed = case

@@ -11,7 +11,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
@@ -91,7 +91,6 @@ def both(application: str, series: Series, **options: Any) -> Iterator[Any]:
         yield found
 
 
-@settings(max_examples=200, deadline=None)
 @given(cases())
 def test_components_of_random_series(case: Case) -> None:
     with TemporaryDirectory() as folder, case.write(Path(folder) / "s") as series:
@@ -108,7 +107,6 @@ def test_components_of_random_series(case: Case) -> None:
         assert ours.timesteps["components"][t].as_py() == len(sets)
 
 
-@settings(max_examples=200, deadline=None)
 @given(cases(), st.integers(1, 9), st.sampled_from([0.0, 0.02, 0.1]))
 def test_ranks_of_random_series(case: Case, iterations: int, tolerance: float) -> None:
     with TemporaryDirectory() as folder, case.write(Path(folder) / "s") as series:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.btu.item_results import Life, cost_of, units_of
@@ -241,7 +241,6 @@ def _fits(state: State) -> bool:
 
 
 @given(states(), st.data())
-@settings(max_examples=60, deadline=None)
 def test_plans(state: State, data: st.DataObject) -> None:
     """Planning changes nothing; what a plan does fits, keeps to the shared cap, and leaves everybody an instance."""
     before, counts = repr(state), state.counts

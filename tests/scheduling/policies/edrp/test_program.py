@@ -83,13 +83,14 @@ def test_sizes_of_the_published_programs() -> None:
         assert found == count
 
 
-def test_program_finds_what_exhaustive_search_does() -> None:
+@pytest.mark.parametrize("instances", [50, pytest.param(220, marks=pytest.mark.slow)])
+def test_program_finds_what_exhaustive_search_does(instances: int) -> None:
     """§7.1: 220 instances of all variants, feasible or not, with and without reductions; r-EDRP on those that run.
 
     Also: y is whole though it is not asked to be, metrics are those of the program, and r-EDRP is never better.
     """
     rng, found = np.random.default_rng(11), Counter[str]()
-    for at in range(220):
+    for at in range(instances):
         problem = small(rng)
         oracle = Oracle(problem)
         solution = solve(problem, solver=Solver(gap=1e-9, reduce=at % 2 == 0), calm=at % 5 == 0)
@@ -106,7 +107,7 @@ def test_program_finds_what_exhaustive_search_does() -> None:
             if near.metrics is not None:
                 found["near"] += 1
                 assert near.metrics.objective == pytest.approx(nearest, abs=1e-6) and nearest >= best - 1e-9
-    assert found["feasible"] >= 80 and found["near"] >= 30
+    assert found["feasible"] >= instances // 3 and found["near"] >= instances // 8
 
 
 def chain(cores: float, **fields: Any) -> Problem:

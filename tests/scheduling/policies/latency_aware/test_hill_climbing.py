@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
@@ -50,7 +50,6 @@ def plain(problem: PlacementProblem, place: list[int], by_count: bool) -> tuple[
         place = found
 
 
-@settings(max_examples=60, deadline=None)
 @given(problems(), st.booleans(), st.data())
 def test_same_path_as_the_plain_one(problem: PlacementProblem, by_count: bool, data: st.DataObject) -> None:
     """Breaks when a difference that is added up is wrong; unit check 9 with the numbers of neighbours."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import networkx as nx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
@@ -12,7 +12,6 @@ from goffish.scheduling.policies.latency_aware.ordering import cyclic_order, fir
 from tests.scheduling.policies.latency_aware.cases import random_graph
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_every_vertex_once_and_no_edge_backwards(seed: int, acyclic: bool) -> None:
     size, edges = random_graph(seed, acyclic)
@@ -23,7 +22,6 @@ def test_every_vertex_once_and_no_edge_backwards(seed: int, acyclic: bool) -> No
         assert all(order.index(a) < order.index(b) for a, b in edges)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32))
 def test_first_component_is_fed_by_no_other(seed: int) -> None:
     size, edges = random_graph(seed, False)

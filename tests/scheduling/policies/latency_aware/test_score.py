@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
@@ -40,7 +40,6 @@ def test_chain_of_three(place: list[int], value: float) -> None:
     assert evaluate(chain_of_three(130.0), place).value == pytest.approx(value, abs=5e-8)
 
 
-@settings(max_examples=60, deadline=None)
 @given(problems(), st.data())
 def test_against_definitions(problem: PlacementProblem, data: st.DataObject) -> None:
     """Unit check 6, and all other parts."""

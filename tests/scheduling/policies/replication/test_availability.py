@@ -59,7 +59,6 @@ def enumerated(sets: list[int], failures: list[float], racks: list[int], rack_fa
     return total
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_against_enumeration(data: st.DataObject) -> None:
     hosts = data.draw(st.integers(1, 6))

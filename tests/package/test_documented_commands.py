@@ -1,0 +1,138 @@
+"""Every shell command of the documentation runs in an environment made from the wheel."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+from tests.package.pages import PAGES, ROOT, blocks, commands, fenced
+from tests.package.test_wheel import CLEAN, environment
+from tests.package.test_wheel import wheel as wheel  # noqa: PLC0414 (a fixture)
+
+#: Commands that are not run, and why.
+NOT_RUN = {
+    r"^make ": "needs a checkout",
+    r"/var/lib/|/srv/": "needs root",
+    r"node1|^#|^module load|^srun|--archives": "needs a cluster",
+    r"db\.example|^psql ": "needs a PostgreSQL server",
+    r"grpcurl": "needs the internet (grpcurl)",
+    r"grpcio-tools|generate\.sh|^cd examples/service/go|go run": "needs the internet (Go modules)",
+    r"^goffish calibrate(?! --show)": "takes minutes",
+}
+#: What a page takes for granted, beside the bundled data and the files of :func:`folder`.
+BEFORE = {
+    "service-clients.md": """
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost \
+            -addext subjectAltName=DNS:localhost -keyout server.key -out authority.pem 2> openssl.log
+        (umask 077; goffish clients add ann --role submit --file clients.yaml > ann.token)
+        goffish serve --data data --certificate authority.pem --key server.key --clients clients.yaml
+    """,
+    "service-policies.md": "goffish partition edges.txt.gz -o web.store && goffish serve --data .",
+    "timeseries-college.md": "goffish timeseries build data/collegemsg.txt.gz -o college --window 7d --directed",
+}
+#: ``goffish serve`` runs in the background until the next one, or the end of the page. ``newest`` is the id of a job.
+SHELL = r"""
+set -eEuo pipefail
+trap 'echo "failed: $BASH_COMMAND" >&2' ERR
+goffish() {
+    if [ "$1" != serve ]; then command goffish "$@"; return; fi
+    if [ -n "${server-}" ]; then kill "$server" 2> /dev/null || true; wait "$server" || true; fi
+    command goffish "$@" > serving.log &
+    server=$!
+    until grep -q '^serving on' serving.log; do kill -0 "$server" 2> /dev/null || return 1; sleep 0.1; done
+}
+newest() { goffish jobs list --json | grep -oE '\b[0-9a-f]{20}\b' | sed -n 1p; }
+"""
+
+
+def wanted(page: Path) -> tuple[list[str], dict[str, str]]:
+    """Return the commands of a page that run, and those that do not with their reasons."""
+    kept, left = [], {}
+    for command in commands(page):
+        reason = next((why for pattern, why in NOT_RUN.items() if re.search(pattern, command)), None)
+        if reason is None:
+            kept.append(command)
+        else:
+            left[command] = reason
+    return kept, left
+
+
+def test_every_exception_is_documented() -> None:
+    """Breaks when a command that is not run has left the documentation."""
+    every = [command for page in PAGES for command in commands(page)]
+    assert not [pattern for pattern in NOT_RUN if not any(re.search(pattern, command) for command in every)]
+    assert set(BEFORE) <= {page.name for page in PAGES}
+
+
+@pytest.fixture(scope="module")
+def variables(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment with every extra that the documentation asks for; pip finds the same wheel for ``goffish``."""
+    place = tmp_path_factory.mktemp("documented")
+    asked = [c for page in PAGES for c in wanted(page)[0] if c.startswith("pip ")]
+    extras = sorted({extra for c in asked for names in re.findall(r"\[(.*?)\]", c) for extra in names.split(",")})
+    (place / "constraints.txt").write_text(f"goffish=={wheel.name.split('-')[1]}\n")
+    settings = {
+        "PIP_CONSTRAINT": str(place / "constraints.txt"),
+        "PIP_FIND_LINKS": f"{wheel.parent} {os.environ.get('PIP_FIND_LINKS', '')}",
+        "PIP_NO_COMPILE": "1",
+        "HOME": str(place),
+    }
+    found = environment(place / "env", f"{wheel}[{','.join(extras)}]", **settings)
+    return CLEAN | settings | {"PATH": f"{found}{os.pathsep}{CLEAN['PATH']}"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder but for the files that readers bring: a graph, a program, an analysis, a week of messages."""
+    graph = "".join(f"{u} {v}\n" for u, v in nx.gnm_random_graph(300, 900, seed=1).edges)
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "edges.txt.gz").write_bytes(gzip.compress(graph.encode()))
+    nx.write_graphml(nx.karate_club_graph(), tmp_path / "karate.graphml")
+    (tmp_path / "next-weeks.csv").write_text("source,target,time\n1,2,1099000000\n")
+    flow = next(text for language, text in fenced(ROOT / "docs" / "scheduling.md") if language == "yaml")
+    (tmp_path / "mine.yaml").write_text(flow)
+    (tmp_path / "keep_headroom.py").write_text(blocks(ROOT / "docs" / "own-policy.md", "python"))
+    (tmp_path / "analysis.py").write_text("import networkx as nx\nprint(nx.pagerank(nx.karate_club_graph()))\n")
+    program = "import goffish as gf\n\ngf.run('components', gf.open('web.store'), engine='mpi')\n"
+    (tmp_path / "my_job.py").write_text(program)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("page", [page for page in PAGES if wanted(page)[0]], ids=lambda page: page.name)
+def test_commands_of_a_page(page: Path, variables: dict[str, str], wheel: Path, folder: Path) -> None:
+    """Breaks when a command is documented that fails where only the wheel is installed."""
+    kept, left = wanted(page)
+    for command, reason in left.items():
+        print(f"{page.name}: not run ({reason}): {command}")
+    lines = [SHELL, "goffish examples > examples.log", BEFORE.get(page.name, "")]
+    for command in kept:
+        line = re.sub(r"^(goffish serve .*?)&$", r"\1", command.replace("/shared/", f"{folder}/shared/"))
+        line = re.sub(r"^(pip install '?)\.", rf"\g<1>{wheel}", line)
+        if line.startswith("! "):
+            line = f"if {line[2:]}; then echo 'did not fail: {line[2:]}' >&2; exit 1; fi"
+        # A job is named by its number, which is another one on every server.
+        lines.append(
+            re.sub(r"\b[0-9a-f]{20}\b", "$(goffish jobs list --json | grep -oE '[0-9a-f]{20}' | head -1)", line)
+        )
+    printed = folder / "printed.log"
+    with printed.open("w") as log:
+        shell = subprocess.Popen(
+            ["bash", "-c", "\n".join(lines)], cwd=folder, env=variables, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+        try:
+            ended = shell.wait()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGTERM)
+    assert ended == 0, printed.read_text()[-4000:]
