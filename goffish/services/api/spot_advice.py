@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from goffish.scheduling.spot.model import Market
     from goffish.scheduling.spot.table import Table
 
-#: Markets that are kept, and how large a table may be that a client has built.
-_MARKETS, _MOST_UNITS, _MOST_SLOTS = 8, 120, 600
+#: Markets that are kept, and how large a table may be that a client has built. An entry (unit of work, slot, joint
+#: state of the prices, choice) takes about 2 microseconds, and 25 bytes while the table is built: the largest one takes
+#: two minutes and 1.6 GB.
+_MARKETS, _MOST_UNITS, _MOST_SLOTS, _MOST_ENTRIES = 8, 120, 600, 60_000_000
 
 
 class Markets:
@@ -89,8 +91,11 @@ class Markets:
         slots = slots_left(request.hours * 3600.0, 0.0, fitted.slot_s, 0)
         if max(work, status.saved) > _MOST_UNITS:
             raise InputError(f"core_hours: at most {_MOST_UNITS * market.unit:g} in this market")
-        if slots > _MOST_SLOTS:
-            raise InputError(f"hours: at most {_MOST_SLOTS * fitted.slot_s / 3600:g} in this market")
+        entries = max(work, status.saved, 1) * market.joint_states * market.choices
+        most = min(_MOST_SLOTS, _MOST_ENTRIES // entries)
+        if slots > most:
+            hours = most * fitted.slot_s / 3600
+            raise InputError(f"hours: at most {hours:.4g} for {request.core_hours:g} core-hours in this market")
         prices, ages = prices_of(fitted, dict(request.prices))
         return Asked((request.market, status.saved, slots), market, status, prices, ages)
 

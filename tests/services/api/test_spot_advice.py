@@ -127,7 +127,8 @@ def test_advice_that_is_not_given(folder: Path) -> None:
     for change, told in (
         ({"market": "../two"}, "market: nothing called"), ({"core_hours": 0}, "core_hours: 0"),
         ({"hours": -1}, "hours: -1"), ({"prices": {"x": 1}}, "prices: no class 'x'"),
-        ({"core_hours": 1e5}, "core_hours: at most"), ({"hours": 1e5}, "hours: at most"),
+        ({"core_hours": 1e5}, "core_hours: at most"), ({"hours": 1e5}, "hours: at most 100 for 4 core-hours"),
+        ({"core_hours": 40, "hours": 90}, "hours: at most 51.33 for 40 core-hours"),
         ({"hours": 0.5, "core_hours": 8}, "cannot be promised"),
     ):  # fmt: skip
         asked = {"core_hours": 4, "hours": 6, "market": "two"} | change
@@ -138,7 +139,7 @@ def test_advice_that_is_not_given(folder: Path) -> None:
 def test_advice_takes_the_planning_pool(folder: Path, tmp_path: Path, data: Path) -> None:
     """Breaks when tables are built in the server itself: others wait, equal ones are built twice, no end at SIGTERM."""
     market = read_fitted(str(folder / "two.json")).market
-    large = planning_pb2.AdviseSpotRequest(core_hours=100 * market.unit, hours=80, market="two")
+    large = planning_pb2.AdviseSpotRequest(core_hours=100 * market.unit, hours=60, market="two")
     small = planning_pb2.AdviseSpotRequest(core_hours=2, hours=3, market="two")
     with serving(tmp_path / "home", data, "--markets", str(folder), "--grace", "0.5") as server, server.client() as one:
         assert server.process is not None
