@@ -16,11 +16,11 @@ import goffish
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("room", ["algorithms", "partition", "streaming", "services"])
-def test_rooms_are_links_into_the_package(room: str) -> None:
-    link = ROOT / room
+@pytest.mark.parametrize("package", ["algorithms", "partition", "streaming", "services"])
+def test_top_level_packages_are_links(package: str) -> None:
+    link = ROOT / package
     assert link.is_symlink()
-    assert link.readlink() == Path("goffish") / room, "the link must be relative, or it breaks in every clone"
+    assert link.readlink() == Path("goffish") / package, "the link must be relative, or it breaks in every clone"
     assert (link / "__init__.py").is_file()
 
 
@@ -45,6 +45,29 @@ def test_private_modules_stay_in_their_package() -> None:
                 if module is not None and module.with_suffix(".py").is_file() and importer[:private] != parts[:private]:
                     reached.append((importer, parts))
     assert reached == []
+
+
+def test_a_call_crosses_few_files() -> None:
+    """Breaks when a reader has to open more than 8 files between `connected_components` and its kernel."""
+    code = """
+import sys, threading
+import goffish as gf
+
+graph, crossed = gf.from_edges([1, 2, 5], [2, 3, 6]), set()
+gf.connected_components(graph)  # imports and compiles
+
+def note(frame, event, argument):
+    if "goffish" in frame.f_globals.get("__name__", ""):
+        crossed.add(frame.f_code.co_filename)
+
+threading.setprofile(note)
+sys.setprofile(note)
+gf.connected_components(graph)
+sys.setprofile(None)
+print(*sorted(crossed), sep="\\n")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert 3 <= len(done.stdout.split()) <= 8, done.stdout
 
 
 def test_import_is_light() -> None:
