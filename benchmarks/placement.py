@@ -1,22 +1,18 @@
-"""All planners on the same dataflow, cloud and request rates, and the published tables of four of them.
+"""All planners on the same dataflow, cloud and request rates.
 
-    python benchmarks/placement.py [--only tables compare] [--policies btu edrp …] [--hours 6] [--picture FILE.png]
+    python benchmarks/placement.py [--policies btu edrp …] [--hours 6] [--picture FILE.png]
 
-``compare``: every policy runs the Linear Road dataflow on the rates of a real web server, first on machines that
-deliver what they are rated for, then on machines that vary as those of EC2 did, then on machines that fail. No paper
-has this table. ``tables`` runs the benchmarks of the four planners one after the other, which print published figures
-beside ours.
+Every policy runs the Linear Road dataflow on the rates of a real web server, first on machines that deliver what they
+are rated for, then on machines that vary as those of EC2 did, then on machines that fail. No paper has this table; the
+published ones are in experiments/.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import subprocess
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import _harness
 
@@ -29,7 +25,6 @@ from goffish.scheduling.policies.policies import looks_ahead, make_policy, polic
 from goffish.scheduling.simulate.run import simulate
 from goffish.scheduling.simulate.scenario import make_forecaster, make_rates, make_variability
 
-TABLES = ("btu", "edrp", "latency", "replication")
 #: What happens to the machines: how their speed varies, and their mean life in hours.
 SITUATIONS: dict[str, tuple[str, float | None]] = {
     "steady machines": ("none", None),
@@ -45,19 +40,13 @@ _CLOUD, _RATE, _SEEDS = "ec2-2013-m1", 50.0, 3
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=("tables", "compare"), default=["compare", "tables"])
     parser.add_argument("--policies", nargs="+", default=[name for name in policy_names() if name not in LEFT_OUT])
     parser.add_argument("--situations", nargs="+", choices=SITUATIONS, default=list(SITUATIONS))
     parser.add_argument("--hours", type=float, default=6.0)
     parser.add_argument("--picture", help="of the first situation and the first seven policies, over time")
     given = parser.parse_args()
     print(_harness.machine_line())
-    if "compare" in given.only:
-        compare(given.policies, given.situations, given.hours, given.picture)
-    if "tables" in given.only:
-        for name in TABLES:
-            print(f"\n## {name}\n", flush=True)
-            subprocess.run([sys.executable, Path(__file__).with_name(f"placement_{name}.py")], check=True)
+    compare(given.policies, given.situations, given.hours, given.picture)
 
 
 def compare(policies: list[str], situations: list[str], hours: float, picture: str | None) -> None:
