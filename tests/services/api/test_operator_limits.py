@@ -23,7 +23,7 @@ from goffish.services.runners.limits import JobLimits
 from goffish.services.store.spec import GraphJob, JobSpec
 from tests.services.api.serving import RealServer, serving, settle
 
-MOST = ("--most-workers", "2", "--most-memory", "600")
+MOST = ("--most-workers", "2", "--most-memory", "600", "--spark-master", "local[1]")
 ENDLESS = {"tolerance": "1e-300", "max_iterations": "10000000"}
 
 
@@ -101,8 +101,10 @@ def test_safe_defaults(tmp_path: Path) -> None:
     assert 8 <= most.workers < 1024 and most.run_s <= 86_400 and most.option < 10**8
 
 
-@pytest.mark.parametrize("runner", ["local", "mpi"])
-@pytest.mark.parametrize("name", ["bomb.txt.gz", "bomb.graphml.gz"])
+@pytest.mark.parametrize(
+    ("name", "runner"),
+    [("bomb.txt.gz", "local"), ("bomb.graphml.gz", "local"), ("bomb.txt.gz", "mpi"), ("bomb.graphml.gz", "spark")],
+)
 def test_memory_is_limited_by_the_operating_system(name: str, runner: str, client: Client) -> None:
     """Breaks when a small file makes a worker take more than the operator allows, or that is not the error."""
     job = client.submit_graph("components", name, runner=runner, workers=2 if runner == "mpi" else 1)
