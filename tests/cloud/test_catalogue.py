@@ -93,6 +93,7 @@ def test_messages_take_the_route_of_least_latency() -> None:
     assert found.network.delay_ms.tolist() == [[0.5, 5, 25], [5, 0.5, 20], [25, 20, 0.5]]
     assert found.network.bandwidth_mbit_s.tolist() == [[np.inf, 50, 50], [50, np.inf, 1000], [50, 1000, np.inf]]
     assert found.site_numbers.tolist() == [0, 2]
+    assert Catalogue.model_validate_json(found.model_dump_json()) == found  # as workers of dataflow jobs get it
     slow = {"between": ["edge", "cloud"], "latency_ms": 30}
     assert read_catalogue(SITES | {"links": [*SITES["links"], slow]}).network.delay_ms[0, 2] == 25
     direct = read_catalogue(SITES | {"links": [*SITES["links"], slow | {"latency_ms": 24}]}).network
