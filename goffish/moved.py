@@ -27,6 +27,7 @@ MOVED = {
     },
     "goffish.services.simulation.control": "goffish.scheduling.control.loop",
     "goffish.services.simulation": "goffish.scheduling.simulate",
+    "goffish.services.spot.billing": "goffish.cloud.billing",
     "goffish.services.spot.histories": "goffish.cloud.price_files",
     "goffish.services.spot.prices": "goffish.cloud.prices",
     "goffish.services.spot": "goffish.scheduling.spot",

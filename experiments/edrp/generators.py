@@ -171,7 +171,9 @@ def random_problem(
     raw = rng.uniform(0, 1, 4) * (rng.random(4) < 0.8) * [1, 1, float(running), float(floor is not None)]
     share = (raw if raw.sum() > 0 else np.array([1.0, 1.0, 0.0, 0.0])) / max(raw.sum(), 1e-12 if raw.sum() else 2.0)
     current = np.zeros((elements, hosts), np.int64)
-    for row, allowed, limit in zip(current, found.allowed(flow.needs.hosts), flow.needs.most_instances, strict=True):
+    for row, allowed, limit in zip(
+        current, found.allowed(flow.needs.hosts, flow.needs.sites), flow.needs.most_instances, strict=True
+    ):
         np.add.at(row, rng.choice(np.flatnonzero(allowed), int(rng.integers(1, limit + 1))), 1)
     return problem_of(
         flow, found, weights=Weights(*(float(w) for w in share)),

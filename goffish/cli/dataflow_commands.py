@@ -84,13 +84,14 @@ def _plan(
     from goffish.cli.output import print_json
     from goffish.scheduling.policies.policies import make_policy
     from goffish.scheduling.policies.report import describe_plan
+    from goffish.scheduling.policies.sites import at_sites
 
     flow, catalogue = _setting(dataflow, cloud, rate, no_alternates)
     planner = make_policy(policy, name_values(option, "--option"), own=True)
     if rates is not None:
         flow = flow.with_rates(_rates(rates, flow, None, flow.goal.interval_s, seed).mean(axis=0))
     with working(f"planning with {policy}"):
-        plan = planner.deploy(flow, catalogue)
+        plan = at_sites(planner.deploy(flow, catalogue), flow)
     described = {"dataflow": dataflow, "policy": policy} | describe_plan(flow, plan, flow.rates)
     if json:
         print_json(described)
@@ -242,8 +243,13 @@ def _setting(dataflow: str, cloud: str, rate: list[str] | None, fixed: bool) -> 
     from goffish.scheduling.dataflow.flow import compile_flow, external_rates
     from goffish.scheduling.dataflow.model import read_dataflow
     from goffish.scheduling.policies.reactive import without_alternates
+    from goffish.scheduling.policies.sites import check_sites
 
     flow, catalogue = compile_flow(read_dataflow(dataflow)), read_catalogue(cloud)
+    try:
+        check_sites(flow.names, flow.needs.sites, catalogue)
+    except InputError as error:
+        raise InputError(f"{dataflow} on {cloud}: {error}") from None
     rates = {}
     for name, text in name_values(rate, "--rate").items():
         try:
@@ -322,14 +328,16 @@ def _print_plan(plan: dict[str, Any]) -> None:
         (f"{money} for {plan['period_h']:g} h", f"{plan['cost']:.4g}"),
         ("profit", f"{plan['profit']:.4g}"),
         ("machines", len(plan["machines"])),
+        *([("links on the slowest path", f"{plan['links_s'] * 1000:.4g} ms")] if "links_s" in plan else []),
     ])  # fmt: skip
     print_table("\nelements", ["element", "alternate", "value", "messages/s", "processed", "instances", "power"], [
         [e["element"], e["alternate"], round(e["value"], 4), round(e["input"], 3), round(e["processed"], 3),
          e["instances"], round(e["power"], 3)]
         for e in plan["elements"]
     ])  # fmt: skip
-    print_table("\nmachines", ["machine", "class", f"{money}/h", "cores", "used", "instances"], [
-        [m["id"], m["class"], m["price_per_hour"], m["cores"], m["used"],
+    sites = ["site"] if "links_s" in plan else []
+    print_table("\nmachines", ["machine", "class", *sites, f"{money}/h", "cores", "used", "instances"], [
+        [m["id"], m["class"], *(m[name] for name in sites), m["price_per_hour"], m["cores"], m["used"],
          ", ".join(f"{count} {name}" for name, count in m["instances"].items())]
         for m in plan["machines"]
     ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""What can be rented: machine classes, their prices, how they are billed, and how long they take to start.
+"""What can be rented: machine classes, their prices, how they are billed, how long they take to start, and their sites.
 
 Every heuristic, the simulator and the providers speak of this one model. Speeds are relative to a reference core;
 specification of reactive provisioning, §2.2.
@@ -43,6 +43,39 @@ class TypeColumns(NamedTuple):
     prices: NDArray[np.float64]
 
 
+class Network(NamedTuple):
+    """What lies between two machines, by their sites; float64 arrays of shape (sites, sites).
+
+    Attributes
+    ----------
+    delay_ms
+        One way, between different machines.
+    bandwidth_mbit_s
+        Of the links on the route; infinite inside a site.
+    """
+
+    delay_ms: NDArray[np.float64]
+    bandwidth_mbit_s: NDArray[np.float64]
+
+
+class Link(Definition):
+    """A network link between two sites, the same in both directions.
+
+    Attributes
+    ----------
+    between : (str, str)
+        Names of the sites.
+    latency_ms : float
+        One way.
+    bandwidth_mbit_s : float, optional
+        Between any two machines of the sites; ``None`` is without a limit.
+    """
+
+    between: tuple[Name, Name]
+    latency_ms: Annotated[float, Field(ge=0, le=3_600_000)]
+    bandwidth_mbit_s: Positive | None = None
+
+
 class Billing(Definition):
     """How a machine's time is charged.
 
@@ -85,6 +118,8 @@ class MachineClass(Definition):
         Of a spot machine: the most that is paid for an hour; default: `price_per_hour`.
     available : bool
         Whether it can be had now. What is not to be had costs `PROHIBITIVE` in plans.
+    site : str, optional
+        One of the catalogue's `sites`; required if it has any.
     """
 
     name: Name
@@ -97,6 +132,7 @@ class MachineClass(Definition):
     prices: str | None = None
     bid: Positive | None = None
     available: bool = True
+    site: Name | None = None
 
     @model_validator(mode="after")
     def _spot_fields(self) -> MachineClass:
@@ -131,11 +167,15 @@ class Catalogue(Definition):
     startup_s, shutdown_s : float
         From the request of a machine until it works, and from its release until it is gone.
     latency_ms : float
-        Between two machines; 0 inside of one.
+        Between two machines of the same site; 0 inside of one.
     limit : int, optional
         Machines that may run at a time.
     source : str
         Where the figures are from.
+    sites : tuple of str, optional
+        Names of the places where machines are; default: all machines are at one place.
+    links : tuple of Link
+        Messages between two sites take the route of least latency.
     """
 
     classes: Annotated[tuple[MachineClass, ...], Field(min_length=1), AfterValidator(_distinct)]
@@ -146,6 +186,58 @@ class Catalogue(Definition):
     limit: int | None = Field(default=None, ge=1, strict=True)
     currency: str = "USD"
     source: str = ""
+    sites: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
+    links: Annotated[tuple[Link, ...], Field(max_length=4950)] = ()
+
+    @model_validator(mode="after")
+    def _connected(self) -> Catalogue:
+        known = f"sites: {', '.join(self.sites[:20])}" if self.sites else "list it in sites"
+        linked: set[frozenset[str]] = set()
+        for at, link in enumerate(self.links):
+            unknown = next((name for name in link.between if name not in self.sites), None)
+            if unknown is not None:
+                raise ValueError(f"links[{at}].between: no site {unknown!r}; {known}")
+            pair = frozenset(link.between)
+            if len(pair) < 2 or pair in linked:
+                raise ValueError(f"links[{at}].between: {' and '.join(link.between)}; one link for two different sites")
+            linked.add(pair)
+        for at, one in enumerate(self.classes):
+            if one.site is None and self.sites:
+                raise ValueError(f"classes[{at}].site: is missing; {known}")
+            if one.site is not None and one.site not in self.sites:
+                raise ValueError(f"classes[{at}].site: no site {one.site!r}; {known}")
+        if len(set(self.sites)) < len(self.sites):
+            raise ValueError("sites: a site is given twice; every name is listed once")
+        apart = np.argwhere(np.isinf(self.network.delay_ms))
+        if len(apart):
+            one, other = (self.sites[at] for at in apart[0])
+            raise ValueError(f"links: no route between {one} and {other}; add a link")
+        return self
+
+    @cached_property
+    def network(self) -> Network:
+        """What lies between the sites; of a catalogue without sites between its machines."""
+        size = max(1, len(self.sites))
+        delay, band = np.full((size, size), np.inf), np.full((size, size), np.inf)
+        np.fill_diagonal(delay, 0.0)
+        number = {name: at for at, name in enumerate(self.sites)}
+        for link in self.links:
+            ends = [number[name] for name in link.between]
+            for one, other in (ends, ends[::-1]):
+                delay[one, other] = link.latency_ms
+                band[one, other] = np.inf if link.bandwidth_mbit_s is None else link.bandwidth_mbit_s
+        for over in range(size):
+            through = delay[:, over, None] + delay[over]
+            shorter = through < delay
+            band = np.where(shorter, np.minimum(band[:, over, None], band[over]), band)
+            delay = np.where(shorter, through, delay)
+        np.fill_diagonal(delay, self.latency_ms)
+        return Network(delay, band)
+
+    @cached_property
+    def site_numbers(self) -> NDArray[np.int64]:
+        """Site of each class, a row of `network`."""
+        return np.array([0 if c.site is None else self.sites.index(c.site) for c in self.classes], np.int64)
 
     @cached_property
     def cores(self) -> NDArray[np.int64]:

@@ -197,13 +197,15 @@ class Infrastructure(Definition):
                 return at
         raise InputError(f"no host {name!r}; there are: {', '.join(host.name for host in self.hosts[:20])}")
 
-    def allowed(self, hosts: tuple[tuple[str, ...], ...]) -> NDArray[np.bool_]:
-        """Where each element may run, shape (elements, hosts); `hosts` as in `NeedColumns`."""
+    def allowed(self, hosts: tuple[tuple[str, ...], ...], sites: tuple[tuple[str, ...], ...]) -> NDArray[np.bool_]:
+        """Where each element may run, shape (elements, hosts); `hosts` and `sites` as in `NeedColumns`."""
         found = np.ones((len(hosts), self.size), np.bool_)
-        for row, names in zip(found, hosts, strict=True):
+        for row, names, places in zip(found, hosts, sites, strict=True):
             if names:
                 row[:] = False
                 row[[self.number(name) for name in names]] = True
+            if places:
+                row &= [host.site in places for host in self.hosts]
         return found
 
 
@@ -232,19 +234,25 @@ def infrastructure_of(
     """
     speeds = [1.0] * len(kinds) if coefficients is None else coefficients
     classes = [catalogue.classes[kind] for kind in kinds]
-    bands = catalogue.bandwidths[kinds]
-    limited = np.minimum(bands[:, None], bands[None, :])
+    bands, sites = catalogue.bandwidths[kinds], catalogue.site_numbers[kinds]
+    between = np.ix_(sites, sites)
+    limited = np.minimum(np.minimum(bands[:, None], bands[None, :]), catalogue.network.bandwidth_mbit_s[between])
     # A pair without a limit is written as one that nothing reaches.
     band = None if np.isinf(limited).all() else np.where(np.isinf(limited), np.finfo(np.float64).max, limited)
     return Infrastructure(
         hosts=tuple(
             Host(
                 name=f"{at}-{c.name}", cores=c.cores, speed=c.speed * max(speed, 1e-9), memory_mb=c.memory_mb,
-                price_per_hour=c.price_per_hour,
+                price_per_hour=c.price_per_hour, site=c.site or "",
             )
             for at, (c, speed) in enumerate(zip(classes, speeds, strict=True))
         ),
-        latency_ms=catalogue.latency_ms,
+        latency_ms=_without_diagonal(catalogue.network.delay_ms[between]) if catalogue.sites else catalogue.latency_ms,
         bandwidth_mbit_s=None if band is None else tuple(map(tuple, band.tolist())),
         currency=catalogue.currency,
     )  # fmt: skip
+
+
+def _without_diagonal(figures: Floats) -> tuple[tuple[float, ...], ...]:
+    np.fill_diagonal(figures, 0.0)
+    return tuple(map(tuple, figures.tolist()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,8 @@ edges: [[read, guess]]
 inputs: {read: 4}
 goal: {throughput: 0.8, cost_at_best_value: 30, cost_at_worst_value: 10, period_h: 2, interval_s: 300}
 """
+ROOT = Path(__file__).parents[2]
+COMPARED = "reactive-global,latency-aware,edrp"
 CLOUD = "classes:\n  - {name: small, cores: 1, price_per_hour: 0.1}\n  - {name: big, cores: 4, price_per_hour: 0.36}\n"
 
 
@@ -184,6 +187,35 @@ def test_what_is_refused(here: Place, arguments: tuple[str, ...], told: str) -> 
     assert re.search(told, ended.err), ended.err
 
 
+def test_sites_in_plans_and_runs(here: Place) -> None:
+    """The bundled example as documented; breaks when a plan hides its sites, or a comparison the delay of links."""
+    pages = "".join((ROOT / "docs" / page).read_text() for page in ("placement.md", "scheduling.md"))
+    shutil.copytree(ROOT / "examples", here / "examples")
+    setting = ("examples/factory.yaml", "--cloud", "examples/edge-cloud.yaml")
+    for command in (("plan", *setting, "--policy", "latency-aware"), ("simulate", *setting, "--compare", COMPARED)):
+        said = here(*command).out
+        assert f"$ goffish {' '.join(command)}\n{said.rstrip()}\n```" in pages, said
+
+
+@pytest.mark.parametrize(
+    ("site", "links", "told"),
+    [
+        ("site: a, ", "[{between: [a, b], latency_ms: 5}]", r"far.yaml: links\[0\].between: no site 'b'; sites: a"),
+        ("", "[]", r"far.yaml: classes\[0\].site: is missing; sites: a"),
+        ("site: a, ", "[]", r"pinned.yaml on far.yaml: element read: needs.sites: no site 'b'; machines are at: a"),
+    ],
+)
+def test_sites_that_are_refused(here: Place, site: str, links: str, told: str) -> None:
+    (here / "pinned.yaml").write_text(MINE.replace("cost: 0.1}", "cost: 0.1, needs: {sites: [b]}}"))
+    (here / "far.yaml").write_text(
+        f"sites: [a]\nlinks: {links}\nclasses: [{{name: m, {site}cores: 1, price_per_hour: 1}}]"
+    )
+    for command in ("plan", "simulate"):
+        ended = here(command, "pinned.yaml", "--cloud", "far.yaml")
+        assert_refused(ended)
+        assert re.search(told, ended.err), ended.err
+
+
 def test_plans_are_json_all_the_way(here: Place) -> None:
     said = here("simulate", "mine.yaml", "--hours", "0.5", "--json").out
     assert json.loads(said)["dataflow"] == "mine.yaml"
@@ -192,7 +224,7 @@ def test_plans_are_json_all_the_way(here: Place) -> None:
 
 def test_a_policy_of_ones_own(here: Place) -> None:
     """The one of docs/own-policy.md, in at most 30 lines; breaks when it is not run as the others are."""
-    page = (Path(__file__).parents[2] / "docs" / "own-policy.md").read_text()
+    page = (ROOT / "docs" / "own-policy.md").read_text()
     code = page.split("```python\n")[1].split("```")[0]
     assert len([line for line in code.splitlines() if line.strip()]) <= 30
     (here / "keep_headroom.py").write_text(code)

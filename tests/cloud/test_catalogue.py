@@ -73,6 +73,64 @@ def test_what_is_no_catalogue(change: dict[str, Any], told: str) -> None:
         read_catalogue(GOOD | change)
 
 
+SITES: dict[str, Any] = {
+    "sites": ["edge", "fog", "cloud"],
+    "links": [
+        {"between": ["edge", "fog"], "latency_ms": 5, "bandwidth_mbit_s": 50},
+        {"between": ["fog", "cloud"], "latency_ms": 20, "bandwidth_mbit_s": 1000},
+    ],
+    "classes": [
+        {"name": "box", "cores": 1, "price_per_hour": 0.1, "site": "edge"},
+        {"name": "rack", "cores": 1, "price_per_hour": 0.1, "site": "cloud"},
+    ],
+    "latency_ms": 0.5,
+}
+
+
+def test_messages_take_the_route_of_least_latency() -> None:
+    """By hand; breaks when delays along a route are not added, or its narrowest link does not limit it."""
+    found = read_catalogue(SITES)
+    assert found.network.delay_ms.tolist() == [[0.5, 5, 25], [5, 0.5, 20], [25, 20, 0.5]]
+    assert found.network.bandwidth_mbit_s.tolist() == [[np.inf, 50, 50], [50, np.inf, 1000], [50, 1000, np.inf]]
+    assert found.site_numbers.tolist() == [0, 2]
+    assert Catalogue.model_validate_json(found.model_dump_json()) == found  # as workers of dataflow jobs get it
+    slow = {"between": ["edge", "cloud"], "latency_ms": 30}
+    assert read_catalogue(SITES | {"links": [*SITES["links"], slow]}).network.delay_ms[0, 2] == 25
+    direct = read_catalogue(SITES | {"links": [*SITES["links"], slow | {"latency_ms": 24}]}).network
+    assert direct.delay_ms[0, 2] == 24 and direct.bandwidth_mbit_s[0, 2] == np.inf
+    one_place = read_catalogue(GOOD | {"latency_ms": 3}).network
+    assert one_place.delay_ms.tolist() == [[3]] and one_place.bandwidth_mbit_s.tolist() == [[np.inf]]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"sites": []}, r"links\[0\].between: no site 'edge'; list it in sites"),
+        ({"sites": ["edge", "fog"]}, r"links\[1\].between: no site 'cloud'; sites: edge, fog"),
+        ({"sites": ["edge", "fog", "cloud", "edge"]}, "sites: a site is given twice"),
+        ({"sites": [f"s{at}" for at in range(101)]}, "sites = .* at most 100"),
+        ({"links": SITES["links"][:1]}, "links: no route between edge and cloud; add a link"),
+        ({"links": [{"between": ["edge", "edge"], "latency_ms": 1}]}, r"links\[0\].between: edge and edge; one link"),
+        ({"links": [*SITES["links"], SITES["links"][0]]}, r"links\[2\].between: edge and fog; one link for two"),
+        ({"links": [{"between": ["edge", "fog", "cloud"], "latency_ms": 1}]}, r"links\[0\].between"),
+        ({"links": [{"between": ["edge", "fog"]}]}, r"links\[0\].latency_ms: is missing"),
+        ({"links": [{"between": ["edge", "fog"], "latency_ms": -1}]}, r"links\[0\].latency_ms = -1: .*greater than"),
+        ({"links": [{"between": ["edge", "fog"], "latency_ms": float("inf")}]}, r"links\[0\].latency_ms = inf"),
+        (
+            {"links": [{"between": ["edge", "fog"], "latency_ms": 1, "bandwidth_mbit_s": 0}]},
+            r"links\[0\].bandwidth_mbit_s = 0",
+        ),
+        ({"classes": GOOD["classes"]}, r"classes\[0\].site: is missing; sites: edge, fog, cloud"),
+        ({"classes": [GOOD["classes"][0] | {"site": "moon"}]}, r"classes\[0\].site: no site 'moon'; sites: edge"),
+    ],
+)
+def test_wrong_sites_and_links_are_refused(change: dict[str, Any], told: str) -> None:
+    """Breaks when a wrong network is taken, or the message does not name the field and what is accepted."""
+    with pytest.raises(InputError, match=told) as caught:
+        read_catalogue(SITES | change)
+    assert "\n" not in str(caught.value)
+
+
 def test_files_and_names(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("classes:\n  - {name: m, cores: 2, price_per_hour: 0.1}\n")

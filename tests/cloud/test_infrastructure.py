@@ -68,6 +68,21 @@ def test_machines_of_a_catalogue_are_hosts() -> None:
     assert found.prices.tolist() == [0.06, 0.48] and found.bandwidths[0, 1] == 20
 
 
+def test_machines_at_sites_are_hosts_at_sites() -> None:
+    """Breaks when a host loses its site, or its links to hosts at other sites."""
+    link = {"between": ["a", "b"], "latency_ms": 20, "bandwidth_mbit_s": 10}
+    classes = [
+        {"name": "near", "cores": 1, "price_per_hour": 0.1, "site": "a", "bandwidth_mbit_s": 40},
+        {"name": "far", "cores": 1, "price_per_hour": 0.1, "site": "b"},
+    ]
+    catalogue = read_catalogue({"sites": ["a", "b"], "links": [link], "classes": classes, "latency_ms": 1})
+    found = infrastructure_of(catalogue, [0, 0, 1])
+    assert [host.site for host in found.hosts] == ["a", "a", "b"]
+    assert found.latencies_s.tolist() == [[0, 0.001, 0.02], [0.001, 0, 0.02], [0.02, 0.02, 0]]
+    assert found.bandwidths[0].tolist() == [np.inf, 40, 10]
+    assert found.allowed(((), ()), (("b",), ())).tolist() == [[False, False, True], [True] * 3]
+
+
 def test_plans_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     """Breaks when a plan gives a host more than it has, or an element a host that it may not use."""
     two = read_infrastructure(TWO)

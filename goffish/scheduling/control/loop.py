@@ -17,6 +17,7 @@ from goffish.scheduling.control.forecasts import Forecaster
 from goffish.scheduling.control.records import Measured, Recorder, Result
 from goffish.scheduling.dataflow.flow import Floats, Flow, Measure
 from goffish.scheduling.policies.observation import Forecast, Observation, Policy
+from goffish.scheduling.policies.sites import at_sites
 
 Denominator = Literal["rate", "backlog"]
 Arrivals = Literal["even", "poisson"]
@@ -43,7 +44,7 @@ class Setting:
     failures : Failures
         Default: none.
     network : bool
-        Links between machines carry no more than their bandwidth; without, messages arrive at once.
+        Links between machines carry no more than their bandwidth and take their time; without, messages arrive at once.
     omega : {"rate", "backlog"}
         What the throughput is relative to: the external rate, or that and everything that waits (6.4).
     measure : {"mean", "ratio_of_sums"}
@@ -114,7 +115,7 @@ class Control:
             begun = time.perf_counter()
             plan, self._memory = setting.policy.adapt(observation, self._memory)
         taken = time.perf_counter() - begun
-        changes = self.cluster.enact(plan, now, first=step == 0)
+        changes = self.cluster.enact(at_sites(plan, setting.flow, self.cluster.live), now, first=step == 0)
         if step == 0:
             self._foresee(0)
         self._strike(now + (2 * SLACK_S if step else 0.0), now + setting.interval_s)

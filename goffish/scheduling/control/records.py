@@ -31,7 +31,8 @@ TABLES = ("intervals", "elements", "machines", "events")
 class Measured:
     """What an engine has seen in an interval; all per element, rates in messages per second.
 
-    `queue` is at the end of the interval, `queue_mean` over it; `lost` are messages.
+    `queue` is at the end of the interval, `queue_mean` over it; `lost` are messages. `delays_s` are the mean seconds
+    that a message of each edge spends between machines; those of `queue_mean` that do so then are `flying`.
     """
 
     omega: float
@@ -42,6 +43,8 @@ class Measured:
     queue_mean: Floats
     power: Floats
     lost: Floats
+    delays_s: Floats | float = 0.0
+    flying: Floats | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -329,9 +332,9 @@ def _names(names: tuple[str, ...], places: Any) -> pa.DictionaryArray:
 def latency_s(
     flow: Flow, active: NDArray[np.int64], instances: NDArray[np.int64], measured: Measured, interval_s: float
 ) -> float:
-    """Seconds along the slowest path: waiting by Little's law, and work on a core of the element's mean speed.
+    """Seconds along the slowest path: waiting by Little's law, work on a core of the element's mean speed, and links.
 
-    Links between machines are left out. Where messages wait and none was processed, they wait for an interval.
+    Where messages wait and none was processed, they wait for an interval.
 
     Parameters
     ----------
@@ -340,8 +343,8 @@ def latency_s(
     measured : Measured
     interval_s : float
     """
-    waiting, done = measured.queue_mean, measured.processed
+    waiting, done = measured.queue_mean - measured.flying, measured.processed
     wait = np.divide(waiting, done, out=np.where(waiting > 0, interval_s, 0.0), where=done > 0)
     speed = np.divide(measured.power, instances, out=np.zeros(flow.size), where=instances > 0)
     work = np.divide(flow.cost[flow.rows(active)], speed, out=np.full(flow.size, interval_s), where=speed > 0)
-    return critical_path(flow, wait + work, np.zeros(flow.pred.size))
+    return critical_path(flow, wait + work, np.zeros(flow.pred.size) + measured.delays_s)

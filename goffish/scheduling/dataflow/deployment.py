@@ -7,7 +7,7 @@ provisioning, §2.3.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,10 +161,11 @@ class Deployment:
         kept[element, of] = kept.get((element, of), 0) + count
         self._used[machine] += count
 
-    def drop_replicas(self) -> None:
-        """Free the cores of all replicas."""
-        for number, machine in self.machines.items():
-            machine.replicas = {}
+    def drop_replicas(self, element: int | None = None, machines: Iterable[int] | None = None) -> None:
+        """Free the cores of replicas: of one element or of all, on some machines or on all."""
+        for number in self.machines if machines is None else machines:
+            machine = self.machines[number]
+            machine.replicas = {key: n for key, n in machine.replicas.items() if element not in (None, key[0])}
             self._used[number] = machine.used
 
     def promote(self, gone: Machine) -> None:
@@ -212,8 +213,6 @@ class Deployment:
         places = [(e, at, count * self.speed(number)) for at, number, e, count in self._placed()]
         places.sort()
         element = np.array([e for e, _, _ in places], np.int64)
-        share = np.array([power for _, _, power in places], np.float64)
-        total = np.bincount(element, share, self.active.size)
         kinds = np.array([machine.kind for machine in self.machines.values()], np.int64)
         bandwidth = self.catalogue.bandwidths[kinds]
         if coefficient:
@@ -221,9 +220,11 @@ class Deployment:
         return Hosts(
             np.searchsorted(element, np.arange(self.active.size + 1)),
             np.array([at for _, at, _ in places], np.int64),
-            np.divide(share, total[element], out=np.zeros_like(share), where=total[element] > 0),
+            np.array([power for _, _, power in places], np.float64),
             bandwidth,
-        )
+            self.catalogue.site_numbers[kinds],
+            self.catalogue.network.bandwidth_mbit_s,
+        ).shared()
 
     def _placed(self) -> Iterator[tuple[int, int, int, int]]:
         for at, (number, machine) in enumerate(self.machines.items()):

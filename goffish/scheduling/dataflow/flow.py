@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from goffish.errors import InputError
 from goffish.scheduling.dataflow import kernels
@@ -166,6 +167,23 @@ class Flow:
         kernels.ideal_rates(self.activated(active), external, into, out)
         return into, out
 
+    def link_delays(self, hosts: Hosts, delay_s: Floats) -> Floats:
+        """Mean seconds that a message of each edge spends between machines, shape (edges,).
+
+        Instances get messages in proportion to their speed.
+
+        Parameters
+        ----------
+        hosts : Hosts
+        delay_s : float64, shape (sites, sites)
+            Between two different machines.
+        """
+        shares = csr_array((hosts.share, hosts.vm, hosts.offsets), (self.size, hosts.site.size))
+        sites = shares @ np.eye(len(delay_s))[hosts.site]
+        source, target = self.pred, np.repeat(np.arange(self.size), np.diff(self.pred_offsets))
+        inside = shares[source].multiply(shares[target]) @ np.diagonal(delay_s)[hosts.site]
+        return np.asarray(((sites[source] @ delay_s) * sites[target]).sum(axis=1) - inside).clip(min=0.0)
+
     def estimate(
         self,
         active: NDArray[np.int64],
@@ -241,12 +259,28 @@ class Hosts(NamedTuple):
         Part of the element's speed that is there.
     bandwidth : float64, shape (machines,)
         Mbit/s.
+    site : int64, shape (machines,)
+    between : float64, shape (sites, sites)
+        Mbit/s that links between sites let through.
     """
 
     offsets: NDArray[np.int64]
     vm: NDArray[np.int64]
     share: Floats
     bandwidth: Floats
+    site: NDArray[np.int64]
+    between: Floats
+
+    def shared(self) -> Hosts:
+        """The same with each place's part of its element's speed, where `share` holds speeds."""
+        element = np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
+        total = np.bincount(element, self.share, self.offsets.size - 1)[element]
+        return self._replace(share=np.divide(self.share, total, out=np.zeros_like(self.share), where=total > 0))
+
+    @property
+    def limited(self) -> bool:
+        """Whether anything limits what a link carries."""
+        return bool(np.isfinite(self.bandwidth).any() or np.isfinite(self.between).any())
 
 
 def compile_flow(dataflow: Dataflow) -> Flow:

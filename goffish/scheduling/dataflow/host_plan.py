@@ -60,7 +60,7 @@ class HostPlan:
             most = int(needs.most_instances[element])
             if not 1 <= count <= most:
                 raise InputError(f"element {flow.names[element]}: {count} instances; 1 to {most} are allowed")
-        wrong = np.argwhere((self.counts > 0) & ~found.allowed(needs.hosts))
+        wrong = np.argwhere((self.counts > 0) & ~found.allowed(needs.hosts, needs.sites))
         if len(wrong):
             raise InputError(f"element {flow.names[wrong[0][0]]} may not run on host {names[wrong[0][1]]}")
         for what, need, room in (("cores", needs.cores, found.cores), ("memory_mb", needs.memory_mb, found.memory_mb)):

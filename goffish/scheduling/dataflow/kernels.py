@@ -184,7 +184,9 @@ def carried(i, j, rate, hosts, message_bits):
             continue
         for b in range(hosts.offsets[j], hosts.offsets[j + 1]):
             if hosts.vm[a] != hosts.vm[b] and hosts.share[b] > 0:
-                links += min(hosts.bandwidth[hosts.vm[a]], hosts.bandwidth[hosts.vm[b]])
+                here, there = hosts.vm[a], hosts.vm[b]
+                route = hosts.between[hosts.site[here], hosts.site[there]]
+                links += min(hosts.bandwidth[here], hosts.bandwidth[there], route)
                 if links >= needed:
                     return rate
     return rate - away + links * 1e6 / message_bits

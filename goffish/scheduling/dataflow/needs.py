@@ -29,6 +29,8 @@ class Needs(Definition):
     most_instances : int, optional
     hosts : tuple of str
         Names of the only hosts where it may run; none: anywhere.
+    sites : tuple of str
+        Names of the only sites where it may run, such as that of a sensor; none: anywhere.
     duration_s : float, optional
         Objective for the time that a message spends at the element, waiting included.
     """
@@ -39,6 +41,7 @@ class Needs(Definition):
     code_mb: NotNegative = 0.0
     most_instances: Annotated[int, Field(ge=1, strict=True)] | None = None
     hosts: tuple[Name, ...] = ()
+    sites: tuple[Name, ...] = ()
     duration_s: Positive | None = None
 
 
@@ -52,6 +55,7 @@ class NeedColumns(NamedTuple):
     most_instances: NDArray[np.int64]
     duration_s: NDArray[np.float64]
     hosts: tuple[tuple[str, ...], ...]
+    sites: tuple[tuple[str, ...], ...]
 
 
 def need_columns(needs: Sequence[Needs]) -> NeedColumns:
@@ -64,4 +68,5 @@ def need_columns(needs: Sequence[Needs]) -> NeedColumns:
         most_instances=np.array([NO_LIMIT if n.most_instances is None else n.most_instances for n in needs], np.int64),
         duration_s=np.array([np.inf if n.duration_s is None else n.duration_s for n in needs]),
         hosts=tuple(n.hosts for n in needs),
+        sites=tuple(n.sites for n in needs),
     )

@@ -13,6 +13,7 @@ from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import Floats, Flow
 from goffish.scheduling.policies.network import network_throughput
 from goffish.scheduling.policies.observation import Policy
+from goffish.scheduling.policies.sites import at_sites
 
 
 class Alternative(NamedTuple):
@@ -108,5 +109,5 @@ def alternatives(
         name = catalogue.classes[machine.kind].name
         found.append(measured(f"without the {name} that runs {running or 'nothing'}", flow, fewer, external))
     for name, policy in policies:
-        found.append(measured(f"by {name}", flow, policy.deploy(flow, catalogue), external))
+        found.append(measured(f"by {name}", flow, at_sites(policy.deploy(flow, catalogue), flow), external))
     return [found[0], *sorted(found[1:], key=lambda one: (not one.valid, one.cost_per_hour))]

@@ -48,6 +48,7 @@ def links_matter(plan: Deployment, flow: Flow, external: Floats, bandwidths: Ban
         narrowest = min((rated[m.kind] * seen.get(n, 1.0) for n, m in plan.machines.items()), default=np.inf)
     else:
         narrowest = min((rated[kind] for kind in {machine.kind for machine in plan.machines.values()}), default=np.inf)
+    narrowest = min(narrowest, plan.catalogue.network.bandwidth_mbit_s.min())
     return bool(sent.max() * flow.message_bits > narrowest * 1e6)
 
 

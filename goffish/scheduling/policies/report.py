@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.dataflow.host_plan import critical_path
 from goffish.scheduling.policies.network import network_throughput
 
 
@@ -23,7 +26,8 @@ def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, A
     -------
     dict
         ``throughput`` (relative, 0 to 1), ``value``, ``cost_per_hour``, ``cost`` and ``profit`` over the goal's period,
-        ``elements`` and ``machines``.
+        ``elements`` and ``machines``; of a catalogue with sites also ``links_s``, the seconds that a message spends
+        between machines along the slowest path, and the ``site`` of each machine.
     """
     catalogue, hours = plan.catalogue, flow.goal.period_h
     found = flow.estimate(plan.active, plan.power, external)
@@ -46,6 +50,7 @@ def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, A
         "cost": cost,
         "profit": flow.profit(value, cost),
         "currency": catalogue.currency,
+        **({"links_s": _links_s(flow, plan)} if catalogue.sites else {}),
         "elements": [
             {
                 "element": name,
@@ -65,7 +70,13 @@ def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, A
                 "cores": int(catalogue.cores[found_machine.kind]),
                 "used": found_machine.used,
                 "price_per_hour": float(catalogue.prices[found_machine.kind]),
+                **({"site": catalogue.classes[found_machine.kind].site} if catalogue.sites else {}),
             }
             for machine, found_machine in zip(machines, plan.machines.values(), strict=True)
         ],
     }
+
+
+def _links_s(flow: Flow, plan: Deployment) -> float:
+    delays = flow.link_delays(plan.hosts(), plan.catalogue.network.delay_ms / 1000.0)
+    return critical_path(flow, np.zeros(flow.size), delays)

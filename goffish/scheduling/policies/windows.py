@@ -170,13 +170,14 @@ class Window:
         used = used[np.lexsort((self.entries.host[used], self.element[used]))]
         element, host, count = self.element[used], self.entries.host[used], len(self.ids)
         power = self.entries.held[used] * self.speeds[:count, first:last].mean(axis=1)[host]
-        total = np.bincount(element, power, self.flow.size)[element]
         return Hosts(
             np.searchsorted(element, np.arange(self.flow.size + 1)),
             host,
-            np.divide(power, total, out=np.zeros_like(power), where=total > 0),
+            power,
             self.catalogue.bandwidths[self.kinds[:count]] * links[:count],
-        )
+            self.catalogue.site_numbers[self.kinds[:count]],
+            self.catalogue.network.bandwidth_mbit_s,
+        ).shared()
 
     def mean_rates(self, first: int, last: int) -> Floats:
         """External input over the timesteps from `first` to before `last`, messages per second."""

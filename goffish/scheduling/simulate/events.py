@@ -15,7 +15,7 @@ from goffish.errors import InputError
 from goffish.scheduling.control.cluster import SLACK_S, Placement
 from goffish.scheduling.control.loop import Control, Setting
 from goffish.scheduling.control.records import Measured, Result
-from goffish.scheduling.dataflow.flow import Floats
+from goffish.scheduling.dataflow.flow import SLACK, Floats, Hosts
 from goffish.scheduling.simulate import kernels
 
 Process = Generator[Any, Any, None]
@@ -38,21 +38,22 @@ class EventEngine:
         self.control = Control(setting)
         self.env = simpy.Environment()
         flow = setting.flow
-        edges = flow.pred.size
-        latency = setting.catalogue.latency_ms / 1000.0 if setting.network else 0.0
-        delay = round(latency / setting.tick_s)
+        edges, network = flow.pred.size, setting.catalogue.network
+        self._delay_s = network.delay_ms / 1000.0 if setting.network else np.zeros_like(network.delay_ms)
+        longest = round(self._delay_s.max() / setting.tick_s)
         self._rng = np.random.default_rng([setting.seed, 21])
         self._step, self._moved_until = 0, 0.0
         self._placed: Placement = self.control.cluster.placement
         self._speed = np.zeros(0)
         self._waiting = kernels.Waiting(
-            np.zeros(0), np.zeros(flow.size), np.zeros(edges), np.zeros((edges, delay + 1)), np.zeros(1, np.int64)
+            np.zeros(0), np.zeros(flow.size), np.zeros(edges), np.zeros((edges, longest + 1)), np.zeros(1, np.int64)
         )
         self._lost = np.zeros(flow.size)
         self._migrating, self._power_s = np.zeros(flow.size), np.zeros(flow.size)
         self._paused, self._pauses = np.zeros(flow.size, np.bool_), np.zeros(flow.size, np.int64)
-        self._links = kernels.Links(np.zeros(edges), np.zeros(edges))
-        self._sums = kernels.Sums(*np.zeros((4, flow.size)))
+        self._links = kernels.Links(np.zeros(edges), np.zeros(edges), np.full(edges, longest))
+        self._delays_s, self._delay_sums = np.zeros(edges), np.zeros(edges)
+        self._sums = kernels.Sums(*np.zeros((5, flow.size)))
         self._edge_target = np.repeat(np.arange(flow.size), np.diff(flow.pred_offsets))
 
     def run(self) -> Result:
@@ -146,6 +147,7 @@ class EventEngine:
         self._power_s += span * np.bincount(
             self._placed.element, self._speed * ~self._paused[self._placed.element], setting.flow.size
         )
+        self._delay_sums += span * self._delays_s
         ticks = int((span + SLACK_S) / tick)
         rest = span - ticks * tick
         if ticks:
@@ -206,17 +208,23 @@ class EventEngine:
             return
         rated = setting.catalogue.bandwidths[placed.kinds]
         bandwidth = rated * setting.variability.bandwidths(placed.ids, now, now)
-        kernels.fill_links(
-            setting.flow.graph, placed.offsets, placed.machine, self._speed, bandwidth, setting.flow.message_bits,
-            self._links,
+        hosts = Hosts(
+            placed.offsets, placed.machine, self._speed, bandwidth, setting.catalogue.site_numbers[placed.kinds],
+            setting.catalogue.network.bandwidth_mbit_s,
         )  # fmt: skip
+        kernels.fill_links(setting.flow.graph, hosts, setting.flow.message_bits, self._links)
+        if setting.catalogue.sites:
+            self._delays_s = setting.flow.link_delays(hosts.shared(), self._delay_s)
+            away = 1.0 - self._links.inside
+            mean = np.divide(self._delays_s, away, out=np.zeros_like(away), where=away > SLACK)
+            self._links.ticks[:] = np.round(mean / setting.tick_s).clip(max=self._waiting.flying.shape[1] - 1)
 
     def _account(self, step: int) -> None:
         """Hand the sums of an interval over, and begin new ones."""
         setting, flow, waiting = self.setting, self.setting.flow, self._waiting
         interval = setting.interval_s
         power = self._power_s / interval
-        inflow, processed, out, area = (sums / interval for sums in self._sums)
+        inflow, processed, out, area, flying = (sums / interval for sums in self._sums)
         rates = setting.rates[step]
         if setting.omega == "backlog":
             rates = rates + self.control.queue / interval
@@ -230,10 +238,15 @@ class EventEngine:
             omega = float(min(1.0, sent.sum() / most.sum())) if most.sum() > 0 else 1.0
         queue = waiting.pending + self._migrating + np.bincount(self._placed.element, waiting.queue, flow.size)
         np.add.at(queue, self._edge_target, waiting.buffer + waiting.flying.sum(axis=1))
-        self.control.end(step, Measured(omega, inflow, processed, out, queue, area, power, self._lost))
+        told = Measured(omega, inflow, processed, out, queue, area, power, self._lost)
+        if setting.catalogue.sites:
+            # Journeys are rounded to ticks; latencies are not.
+            told.delays_s, told.flying = self._delay_sums / interval, flying
+        self.control.end(step, told)
+        self._delay_sums = np.zeros(flow.pred.size)
         self._lost = np.zeros(flow.size)
         self._power_s = np.zeros(flow.size)
-        self._sums = kernels.Sums(*np.zeros((4, flow.size)))
+        self._sums = kernels.Sums(*np.zeros((5, flow.size)))
 
 
 def _keys(placed: Placement) -> list[tuple[int, int]]:

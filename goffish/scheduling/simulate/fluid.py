@@ -45,14 +45,17 @@ def _interval(control: Control, step: int, changes: Changes) -> Measured:
     for element, _ in changes.switched:
         power[placed.element == element] *= max(0.0, 1.0 - setting.switch_pause_s / interval)
     total = np.asarray(np.bincount(placed.element, power, flow.size), np.float64)
-    hosts = _hosts(control, power, total, since) if setting.network else None
+    hosts = _hosts(control, power, since) if setting.network else None
+    delays_s: Floats | float = 0.0
+    if hosts is not None and setting.catalogue.sites:
+        delays_s = flow.link_delays(hosts, setting.catalogue.network.delay_ms / 1000.0)
     found = flow.estimate(
         cluster.live.active,
         total,
         setting.rates[step],
         queue=control.queue,
         interval_s=interval,
-        hosts=hosts,
+        hosts=hosts if hosts is not None and hosts.limited else None,
         measure=setting.measure,
     )
     omega = found.omega if setting.omega == "rate" else _against_backlog(control, found, total, step)
@@ -61,18 +64,19 @@ def _interval(control: Control, step: int, changes: Changes) -> Measured:
         _lost(control, power, total, queue, since + interval) if setting.failures.lose_messages else np.zeros(flow.size)
     )
     queue_mean = (control.queue + queue) / 2
-    return Measured(omega, found.inflow, found.processed, found.out, queue - lost, queue_mean, total, lost)
+    return Measured(
+        omega, found.inflow, found.processed, found.out, queue - lost, queue_mean, total, lost, delays_s
+    )  # fmt: skip
 
 
-def _hosts(control: Control, power: Floats, total: Floats, since: float) -> Hosts | None:
+def _hosts(control: Control, power: Floats, since: float) -> Hosts:
     setting, placed = control.setting, control.cluster.placement
-    rated = setting.catalogue.bandwidths[placed.kinds]
-    if np.isinf(rated).all():
-        return None
-    whole = total[placed.element]
-    share = np.divide(power, whole, out=np.zeros_like(power), where=whole > 0)
+    catalogue = setting.catalogue
     observed = setting.variability.bandwidths(placed.ids, since, since + setting.interval_s)
-    return Hosts(placed.offsets, placed.machine, share, rated * observed)
+    return Hosts(
+        placed.offsets, placed.machine, power, catalogue.bandwidths[placed.kinds] * observed,
+        catalogue.site_numbers[placed.kinds], catalogue.network.bandwidth_mbit_s,
+    ).shared()  # fmt: skip
 
 
 def _against_backlog(control: Control, found: Estimate, power: Floats, step: int) -> float:

@@ -10,18 +10,21 @@ from numpy.typing import NDArray
 
 
 class Links(NamedTuple):
-    """What the edges of a dataflow can carry; float64 arrays of shape (edges,), in the order of ``graph.pred``.
+    """What the edges of a dataflow can carry; arrays of shape (edges,), in the order of ``graph.pred``.
 
     Attributes
     ----------
-    inside
+    inside : float64
         Share of the messages that stays inside a machine.
-    capacity
+    capacity : float64
         What the links between machines carry together, messages per second.
+    ticks : int64
+        Ticks of the journey of the others.
     """
 
     inside: NDArray[np.float64]
     capacity: NDArray[np.float64]
+    ticks: NDArray[np.int64]
 
 
 class Waiting(NamedTuple):
@@ -36,7 +39,7 @@ class Waiting(NamedTuple):
     buffer : float64, shape (edges,)
         Messages that wait for a link.
     flying : float64, shape (edges, ring)
-        Messages between machines, by the tick in which they arrive: a ring of one more than the ticks of the journey.
+        Messages between machines, by the tick in which they arrive: a ring of one more than the longest journey.
     position : int64, shape (1,)
         Present place of the ring.
     """
@@ -57,18 +60,22 @@ class Sums(NamedTuple):
         Messages.
     area
         Messages that wait at the end of ticks, times seconds.
+    flying
+        Those of them that are between machines.
     """
 
     inflow: NDArray[np.float64]
     processed: NDArray[np.float64]
     out: NDArray[np.float64]
     area: NDArray[np.float64]
+    flying: NDArray[np.float64]
 
 
 @numba.njit(cache=True, nogil=True)
-def fill_links(graph, offsets, machine, speed, bandwidth, message_bits, links):
-    """Fill what every edge can carry; `bandwidth` is in Mbit/s, of each machine."""
-    inside, capacity = links
+def fill_links(graph, hosts, message_bits, links):
+    """Fill what every edge can carry; the shares of `hosts` are speeds."""
+    inside, capacity = links.inside, links.capacity
+    offsets, machine, speed, bandwidth = hosts.offsets, hosts.vm, hosts.share, hosts.bandwidth
     n = graph.order.size
     total = np.zeros(n)
     for i in range(n):
@@ -89,7 +96,8 @@ def fill_links(graph, offsets, machine, speed, bandwidth, message_bits, links):
                     if machine[a] == machine[b]:
                         inside[e] += speed[a] / total[i] * (speed[b] / total[j])
                     else:
-                        capacity[e] += min(bandwidth[machine[a]], bandwidth[machine[b]])
+                        route = hosts.between[hosts.site[machine[a]], hosts.site[machine[b]]]
+                        capacity[e] += min(bandwidth[machine[a]], bandwidth[machine[b]], route)
             capacity[e] *= 1e6 / message_bits
 
 
@@ -154,7 +162,7 @@ def run_ticks(ticks, dt, flow, rates, arrivals, offsets, speed, paused, links, w
         for i in graph.order:
             came = arrivals[tick, i] if arrivals.shape[0] > 0 else rates[i] * dt
             sums.inflow[i] += came
-            waiting = 0.0
+            waiting, between = 0.0, 0.0
             for e in range(graph.pred_offsets[i], graph.pred_offsets[i + 1]):
                 new = sent[graph.pred[e]]
                 sums.inflow[i] += new
@@ -162,12 +170,13 @@ def run_ticks(ticks, dt, flow, rates, arrivals, offsets, speed, paused, links, w
                 buffer[e] += new - near
                 go = min(buffer[e], links.capacity[e] * dt)
                 buffer[e] -= go
-                flying[e, (now + ring - 1) % ring] += go
+                flying[e, (now + links.ticks[e]) % ring] += go
                 came += near + flying[e, now]
                 flying[e, now] = 0.0
                 waiting += buffer[e]
                 for k in range(ring):
                     waiting += flying[e, k]
+                    between += flying[e, k]
             came += pending[i]
             pending[i] = 0.0
             low, high = offsets[i], offsets[i + 1]
@@ -184,4 +193,5 @@ def run_ticks(ticks, dt, flow, rates, arrivals, offsets, speed, paused, links, w
             sent[i] = done * flow.selectivity[i]
             sums.out[i] += sent[i]
             sums.area[i] += (waiting + pending[i]) * dt
+            sums.flying[i] += between * dt
         position[0] = (now + 1) % ring

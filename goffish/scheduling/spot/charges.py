@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.scheduling.spot.billing import AT_END_OF_SLOT, AT_START_OF_HOUR
+from goffish.cloud.billing import AT_END_OF_SLOT, AT_START_OF_HOUR
 from goffish.scheduling.spot.model import Market
 
 Floats = NDArray[np.float64]

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.cloud.billing import Automaton, Rule, automaton
 from goffish.errors import InputError
-from goffish.scheduling.spot.billing import Automaton, Rule, automaton
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

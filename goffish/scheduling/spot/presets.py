@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.cloud.billing import Rule
 from goffish.cloud.prices import Trace
 from goffish.errors import InputError
-from goffish.scheduling.spot.billing import Rule
 from goffish.scheduling.spot.estimate import Estimator, estimate_class, most_probable_bids, quantile_bids
 from goffish.scheduling.spot.model import Market, SpotClass, work_units
 

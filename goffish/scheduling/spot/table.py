@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.cloud.billing import AT_START_OF_HOUR
 from goffish.errors import InputError
 from goffish.scheduling.spot import table_kernels as kernels
 from goffish.scheduling.spot._build import Actions, Choice, actions_of, resume
-from goffish.scheduling.spot.billing import AT_START_OF_HOUR
 from goffish.scheduling.spot.charges import factors
 from goffish.scheduling.spot.job import (
     CHECKPOINT,

@@ -119,12 +119,17 @@ def _check_graph(graph: GraphJob, inputs: Inputs, runners: Collection[str], limi
 
 def _check_dataflow(job: DataflowJob, limits: JobLimits) -> None:
     from goffish.scheduling.policies.policies import make_policy, policy_names
+    from goffish.scheduling.policies.sites import check_sites
     from goffish.scheduling.simulate.scenario import RATES
     from goffish.services.runners.dataflows import intervals_of
 
     given = job.dataflow
     dataflow = known_dataflow(given, "spec.dataflow.dataflow_name") if isinstance(given, str) else given
-    known_cloud(job.cloud_name, "spec.dataflow.cloud_name")
+    cloud, elements = known_cloud(job.cloud_name, "spec.dataflow.cloud_name"), dataflow.elements
+    try:
+        check_sites([one.id for one in elements], [one.needs.sites for one in elements], cloud)
+    except InputError as error:
+        raise InputError(f"spec.dataflow.cloud_name: {job.cloud_name}: {error}") from None
     if job.rates not in RATES:
         raise InputError(f"spec.dataflow.rates: no {job.rates!r}; choose one of {', '.join(RATES)}")
     check_policy_sizes(job.policy, job.options, limits.option, "spec.dataflow.options")

@@ -190,12 +190,14 @@ def plan_message(described: Mapping[str, Any], ids: list[int] | None = None) -> 
     """
     simple = ("throughput", "goal", "value", "cost_per_hour", "period_h", "cost", "profit")
     made = dataflows_pb2.Plan(**{name: described[name] for name in simple}, currency=described["currency"])
+    if "links_s" in described:
+        made.links_s = described["links_s"]
     for element in described["elements"]:
         made.elements.add(**{name: value for name, value in element.items() if name != "machines"})
     for at, machine in enumerate(described["machines"]):
         one = made.machines.add(
             id=-1 - at if ids is None else ids[at], instances=machine["instances"], cores=machine["cores"],
-            price_per_hour=machine["price_per_hour"],
+            price_per_hour=machine["price_per_hour"], site=machine.get("site", ""),
         )  # fmt: skip
         setattr(one, "class", machine["class"])
     return made

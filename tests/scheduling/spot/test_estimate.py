@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from goffish.cloud.billing import automaton
 from goffish.cloud.prices import Trace, trace_of
 from goffish.errors import InputError
-from goffish.scheduling.spot.billing import automaton
 from goffish.scheduling.spot.estimate import (
     FLOOR,
     bin_correlation,

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
 import numpy as np
 import pytest
 
-from goffish.client import Client, ServiceError
+from goffish.client import Client, ServiceError, definitions
 from goffish.cloud.catalogue import known_catalogues, read_catalogue
 from goffish.scheduling.dataflow.flow import compile_flow, external_rates
 from goffish.scheduling.dataflow.model import known_dataflows, read_dataflow
 from goffish.scheduling.messages import dataflow_message
 from goffish.scheduling.policies.policies import POLICIES, make_policy, policy_names
 from goffish.scheduling.policies.report import describe_plan
+from goffish.scheduling.policies.sites import at_sites
 from goffish.scheduling.simulate.run import simulate
 from goffish.v1 import catalog_pb2, dataflows_pb2, planning_pb2
 from tests.services.api.serving import RealServer
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +114,65 @@ def test_adapting_step_by_step_is_simulating(client: Client) -> None:
         now = expected.elements.filter(_is(expected.elements, step))
         assert [e.instances for e in answer.plan.elements] == now["instances"].to_pylist(), step
         assert [e.alternate for e in answer.plan.elements] == now["alternate"].to_pylist(), step
+
+
+def test_plans_at_sites_are_those_of_the_library(client: Client) -> None:
+    """Breaks when sites, links or what elements need of them are lost on the way there, or places on the way back."""
+    flow, cloud = compile_flow(read_dataflow(EXAMPLES / "factory.yaml")), read_catalogue(EXAMPLES / "edge-cloud.yaml")
+    sent = definitions.dataflow(EXAMPLES / "factory.yaml"), definitions.catalogue(EXAMPLES / "edge-cloud.yaml")
+    links = {}
+    for policy in ("reactive-global", "latency-aware", "edrp"):
+        expected = describe_plan(flow, at_sites(make_policy(policy).deploy(flow, cloud), flow), flow.rates)
+        found = client.plan(*sent, policy)
+        assert [(m.site, getattr(m, "class"), dict(m.instances)) for m in found.machines] == [
+            (m["site"], m["class"], m["instances"]) for m in expected["machines"]
+        ]
+        links[policy] = found.links_s
+    assert links == pytest.approx({"reactive-global": 0.08, "latency-aware": 0.04, "edrp": 0.04})
+    assert not client.plan("sc13-diamond").HasField("links_s")
+    astray = dataflows_pb2.Machine(id=0, instances=dict.fromkeys(flow.names, 1))
+    setattr(astray, "class", "large")
+    setting = planning_pb2.Setting(dataflow_definition=sent[0], cloud_definition=sent[1])
+    observed = planning_pb2.Observations(machines=[astray], intervals=[{"rates": {"cameras": 100}, "throughput": 1}])
+    plan = client.planning.Adapt(planning_pb2.AdaptRequest(setting=setting, observations=observed)).plan
+    assert [m.site for m in plan.machines if {"cameras", "alarm"} & {*m.instances}] == ["factory"]
+    measured = client.explain(*sent, policies=("ds2",))
+    assert {machine.site for machine in measured.plan.machines} == {"factory", "cloud"}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (
+            {"links": [{"between": ["factory", "moon"], "latency_ms": 1}]},
+            "links[0].between: no site 'moon'; sites: fac",
+        ),
+        ({"links": [{"between": ["factory", "cloud"]}]}, "links[0].latency_ms: is missing"),
+        ({"links": [{"between": ["factory", "cloud"], "latency_ms": math.nan}]}, "links[0].latency_ms = nan"),
+        ({"sites": ["factory", "cloud"] + [f"s{at}" for at in range(99)]}, "sites = "),
+        ({"classes": [{"name": "m", "cores": 1}]}, "classes[0].site: is missing; sites: factory, cloud"),
+        ({"links": []}, "links: no route between factory and cloud; add a link"),
+    ],
+)
+def test_networks_that_are_refused(client: Client, change: dict[str, Any], told: str) -> None:
+    """Breaks when a catalogue with a wrong network is planned on, or the answer does not say what is accepted."""
+    cloud = definitions.catalogue(EXAMPLES / "edge-cloud.yaml")
+    for name in change:
+        cloud.ClearField(name)
+    cloud.MergeFrom(dataflows_pb2.Catalogue(**change))
+    with pytest.raises(ServiceError) as caught:
+        client.plan("sc13-diamond", cloud)
+    assert "setting.cloud_definition" in str(caught.value) and told in str(caught.value), str(caught.value)
+
+
+def test_sites_that_a_catalogue_lacks_are_refused(client: Client) -> None:
+    """Breaks when a dataflow is planned, or accepted as a job, on machines that are at none of its sites."""
+    flow = definitions.dataflow(EXAMPLES / "factory.yaml")
+    told = "element cameras: needs.sites: no site 'factory'; the catalogue has no sites"
+    with pytest.raises(ServiceError, match=f"setting.dataflow: {told}"):
+        client.plan(flow, "ec2-2013")
+    with pytest.raises(ServiceError, match=f"spec.dataflow.cloud_name: ec2-2013: {told}"):
+        client.submit_dataflow(flow, cloud_name="ec2-2013")
 
 
 def _is(table: Any, step: int) -> Any:

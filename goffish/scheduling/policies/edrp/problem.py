@@ -185,7 +185,7 @@ class Problem:
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:
         """Where each element may run, shape (elements, hosts)."""
-        return self.infrastructure.allowed(self.flow.needs.hosts)
+        return self.infrastructure.allowed(self.flow.needs.hosts, self.flow.needs.sites)
 
     @cached_property
     def table(self) -> Floats:

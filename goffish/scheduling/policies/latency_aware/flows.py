@@ -71,7 +71,7 @@ def flow_problem(
             each = sent[source] / (counts[source] * counts[target])
             events.append(np.full(len(edges[-1]), each))
     free = np.array([host.slots is None or host.slots > 0 for host in infrastructure.hosts])
-    allowed = infrastructure.allowed(flow.needs.hosts) & free
+    allowed = infrastructure.allowed(flow.needs.hosts, flow.needs.sites) & free
     stuck = np.flatnonzero(~allowed.any(axis=1))
     if stuck.size:
         raise InputError(f"element {flow.names[stuck[0]]} may run on no host that has a free slot")

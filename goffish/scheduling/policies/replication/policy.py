@@ -21,6 +21,7 @@ from goffish.scheduling.policies.replication.model import Places, System, primar
 from goffish.scheduling.policies.replication.optimiser import plan_replicas
 from goffish.scheduling.policies.replication.placement import replicated, spare
 from goffish.scheduling.policies.replication.selection import select
+from goffish.scheduling.policies.sites import at_sites
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Replicate:
         return self._with_replicas(plan, observation.flow, observation.live), memory
 
     def _with_replicas(self, plan: Deployment, flow: Flow, live: Deployment | None) -> Deployment:
-        plan = plan.copy()
+        plan = at_sites(plan, flow, live).copy()
         plan.drop_replicas()
         limit = plan.catalogue.limit
         own: list[int] = []

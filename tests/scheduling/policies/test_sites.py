@@ -1,0 +1,116 @@
+"""Elements that are tied to sites, under policies that know of sites and under others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from goffish.cloud.catalogue import read_catalogue
+from goffish.errors import InputError
+from goffish.scheduling.dataflow.deployment import Deployment, Machine
+from goffish.scheduling.dataflow.flow import compile_flow
+from goffish.scheduling.dataflow.model import read_dataflow
+from goffish.scheduling.policies.policies import make_policy
+from goffish.scheduling.policies.report import describe_plan
+from goffish.scheduling.policies.sites import at_sites
+from goffish.scheduling.simulate.run import simulate
+from tests.scheduling.simulate.policies import catalogue as one_place
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+FACTORY = compile_flow(read_dataflow(EXAMPLES / "factory.yaml"))
+CLOUD = read_catalogue(EXAMPLES / "edge-cloud.yaml")
+GATEWAY, SMALL, LARGE = range(3)
+CAMERAS, DETECT, TRACK, ALARM, ARCHIVE = range(5)
+
+
+def deployed(*machines: tuple[int, int, dict[int, int]]) -> Deployment:
+    plan = Deployment(CLOUD, FACTORY.best)
+    for number, kind, instances in machines:
+        plan.add_machine(Machine(number, kind, instances=dict(instances)))
+    return plan
+
+
+def shape(plan: Deployment) -> dict[int, tuple[int, dict[int, int]]]:
+    return {number: (machine.kind, machine.instances) for number, machine in plan.machines.items()}
+
+
+def test_instances_move_to_their_sites() -> None:
+    """By hand: two cameras and an alarm leave the cloud, for free cores first; the machine left empty is not rented."""
+    plan = deployed((3, GATEWAY, {DETECT: 4}), (-1, LARGE, {ALARM: 1, CAMERAS: 2}), (-2, SMALL, {ARCHIVE: 1}))
+    found = at_sites(plan, FACTORY)
+    found.check()
+    assert shape(found) == {
+        3: (GATEWAY, {DETECT: 4, CAMERAS: 2}), -2: (SMALL, {ARCHIVE: 1}), -3: (GATEWAY, {ALARM: 1}),
+    }  # fmt: skip
+    assert found.power.tolist() == [2, 4, 0, 1, 1]
+    assert shape(at_sites(found, FACTORY)) == shape(found)
+    assert shape(plan)[-1] == (LARGE, {ALARM: 1, CAMERAS: 2})  # not changed in place
+
+
+def test_what_runs_at_a_site_stays() -> None:
+    """Breaks when a machine that a policy would release is given back and another one like it rented instead."""
+    live = deployed((0, GATEWAY, {CAMERAS: 1, ALARM: 1}), (1, SMALL, {ARCHIVE: 1}))
+    moved = deployed((0, GATEWAY, {CAMERAS: 1, ALARM: 1, ARCHIVE: 1}))
+    assert shape(at_sites(moved, FACTORY, live)) == shape(live)
+    assert shape(at_sites(moved, FACTORY))[-1] == (SMALL, {ARCHIVE: 1})
+
+
+def test_replicas_stay_at_their_sites_too() -> None:
+    plan = deployed((0, GATEWAY, {CAMERAS: 1}), (1, LARGE, {DETECT: 1}), (2, GATEWAY, {}))
+    plan.put_replica(CAMERAS, 0, 1)
+    plan.put_replica(CAMERAS, 0, 2)
+    plan.put_replica(DETECT, 1, 2)
+    found = at_sites(plan, FACTORY)
+    found.check()
+    assert [machine.replicas for machine in found.machines.values()] == [{}, {}, {(CAMERAS, 0): 1, (DETECT, 1): 1}]
+
+
+def test_unknown_sites_are_refused() -> None:
+    """Breaks when an element is tied to a site that the catalogue lacks, and is put somewhere else."""
+    plan = Deployment(one_place(), FACTORY.best)
+    with pytest.raises(InputError, match=r"cameras: needs\.sites: no site 'factory'; the catalogue has no sites"):
+        at_sites(plan, FACTORY)
+    elsewhere = FACTORY.needs._replace(sites=((), ("moon",), (), (), ()))
+    with pytest.raises(InputError, match=r"detect: needs\.sites: no site 'moon'; machines are at: cloud, factory"):
+        at_sites(Deployment(CLOUD, FACTORY.best), replace(FACTORY, needs=elsewhere))
+
+
+@pytest.mark.parametrize("policy", ["reactive-global", "latency-aware", "edrp", "replicate", "btu", "plasticc", "ds2"])
+def test_every_policy_keeps_elements_at_their_sites(policy: str) -> None:
+    """The example, with an input that grows threefold: breaks when an element runs elsewhere, or misses the goal."""
+    rates = np.outer(np.linspace(1, 3, 12), FACTORY.rates)
+    planner = make_policy(policy)
+    seen = []
+
+    class Watched:
+        deploy = planner.deploy
+
+        def adapt(self, observation, memory):  # type: ignore[no-untyped-def]
+            seen.append(observation.live)
+            return planner.adapt(observation, memory)
+
+    result = simulate(FACTORY, CLOUD, Watched(), rates)
+    assert len(seen) == 11 and result.summary.valid
+    for live in seen:
+        for machine in live.machines.values():
+            for element in {*machine.instances, *(element for element, _ in machine.replicas)}:
+                sites = FACTORY.needs.sites[element]
+                assert not sites or CLOUD.classes[machine.kind].site in sites
+    assert result.summary.starts <= 6
+
+
+def test_policies_that_know_of_sites_avoid_the_link() -> None:
+    """Work on the slowest path is 30 ms, a link 40 ms: there and back by reactive-global, once by the others."""
+    rates = np.tile(FACTORY.rates, (6, 1))
+    for policy, links_s in (("reactive-global", 0.08), ("latency-aware", 0.04), ("edrp", 0.04)):
+        planner = make_policy(policy)
+        for engine in ("fluid", "events"):
+            result = simulate(FACTORY, CLOUD, planner, rates, engine=engine)  # type: ignore[arg-type]
+            assert result.summary.latency_s == pytest.approx(0.03 + links_s, abs=1e-6), (policy, engine)
+        told = describe_plan(FACTORY, at_sites(planner.deploy(FACTORY, CLOUD), FACTORY), FACTORY.rates)
+        assert told["links_s"] == pytest.approx(links_s)
+        assert {machine["site"] for machine in told["machines"]} == {"factory", "cloud"}
+    assert "links_s" not in describe_plan(FACTORY, Deployment(one_place(), FACTORY.best), FACTORY.rates)
