@@ -15,7 +15,7 @@ setup: $(VENV)/.dev
 EXTRAS_user := plot
 EXTRAS_dev := plot,dev
 
-$(VENV)/.user $(VENV)/.dev: $(VENV)/.%: pyproject.toml hatch_build.py $(wildcard proto/goffish/v1/*.proto)
+$(VENV)/.user $(VENV)/.dev: $(VENV)/.%: pyproject.toml hatch_build.py goffish/client/async_calls.py $(wildcard proto/goffish/v1/*.proto)
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) ".[$(EXTRAS_$*)]"
 	touch $@

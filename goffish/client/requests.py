@@ -13,11 +13,8 @@ from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
 
 _PIECE = 1 << 20
 _LONGEST = 60
-RUNNERS = {
-    "local": jobs_pb2.RUNNER_LOCAL, "mpi": jobs_pb2.RUNNER_MPI, "spark": jobs_pb2.RUNNER_SPARK,
-    "cloud": jobs_pb2.RUNNER_CLOUD,
-}  # fmt: skip
-#: States by the names that people use.
+#: Runners and states by the names that people use.
+RUNNERS = {name.removeprefix("RUNNER_").lower(): number for name, number in jobs_pb2.Runner.items() if number}
 STATES = {name.removeprefix("JOB_STATE_").lower(): number for name, number in jobs_pb2.JobState.items() if number}
 M = TypeVar("M")
 

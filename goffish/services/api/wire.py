@@ -25,10 +25,7 @@ from goffish.services.store.records import Event, Job
 from goffish.services.store.spec import JobSpec
 from goffish.v1 import dataflows_pb2, jobs_pb2
 
-_RUNNERS = {
-    jobs_pb2.RUNNER_LOCAL: "local", jobs_pb2.RUNNER_MPI: "mpi", jobs_pb2.RUNNER_SPARK: "spark",
-    jobs_pb2.RUNNER_CLOUD: "cloud",
-}  # fmt: skip
+_RUNNERS = {number: name.removeprefix("RUNNER_").lower() for name, number in jobs_pb2.Runner.items() if number}
 _RUNNER_NUMBERS = {name: number for number, name in _RUNNERS.items()}
 STATES = {state: jobs_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in State}
 _STATES_BY_NUMBER = {number: state for state, number in STATES.items()}
@@ -38,7 +35,10 @@ _MOST_SECONDS = 315_576_000_000
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """The fields of a message that are set, as a definition file would hold them."""
+    """The fields of a message that are set, as a definition file would hold them.
+
+    Not `google.protobuf.json_format.MessageToDict`, which makes texts of int64 and NaN: errors would quote those.
+    """
     found: dict[str, Any] = {}
     for field, value in message.ListFields():
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
@@ -188,19 +188,13 @@ def plan_message(described: Mapping[str, Any], ids: list[int] | None = None) -> 
     ids : list of int, optional
         Of its machines; default: -1, -2, … for machines that are asked for.
     """
-    simple = ("throughput", "goal", "value", "cost_per_hour", "period_h", "cost", "profit")
-    made = dataflows_pb2.Plan(**{name: described[name] for name in simple}, currency=described["currency"])
-    if "links_s" in described:
-        made.links_s = described["links_s"]
-    for element in described["elements"]:
-        made.elements.add(**{name: value for name, value in element.items() if name != "machines"})
-    for at, machine in enumerate(described["machines"]):
-        one = made.machines.add(
-            id=-1 - at if ids is None else ids[at], instances=machine["instances"], cores=machine["cores"],
-            price_per_hour=machine["price_per_hour"], site=machine.get("site", ""),
-        )  # fmt: skip
-        setattr(one, "class", machine["class"])
-    return made
+    elements = [{name: value for name, value in one.items() if name != "machines"} for one in described["elements"]]
+    machines = [
+        {name: one[name] for name in ("class", "site", "instances", "cores", "price_per_hour") if name in one}
+        | {"id": -1 - at if ids is None else ids[at]}
+        for at, one in enumerate(described["machines"])
+    ]
+    return dataflows_pb2.Plan(**{**described, "elements": elements, "machines": machines})
 
 
 def states_of(numbers: Any) -> list[State]:

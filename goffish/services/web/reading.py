@@ -13,7 +13,7 @@ from goffish.services.store.clock import Clock
 from goffish.services.store.lifecycle import OVER, State
 from goffish.services.store.records import Event, Job
 from goffish.services.store.store import Jobs
-from goffish.services.web.drawing import MOST_BARS, Level, Series, chart, gantt, lane_name
+from goffish.services.web.charts import MOST_BARS, Level, Series, chart, gantt, lane_name, time_axis
 from goffish.services.web.timeline import Bar, Timeline, Use, timeline_of, use_of
 from goffish.services.web.words import duration, moment, money, number
 
@@ -258,8 +258,15 @@ def _shown(value: Any) -> str:
 
 def _pictures(job: Job, timeline: Timeline | None) -> dict[str, Any]:
     if timeline is None:
-        return {"gantt": None, "charts": [], "use": [], "simulated": False, "has_losses": False, "markets": set()}
-    end, currency = timeline.end, job.currency
+        return {
+            "charts": [],
+            "axis": {"gaps": []},
+            "use": [],
+            "simulated": False,
+            "has_losses": False,
+            "markets": set(),
+        }
+    currency, now = job.currency, timeline.now
     bids = [
         Level(f"bid for {bar.kind}", bar.bid, bar.begin, timeline.end_of(bar))
         for bar in timeline.bars[-MOST_BARS:]
@@ -270,17 +277,18 @@ def _pictures(job: Job, timeline: Timeline | None) -> dict[str, Any]:
     prices = []
     for (kind, market), points in sorted(timeline.prices.items()):
         held = [timeline.end_of(bar) for bar in timeline.bars if (bar.kind, bar.market) == (kind, market)]
-        until = max([points[-1][0], *held]) if held else timeline.now
-        prices.append(Series(lane_name(kind, market) or "price", points, until=until))
+        until = max([points[-1][0], *held]) if held else now
+        prices.append(Series(lane_name(kind, market) or "price", points, until))
     drawn = [
-        ("Prices per hour; dashed: bids", chart("Prices", end, prices, bids, currency), prices),
-        ("Cost", chart("Cost", end, [Series("cost", timeline.costs, False)], limits, currency), []),
-        ("Throughput", chart("Throughput", end, [Series("throughput", timeline.throughput, until=timeline.now)]), []),
-        ("Machines", chart("Machines", end, [Series("machines", timeline.machines, until=timeline.now)]), []),
+        gantt(timeline),
+        chart("Prices per hour; dashed: bids", timeline, prices, bids, currency),
+        chart("Cost", timeline, [Series("cost", timeline.costs)], limits, currency, steps=False),
+        chart("Throughput", timeline, [Series("throughput", timeline.throughput, now)]),
+        chart("Machines", timeline, [Series("machines", timeline.machines, now)]),
     ]
     return {
-        "gantt": gantt(timeline, "use-told"), "simulated": timeline.simulated,
-        "charts": [(title, picture, [one.name for one in of]) for title, picture, of in drawn if picture is not None],
+        "charts": [one for one in drawn if one is not None], "axis": time_axis(timeline),
+        "simulated": timeline.simulated,
         "use": _use(timeline, currency), "has_prices": any(bar.price is not None for bar in timeline.bars),
         "unlisted": max(0, len(timeline.bars) - _MACHINES_SHOWN),
         "has_losses": any(bar.lost for bar in timeline.bars), "markets": {bar.market for bar in timeline.bars},

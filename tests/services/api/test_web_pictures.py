@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -17,9 +18,9 @@ from goffish.services.store.lifecycle import EVENT_KINDS, State
 from goffish.services.store.records import Event, Job
 from goffish.services.store.spec import JobSpec
 from goffish.services.store.tables import EventRow, JobRow
-from goffish.services.web.drawing import gantt
+from goffish.services.web.charts import gantt, time_axis
 from goffish.services.web.reading import Reading
-from goffish.services.web.timeline import timeline_of, use_of
+from goffish.services.web.timeline import Bar, Timeline, timeline_of, use_of
 from tests.services.api.web_site import HOSTILE, Parsed, Site, cloud_job, make_site, words
 
 
@@ -32,21 +33,24 @@ def site(tmp_path: Path) -> Site:
 def test_a_job_is_drawn_as_it_was(site: Site) -> None:
     job = cloud_job(site)
     page = Parsed(site.browser().get(f"/jobs/{job.id}").text)
-    across = [(float(one["x"]), float(one["x"]) + float(one["width"])) for one in page.having("rect", "stay")]
-    begin, width = min(a for a, _ in across), max(b for _, b in across) - min(a for a, _ in across)
-    bars = {
-        kind: [(float(b["x"]) - begin, float(b["x"]) - begin + float(b["width"])) for b in page.having("rect", kind)]
-        for kind in ("spot", "on-demand")
-    }
-    drawn = {kind: [(100 * a / width, 100 * b / width) for a, b in found] for kind, found in bars.items()}
-    assert drawn["spot"] == [pytest.approx((10, 40), abs=0.1), pytest.approx((80, 100), abs=0.1)]
-    assert drawn["on-demand"] == [pytest.approx((50, 70), abs=0.1)]
-    assert len(page.having("g", "loss")) == 1 and len(page.having("line", "checkpoint")) == 1
-    assert float(page.having("line", "checkpoint")[0]["x1"]) - begin == pytest.approx(0.2 * width, abs=1)
-    told = " ".join(page.text.split())
+    machines, prices, cost = page.charts["charts"]
+    assert page.charts["axis"]["domain"] == [0.0, pytest.approx(100)] and page.charts["axis"]["gaps"] == []
+    drawn = {kind: [(b["begin"], b["end"]) for b in machines["bars"] if b["colour"] == kind]
+             for kind in ("spot", "on-demand")}  # fmt: skip
+    assert drawn["spot"] == [pytest.approx((10, 40)), pytest.approx((80, 100))]
+    assert drawn["on-demand"] == [pytest.approx((50, 70))]
+    assert [(bar["end"], bar["row"]) for bar in machines["bars"] if bar["lost"]] == [(pytest.approx(40), 2)]
+    assert [(one["at"], one["row"]) for one in machines["checkpoints"]] == [(pytest.approx(20), 2)]
+    assert machines["lanes"] == ["state", "m1.large · on demand", "m1.large · spot"]
+    assert [stay["colour"] for stay in machines["stays"]] == [
+        "planned", "provisioning", "running", "migrating", "provisioning", "migrating", "checkpointed", "running"
+    ]  # fmt: skip
+    assert [prices["title"], cost["title"]] == ["Prices per hour; dashed: bids", "Cost"]
+    assert [level["told"] for level in prices["levels"]] == ["bid for m1.large: 0.375 USD"] * 2
+    told = " ".join([*page.text.split(), *" ".join(bar["told"] for bar in machines["bars"]).split()])
     for part in ("m1.large · spot price 0.25 per hour, bid 0.375 from 10 s for 30 s 30 min of the cloud lost: taken",
                  "0.75 USD of a budget of 2 USD 0.8 USD expected", "superstep 9", "after 5 s in the queue",
-                 "15 s left", "budget: 2 USD", "bid for m1.large: 0.375 USD"):  # fmt: skip
+                 "15 s left", "budget: 2 USD"):  # fmt: skip
         assert part in told, part
     timeline = timeline_of(job, site.jobs.events(job.id), site.watch.now())
     assert timeline is not None and timeline.end == pytest.approx(100)
@@ -60,8 +64,21 @@ def test_a_job_is_drawn_as_it_was(site: Site) -> None:
                 "attempt 1, machine 0 10 s 30 s 30 min 0.25 USD, at the end 0.4 0.375 USD 0.125 USD lost: taken away",
                 "attempt 1, machine 1 50 s 20 s 15 min 0.5 USD 0.5 USD given back"):  # fmt: skip
         assert row in words(page.page), row
-    [picture] = [one for tag, one in page.tags if one.get("aria-label") == "Machines and states over time"]
-    assert [one for tag, one in page.tags if one.get("id") == picture["aria-describedby"]]
+    # The tables have the same figures as the charts.
+    assert "m1.large · spot 40 s 0.4 USD" in words(page.page) and "cost 1 min 0.5 USD" in words(page.page)
+    assert [one for tag, one in page.tags if one.get("id") == "use-told"]
+
+
+def test_long_times_without_machines_are_shortened() -> None:
+    bars = [Bar("a", "k", "spot", begin, begin + 60.0) for begin in (36_000.0, 54_000.0)]
+    axis = time_axis(Timeline(end=54_060.0, now=54_060.0, bars=bars))
+    assert axis["domain"] == [0.0, 36_000.0, 36_060.0, 54_000.0, 54_060.0]
+    # 60 s of work, twice; each time without any takes as much as a tenth of both.
+    assert axis["range"] == pytest.approx([0.0, 12 / 144, 72 / 144, 84 / 144, 1.0])
+    assert [(one["begin"], one["end"]) for one in axis["gaps"]] == [(0.0, 36_000.0), (36_060.0, 54_000.0)]
+    assert next(one["text"] for one in axis["ticks"]) == "10 h"
+    busy = time_axis(Timeline(end=100.0, now=100.0, bars=[Bar("a", "k", "spot", 0.0, 60.0)]))
+    assert busy["domain"] == [0.0, 100.0] and busy["gaps"] == []
 
 
 def test_a_lost_process_and_a_dataflow_are_drawn(site: Site) -> None:
@@ -97,7 +114,7 @@ def test_a_lost_process_and_a_dataflow_are_drawn(site: Site) -> None:
                                ("large", "on-demand"): [(0.0, 1.5)]}  # fmt: skip
     # Nobody told what the large one costs, which is there for an hour.
     assert [(bar.cost, bar.about) for bar in timeline.bars] == [(0.125, False), (1.5, True), (0.0625, False)]
-    assert gantt(timeline).count("<rect") == 3
+    assert len(gantt(timeline)["bars"]) == 3
     told = words(site.browser().get(f"/jobs/{flow.id}").text)
     for part in (
         "interval 12 of 24",
@@ -146,8 +163,12 @@ def test_events_may_tell_anything(events: list[Any], dataflow: bool, cloud: bool
             return told[after:][:limit]
 
     found = Reading(Given()).job("a", None)  # type: ignore[arg-type]
-    pictures = str(found["gantt"]) + "".join(str(picture) for _, picture, _ in found["charts"])
-    assert "<script" not in pictures and "nan" not in re.sub(r"<title>.*?</title>|>[^<]*<", "", pictures, flags=re.S)
+    json.dumps([found["axis"], found["charts"]], allow_nan=False)
+    if found["charts"]:
+        domain = found["axis"]["domain"]
+        assert domain == sorted(set(domain)) and len(found["axis"]["range"]) == len(domain)
+        known = {"spot", "on-demand", "process", "machine"}
+        assert {bar["colour"] for bar in found["charts"][0]["bars"]} <= known
 
 
 def test_a_job_with_fifty_thousand_events(site: Site) -> None:
@@ -184,11 +205,10 @@ def test_a_job_with_fifty_thousand_events(site: Site) -> None:
     assert time.perf_counter() - begun < 0.5 and len(page) < 400_000 and sum(read) == 100
     seen = [int(found) for found in re.findall(r'<td class="n">(\d+)</td><td class="time">', page)]
     assert seen == list(range(last - 1, last - 101, -1))
-    drawn = Parsed(page)
-    assert len(drawn.having("g", "loss")) == 1 and len(drawn.having("rect", "spot")) == 1
-    points = re.search(r'class="line c0" d="([^"]+)"', page[page.index('aria-label="Cost"') :])
-    assert points is not None and len(re.findall("L", points[1])) > 500
-    assert "tiny · spot: 0.7" in drawn.text, "the one higher price"
+    machines, prices, cost = Parsed(page).charts["charts"]
+    assert [(bar["lost"], bar["colour"]) for bar in machines["bars"]] == [(True, "spot")]
+    assert 500 < len(cost["points"]) <= 1001
+    assert "0.7" in [one["shown"].split()[0] for one in prices["points"]], "the one higher price"
     assert re.search(r'<progress max="1" value="0\.4999\d*" aria-label="Progress">', page)
     job = site.jobs.move(site.jobs.get(job.id), State.DONE, "the end of it", cost=5.0)
     read.clear()
@@ -219,7 +239,7 @@ def test_a_dataflow_with_thousands_of_machines(site: Site) -> None:
         connection.execute(sa.update(JobRow).values(events=5004, progress=5000))
     page = site.browser().get(f"/jobs/{flow.id}").text
     told = words(page)
-    assert len(Parsed(page).having("rect", "spot")) == 1000 and len(page) < 1_500_000
+    assert len(Parsed(page).charts["charts"][0]["bars"]) == 1000 and len(page) < 1_500_000
     assert "Of 4,800 earlier machines there are only the sums." in told and "small · spot: 5,000" in told
     assert page.count('scope="row"') == 200 and "machine 4999" in told
     assert "about 2,499.50" in told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import json
 import re
 import time
 from dataclasses import dataclass, field
@@ -117,6 +118,12 @@ class Parsed(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
+
+    @property
+    def charts(self) -> dict[str, Any]:
+        """The rows that charts are drawn from; a browser ends a script at the first ``</``."""
+        given: dict[str, Any] = json.loads(self.page.split('id="charts" data-live>')[1].split("</")[0])
+        return given
 
     def having(self, tag: str, kind: str) -> list[dict[str, str]]:
         return [given for name, given in self.tags if name == tag and kind in given.get("class", "").split()]

@@ -25,8 +25,10 @@
   };
 
   // Whatever a reader has open, focused or scrolled stays so.
+  const sources = new Map([...document.querySelectorAll("[data-live]")].map((part) => [part, part.innerHTML]));
   const replace = (old, fresh) => {
-    if (old.innerHTML === fresh.innerHTML || selecting(old)) return;
+    if (sources.get(old) === fresh.innerHTML || selecting(old)) return;
+    sources.set(old, fresh.innerHTML);
     const atEnd = old.scrollHeight - old.scrollTop - old.clientHeight < 8;
     const active = old.contains(document.activeElement) ? document.activeElement : null;
     const same = (element) => element.id === active.id && element.getAttribute("href") === active.getAttribute("href")
@@ -48,6 +50,7 @@
       replace(old, part);
       if ("over" in part.dataset) old.dataset.over = "";
     });
+    document.dispatchEvent(new Event("fresh"));
   };
 
   const over = () => document.querySelector("[data-over]") !== null;
