@@ -35,6 +35,8 @@ class Effort:
     ----------
     tolerance : float
         Modularity that a pass has to gain for another one to follow.
+    least_gain : float
+        Share of its degree that a vertex has to win by a move.
     max_passes : int
     blocks : int or None
         Blocks of vertices that are scanned side by side; ``None``: by the size of the graph.
@@ -45,6 +47,7 @@ class Effort:
     """
 
     tolerance: float
+    least_gain: float
     max_passes: int
     blocks: int | None
     threads: int
@@ -105,7 +108,9 @@ def move(
     )  # fmt: skip
     least = effort.tolerance * level.total / 2.0
     hopeless = -np.inf if effort.patient or n < _TELLING else _HOPELESS * least
-    settings = (np.uint64(chunk), level.scale(resolution), least, hopeless, effort.max_passes, _LATER_SLICES)
+    settings = kernels.Settings(
+        np.uint64(chunk), level.scale(resolution), effort.least_gain, least, hopeless, effort.max_passes, _LATER_SLICES
+    )
     parties = min(effort.threads, count)
     shares = [share * count // parties for share in range(parties + 1)]
     given = (rows, start_state, blocks, exchange, settings, make_barrier(), parties)

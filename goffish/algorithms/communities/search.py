@@ -49,6 +49,7 @@ class Search:
     max_passes: int = 20
     blocks: int | None = None
     threads: int | None = None
+    least_gain: float = 3e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +139,10 @@ class Run:
             def report(number: int, gain: float) -> None:
                 tell(at, number, gain)
 
-        effort = Effort(max(tolerance, search.threshold), search.max_passes, search.blocks, self.threads, self.patient)
+        effort = Effort(
+            max(tolerance, search.threshold), search.least_gain, search.max_passes, search.blocks, self.threads,
+            self.patient,
+        )  # fmt: skip
         passes, gain = move(level, labels, search.resolution, effort, self.random, self.pool, fixed, active, report)
         self.passes.append(passes)
         return gain

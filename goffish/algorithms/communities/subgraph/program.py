@@ -82,6 +82,8 @@ class PartitionedLouvain(SubgraphProgram):
     connected : bool
         Every community is connected: split what is not before every merge and collapse. Refined communities are
         connected anyway, unless the graph was so big that repair rounds came first.
+    least_gain : float
+        With `refine`: share of its degree that a vertex has to win by a move.
 
     Notes
     -----
@@ -130,13 +132,14 @@ class PartitionedLouvain(SubgraphProgram):
         refine: bool = True,
         connected: bool = False,
         null_model: Literal["local", "global"] = "local",
+        least_gain: float = 3e-4,
     ) -> None:
         self.order, self.seed, self.eps, self.resolution = order, seed, eps, resolution
         self.max_levels, self.connected, self.null_model = max_levels, connected, null_model
         if null_model not in ("local", "global"):
             raise InputError(f"null_model={null_model!r}: choose one of local, global")
         self.repair_rounds = whole_number(repair_rounds, "repair_rounds", 0)
-        self.refine = refine
+        self.refine, self.least_gain = refine, least_gain
         self.rules().check()
 
     @property
@@ -150,7 +153,9 @@ class PartitionedLouvain(SubgraphProgram):
 
     def search(self, *key: int) -> Search:
         """The options of a search on one thread, with a seed for each key."""
-        return Search(self.resolution, seed_of(self.seed, *key), "leiden", self.eps, threads=1)
+        return Search(
+            self.resolution, seed_of(self.seed, *key), "leiden", self.eps, threads=1, least_gain=self.least_gain
+        )
 
     def init(self, sg: SubgraphBatch) -> None:
         check_range(sg.weights)
