@@ -7,7 +7,8 @@ from typing import Any
 from goffish.algorithms.communities.communities import Communities, make_communities
 from goffish.algorithms.communities.divisions import merge_small
 from goffish.algorithms.communities.divisions import modularity as modularity_of
-from goffish.algorithms.communities.search import LouvainProgress, Search, find_communities
+from goffish.algorithms.communities.search import LouvainProgress, find_communities
+from goffish.algorithms.communities.settings import Search
 from goffish.algorithms.communities.start import kept_ids, starting_point
 from goffish.graph import Graph
 

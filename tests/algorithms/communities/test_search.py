@@ -16,7 +16,8 @@ from hypothesis import given
 import goffish as gf
 from goffish.algorithms.communities import moving, refine_kernels, search
 from goffish.algorithms.communities.levels import collapse, from_graph
-from goffish.algorithms.communities.search import Search, find_communities
+from goffish.algorithms.communities.search import find_communities
+from goffish.algorithms.communities.settings import Search
 from goffish.errors import InputError
 from tests.algorithms.communities.graphs import planted
 from tests.cases import grid

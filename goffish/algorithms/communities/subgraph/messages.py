@@ -8,11 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.communities.subgraph import label_kernels as kernels
-
-#: Numbers for each one that occurs, above which they are sorted and not looked up.
-_SPARSE = 16
-
 MESSAGE = {"kind": np.int8, "a": np.int64, "b": np.int64, "weight": np.float64}
 
 
@@ -61,15 +56,3 @@ def unpack_places(messages: np.ndarray[Any, Any], count: int) -> NDArray[np.int3
     numbers = np.empty((messages.size, 2), np.int64)
     numbers[:, 0], numbers[:, 1] = messages["a"], messages["b"]
     return numbers.view(np.int32).ravel()[:count]
-
-
-def dense_ranks(values: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct values, ascending, and the rank of each value among them."""
-    if not values.size:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    low, high = int(values.min()), int(values.max())
-    if high - low > _SPARSE * values.size:
-        names, ranks = np.unique(values, return_inverse=True)
-        return names.astype(np.int64, copy=False), ranks.astype(np.int64, copy=False)
-    ranks = np.empty(values.size, np.int64)
-    return kernels.rank_values(values, low, np.zeros(high - low + 1, np.int32), ranks), ranks

@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Protocol
 
-from goffish.algorithms.communities.search import Search
-from goffish.algorithms.communities.sequential import Rules
+from goffish.algorithms.communities.settings import Search
 
 
 class Phase(IntEnum):
@@ -38,6 +37,6 @@ class Options(Protocol):
     @property
     def refined(self) -> bool: ...
 
-    def rules(self) -> Rules: ...
+    def published(self) -> Search: ...
 
     def search(self, *key: int) -> Search: ...
