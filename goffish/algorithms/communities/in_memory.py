@@ -7,9 +7,9 @@ from typing import Any
 from goffish.algorithms.communities.communities import Communities, make_communities
 from goffish.algorithms.communities.divisions import merge_small
 from goffish.algorithms.communities.divisions import modularity as modularity_of
+from goffish.algorithms.communities.named import kept_ids, starting_point
 from goffish.algorithms.communities.search import LouvainProgress, find_communities
 from goffish.algorithms.communities.settings import Search
-from goffish.algorithms.communities.start import kept_ids, starting_point
 from goffish.graph import Graph
 
 

@@ -16,9 +16,13 @@ from goffish.algorithms.communities.merged import search_ensemble
 from goffish.algorithms.communities.sequential import Collapse, collapse_in_order, run_level, run_levels
 from goffish.algorithms.communities.settings import Search
 from goffish.algorithms.communities.subgraph import label_kernels
-from goffish.algorithms.communities.subgraph.exchange import first_subgraphs
-from goffish.algorithms.communities.subgraph.messages import Kind, of_kind, pack_places
-from goffish.algorithms.communities.subgraph.phases import Options
+from goffish.algorithms.communities.subgraph.messages import (
+    Kind,
+    Options,
+    first_subgraphs,
+    of_kind,
+    pack_places,
+)
 from goffish.gopher import BatchStep, SubgraphBatch
 
 #: Levels that results report; of a deeper hierarchy the first ones and the last.

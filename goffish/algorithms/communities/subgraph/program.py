@@ -16,24 +16,22 @@ from goffish.algorithms.communities.merged import agreed_communities, connected_
 from goffish.algorithms.communities.sequential import run_level, split_parts
 from goffish.algorithms.communities.settings import Order, Search, sequential_settings
 from goffish.algorithms.communities.subgraph import piece_kernels as kernels
-from goffish.algorithms.communities.subgraph.exchange import (
+from goffish.algorithms.communities.subgraph.master import MOST_LEVELS, finish
+from goffish.algorithms.communities.subgraph.messages import (
+    MESSAGE,
+    Kind,
+    Phase,
     announce,
     first_subgraphs,
     ghost_labels,
     keep_ghosts,
     keep_ranges,
     kept_ranges,
-    tell_ghosts,
-)
-from goffish.algorithms.communities.subgraph.master import MOST_LEVELS, finish
-from goffish.algorithms.communities.subgraph.messages import (
-    MESSAGE,
-    Kind,
     of_kind,
     ranges,
+    tell_ghosts,
     unpack_places,
 )
-from goffish.algorithms.communities.subgraph.phases import Phase
 from goffish.algorithms.communities.subgraph.pieces import Piece, cut_piece
 from goffish.algorithms.communities.subgraph.rounds import answer, begin_rounds, gather, move
 from goffish.algorithms.weights import check_range
