@@ -1,8 +1,9 @@
 """Louvain and Leiden against the peers: wall and CPU time, modularity, peak memory.
 
 Run it with no arguments on a quiet machine; ``--quick`` takes the small graphs, ``--graphs NAME ...`` some,
-``--scaling`` a larger one. The peers run in the same process run, round-robin with ours, with as many threads as each
-row says. Modularity is the mean over the repeats, each with a seed of its own where the peer takes one.
+``--scaling`` a larger one, ``--least-gain`` compares values of that option without peers. The peers run in the same
+process run, round-robin with ours, with as many threads as each row says. Modularity is the mean over the repeats, each
+with a seed of its own where the peer takes one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ import numpy as np  # isort: skip
 import _graphs
 from _peers import igraph_graph, networkit_graph, scipy_matrix
 
+from goffish.algorithms.communities.communities import Communities
 from goffish.algorithms.communities.divisions import modularity
 from goffish.algorithms.communities.in_memory import louvain
 from goffish.graph import Graph, to_networkx
@@ -39,6 +41,8 @@ LEIDENALG_LIMIT = 1_000_000
 #: Entries whose memory is measured, each in a process of its own.
 MEASURED = ("goffish louvain 2T", "NetworKit PLM 2T", "igraph multilevel", "goffish leiden 2T")
 TRUTH_SEEDS = 3
+LEAST_GAINS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3)
+LEAST_GAIN_GRAPHS = ("email-Enron", "perforated-700x700", "rmat-18")
 #: At least so many times as fast as PLM on two threads (issue, figures).
 PLM_TARGETS = {"lfr-200k": 2.3, "perforated-700x700": 7.5, "rmat-18": 7.7}
 
@@ -263,17 +267,43 @@ def scaling(graph: Graph, repeats: int) -> None:
     print_table(["", "1 thread, s", "2 threads, s", "ratio", "M edges/s"], rows)
 
 
+def least_gains(names: Sequence[str], repeats: int) -> None:
+    """Modularity and CPU time with several values of ``least_gain``, on one thread, each seed with all of them."""
+    rows = []
+    for name, graph in _graphs.load_available(names):
+        for refine in ("vertices", "leiden"):
+            times: dict[float, list[float]] = {least: [] for least in LEAST_GAINS}
+            found: dict[float, list[Communities]] = {least: [] for least in LEAST_GAINS}
+            for seed in range(repeats):
+                for least in LEAST_GAINS:
+                    begun = time.process_time()
+                    answer = louvain(graph, seed=seed, refine=refine, threads=1, least_gain=least)
+                    times[least].append(time.process_time() - begun)
+                    found[least].append(answer)
+            for least in LEAST_GAINS:
+                quality = statistics.mean(answer.modularity for answer in found[least])
+                count = statistics.mean(answer.num_communities for answer in found[least])
+                cpu = f"{statistics.median(times[least]) * 1e3:.0f}"
+                rows.append([name, refine, f"{least:g}", f"{quality:.5f}", f"{count:,.0f}", cpu])
+    print_table(["graph", "refine", "least_gain", "modularity", "communities", "CPU ms"], rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the four real graphs only")
     parser.add_argument("--graphs", nargs="+", choices=GRAPHS, help="these graphs only")
     parser.add_argument("--scaling", action="store_true", help="R-MAT of scale 20 only, ours and NetworKit")
+    parser.add_argument("--least-gain", action="store_true", help="values of the option least_gain only, ours only")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--budget", type=float, default=20.0, help="seconds for one entry on one graph")
     parser.add_argument("--memory", nargs=2, metavar=("GRAPH", "ENTRY"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.memory:
         _print_memory(*options.memory)
+        return
+    if options.least_gain:
+        print(machine_line())
+        least_gains(options.graphs or LEAST_GAIN_GRAPHS, options.repeats)
         return
     names = options.graphs or (QUICK if options.quick else GRAPHS)
     print(machine_line(("networkit", "igraph", "leidenalg", "scikit-network", "networkx")))

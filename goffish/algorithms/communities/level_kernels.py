@@ -1,7 +1,7 @@
-"""Numba kernels of one Louvain level on half-edge rows: moves, collapse, orders, connected pieces.
+"""Numba kernels of the sequential method: rows from graphs and pairs, moves in one order, the collapse.
 
-Rows never hold loops: those are a column of their own (A_ii, twice the loop's weight). The arcs of vertex i are
-``starts[i] … ends[i]``. An empty weight array means that every arc weighs 1.
+Rows never hold loops: those are a column of their own (A_ii, twice the loop's weight). An empty weight array means that
+every arc weighs 1.
 """
 
 from __future__ import annotations
@@ -11,63 +11,49 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def row_sums(starts, ends, weights, loops, degree):
-    """Weighted degrees: the row's weights, and the loop entry."""
-    for i in range(starts.size):
-        total = float(ends[i] - starts[i])
-        if weights.size:
-            total = 0.0
-            for e in range(starts[i], ends[i]):
-                total += weights[e]
-        degree[i] = total + loops[i]
+def count_rows(subgraph_offsets, offsets, targets, position, count):
+    """Add the arcs inside subgraphs (targets of at least 0), loops excepted, to ``count[position + 1]``."""
+    for s in range(subgraph_offsets.size - 1):
+        base = subgraph_offsets[s]
+        for v in range(base, subgraph_offsets[s + 1]):
+            for e in range(offsets[v], offsets[v + 1]):
+                if targets[e] >= 0 and base + targets[e] != v:
+                    count[position[v] + 1] += 1
 
 
 @njit(cache=True, nogil=True)
-def count_loops(offsets, targets):
-    """Arcs whose ends are equal."""
-    count = 0
-    for i in range(offsets.size - 1):
-        for e in range(offsets[i], offsets[i + 1]):
-            if targets[e] == i:
-                count += 1
-    return count
-
-
-@njit(cache=True, nogil=True)
-def count_row_arcs(offsets, targets, count):
-    """Add the arcs of every row that are no loops to ``count[row + 1]``."""
-    for i in range(offsets.size - 1):
-        for e in range(offsets[i], offsets[i + 1]):
-            if targets[e] != i:
-                count[i + 1] += 1
-
-
-@njit(cache=True, nogil=True)
-def fill_row_arcs(offsets, targets, weights, factor, cursor, out_targets, out_weights, loops):
-    """Append the arcs of every row at its cursor; a loop adds `factor` times its weight to the loop column."""
-    for i in range(offsets.size - 1):
-        at = cursor[i]
-        for e in range(offsets[i], offsets[i + 1]):
-            weight = weights[e] if weights.size else 1.0
-            if targets[e] == i:
-                loops[i] += factor * weight
-                continue
-            out_targets[at] = targets[e]
-            if out_weights.size:
-                out_weights[at] = weight
-            at += 1
-        cursor[i] = at
-
-
-@njit(cache=True, nogil=True)
-def move_vertices(
-    starts, ends, targets, weights, order, degree, two_m, resolution, eps, max_passes, label, tot,
+def fill_rows(
+    subgraph_offsets, offsets, targets, weights, factor, position, cursor, out_targets, out_weights, loops,
 ):  # fmt: skip
+    """Append the arcs inside subgraphs at the rows' cursors; a loop adds `factor` times its weight to `loops`."""
+    for s in range(subgraph_offsets.size - 1):
+        base = subgraph_offsets[s]
+        for v in range(base, subgraph_offsets[s + 1]):
+            row = position[v]
+            at = cursor[row]
+            for e in range(offsets[v], offsets[v + 1]):
+                if targets[e] < 0:
+                    continue
+                weight = weights[e] if weights.size else 1.0
+                far = base + targets[e]
+                if far == v:
+                    loops[row] += factor * weight
+                    continue
+                out_targets[at] = position[far]
+                if out_weights.size:
+                    out_weights[at] = weight
+                at += 1
+            cursor[row] = at
+
+
+@njit(cache=True, nogil=True)
+def move_vertices(arcs, order, degree, two_m, resolution, eps, max_passes, label, tot):
     """Passes of greedy moves over all vertices in one fixed order; changes `label` and `tot`.
 
     A vertex leaves its community only for a gain above 1e-12 of its degree, which lies over the rounding error of
     any weights; of equal candidates the first in the row wins. Returns (passes, moves, gain in modularity).
     """
+    offsets, targets, weights = arcs
     n = order.size
     weight_to = np.zeros(tot.size)
     keys = np.empty(tot.size, label.dtype)
@@ -79,7 +65,7 @@ def move_vertices(
             k = degree[i]
             own = label[i]
             found = 0
-            for e in range(starts[i], ends[i]):
+            for e in range(offsets[i], offsets[i + 1]):
                 weight = weights[e] if weights.size else 1.0
                 if weight == 0.0:
                     continue
@@ -115,41 +101,40 @@ def move_vertices(
 
 
 @njit(cache=True, nogil=True)
-def compact_labels(label, size, out):
-    """Renumber the labels in use 0 … N-1 in increasing order; returns N."""
-    number = np.full(size, -1, np.int64)
-    for i in range(label.size):
-        number[label[i]] = 0
+def rank_values(values, low, number, ranks):
+    """Rank of each value among the distinct ones, which are returned, ascending.
+
+    `number` has a place, 0, for every number from `low` to the largest value.
+    """
+    for i in range(values.size):
+        number[values[i] - low] = 1
     count = 0
-    for c in range(size):
-        if number[c] == 0:
+    for c in range(number.size):
+        count += number[c]
+    names = np.empty(count, np.int64)
+    count = 0
+    for c in range(number.size):
+        if number[c]:
+            names[count] = low + c
             number[c] = count
             count += 1
-    for i in range(label.size):
-        out[i] = number[label[i]]
-    return count
+    for i in range(values.size):
+        ranks[i] = number[values[i] - low]
+    return names
 
 
 @njit(cache=True, nogil=True)
-def collapse_rows(starts, ends, targets, weights, loops, label, count):
+def collapse_rows(arcs, loops, label, members):
     """One vertex per label: merged rows in the order in which neighbours are met, and loop entries.
 
+    Weights and loops are added up one after the other in the order of the `members` (see `levels.Members`) and rows.
     Returns (offsets, targets, weights, loops).
     """
-    first = np.zeros(count + 1, np.int64)
-    arcs = 0
-    for i in range(label.size):
-        first[label[i] + 1] += 1
-        arcs += ends[i] - starts[i]
-    for c in range(count):
-        first[c + 1] += first[c]
-    cursor = first[:-1].copy()
-    members = np.empty(label.size, np.int64)
-    for i in range(label.size):
-        members[cursor[label[i]]] = i
-        cursor[label[i]] += 1
-    offsets = np.zeros(count + 1, np.int64)
-    out_targets, out_weights = np.empty(arcs, targets.dtype), np.empty(arcs)
+    offsets, targets, weights = arcs
+    first, vertices, room = members
+    count = first.size - 1
+    out_offsets = np.zeros(count + 1, np.int64)
+    out_targets, out_weights = np.empty(room[count], targets.dtype), np.empty(room[count])
     out_loops = np.zeros(count)
     weight_to, slot = np.zeros(count), np.full(count, -1, np.int64)
     size = 0
@@ -157,9 +142,10 @@ def collapse_rows(starts, ends, targets, weights, loops, label, count):
         begin = size
         inside = 0.0
         for m in range(first[c], first[c + 1]):
-            i = members[m]
-            inside += loops[i]
-            for e in range(starts[i], ends[i]):
+            i = vertices[m]
+            if loops.size:
+                inside += loops[i]
+            for e in range(offsets[i], offsets[i + 1]):
                 d = label[targets[e]]
                 weight = weights[e] if weights.size else 1.0
                 if d == c:
@@ -174,48 +160,19 @@ def collapse_rows(starts, ends, targets, weights, loops, label, count):
         for j in range(begin, size):
             out_weights[j] = weight_to[out_targets[j]]
         out_loops[c] = inside
-        offsets[c + 1] = size
-    return offsets, out_targets[:size].copy(), out_weights[:size].copy(), out_loops
+        out_offsets[c + 1] = size
+    return out_offsets, out_targets[:size].copy(), out_weights[:size].copy(), out_loops
 
 
 @njit(cache=True, nogil=True)
-def split_labels(starts, ends, targets, label, piece):
-    """Number the connected pieces of every label by their first vertex; returns how many there are.
-
-    Arcs to targets at or above ``starts.size`` are not followed.
-    """
-    n = starts.size
-    piece[:n] = -1
-    stack = np.empty(n, np.int64)
-    count = 0
-    for root in range(n):
-        if piece[root] >= 0:
-            continue
-        piece[root] = count
-        stack[0] = root
-        top = 1
-        while top:
-            top -= 1
-            i = stack[top]
-            for e in range(starts[i], ends[i]):
-                j = targets[e]
-                if j < n and piece[j] < 0 and label[j] == label[i]:
-                    piece[j] = count
-                    stack[top] = j
-                    top += 1
-        count += 1
-    return count
-
-
-@njit(cache=True, nogil=True)
-def neighbour_order(starts, ends, targets, by_degree, order):
+def neighbour_order(offsets, targets, by_degree, order):
     """Scan by decreasing degree and queue the neighbours of each vertex, by increasing id, where not queued yet."""
     n = by_degree.size
     queued = np.zeros(n, np.bool_)
     count = 0
     for at in range(n):
         i = by_degree[at]
-        for j in np.sort(targets[starts[i] : ends[i]]):
+        for j in np.sort(targets[offsets[i] : offsets[i + 1]]):
             if not queued[j]:
                 queued[j] = True
                 order[count] = j

@@ -10,17 +10,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.algorithms.communities import level_kernels as row_kernels
 from goffish.algorithms.communities import merge_kernels as kernels
+from goffish.algorithms.communities import refine_kernels
 from goffish.algorithms.weights import check_range
 from goffish.graph import Graph
 from goffish.graph.parallel import balanced_rows, run_tasks
-from goffish.kernels.csr import Csr
+from goffish.kernels.csr import NO_WEIGHTS, Csr
 
 #: Labels and vertex numbers, unsigned so that kernels index without a test for negative numbers.
 Labels = NDArray[np.unsignedinteger[Any]]
 #: Weights: counts of arcs where the graph has no weights (exact in any order), else float64.
 Weights = NDArray[Any]
 
+#: Numbers for each one that occurs, above which they are sorted and not looked up.
+_SPARSE = 16
 _ASCENDING = np.empty(0, np.int64)
 _TASKS = 8
 _ONE_TASK = 1 << 18  # arcs
@@ -123,15 +127,51 @@ def from_graph(graph: Graph) -> Level:
         offsets = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n))))
         targets = targets[keep]
         weights = None if weights is None else weights[keep]
-    if weights is None:
-        degree = np.diff(offsets).astype(kind)
-    else:
-        degree = np.zeros(n, kind)
+    return undirected_level(offsets, targets, np.zeros(0, kind) if weights is None else weights, loops)
+
+
+def undirected_level(offsets: NDArray[Any], targets: NDArray[Any], weights: Weights, loops: Weights) -> Level:
+    """The level of symmetric rows and loops; degrees have the type of `weights`."""
+    if weights.size:
+        degree = np.zeros(offsets.size - 1, weights.dtype)
         kernels.row_sums(offsets, weights, degree)
+    else:
+        degree = np.diff(offsets).astype(weights.dtype)
     if loops.size:
         degree += loops
-    given = np.zeros(0, kind) if weights is None else weights
-    return _level(offsets, targets, given, loops, degree, np.zeros(0, kind))
+    return _level(offsets, targets, weights, loops, degree, np.zeros(0, weights.dtype))
+
+
+def half_edges(graph: Graph) -> Level:
+    """The graph as the sequential method and the engine see it: A, or A + Aᵀ for a directed one.
+
+    Unlike `from_graph`, keeps arcs of weight 0, gives every arc of a directed graph two places, and adds up in float64.
+
+    Raises
+    ------
+    InputError
+        Weights out of range, see `goffish.algorithms.weights.check_range`.
+    """
+    check_range(graph.weights)
+    n = graph.num_vertices
+    offsets, targets, loops = graph.offsets, graph.targets, np.zeros(0)
+    weights = NO_WEIGHTS if graph.weights is None else graph.weights
+    if graph.directed or 2 * graph.num_edges != graph.num_arcs:  # a loop is one arc, another edge two
+        sides = [graph, graph.reverse] if graph.directed else [graph]
+        whole, position = np.array([0, n]), np.arange(n)
+        offsets, loops = np.zeros(n + 1, np.int64), np.zeros(n)
+        for side in sides:
+            row_kernels.count_rows(whole, side.offsets, side.targets, position, offsets)
+        np.cumsum(offsets, out=offsets)
+        targets = np.empty(int(offsets[-1]), graph.targets.dtype)
+        weights = NO_WEIGHTS if graph.weights is None else np.empty(targets.size)
+        cursor = offsets[:-1].copy()
+        for factor, side in zip((2.0, 0.0), sides, strict=False):
+            given = NO_WEIGHTS if side.weights is None else side.weights
+            row_kernels.fill_rows(
+                whole, side.offsets, side.targets, given, factor, position, cursor, targets, weights, loops
+            )
+    return undirected_level(offsets, targets, weights, loops)
 
 
 def _from_directed(graph: Graph) -> Level:
@@ -241,6 +281,18 @@ def collapse(level: Level, labels: Labels, count: int, threads: int) -> Level:
     return Level(offsets.view(np.uint64), targets, weights, loops, degree, in_degree, level.total)
 
 
+def connected_parts(level: Level, labels: Labels) -> Labels:
+    """Give every vertex the largest vertex that it is connected to inside its community; labels are below n."""
+    parts, sizes, largest = np.empty((3, labels.size), labels.dtype)
+    refine_kernels.connected_pieces(level.arcs, labels, parts, sizes, largest)
+    return parts
+
+
+def number_labels(labels: Labels) -> int:
+    """Number labels by first appearance, in place; gives how many there are."""
+    return int(kernels.renumber(labels, np.empty(labels.size, labels.dtype)))
+
+
 def look_up(values: NDArray[Any], places: Labels) -> NDArray[Any]:
     """``values[places]``; indexing by unsigned numbers would copy them first."""
     out = np.empty(places.size, values.dtype)
@@ -253,3 +305,15 @@ def totals(values: Weights, labels: Labels, n: int) -> Weights:
     sums = np.zeros(n, values.dtype)
     kernels.add_up(labels, values, sums)
     return sums
+
+
+def dense_ranks(values: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct values, ascending, and the rank of each value among them."""
+    if not values.size:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    low, high = int(values.min()), int(values.max())
+    if high - low > _SPARSE * values.size:
+        names, ranks = np.unique(values, return_inverse=True)
+        return names.astype(np.int64, copy=False), ranks.astype(np.int64, copy=False)
+    ranks = np.empty(values.size, np.int64)
+    return row_kernels.rank_values(values, low, np.zeros(high - low + 1, np.int32), ranks), ranks

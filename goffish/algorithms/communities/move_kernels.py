@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 
 from goffish.kernels.barrier import prefetch, wait
 
-#: A move has to win more than this share of the vertex's degree. Less is chance: on the last levels it joins
-#: communities that have nothing to do with each other (the resolution limit); rounding could move a vertex for ever.
-LEAST_GAIN = 3e-4
 PAD = 8  # float64 slots in a cache line
 LINE = 64  # bytes in one
 AHEAD = np.uint64(12)  # arcs: far enough for the cache line of a community to arrive
@@ -72,6 +69,34 @@ class Block(NamedTuple):
     nowhere: Any
 
 
+class Settings(NamedTuple):
+    """How local moving on a level goes on, and when it ends.
+
+    Attributes
+    ----------
+    chunk : uint64
+        Consecutive vertices that are visited together.
+    scale : float64
+        Factor of the null model in the gain of a move, see `levels.Level.scale`.
+    least_gain : float64
+        A move has to win more than this share of the vertex's degree. Less is chance: on the last levels it joins
+        communities that have nothing to do with each other (the resolution limit); rounding could move a vertex again
+        and again.
+    least_pass, hopeless : float64
+        A pass that gains no more is the last; one of which the first slices foretell no more is not finished.
+    max_passes, later_slices : int64
+        `later_slices` counts the exchanges of a pass after the first.
+    """
+
+    chunk: Any
+    scale: float
+    least_gain: float
+    least_pass: float
+    hopeless: float
+    max_passes: int
+    later_slices: int
+
+
 class Moves(NamedTuple):
     """Vertices that moved, and where to."""
 
@@ -89,7 +114,6 @@ def move_blocks(level, start_state, blocks, exchange, settings, barrier, parties
     labels, active = start_state
     replicas, state, in_totals, keys, marks, bounds, order, slices = blocks
     moved, moved_to, moved_count, gains, control, progress = exchange
-    chunk, scale, min_gain, hopeless, max_passes, later_slices = settings
     count = bounds.size - 1
     n = arcs.offsets.size - 1
     finest = slices.shape[1] - 1
@@ -110,8 +134,8 @@ def move_blocks(level, start_state, blocks, exchange, settings, barrier, parties
                 marks[2 * n + v] = 0
     wait(barrier, parties)
     turn = 0
-    for number in range(max_passes):
-        steps = finest if number == 0 else min(later_slices, finest)
+    for number in range(settings.max_passes):
+        steps = finest if number == 0 else min(settings.later_slices, finest)
         parity = number & 1
         for b in range(first, last):
             if number and count > 1:
@@ -125,7 +149,7 @@ def move_blocks(level, start_state, blocks, exchange, settings, barrier, parties
                 block = Block(bounds[b], bounds[b + 1], count == 1, woken, nowhere)
                 chunks = order[slices[b, begin] : slices[b, end]]
                 log = Moves(moved[turn, b], moved_to[turn, b])
-                moves, won = _scan(level, replica, marks, block, chunks, chunk, scale, log)
+                moves, won = _scan(level, replica, marks, block, chunks, settings, log)
                 moved_count[turn, b * PAD] = moves
                 gains[turn, b * PAD] = won + (gains[1 - turn, b * PAD] if step else 0.0)
             if first == 0:
@@ -145,13 +169,13 @@ def move_blocks(level, start_state, blocks, exchange, settings, barrier, parties
                 gain += gains[turn, b * PAD]
             turn = 1 - turn
             # Chunks come in random order: what the first slices gained tells what the pass will.
-            if gain * steps <= hopeless * (step + 1):
+            if gain * steps <= settings.hopeless * (step + 1):
                 break
         if first == 0:
             progress[0] += 1.0
             progress[1] = gain
             progress[2] += gain
-        if gain <= min_gain:
+        if gain <= settings.least_pass:
             return
 
 
@@ -179,12 +203,13 @@ def _apply(log, count, replica, degree, in_degree):
 
 
 @njit(cache=True, nogil=True)
-def _scan(level, replica, marks, block, chunks, chunk, scale, log):
+def _scan(level, replica, marks, block, chunks, settings, log):
     """Move the active vertices, those with ``marks[v]``, of some chunks; gives the number of moves and their gain."""
     (offsets, targets, weights), degree, in_degree, fixed = level
     labels, state, in_totals, keys = replica
     low, high, alone, woken, nowhere = block
     moved, moved_to = log
+    chunk, scale, least_gain = settings.chunk, settings.scale, settings.least_gain
     weighted, directed, some_fixed = weights.size > 0, in_degree.size > 0, fixed.size > 0
     none = state[0] - state[0]
     arcs = np.uint64(targets.size)
@@ -241,7 +266,7 @@ def _scan(level, replica, marks, block, chunks, chunk, scale, log):
                     if gain > best and c != old:
                         best, new = gain, c
                 size = k
-            if best - stay <= LEAST_GAIN * size:
+            if best - stay <= least_gain * size:
                 continue
             total_gain += best - stay
             state[2 * old + 1] -= k

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from goffish.algorithms.communities import move_kernels as kernels
 from goffish.algorithms.communities.levels import Labels, Level
+from goffish.algorithms.communities.settings import Search
 from goffish.graph.parallel import balanced_rows, wait_for
 from goffish.kernels.barrier import make_barrier
 
@@ -35,9 +36,7 @@ class Effort:
     ----------
     tolerance : float
         Modularity that a pass has to gain for another one to follow.
-    max_passes : int
-    blocks : int or None
-        Blocks of vertices that are scanned side by side; ``None``: by the size of the graph.
+    search : Search
     threads : int
         Has no influence on the answer.
     patient : bool
@@ -45,8 +44,7 @@ class Effort:
     """
 
     tolerance: float
-    max_passes: int
-    blocks: int | None
+    search: Search
     threads: int
     patient: bool = False
 
@@ -64,7 +62,6 @@ def block_count(arcs: int) -> int:
 def move(
     level: Level,
     labels: Labels,
-    resolution: float,
     effort: Effort,
     random: np.random.Generator,
     pool: Executor,
@@ -80,7 +77,8 @@ def move(
     n, arcs = level.num_vertices, level.num_arcs
     if not arcs or level.total == 0.0:
         return 0, 0.0
-    wanted = block_count(arcs) if effort.blocks is None or arcs < _SEQUENTIAL else effort.blocks
+    search = effort.search
+    wanted = block_count(arcs) if search.blocks is None or arcs < _SEQUENTIAL else search.blocks
     count = min(wanted, n)
     bounds = balanced_rows(level.offsets.view(np.int64), count)
     chunk = max(1, min(_CHUNK, n >> 10))
@@ -105,7 +103,10 @@ def move(
     )  # fmt: skip
     least = effort.tolerance * level.total / 2.0
     hopeless = -np.inf if effort.patient or n < _TELLING else _HOPELESS * least
-    settings = (np.uint64(chunk), level.scale(resolution), least, hopeless, effort.max_passes, _LATER_SLICES)
+    settings = kernels.Settings(
+        np.uint64(chunk), level.scale(search.resolution), search.least_gain, least, hopeless, search.max_passes,
+        _LATER_SLICES,
+    )  # fmt: skip
     parties = min(effort.threads, count)
     shares = [share * count // parties for share in range(parties + 1)]
     given = (rows, start_state, blocks, exchange, settings, make_barrier(), parties)

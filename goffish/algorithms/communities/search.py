@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,17 +14,19 @@ from goffish.algorithms.communities.levels import (
     Labels,
     Level,
     collapse,
+    connected_parts,
     cut_rows,
     from_graph,
     list_members,
     look_up,
+    number_labels,
     totals,
 )
 from goffish.algorithms.communities.moving import Effort, block_count, move
+from goffish.algorithms.communities.settings import Search
 from goffish.graph import Graph
 from goffish.graph.parallel import run_tasks, thread_count
 
-Refine = Literal["vertices", "leiden", "none"]
 #: Called now and then: level of local moving (from 1), passes on it so far, modularity gained by the last one.
 LouvainProgress = Callable[[int, int, float], None]
 
@@ -35,20 +36,6 @@ _REFINE_TOLERANCE = 5e-3
 _MOST_LEVELS = 100
 _LEIDEN_TOLERANCE, _LEIDEN_DROP, _ITERATIONS = 1e-3, 10.0, 2
 _MUCH, _ANYTHING = 2e-3, 1e-4  # modularity that single vertices gain
-
-
-@dataclass(frozen=True)
-class Search:
-    """Options of a search for communities; see `goffish.louvain`."""
-
-    resolution: float = 1.0
-    seed: int | None = 0
-    refine: Refine = "vertices"
-    threshold: float = 1e-6
-    max_levels: int | None = None
-    max_passes: int = 20
-    blocks: int | None = None
-    threads: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +125,8 @@ class Run:
             def report(number: int, gain: float) -> None:
                 tell(at, number, gain)
 
-        effort = Effort(max(tolerance, search.threshold), search.max_passes, search.blocks, self.threads, self.patient)
-        passes, gain = move(level, labels, search.resolution, effort, self.random, self.pool, fixed, active, report)
+        effort = Effort(max(tolerance, search.threshold), search, self.threads, self.patient)
+        passes, gain = move(level, labels, effort, self.random, self.pool, fixed, active, report)
         self.passes.append(passes)
         return gain
 
@@ -269,8 +256,7 @@ class Run:
 
         Pieces with fixed vertices of one community stay together.
         """
-        pieces, sizes, largest = np.empty((3, labels.size), labels.dtype)
-        refine_kernels.connected_pieces(level.arcs, labels, pieces, sizes, largest)
+        pieces = connected_parts(level, labels)
         if self.fixed is not None:
             held = np.flatnonzero(self.fixed)
             community, first = np.unique(labels[held], return_index=True)
@@ -288,11 +274,6 @@ class Run:
 
 def singletons(level: Level) -> Labels:
     return np.arange(level.num_vertices).astype(level.targets.dtype)
-
-
-def number_labels(labels: Labels) -> int:
-    """Number labels by first appearance, in place; gives how many there are."""
-    return int(merge_kernels.renumber(labels, np.empty(labels.size, labels.dtype)))
 
 
 def _border(level: Level, labels: Labels, threads: int) -> NDArray[np.uint8]:

@@ -8,7 +8,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.communities.sequential import HalfEdges, LouvainRun
+from goffish.algorithms.communities.levels import Level
+from goffish.algorithms.communities.sequential import LouvainRun
 from goffish.graph import Graph, from_edges
 
 
@@ -48,12 +49,12 @@ def to_nx(graph: Graph) -> nx.Graph:
     return found
 
 
-def dense(graph: HalfEdges) -> NDArray[np.float64]:
+def dense(graph: Level) -> NDArray[np.float64]:
     """The matrix A."""
-    found = np.diag(graph.loops).astype(float)
-    for i in range(graph.size):
-        row = slice(graph.starts[i], graph.ends[i])
-        np.add.at(found[i], graph.targets[row], graph.weights[row] if graph.weights.size else 1.0)
+    n = graph.num_vertices
+    found = np.diag(graph.loops if graph.loops.size else np.zeros(n)).astype(float)
+    rows = np.repeat(np.arange(n), np.diff(graph.offsets.astype(np.int64)))
+    np.add.at(found, (rows, graph.targets), graph.weights if graph.weights.size else 1.0)
     return found
 
 

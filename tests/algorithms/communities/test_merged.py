@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 import goffish as gf
 from goffish.algorithms.communities.hierarchy import meet, nested_maps
-from goffish.algorithms.communities.levels import Level, from_graph
+from goffish.algorithms.communities.levels import Level, from_graph, half_edges
 from goffish.algorithms.communities.merged import agreed_communities, connected_pieces, search_ensemble
-from goffish.algorithms.communities.search import Search, find_communities
-from goffish.algorithms.communities.sequential import half_edges, sequential_louvain
+from goffish.algorithms.communities.search import find_communities
+from goffish.algorithms.communities.sequential import sequential_louvain
+from goffish.algorithms.communities.settings import Search
 from goffish.algorithms.communities.subgraph import master, program
 from goffish.algorithms.communities.subgraph import piece_kernels as kernels
 from goffish.algorithms.communities.subgraph.messages import Kind
@@ -53,14 +54,6 @@ def modularity(result: Result) -> float:
     return float(result.stats.aggregates["modularity"])
 
 
-def matrix_of(level: Level) -> np.ndarray:
-    n = level.num_vertices
-    found = np.diag(level.loops if level.loops.size else np.zeros(n)).astype(float)
-    rows = np.repeat(np.arange(n), np.diff(level.offsets.astype(np.int64)))
-    np.add.at(found, (rows, level.targets), level.weights if level.weights.size else 1.0)
-    return found
-
-
 def assert_connected(graph: nx.Graph, community: np.ndarray) -> None:
     for c in np.unique(community):
         assert nx.is_connected(graph.subgraph(np.flatnonzero(community == c).tolist()))
@@ -85,7 +78,7 @@ def test_the_master_merges_the_whole_matrix(
     membership = np.zeros((n, level.num_vertices))
     membership[np.arange(n), fine] = 1.0
     whole = dense(half_edges(graph))
-    assert np.allclose(matrix_of(level), membership.T @ whole @ membership)
+    assert np.allclose(dense(level), membership.T @ whole @ membership)
     assert np.allclose(level.degree, whole.sum(1) @ membership)
     assert level.total == pytest.approx(whole.sum())
     assert modularity(result) == pytest.approx(dense_modularity(whole, labels(result)), abs=1e-9)

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import goffish as gf
-from goffish.algorithms.communities.sequential import HalfEdges, modularity_of, sequential_louvain
+from goffish.algorithms.communities.levels import Level
+from goffish.algorithms.communities.sequential import sequential_louvain
 from goffish.algorithms.communities.subgraph import master, rounds
 from goffish.algorithms.communities.subgraph.messages import Kind
 from goffish.algorithms.communities.subgraph.program import PartitionedLouvain
@@ -147,7 +148,7 @@ def test_directed_graphs_are_analysed_as_the_sum_of_both_directions(
 @pytest.mark.parametrize("k", [1, 2, 3, 8, 60])
 def test_merge_invariants(kind: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check 4, for P in {1, 2, 3, 8, n}."""
-    merged: list[tuple[np.ndarray, HalfEdges]] = []
+    merged: list[tuple[np.ndarray, Level]] = []
     original = master.merge_rows
     monkeypatch.setattr(master, "merge_rows", lambda *rows: merged.append(original(*rows)) or merged[-1])
     for seed in range(3):
@@ -166,8 +167,8 @@ def test_merge_invariants(kind: str, k: int, monkeypatch: pytest.MonkeyPatch) ->
         ))  # fmt: skip
         assert np.array_equal(matrix, matrix.T)
         level = result.table["level_1"].to_numpy()
-        assert abs(modularity_of(small) - nx_modularity(graph, level)) < 1e-9
-        assert figure(result, "merged_modularity") == modularity_of(small)
+        assert abs(small.modularity(1.0) - nx_modularity(graph, level)) < 1e-9
+        assert figure(result, "merged_modularity") == small.modularity(1.0)
         assert np.array_equal(names, np.arange(int(figure(result, "level_1_communities"))))
         # Ids of a partition are one range, in order of partitions.
         ranges = [level[owner == p] for p in range(k) if (owner == p).any()]

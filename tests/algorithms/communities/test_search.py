@@ -16,7 +16,8 @@ from hypothesis import given
 import goffish as gf
 from goffish.algorithms.communities import moving, refine_kernels, search
 from goffish.algorithms.communities.levels import collapse, from_graph
-from goffish.algorithms.communities.search import Search, find_communities
+from goffish.algorithms.communities.search import find_communities
+from goffish.algorithms.communities.settings import Search
 from goffish.errors import InputError
 from tests.algorithms.communities.graphs import planted
 from tests.cases import grid
@@ -347,6 +348,16 @@ def test_passes_are_limited() -> None:
     assert max(find_communities(graph, Search(threshold=0.0, max_passes=2)).passes) == 2
 
 
+@pytest.mark.parametrize("parts", [None, 2])
+def test_least_gain_stops_smaller_moves(parts: int | None) -> None:
+    """On a ring of n vertices, joining a neighbour wins (1 - 2 / n) / 2 of the degree: 0.4 for ten vertices."""
+    ring = gf.from_networkx(nx.cycle_graph(10))
+    assert gf.run("louvain", ring, parts=parts).summary["communities"] < 10
+    assert gf.run("louvain", ring, parts=parts, least_gain=0.39, refine="leiden").summary["communities"] < 10
+    assert gf.run("louvain", ring, parts=parts, least_gain=0.99).summary["communities"] == 10
+    assert gf.louvain(ring, least_gain=0.41).num_communities == 10
+
+
 def test_truth_is_compared() -> None:
     graph = planted(400, groups=8, seed=3, mixing=0.05)
     found = gf.louvain(graph, truth=np.arange(400) * 8 // 400)
@@ -396,6 +407,7 @@ def _random_pairs(n: int, m: int) -> tuple[Any, Any]:
         ({"level": 0}, "level=0"),
         ({"max_passes": 0}, "max_passes=0"),
         ({"threshold": -1}, "threshold=-1"),
+        ({"least_gain": 1.0}, "least_gain=1.0"),
         ({"min_size": 0}, "min_size=0"),
         ({"initial": "nowhere.parquet"}, "existing table file"),
         ({"initial": {"a": 1}}, "initial"),

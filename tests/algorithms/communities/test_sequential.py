@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 
 from goffish.algorithms.communities import level_kernels as kernels
 from goffish.algorithms.communities import sequential
-from goffish.algorithms.communities.orders import ORDERS, vertex_order
+from goffish.algorithms.communities.levels import half_edges
 from goffish.algorithms.communities.sequential import (
-    HalfEdges,
-    Rules,
-    collapse,
-    half_edges,
-    modularity_of,
+    collapse_in_order,
     run_level,
     sequential_louvain,
+    split_parts,
+    vertex_order,
 )
+from goffish.algorithms.communities.settings import ORDERS, Search
 from goffish.errors import InputError
 from goffish.graph import from_edges
 from tests.algorithms.communities.louvain_cases import (
@@ -43,7 +42,7 @@ def test_modularity_is_that_of_networkx(n: int, edges: int, seed: int, weighted:
     label = np.random.default_rng(seed).integers(0, n, n)
     matrix = half_edges(to_graph(graph, weighted=weighted))
     for resolution in (1.0, 0.4, 2.5):
-        found = modularity_of(collapse(matrix, label)[1], resolution)
+        found = collapse_in_order(matrix, label)[1].modularity(resolution)
         assert abs(found - nx_modularity(graph, label, resolution)) < 1e-12
 
 
@@ -81,7 +80,7 @@ def test_no_single_move_improves_a_finished_level(n: int, edges: int, seed: int,
     """Check 6, with eps = 0, by brute force over vertices and neighbouring communities."""
     graph = random_graph(n, edges, seed, weighted=weighted)
     matrix = half_edges(to_graph(graph, weighted=weighted))
-    level = run_level(matrix, Rules(order=order, seed=seed, eps=0.0), (seed,))  # type: ignore[arg-type]
+    level = run_level(matrix, Search(order=order, seed=seed, threshold=0.0, refine="none"), (seed,))  # type: ignore[arg-type]
     full = dense(matrix)
     k, two_m, label = full.sum(1), full.sum(), level.label
     tot = np.bincount(label, k, n)
@@ -120,17 +119,14 @@ def test_modularity_never_falls_and_the_hierarchy_is_sound(n: int, edges: int, s
 def test_every_pass_gains(n: int, edges: int, seed: int) -> None:
     graph = random_graph(n, edges, seed)
     matrix = half_edges(to_graph(graph))
-    degree = matrix.degrees()
+    degree = matrix.degree
     if not degree.sum():
         return
     values = []
     order = np.random.default_rng(seed).permutation(n)
     for passes in range(1, 5):
         label, tot = np.arange(n, dtype=np.int32), degree.copy()
-        kernels.move_vertices(
-            matrix.starts, matrix.ends, matrix.targets, matrix.weights, order, degree, degree.sum(), 1.0, 0.0, passes,
-            label, tot,
-        )  # fmt: skip
+        kernels.move_vertices(matrix.arcs, order, degree, degree.sum(), 1.0, 0.0, passes, label, tot)
         assert np.allclose(tot, np.bincount(label, degree, n), atol=1e-9)
         values.append(nx_modularity(graph, label))
     assert all(b >= a - 1e-12 for a, b in itertools.pairwise(values))
@@ -140,9 +136,9 @@ def test_every_pass_gains(n: int, edges: int, seed: int) -> None:
 def test_collapse_adds_up_the_matrix(n: int, edges: int, seed: int) -> None:
     matrix = half_edges(to_graph(random_graph(n, edges, seed)))
     label = np.random.default_rng(seed).integers(0, n, n)
-    compact, small = collapse(matrix, label)
+    compact, small = collapse_in_order(matrix, label)
     assert np.array_equal(compact, np.unique(label, return_inverse=True)[1])
-    member = np.eye(small.size)[compact]
+    member = np.eye(small.num_vertices)[compact]
     assert np.array_equal(dense(small), member.T @ dense(matrix) @ member)
 
 
@@ -164,7 +160,7 @@ def test_orders_on_a_star_with_a_tail() -> None:
     rows = half_edges(graph)
 
     def order(name: str) -> list[int]:
-        return vertex_order(name, rows.starts, rows.ends, rows.targets, (0,)).tolist()  # type: ignore[arg-type]
+        return vertex_order(name, rows, (0,)).tolist()  # type: ignore[arg-type]
 
     assert order("natural") == list(range(7))
     assert order("ascending") == [6, 1, 2, 5, 3, 4, 0]
@@ -243,10 +239,6 @@ def test_weights_that_add_up_to_infinity_are_refused() -> None:
         sequential_louvain(from_edges([0, 1], [1, 2], [1.7e308, 1.7e308]))
 
 
-def test_split_labels_gives_connected_pieces() -> None:
+def test_split_parts_are_connected() -> None:
     graph = half_edges(from_edges([0, 1, 3, 4, 2], [1, 2, 4, 5, 5], labels=np.arange(7)))
-    piece = np.empty(7, np.int64)
-    label = np.array([0, 1, 0, 0, 0, 0, 0])
-    assert kernels.split_labels(graph.starts, graph.ends, graph.targets, label, piece) == 4
-    assert piece.tolist() == [0, 1, 2, 2, 2, 2, 3]
-    assert isinstance(graph, HalfEdges)
+    assert split_parts(graph, np.array([0, 1, 0, 0, 0, 0, 0])).tolist() == [0, 1, 2, 2, 2, 2, 3]

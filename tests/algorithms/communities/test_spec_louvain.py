@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import goffish as gf
-from goffish.algorithms.communities.orders import ORDERS
 from goffish.algorithms.communities.sequential import sequential_louvain
+from goffish.algorithms.communities.settings import ORDERS
 from goffish.algorithms.communities.subgraph.program import PartitionedLouvain
 from goffish.gofs import PartitionedGraph
 from goffish.gopher import run_program

@@ -1,32 +1,9 @@
-"""Numba kernels of the partitioned Louvain for labels: ranks, and the master's reading of what it was sent."""
+"""Numba kernels of the partitioned Louvain: what the master reads from the messages."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
-
-
-@njit(cache=True, nogil=True)
-def rank_values(values, low, number, ranks):
-    """Rank of each value among the distinct ones, which are returned, ascending.
-
-    `number` has a place, 0, for every number from `low` to the largest value.
-    """
-    for i in range(values.size):
-        number[values[i] - low] = 1
-    count = 0
-    for c in range(number.size):
-        count += number[c]
-    names = np.empty(count, np.int64)
-    count = 0
-    for c in range(number.size):
-        if number[c]:
-            names[count] = low + c
-            number[c] = count
-            count += 1
-    for i in range(values.size):
-        ranks[i] = number[values[i] - low]
-    return names
 
 
 @njit(cache=True, nogil=True)

@@ -10,23 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.communities import level_kernels as kernels
-from goffish.algorithms.communities import levels
 from goffish.algorithms.communities.hierarchy import compose, nested_maps
+from goffish.algorithms.communities.levels import Level, collapse, dense_ranks, undirected_level
 from goffish.algorithms.communities.merged import search_ensemble
-from goffish.algorithms.communities.sequential import (
-    UNIT,
-    HalfEdges,
-    Level,
-    Rules,
-    collapse,
-    modularity_of,
-    run_level,
-    run_levels,
-)
+from goffish.algorithms.communities.sequential import Collapse, collapse_in_order, run_level, run_levels
+from goffish.algorithms.communities.settings import Search
 from goffish.algorithms.communities.subgraph import label_kernels
-from goffish.algorithms.communities.subgraph.exchange import first_subgraphs
-from goffish.algorithms.communities.subgraph.messages import Kind, dense_ranks, of_kind, pack_places
-from goffish.algorithms.communities.subgraph.phases import Options
+from goffish.algorithms.communities.subgraph.messages import (
+    Kind,
+    Options,
+    first_subgraphs,
+    of_kind,
+    pack_places,
+)
 from goffish.gopher import BatchStep, SubgraphBatch
 
 #: Levels that results report; of a deeper hierarchy the first ones and the last.
@@ -59,7 +55,7 @@ class Outcome:
 
 def merge_rows(
     row: NDArray[np.int64], column: NDArray[np.int64], weight: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], HalfEdges]:
+) -> tuple[NDArray[np.int64], Level]:
     """S6 of section 3.3: the matrix over all labels that have a row, renumbered in increasing order.
 
     Parameters
@@ -72,17 +68,14 @@ def merge_rows(
     -------
     labels : int64, shape (N,)
         Label of each vertex of the merged graph, ascending.
-    graph : HalfEdges
+    graph : Level
     """
     labels = np.unique(row)
-    offsets, targets, weights, loops = kernels.pair_rows(
-        np.searchsorted(labels, row), np.searchsorted(labels, column), weight, labels.size
-    )
-    apart = HalfEdges(offsets[:-1], offsets[1:], targets, weights, loops)
-    return labels, collapse(apart, np.arange(labels.size))[1]
+    apart = kernels.pair_rows(np.searchsorted(labels, row), np.searchsorted(labels, column), weight, labels.size)
+    return labels, collapse_in_order(undirected_level(*apart), np.arange(labels.size))[1]
 
 
-def merge_pairs(messages: np.ndarray[Any, Any], *, shared: bool) -> tuple[NDArray[np.int64], levels.Level]:
+def merge_pairs(messages: np.ndarray[Any, Any], *, shared: bool) -> tuple[NDArray[np.int64], Level]:
     """As `merge_rows`, from entries of which each pair has only that with the smaller label first.
 
     Parameters
@@ -97,11 +90,9 @@ def merge_pairs(messages: np.ndarray[Any, Any], *, shared: bool) -> tuple[NDArra
     labels, number = label_kernels.used_labels(kinds, row, entry, int(row.max(initial=-1)) + 1)
     offsets = np.zeros(labels.size + 1, np.int64)
     targets, weights, loops = label_kernels.mirror_rows(kinds, row, column, messages["weight"], entry, number, offsets)
-    degree = np.empty(labels.size)
-    kernels.row_sums(offsets[:-1], offsets[1:], weights, loops, degree)
-    level = levels.Level(offsets.view(np.uint64), targets, weights, loops, degree, UNIT, float(degree.sum()))
+    level = undirected_level(offsets, targets, weights, loops)
     if shared:
-        level = levels.collapse(level, np.arange(labels.size, dtype=np.uint32), labels.size, 1)
+        level = collapse(level, np.arange(labels.size, dtype=np.uint32), labels.size, 1)
     return labels, level
 
 
@@ -181,14 +172,14 @@ def _search(program: Options, batch: SubgraphBatch, messages: np.ndarray[Any, An
 
 def _remaining(program: Options, messages: np.ndarray[Any, Any]) -> Outcome:
     begun = time.perf_counter()
-    rules = program.rules()
+    rules = program.published()
     labels, graph = merge_rows(*_columns(messages))
     merged = time.perf_counter()
     told = of_kind(messages, Kind.OUTER)
     start = told["b"][np.unique(told["a"], return_index=True)[1]] if told.size else None
     heads = of_kind(messages, Kind.HEAD)
-    done = heads.size == 1 and heads["weight"][0] <= rules.eps
-    before = modularity_of(graph, rules.resolution)
+    done = heads.size == 1 and heads["weight"][0] <= rules.threshold
+    before = graph.modularity(rules.resolution)
     maps, quality = [np.arange(labels.size)], before
     for level in remaining_levels(graph, rules, start, done=bool(done)):
         maps.append(level.label)
@@ -197,7 +188,7 @@ def _remaining(program: Options, messages: np.ndarray[Any, Any]) -> Outcome:
     return Outcome(labels, maps, before, quality, merged - begun, finished - merged)
 
 
-def remaining_levels(graph: HalfEdges, rules: Rules, start: NDArray[np.int64] | None, *, done: bool) -> list[Level]:
+def remaining_levels(graph: Level, rules: Search, start: NDArray[np.int64] | None, *, done: bool) -> list[Collapse]:
     """Levels 2, 3, … on the merged graph.
 
     Parameters
@@ -209,5 +200,5 @@ def remaining_levels(graph: HalfEdges, rules: Rules, start: NDArray[np.int64] | 
     """
     if start is None:
         return [] if done else run_levels(graph, rules, 2)
-    first = run_level(graph, rules, (rules.seed, 0, 2), np.unique(start, return_inverse=True)[1])
+    first = run_level(graph, rules, (rules.seed or 0, 0, 2), np.unique(start, return_inverse=True)[1])
     return [first, *run_levels(first.graph, rules, 3)]

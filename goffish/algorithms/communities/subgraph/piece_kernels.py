@@ -24,42 +24,6 @@ class PieceRows(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def count_local(subgraph_offsets, offsets, targets, position, count):
-    """Add the arcs inside sub-graphs, loops excepted, to ``count[position + 1]``."""
-    for s in range(subgraph_offsets.size - 1):
-        base = subgraph_offsets[s]
-        for v in range(base, subgraph_offsets[s + 1]):
-            for e in range(offsets[v], offsets[v + 1]):
-                if targets[e] >= 0 and base + targets[e] != v:
-                    count[position[v] + 1] += 1
-
-
-@njit(cache=True, nogil=True)
-def fill_local(
-    subgraph_offsets, offsets, targets, weights, factor, position, cursor, out_targets, out_weights, loops,
-):  # fmt: skip
-    """Append the arcs inside sub-graphs at the rows' cursors; a loop adds `factor` times its weight to `loops`."""
-    for s in range(subgraph_offsets.size - 1):
-        base = subgraph_offsets[s]
-        for v in range(base, subgraph_offsets[s + 1]):
-            row = position[v]
-            at = cursor[row]
-            for e in range(offsets[v], offsets[v + 1]):
-                if targets[e] < 0:
-                    continue
-                weight = weights[e] if weights.size else 1.0
-                far = base + targets[e]
-                if far == v:
-                    loops[row] += factor * weight
-                    continue
-                out_targets[at] = position[far]
-                if out_weights.size:
-                    out_weights[at] = weight
-                at += 1
-            cursor[row] = at
-
-
-@njit(cache=True, nogil=True)
 def far_arcs(subgraph_offsets, offsets, targets, remote_offsets):
     """The arcs that leave sub-graphs, in their order: (vertex, row of the remote table, arc)."""
     count = 0
@@ -109,13 +73,13 @@ def boundary_pairs(middle, ends, targets, ghost_partition, partitions):
 
 
 @njit(cache=True, nogil=True)
-def local_rows(starts, middle, targets, weights, out_offsets, out_targets, out_weights):
-    """The arcs inside the partition, row after row without gaps; arcs of weight 0 are left out."""
+def local_rows(starts, middle, targets, weights, zeros, out_offsets, out_targets, out_weights):
+    """The arcs inside the partition, row after row without gaps; arcs of weight 0 only with `zeros`."""
     size = 0
     for v in range(starts.size):
         for e in range(starts[v], middle[v]):
             if weights.size:
-                if weights[e] == 0.0:
+                if weights[e] == 0.0 and not zeros:
                     continue
                 out_weights[size] = weights[e]
             out_targets[size] = targets[e]

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.communities.levels import Level
-from goffish.algorithms.communities.sequential import UNIT, HalfEdges
+from goffish.algorithms.communities.level_kernels import count_rows, fill_rows
+from goffish.algorithms.communities.levels import Level, undirected_level
 from goffish.algorithms.communities.subgraph import piece_kernels as kernels
 from goffish.gopher import SubgraphBatch
+from goffish.kernels.csr import NO_WEIGHTS
 
 _UNIT = np.empty(0, np.float64)
 _Arcs = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]  # rows, targets, weights
@@ -34,7 +35,7 @@ class Piece:
     starts, middle, ends : int64, shape (n,)
         Arcs to positions lie in ``starts … middle``, arcs to ghosts (counted from n) in ``middle … ends``.
     targets, weights, loops
-        As in `HalfEdges`.
+        As in `goffish.algorithms.communities.levels.Level`.
     degree : float64, shape (n,)
         k_i with cut edges.
     ghosts : int64, shape (g,)
@@ -67,22 +68,17 @@ class Piece:
     def size(self) -> int:
         return self.starts.size
 
-    @property
-    def local(self) -> HalfEdges:
-        """The rows without their cut edges."""
-        return HalfEdges(self.starts, self.middle, self.targets, self.weights, self.loops)
-
-    def level(self, null_model: tuple[NDArray[np.float64], float] | None = None) -> Level:
-        """The rows without their cut edges as a level graph; `null_model`: degrees and 2m of the whole graph."""
+    def local(self, *, zeros: bool) -> Level:
+        """The rows without their cut edges, with `zeros` also the arcs of weight 0."""
         weighted = self.weights.size > 0
         offsets = np.zeros(self.size + 1, np.int64)
         arcs = int((self.middle - self.starts).sum())
         targets, weights = np.empty(arcs, np.uint32), np.empty(arcs if weighted else 0)
-        kept = kernels.local_rows(self.starts, self.middle, self.targets, self.weights, offsets, targets, weights)
-        degree = self.local.degrees() if null_model is None else null_model[0]
-        total = float(degree.sum()) if null_model is None else null_model[1]
-        loops = self.loops if self.loops.any() else UNIT
-        return Level(offsets.view(np.uint64), targets[:kept], weights[:kept], loops, degree, UNIT, total)
+        kept = kernels.local_rows(
+            self.starts, self.middle, self.targets, self.weights, zeros, offsets, targets, weights
+        )  # fmt: skip
+        loops = self.loops if self.loops.any() else NO_WEIGHTS
+        return undirected_level(offsets, targets[:kept], weights[:kept], loops)
 
     def contested(self, label: NDArray[np.int64], ghost: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Vertices with less than half their weight (loops apart) in their label, shape (n,)."""
@@ -90,11 +86,6 @@ class Piece:
             self.starts, self.ends, self.targets, self.weights, np.concatenate((label, ghost))
         )
         return found
-
-    @property
-    def cut_weight(self) -> float:
-        """Weight of the arcs that leave the partition."""
-        return float(self.degree.sum() - self.local.degrees().sum())
 
 
 def cut_piece(batch: SubgraphBatch, partition_of: NDArray[np.int64], partitions: int) -> Piece:
@@ -131,13 +122,13 @@ def cut_piece(batch: SubgraphBatch, partition_of: NDArray[np.int64], partitions:
     for (offsets, targets, weights), ends, numbers, (source, item, arc) in zip(
         sides, far, ghost_of, leaving, strict=True
     ):
-        kernels.count_local(bounds, offsets, targets, position, inner)
+        count_rows(bounds, offsets, targets, position, inner)
         inside, outside = (np.flatnonzero(rows) for rows in (numbers[item] < 0, numbers[item] >= 0))
         for found, chosen, to in (
             (near, inside, position[ends[item[inside]] - first]),
             (cut, outside, n + numbers[item[outside]]),
         ):
-            found.append((position[source[chosen]], to, UNIT if weights is None else weights[arc[chosen]]))
+            found.append((position[source[chosen]], to, NO_WEIGHTS if weights is None else weights[arc[chosen]]))
         inner[1:] += np.bincount(near[-1][0], minlength=n)
     weighted = batch.weights is not None
     inner_count = inner[1:]
@@ -147,11 +138,11 @@ def cut_piece(batch: SubgraphBatch, partition_of: NDArray[np.int64], partitions:
     middle = starts + inner_count
 
     targets_out = np.empty(int(counts.sum()), np.int32)
-    weights_out = np.empty(targets_out.size) if weighted else UNIT
+    weights_out = np.empty(targets_out.size) if weighted else NO_WEIGHTS
     loops = np.zeros(n)
     cursor = starts.copy()
     for factor, (offsets, targets, weights), own in zip((2.0, 0.0), sides, near, strict=False):
-        kernels.fill_local(
+        fill_rows(
             bounds, offsets, targets, _UNIT if weights is None else weights, factor, position, cursor,
             targets_out, weights_out, loops,
         )  # fmt: skip
@@ -159,9 +150,9 @@ def cut_piece(batch: SubgraphBatch, partition_of: NDArray[np.int64], partitions:
     for arcs in cut:
         kernels.fill_far(*arcs, cursor, targets_out, weights_out)
     pair_position, pair_partition = kernels.boundary_pairs(middle, row_ends, targets_out, ghost_partition, partitions)
-    whole = HalfEdges(starts, row_ends, targets_out, weights_out, loops)
+    whole = undirected_level(np.concatenate(([0], row_ends)), targets_out, weights_out, loops)
     return Piece(
-        vertex, position, starts, middle, row_ends, targets_out, weights_out, loops, whole.degrees(),
+        vertex, position, starts, middle, row_ends, targets_out, weights_out, loops, whole.degree,
         ghosts, pair_position, pair_partition, batch.targets,
     )  # fmt: skip
 

@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from goffish.algorithms.communities import level_kernels
+from goffish.algorithms.communities.levels import Level, dense_ranks
 from goffish.algorithms.communities.merged import agreed_communities, connected_pieces, seed_of
-from goffish.algorithms.communities.orders import Order
-from goffish.algorithms.communities.search import Search
-from goffish.algorithms.communities.sequential import Rules, run_level
+from goffish.algorithms.communities.sequential import run_level, split_parts
+from goffish.algorithms.communities.settings import Order, Search, sequential_settings
 from goffish.algorithms.communities.subgraph import piece_kernels as kernels
-from goffish.algorithms.communities.subgraph.exchange import (
+from goffish.algorithms.communities.subgraph.master import MOST_LEVELS, finish
+from goffish.algorithms.communities.subgraph.messages import (
+    MESSAGE,
+    Kind,
+    Phase,
     announce,
     first_subgraphs,
     ghost_labels,
     keep_ghosts,
     keep_ranges,
     kept_ranges,
-    tell_ghosts,
-)
-from goffish.algorithms.communities.subgraph.master import MOST_LEVELS, finish
-from goffish.algorithms.communities.subgraph.messages import (
-    MESSAGE,
-    Kind,
-    dense_ranks,
     of_kind,
     ranges,
+    tell_ghosts,
     unpack_places,
 )
-from goffish.algorithms.communities.subgraph.phases import Phase
 from goffish.algorithms.communities.subgraph.pieces import Piece, cut_piece
 from goffish.algorithms.communities.subgraph.rounds import answer, begin_rounds, gather, move
 from goffish.algorithms.weights import check_range
@@ -44,8 +41,6 @@ from goffish.graph.guards import whole_number
 
 #: Most rows that the master is sent without repair rounds: some 2 GB.
 MOST_ROWS = 1 << 25
-
-_NullModel = tuple[NDArray[np.float64], float] | None
 
 # Pieces are functions of immutable slices. They are kept beside the program and not on it: options alone tell jobs
 # apart, and a run that goes on from a checkpoint cuts them anew.
@@ -82,6 +77,8 @@ class PartitionedLouvain(SubgraphProgram):
     connected : bool
         Every community is connected: split what is not before every merge and collapse. Refined communities are
         connected anyway, unless the graph was so big that repair rounds came first.
+    least_gain : float
+        With `refine`: share of its degree that a vertex has to win by a move.
 
     Notes
     -----
@@ -130,27 +127,32 @@ class PartitionedLouvain(SubgraphProgram):
         refine: bool = True,
         connected: bool = False,
         null_model: Literal["local", "global"] = "local",
+        least_gain: float = 3e-4,
     ) -> None:
         self.order, self.seed, self.eps, self.resolution = order, seed, eps, resolution
         self.max_levels, self.connected, self.null_model = max_levels, connected, null_model
         if null_model not in ("local", "global"):
             raise InputError(f"null_model={null_model!r}: choose one of local, global")
         self.repair_rounds = whole_number(repair_rounds, "repair_rounds", 0)
-        self.refine = refine
-        self.rules().check()
+        self.refine, self.least_gain = refine, least_gain
+        self.published()
 
     @property
     def refined(self) -> bool:
         """Whether partitions collapse only what is safe, and the master searches as well as it can."""
         return self.refine and self.max_levels != 1
 
-    def rules(self) -> Rules:
-        """The options of the levels."""
-        return Rules(self.order, self.seed, self.eps, self.resolution, self.max_levels, self.connected)
+    def published(self) -> Search:
+        """The options of the levels as published."""
+        return sequential_settings(
+            self.order, self.seed, self.eps, self.resolution, self.max_levels, connected=self.connected
+        )
 
     def search(self, *key: int) -> Search:
         """The options of a search on one thread, with a seed for each key."""
-        return Search(self.resolution, seed_of(self.seed, *key), "leiden", self.eps, threads=1)
+        return Search(
+            self.resolution, seed_of(self.seed, *key), "leiden", self.eps, threads=1, least_gain=self.least_gain
+        )
 
     def init(self, sg: SubgraphBatch) -> None:
         check_range(sg.weights)
@@ -193,15 +195,17 @@ class PartitionedLouvain(SubgraphProgram):
 
     def _first_level(self, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
         """S1 to S3, and the count of S4."""
-        null_model: _NullModel = None
+        total = 0.0
         if self.null_model == "global":
             if step.number == 1:
                 announce(batch, step, 0, float(piece.degree.sum()))
                 return
-            null_model = piece.degree, float(of_kind(step.messages, Kind.COUNT)["weight"].sum())
+            total = float(of_kind(step.messages, Kind.COUNT)["weight"].sum())
         begun = time.perf_counter()
         degree, weight = piece.degree, float(piece.degree.sum())
-        count, passes = (self._safe_pieces if self.refined else self._communities)(batch, piece, null_model)
+        local = piece.local(zeros=not self.refined)
+        level = replace(local, degree=degree, total=total) if self.null_model == "global" else local
+        count, passes = self._safe_pieces(batch, piece, level) if self.refined else self._communities(batch, level)
         batch["tot"][:count] = np.bincount(batch["label"], degree, count)
         announce(batch, step, count, weight)
         if self.refined:
@@ -212,17 +216,16 @@ class PartitionedLouvain(SubgraphProgram):
         step.aggregate("level_1_passes", passes)
         step.aggregate("level_1_seconds", time.perf_counter() - begun)
         step.aggregate("total_weight", weight)
-        step.aggregate("cut_weight", piece.cut_weight)
+        step.aggregate("cut_weight", weight - local.total)
 
-    def _communities(self, batch: SubgraphBatch, piece: Piece, null_model: _NullModel) -> tuple[int, int]:
+    def _communities(self, batch: SubgraphBatch, local: Level) -> tuple[int, int]:
         """The first level as published: labels, their number and the passes."""
-        level = run_level(piece.local, self.rules(), (self.seed, batch.partition, 1), null_model=null_model)
+        level = run_level(local, self.published(), (self.seed, batch.partition, 1))
         batch["label"], batch["gain"] = level.label, level.gain
-        return level.graph.size, level.passes
+        return level.graph.num_vertices, level.passes
 
-    def _safe_pieces(self, batch: SubgraphBatch, piece: Piece, null_model: _NullModel) -> tuple[int, int]:
+    def _safe_pieces(self, batch: SubgraphBatch, piece: Piece, level: Level) -> tuple[int, int]:
         """What the rest of the graph can hardly tear apart: labels, their number and the passes."""
-        level = piece.level(null_model)
         agreed, passes = agreed_communities(level, self.search(batch.partition, 0))
         alone = piece.contested(agreed, np.full(piece.ghosts.size, -1))
         batch["label"], count = connected_pieces(level, agreed, alone, self.search(batch.partition, 1))
@@ -267,10 +270,8 @@ class PartitionedLouvain(SubgraphProgram):
     def _split(self, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
         """Give every connected piece of a community in this partition a number of its own."""
         batch["outer"] = batch["label"]
-        pieces = np.empty(piece.size, np.int64)
-        count = level_kernels.split_labels(piece.starts, piece.middle, piece.targets, batch["label"], pieces)
-        batch["label"] = pieces
-        announce(batch, step, count, 0.0)
+        batch["label"] = split_parts(piece.local(zeros=True), dense_ranks(batch["label"])[1])
+        announce(batch, step, int(batch["label"].max(initial=-1)) + 1, 0.0)
         batch["phase"] = Phase.NUMBER_PIECES
 
     def _number_pieces(self, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:

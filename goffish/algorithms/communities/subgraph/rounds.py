@@ -12,16 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.communities.subgraph import piece_kernels as kernels
-from goffish.algorithms.communities.subgraph.exchange import (
+from goffish.algorithms.communities.subgraph.messages import (
+    Kind,
+    Options,
+    Phase,
     ghost_labels,
     keep_ghosts,
     keep_ranges,
     kept_ranges,
+    of_kind,
     owners,
     tell_ghosts,
 )
-from goffish.algorithms.communities.subgraph.messages import Kind, of_kind
-from goffish.algorithms.communities.subgraph.phases import Options, Phase
 from goffish.algorithms.communities.subgraph.pieces import Piece
 from goffish.gopher import BatchStep, SubgraphBatch
 
