@@ -43,7 +43,7 @@ class TypeColumns(NamedTuple):
     prices: NDArray[np.float64]
 
 
-class Network(NamedTuple):
+class SiteNetwork(NamedTuple):
     """What lies between two machines, by their sites; float64 arrays of shape (sites, sites).
 
     Attributes
@@ -215,7 +215,7 @@ class Catalogue(Definition):
         return self
 
     @cached_property
-    def network(self) -> Network:
+    def network(self) -> SiteNetwork:
         """What lies between the sites; of a catalogue without sites between its machines."""
         size = max(1, len(self.sites))
         delay, band = np.full((size, size), np.inf), np.full((size, size), np.inf)
@@ -232,7 +232,7 @@ class Catalogue(Definition):
             band = np.where(shorter, np.minimum(band[:, over, None], band[over]), band)
             delay = np.where(shorter, through, delay)
         np.fill_diagonal(delay, self.latency_ms)
-        return Network(delay, band)
+        return SiteNetwork(delay, band)
 
     @cached_property
     def site_numbers(self) -> NDArray[np.int64]:

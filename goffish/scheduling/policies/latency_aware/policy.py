@@ -16,7 +16,7 @@ from goffish.scheduling.policies.latency_aware.ant_system import Ants
 from goffish.scheduling.policies.latency_aware.flows import flow_problem, host_counts
 from goffish.scheduling.policies.latency_aware.hybrid import hybrid
 from goffish.scheduling.policies.latency_aware.online import worth_it
-from goffish.scheduling.policies.latency_aware.score import Ints, Weights, evaluate
+from goffish.scheduling.policies.latency_aware.score import Ints, ScoreWeights, evaluate
 from goffish.scheduling.policies.network import network_throughput
 from goffish.scheduling.policies.observation import Observation, Policy
 from goffish.scheduling.policies.reactive import Reactive
@@ -93,7 +93,7 @@ class LatencyAware:
             active=plan.active,
             external=external,
             cores=np.ones(flow.size),
-            weights=Weights(latency=1.0, relative=True) if self.relative else None,
+            weights=ScoreWeights(latency=1.0, relative=True) if self.relative else None,
         )
         now = np.array(
             [
