@@ -194,6 +194,8 @@ class MachineClass(Definition):
         Whether it can be had now. What is not to be had costs `PROHIBITIVE` in plans.
     site : str, optional
         One of the catalogue's `sites`; required if it has any.
+    limit : int, optional
+        Machines of this type that may run at a time, such as hosts that exist already; default: as many as are wanted.
     """
 
     name: Name
@@ -207,6 +209,7 @@ class MachineClass(Definition):
     bid: Positive | None = None
     available: bool = True
     site: Name | None = None
+    limit: int | None = Field(default=None, ge=1, strict=True)
 
     @model_validator(mode="after")
     def _spot_fields(self) -> MachineClass:
