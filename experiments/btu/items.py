@@ -19,8 +19,8 @@ from experiments.btu.item_results import ItemResult, Life, Minute
 from experiments.btu.item_world import Trace, World, make_trace, make_world, unfinished
 from experiments.btu.patterns import MESSAGES, STEP_S
 from goffish.scheduling.dataflow.flow import Flow
-from goffish.scheduling.policies.btu.controller import Controller
-from goffish.scheduling.policies.btu.model import SLACK, Action, Size, State, operators_of
+from goffish.scheduling.policies.btu.controller import Autoscaler
+from goffish.scheduling.policies.btu.model import SLACK, Action, ClusterState, Size, operators_of
 from goffish.scheduling.policies.btu.ranking import feasibility, needs_of
 
 __all__ = ["Instance", "ItemRun", "ItemSetting", "Trace", "machine_trace", "run_items"]
@@ -85,7 +85,7 @@ def machine_trace(flow: Flow, machines: NDArray[np.int64]) -> Trace:
 def run_items(
     flow: Flow,
     trace: Trace,
-    controller: Controller,
+    controller: Autoscaler,
     setting: ItemSetting | None = None,
     seed: int = 0,
     *,
@@ -100,7 +100,7 @@ def run_items(
         Whose elements tell cores, memory and objectives; selectivities of one message for so many.
     trace : Trace
         What comes in (`machine_trace`).
-    controller : Controller
+    controller : Autoscaler
     setting : ItemSetting, optional
     seed : int
         Of start-up times, noise, and the order in which operators are looked at.
@@ -129,7 +129,7 @@ class ItemRun:
 
     Attributes
     ----------
-    state : State
+    state : ClusterState
         What the controller sees.
     world : World
         What is true of the messages.
@@ -145,7 +145,7 @@ class ItemRun:
 
     flow: Flow
     trace: Trace
-    controller: Controller
+    controller: Autoscaler
     setting: ItemSetting
     seed: int
     now: float = 0.0
@@ -159,7 +159,7 @@ class ItemRun:
     early_releases: int = 0
 
     def __post_init__(self) -> None:
-        self.state = State(operators_of(self.flow), self.setting.size)
+        self.state = ClusterState(operators_of(self.flow), self.setting.size)
         self.world: World = make_world(
             self.flow, self.trace, self.setting, self.controller.settings.window, np.random.default_rng([self.seed, 1])
         )

@@ -23,7 +23,7 @@ from experiments.btu.patterns import machines_of
 from goffish.cloud.catalogue import read_catalogue
 from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
-from goffish.scheduling.policies.btu.controller import BtuController, Controller
+from goffish.scheduling.policies.btu.controller import Autoscaler, BtuController
 from goffish.scheduling.policies.btu.model import Settings
 from goffish.scheduling.policies.btu.threshold import FixedController, ThresholdController
 from goffish.scheduling.policies.policies import make_policy
@@ -79,7 +79,7 @@ def runs(
 ) -> list[ItemResult]:
     """One run for each seed; unit 0: thresholds."""
     flow = compile_flow(read_dataflow("visp-oee"))
-    controller: Controller = BtuController(settings) if unit else ThresholdController(settings)
+    controller: Autoscaler = BtuController(settings) if unit else ThresholdController(settings)
     setting = ItemSetting(unit_s=60.0 * (unit or 60), service_share=share, noise=noise)
     # Walks differ from seed to seed; the same load goes to all controllers.
     return [run_items(flow, machine_trace(flow, machines_of(pattern, 120, s)), controller, setting, s)

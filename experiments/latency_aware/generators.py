@@ -174,8 +174,7 @@ def paper_infrastructure() -> Infrastructure:
 
     return Infrastructure(
         hosts=tuple(
-            Host(name=f"w{n}", cores=cores.get(n, 0.3), memory_mb=memory.get(n, 768.0), slots=1, site=sites[n])
-            for n in hosts
+            Host(name=f"w{n}", cores=cores.get(n, 0.3), memory_mb=memory.get(n, 768.0), slots=1) for n in hosts
         ),
         latency_ms=tuple(tuple(latency(a, b) for b in hosts) for a in hosts),
         source="Ecker et al., hosts as printed; network of the specification, 4.2",

@@ -27,7 +27,7 @@ from goffish.scheduling.policies.replication.model import (
     replica_load,
 )
 from goffish.scheduling.policies.replication.optimiser import Planned, plan_replicas
-from goffish.scheduling.policies.replication.state import State, meets
+from goffish.scheduling.policies.replication.state import AvailabilityState, meets
 
 #: A running plan is kept unless another is better by this, and at most this share of the copies changes at once.
 BONUS, MOST_CHANGED = 0.1, 0.1
@@ -56,7 +56,7 @@ def relieved(found: System, places: Places, share: float = 0.9) -> Places:
     share : float
         Of its cores that a host may use. Primaries stay, whatever they use.
     """
-    state = State(found, places, "mean", None, availability_of(found))
+    state = AvailabilityState(found, places, "mean", None, availability_of(found))
     for host in range(found.hosts):
         while host_loads(found, state.places)[host] > share * found.capacity[host] + SLACK:
             here = [(o, host) for o in np.flatnonzero(state.places[:, host]).tolist() if found.primary[o] != host]
@@ -66,7 +66,7 @@ def relieved(found: System, places: Places, share: float = 0.9) -> Places:
     return state.places
 
 
-def _worth(state: State, copy: tuple[int, int]) -> float:
+def _worth(state: AvailabilityState, copy: tuple[int, int]) -> float:
     load = float(state.found.loads[copy[0]])
     return -state.gain((copy,)) / load if load > 0 else math.inf
 
@@ -158,7 +158,7 @@ def transition(found: System, old: Places, new: Places, levels: Floats | None = 
     list of Step
         Steps that room or levels do not allow.
     """
-    state = State(found, old, "mean", None)
+    state = AvailabilityState(found, old, "mean", None)
     floor = np.zeros(len(found.queries)) if levels is None else levels
     starts = [Step("start", o, h) for o, h in np.argwhere(new & ~old).tolist()]
     stops = [Step("stop", o, h) for o, h in np.argwhere(old & ~new).tolist()]
@@ -238,7 +238,7 @@ def _part(
     What stops is worth least for its load, and the availabilities of the queries stay good. Started first, as in
     `transition`, none would ever be within the limit.
     """
-    state = State(found, running, "mean", None)
+    state = AvailabilityState(found, running, "mean", None)
     starts = [(o, h) for o, h in np.argwhere(wanted & ~running).tolist()]
     stops = [(o, h) for o, h in np.argwhere(running & ~wanted).tolist()]
     begun = ended = 0

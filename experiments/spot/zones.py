@@ -207,10 +207,10 @@ def of_zone(prices: SlotPrices, zone: int) -> SlotPrices:
     return SlotPrices(np.ascontiguousarray(prices.prices[:, one]), np.ascontiguousarray(prices.peaks[:, one]))
 
 
-def _columns(policy: Table | Heuristic, work: int) -> tuple[columns.Strategy, Floats, columns.Plan]:
+def _columns(policy: Table | Heuristic, work: int) -> tuple[columns.Strategy, Floats, columns.HeuristicSettings]:
     """What the kernel reads of a policy; of a table no plan, of a heuristic no strategy."""
     if isinstance(policy, Table):
-        return strategy_of(policy), policy.values, columns.Plan(0, -1, 0, work, np.inf)
+        return strategy_of(policy), policy.values, columns.HeuristicSettings(0, -1, 0, work, np.inf)
     return no_strategy(), np.zeros((0, 0, 0)), policy.plan
 
 

@@ -58,10 +58,10 @@ def _calibrate(
         return
     from goffish.cli.inputs import progress_bar
     from goffish.cli.output import say
-    from goffish.scheduling.estimate.measuring import DEFAULT, Journal, Plan, measure
+    from goffish.scheduling.estimate.measuring import DEFAULT, CalibrationPlan, Journal, measure
 
     names = DEFAULT if algorithms is None else tuple(dict.fromkeys(n.strip() for n in algorithms.split(",")))
-    plan = Plan(names, tuple(dict.fromkeys(engine or ["local"])), sizes, 60.0 * minutes)
+    plan = CalibrationPlan(names, tuple(dict.fromkeys(engine or ["local"])), sizes, 60.0 * minutes)
     path = user_path() if output is None else local_path(output)
     earlier = read_calibration(path) if path.is_file() else None
     journal = Journal(path.with_name(f"{path.name}.runs"), resume, earlier)

@@ -82,16 +82,16 @@ def _plan(
     """Plan a dataflow: which alternate of each element, on which machines, at which price."""
     from goffish.cli.inputs import working
     from goffish.cli.output import print_json
+    from goffish.scheduling.policies.feasible import feasible
     from goffish.scheduling.policies.policies import make_policy
     from goffish.scheduling.policies.report import describe_plan
-    from goffish.scheduling.policies.sites import at_sites
 
     flow, catalogue = _setting(dataflow, cloud, rate, no_alternates)
     planner = make_policy(policy, name_values(option, "--option"), own=True)
     if rates is not None:
         flow = flow.with_rates(_rates(rates, flow, None, flow.goal.interval_s, seed).mean(axis=0))
     with working(f"planning with {policy}"):
-        plan = at_sites(planner.deploy(flow, catalogue), flow)
+        plan = feasible(planner.deploy(flow, catalogue), flow)
     described = {"dataflow": dataflow, "policy": policy} | describe_plan(flow, plan, flow.rates)
     if json:
         print_json(described)
@@ -242,8 +242,8 @@ def _setting(dataflow: str, cloud: str, rate: list[str] | None, fixed: bool) -> 
     from goffish.cloud.catalogue import read_catalogue
     from goffish.scheduling.dataflow.flow import compile_flow, external_rates
     from goffish.scheduling.dataflow.model import read_dataflow
+    from goffish.scheduling.policies.feasible import check_sites
     from goffish.scheduling.policies.reactive import without_alternates
-    from goffish.scheduling.policies.sites import check_sites
 
     flow, catalogue = compile_flow(read_dataflow(dataflow)), read_catalogue(cloud)
     try:

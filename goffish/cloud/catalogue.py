@@ -43,7 +43,7 @@ class TypeColumns(NamedTuple):
     prices: NDArray[np.float64]
 
 
-class Network(NamedTuple):
+class SiteNetwork(NamedTuple):
     """What lies between two machines, by their sites; float64 arrays of shape (sites, sites).
 
     Attributes
@@ -74,6 +74,80 @@ class Link(Definition):
     between: tuple[Name, Name]
     latency_ms: Annotated[float, Field(ge=0, le=3_600_000)]
     bandwidth_mbit_s: Positive | None = None
+
+
+class Sites(Definition):
+    """Base of what has sites: names of places, and the links between them.
+
+    Attributes
+    ----------
+    sites : tuple of str, optional
+        Default: all machines are at one place.
+    links : tuple of Link
+        Messages between two sites take the route of least latency.
+    """
+
+    sites: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
+    links: Annotated[tuple[Link, ...], Field(max_length=4950)] = ()
+
+    @model_validator(mode="after")
+    def _connected(self) -> Sites:
+        known = f"sites: {', '.join(self.sites[:20])}" if self.sites else "list it in sites"
+        linked: set[frozenset[str]] = set()
+        for at, link in enumerate(self.links):
+            unknown = next((name for name in link.between if name not in self.sites), None)
+            if unknown is not None:
+                raise ValueError(f"links[{at}].between: no site {unknown!r}; {known}")
+            pair = frozenset(link.between)
+            if len(pair) < 2 or pair in linked:
+                raise ValueError(f"links[{at}].between: {' and '.join(link.between)}; one link for two different sites")
+            linked.add(pair)
+        for place, site in self._places().items():
+            if site is None and self.sites:
+                raise ValueError(f"{place}.site: is missing; {known}")
+            if site is not None and site not in self.sites:
+                raise ValueError(f"{place}.site: no site {site!r}; {known}")
+        if len(set(self.sites)) < len(self.sites):
+            raise ValueError("sites: a site is given twice; every name is listed once")
+        apart = np.argwhere(np.isinf(self.network.delay_ms))
+        if len(apart):
+            one, other = (self.sites[at] for at in apart[0])
+            raise ValueError(f"links: no route between {one} and {other}; add a link")
+        return self
+
+    @cached_property
+    def network(self) -> SiteNetwork:
+        """What lies between the sites; without sites, between machines."""
+        size = max(1, len(self.sites))
+        delay, band = np.full((size, size), np.inf), np.full((size, size), np.inf)
+        np.fill_diagonal(delay, 0.0)
+        number = {name: at for at, name in enumerate(self.sites)}
+        for link in self.links:
+            ends = [number[name] for name in link.between]
+            for one, other in (ends, ends[::-1]):
+                delay[one, other] = link.latency_ms
+                band[one, other] = np.inf if link.bandwidth_mbit_s is None else link.bandwidth_mbit_s
+        for over in range(size):
+            through = delay[:, over, None] + delay[over]
+            shorter = through < delay
+            band = np.where(shorter, np.minimum(band[:, over, None], band[over]), band)
+            delay = np.where(shorter, through, delay)
+        np.fill_diagonal(delay, self._within_ms)
+        return SiteNetwork(delay, band)
+
+    @cached_property
+    def site_numbers(self) -> NDArray[np.int64]:
+        """Site of each machine type or host, a row of `network`."""
+        return np.array([0 if at is None else self.sites.index(at) for at in self._places().values()], np.int64)
+
+    def _places(self) -> dict[str, str | None]:
+        """The site of each machine type or host, by its field."""
+        raise NotImplementedError
+
+    @property
+    def _within_ms(self) -> float:
+        """Delay between two machines of a site."""
+        raise NotImplementedError
 
 
 class Billing(Definition):
@@ -120,6 +194,8 @@ class MachineClass(Definition):
         Whether it can be had now. What is not to be had costs `PROHIBITIVE` in plans.
     site : str, optional
         One of the catalogue's `sites`; required if it has any.
+    limit : int, optional
+        Machines of this type that may run at a time, such as hosts that exist already; default: as many as are wanted.
     """
 
     name: Name
@@ -133,6 +209,7 @@ class MachineClass(Definition):
     bid: Positive | None = None
     available: bool = True
     site: Name | None = None
+    limit: int | None = Field(default=None, ge=1, strict=True)
 
     @model_validator(mode="after")
     def _spot_fields(self) -> MachineClass:
@@ -156,7 +233,7 @@ def _distinct(classes: tuple[MachineClass, ...]) -> tuple[MachineClass, ...]:
     return classes
 
 
-class Catalogue(Definition):
+class Catalogue(Sites):
     """The machine classes of one provider.
 
     Attributes
@@ -172,10 +249,8 @@ class Catalogue(Definition):
         Machines that may run at a time.
     source : str
         Where the figures are from.
-    sites : tuple of str, optional
-        Names of the places where machines are; default: all machines are at one place.
-    links : tuple of Link
-        Messages between two sites take the route of least latency.
+    sites, links
+        See `Sites`.
     """
 
     classes: Annotated[tuple[MachineClass, ...], Field(min_length=1), AfterValidator(_distinct)]
@@ -186,58 +261,13 @@ class Catalogue(Definition):
     limit: int | None = Field(default=None, ge=1, strict=True)
     currency: str = "USD"
     source: str = ""
-    sites: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
-    links: Annotated[tuple[Link, ...], Field(max_length=4950)] = ()
 
-    @model_validator(mode="after")
-    def _connected(self) -> Catalogue:
-        known = f"sites: {', '.join(self.sites[:20])}" if self.sites else "list it in sites"
-        linked: set[frozenset[str]] = set()
-        for at, link in enumerate(self.links):
-            unknown = next((name for name in link.between if name not in self.sites), None)
-            if unknown is not None:
-                raise ValueError(f"links[{at}].between: no site {unknown!r}; {known}")
-            pair = frozenset(link.between)
-            if len(pair) < 2 or pair in linked:
-                raise ValueError(f"links[{at}].between: {' and '.join(link.between)}; one link for two different sites")
-            linked.add(pair)
-        for at, one in enumerate(self.classes):
-            if one.site is None and self.sites:
-                raise ValueError(f"classes[{at}].site: is missing; {known}")
-            if one.site is not None and one.site not in self.sites:
-                raise ValueError(f"classes[{at}].site: no site {one.site!r}; {known}")
-        if len(set(self.sites)) < len(self.sites):
-            raise ValueError("sites: a site is given twice; every name is listed once")
-        apart = np.argwhere(np.isinf(self.network.delay_ms))
-        if len(apart):
-            one, other = (self.sites[at] for at in apart[0])
-            raise ValueError(f"links: no route between {one} and {other}; add a link")
-        return self
+    def _places(self) -> dict[str, str | None]:
+        return {f"classes[{at}]": one.site for at, one in enumerate(self.classes)}
 
-    @cached_property
-    def network(self) -> Network:
-        """What lies between the sites; of a catalogue without sites between its machines."""
-        size = max(1, len(self.sites))
-        delay, band = np.full((size, size), np.inf), np.full((size, size), np.inf)
-        np.fill_diagonal(delay, 0.0)
-        number = {name: at for at, name in enumerate(self.sites)}
-        for link in self.links:
-            ends = [number[name] for name in link.between]
-            for one, other in (ends, ends[::-1]):
-                delay[one, other] = link.latency_ms
-                band[one, other] = np.inf if link.bandwidth_mbit_s is None else link.bandwidth_mbit_s
-        for over in range(size):
-            through = delay[:, over, None] + delay[over]
-            shorter = through < delay
-            band = np.where(shorter, np.minimum(band[:, over, None], band[over]), band)
-            delay = np.where(shorter, through, delay)
-        np.fill_diagonal(delay, self.latency_ms)
-        return Network(delay, band)
-
-    @cached_property
-    def site_numbers(self) -> NDArray[np.int64]:
-        """Site of each class, a row of `network`."""
-        return np.array([0 if c.site is None else self.sites.index(c.site) for c in self.classes], np.int64)
+    @property
+    def _within_ms(self) -> float:
+        return self.latency_ms
 
     @cached_property
     def cores(self) -> NDArray[np.int64]:

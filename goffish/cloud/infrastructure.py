@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, model_validator
 
-from goffish.cloud.catalogue import Catalogue, Name, NotNegative, Positive
+from goffish.cloud.catalogue import Catalogue, Name, NotNegative, Positive, Sites
 from goffish.definitions import Definition, read_definition
 from goffish.errors import InputError
 
@@ -45,7 +45,8 @@ class Host(Definition):
         Dataflows that it can take part in; ``None`` is without a limit.
     failure : float
         Probability that it fails within a day.
-    site : str
+    site : str, optional
+        One of the infrastructure's `sites`; required if it has any.
     """
 
     name: Name
@@ -56,7 +57,7 @@ class Host(Definition):
     startup_s: NotNegative = 0.0
     slots: Annotated[int, Field(ge=0, strict=True)] | None = None
     failure: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    site: str = ""
+    site: Name | None = None
 
 
 class Store(Definition):
@@ -85,7 +86,7 @@ def _distinct(hosts: tuple[Host, ...]) -> tuple[Host, ...]:
     return hosts
 
 
-class Infrastructure(Definition):
+class Infrastructure(Sites):
     """Hosts and the network between them.
 
     Attributes
@@ -93,12 +94,15 @@ class Infrastructure(Definition):
     hosts : tuple of Host
         Their places are the host numbers in every plan.
     latency_ms : float or matrix
-        One way, from row to column; 0 inside of a host.
+        One way, from row to column, whatever the sites are; or between any two hosts of a site. 0 inside of a host.
     bandwidth_mbit_s : float or matrix, optional
-        ``None`` is without a limit; inside of a host there is none.
+        From row to column, whatever the sites are; or between any two hosts, and no more than that of the links between
+        their sites. ``None`` is without a limit; inside of a host there is none.
     traffic_price : float or matrix
         Per hour, for one message a second; 0 inside of a host.
     store : Store
+    sites, links
+        See `Sites`.
     """
 
     hosts: Annotated[tuple[Host, ...], Field(min_length=1), AfterValidator(_distinct)]
@@ -158,12 +162,18 @@ class Infrastructure(Definition):
     @cached_property
     def latencies_s(self) -> Floats:
         """Seconds from one host to another, shape (hosts, hosts)."""
-        return self._matrix(self.latency_ms, 0.0) / 1000.0
+        given: Any = self.latency_ms
+        if self.sites and not isinstance(given, tuple):
+            given = self._between(self.network.delay_ms)
+        return self._matrix(given, 0.0) / 1000.0
 
     @cached_property
     def bandwidths(self) -> Floats:
         """Mbit/s from one host to another, shape (hosts, hosts); infinite without a limit and inside of a host."""
-        return self._matrix(np.inf if self.bandwidth_mbit_s is None else self.bandwidth_mbit_s, np.inf)
+        given: Any = np.inf if self.bandwidth_mbit_s is None else self.bandwidth_mbit_s
+        if self.sites and not isinstance(given, tuple):
+            given = np.minimum(given, self._between(self.network.bandwidth_mbit_s))
+        return self._matrix(given, np.inf)
 
     @cached_property
     def traffic_prices(self) -> Floats:
@@ -184,6 +194,17 @@ class Infrastructure(Definition):
 
     def _each(self, given: Any) -> Floats:
         return np.array(np.broadcast_to(np.asarray(given, np.float64), (self.size,)))
+
+    def _between(self, figures: Floats) -> Floats:
+        """Figures of each pair of sites, for each pair of hosts."""
+        return figures[np.ix_(self.site_numbers, self.site_numbers)]
+
+    def _places(self) -> dict[str, str | None]:
+        return {f"hosts[{at}]": host.site for at, host in enumerate(self.hosts)}
+
+    @property
+    def _within_ms(self) -> float:
+        return 0.0 if isinstance(self.latency_ms, tuple) else self.latency_ms
 
     def _matrix(self, given: Any, inside: float) -> Floats:
         found = np.array(np.broadcast_to(np.asarray(given, np.float64), (self.size, self.size)))
@@ -243,16 +264,13 @@ def infrastructure_of(
         hosts=tuple(
             Host(
                 name=f"{at}-{c.name}", cores=c.cores, speed=c.speed * max(speed, 1e-9), memory_mb=c.memory_mb,
-                price_per_hour=c.price_per_hour, site=c.site or "",
+                price_per_hour=c.price_per_hour, site=c.site,
             )
             for at, (c, speed) in enumerate(zip(classes, speeds, strict=True))
         ),
-        latency_ms=_without_diagonal(catalogue.network.delay_ms[between]) if catalogue.sites else catalogue.latency_ms,
+        latency_ms=catalogue.latency_ms,
         bandwidth_mbit_s=None if band is None else tuple(map(tuple, band.tolist())),
         currency=catalogue.currency,
+        sites=catalogue.sites,
+        links=catalogue.links,
     )  # fmt: skip
-
-
-def _without_diagonal(figures: Floats) -> tuple[tuple[float, ...], ...]:
-    np.fill_diagonal(figures, 0.0)
-    return tuple(map(tuple, figures.tolist()))

@@ -13,7 +13,16 @@ from goffish.cloud.prices import SlotPrices, Trace
 from goffish.errors import InputError
 from goffish.plot.style import ALARM, COLOURS, INK, NOTHING, QUIET, SEQUENCE, legend_beside, new_figure, styled
 from goffish.scheduling.spot.comparison import Outcome
-from goffish.scheduling.spot.job import CHECKPOINT, CHECKPOINTING, FINISHED, RUNNING, START, STARTUP, STATE_NAMES, Run
+from goffish.scheduling.spot.job import (
+    CHECKPOINT,
+    CHECKPOINTING,
+    FINISHED,
+    RUNNING,
+    START,
+    STARTUP,
+    STATE_NAMES,
+    JobRun,
+)
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.table import Table
 
@@ -210,12 +219,12 @@ def _shares(axes: Axes, states: Any, policy: str) -> None:
 
 
 @styled
-def job(run: Run, market: Market, slots: SlotPrices, first: int = 0, *, title: str = "") -> Figure:
+def job(run: JobRun, market: Market, slots: SlotPrices, first: int = 0, *, title: str = "") -> Figure:
     """Draw one job from start to end: prices, the bid that it held, its state, and what was left to do.
 
     Parameters
     ----------
-    run : Run
+    run : JobRun
         With its log.
     market : Market
     slots : SlotPrices

@@ -66,6 +66,7 @@ def test_paid_time_ends_with_a_quantum(elapsed: float, quantum: float) -> None:
         ({"billing": {"quantum_s": 0}}, r"billing\.quantum_s = 0"),
         ({"billing": {"hours": 1}}, r"billing\.hours: unknown field; there are quantum_s, minimum_s"),
         ({"startup_s": -1}, "startup_s = -1"),
+        ({"classes": [GOOD["classes"][0] | {"limit": 0}]}, r"classes\[0\]\.limit = 0: .*greater than or equal to 1"),
     ],
 )
 def test_what_is_no_catalogue(change: dict[str, Any], told: str) -> None:

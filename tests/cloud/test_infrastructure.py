@@ -83,6 +83,21 @@ def test_machines_at_sites_are_hosts_at_sites() -> None:
     assert found.allowed(((), ()), (("b",), ())).tolist() == [[False, False, True], [True] * 3]
 
 
+def test_hosts_at_sites() -> None:
+    """Breaks when links do not count between hosts of different sites, or count although every pair is given."""
+    link = {"between": ["a", "b"], "latency_ms": 20, "bandwidth_mbit_s": 10}
+    hosts = [{"name": "x", "site": "a"}, {"name": "y", "site": "b"}, {"name": "z", "site": "a"}]
+    given = {"sites": ["a", "b"], "links": [link], "hosts": hosts, "latency_ms": 1, "bandwidth_mbit_s": 50}
+    found = read_infrastructure(given)
+    assert found.latencies_s.tolist() == [[0, 0.02, 0.001], [0.02, 0, 0.02], [0.001, 0.02, 0]]
+    assert found.bandwidths.tolist() == [[np.inf, 10, 50], [10, np.inf, 10], [50, 10, np.inf]]
+    pairs = [[0, 7, 7], [7, 0, 7], [7, 7, 0]]
+    measured = read_infrastructure(given | {"latency_ms": pairs, "bandwidth_mbit_s": pairs})
+    assert measured.latencies_s[0, 1] == 0.007 and measured.bandwidths[0, 1] == 7
+    with pytest.raises(InputError, match=r"hosts\[0\].site: no site 'c'; sites: a, b"):
+        read_infrastructure(given | {"hosts": [{"name": "x", "site": "c"}]})
+
+
 def test_plans_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     """Breaks when a plan gives a host more than it has, or an element a host that it may not use."""
     two = read_infrastructure(TWO)

@@ -12,7 +12,7 @@ from experiments.btu.items import ItemSetting, machine_trace, run_items
 from experiments.btu.patterns import machines_of
 from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
-from goffish.scheduling.policies.btu.controller import BtuController, Controller
+from goffish.scheduling.policies.btu.controller import Autoscaler, BtuController
 from goffish.scheduling.policies.btu.model import Settings
 from goffish.scheduling.policies.btu.threshold import ThresholdController
 
@@ -37,7 +37,7 @@ def run(
     minutes: int = 120, noise: float = 0.3,
 ) -> ItemResult:  # fmt: skip
     """A run; without a unit under the threshold controller (billed by the hour unless asked otherwise)."""
-    controller: Controller = ThresholdController(settings) if unit_min is None else BtuController(settings)
+    controller: Autoscaler = ThresholdController(settings) if unit_min is None else BtuController(settings)
     setting = ItemSetting(unit_s=60.0 * (unit_min or 60.0), service_share=share, noise=noise)
     return run_items(VISP, trace(pattern, minutes), controller, setting, seed)
 

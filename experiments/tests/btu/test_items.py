@@ -20,7 +20,7 @@ from goffish.scheduling.dataflow.flow import Flow, compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.btu.controller import BtuController
 from goffish.scheduling.policies.btu.ending import plan_emptying
-from goffish.scheduling.policies.btu.model import Action, Settings, Size, State
+from goffish.scheduling.policies.btu.model import Action, ClusterState, Settings, Size
 from goffish.scheduling.policies.btu.threshold import FixedController, ThresholdController
 
 JOIN = compile_flow(
@@ -247,7 +247,7 @@ class Noting(BtuController):
 
     noted: Counter[str] = field(default_factory=Counter)
 
-    def host_end(self, state: State, host: int, unit_s: float) -> list[Action]:
+    def host_end(self, state: ClusterState, host: int, unit_s: float) -> list[Action]:
         if len(state.usable) < 2:
             self.noted["last"] += 1
         elif plan_emptying(state, host, self.settings) is None:

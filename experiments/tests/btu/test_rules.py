@@ -17,7 +17,7 @@ from experiments.tests.btu.cases import PLAIN, PUBLISHED, VISP, mean, run, trace
 from experiments.tests.btu.test_items import JOIN, Watch, plainly
 from goffish.scheduling.policies.btu.controller import BtuController
 from goffish.scheduling.policies.btu.ending import plan_emptying
-from goffish.scheduling.policies.btu.model import Action, Operators, Settings, Size, State
+from goffish.scheduling.policies.btu.model import Action, ClusterState, OperatorNeeds, Settings, Size
 from goffish.scheduling.policies.btu.ranking import IMPOSSIBLE, best_donor, best_host, host_score, utility
 from goffish.scheduling.policies.btu.threshold import FixedController, ThresholdController
 from tests.scheduling.policies.btu.test_decisions import OEE, small
@@ -25,7 +25,7 @@ from tests.scheduling.policies.btu.test_decisions import OEE, small
 
 def test_cached_images_outweigh_a_better_score() -> None:
     """§7.2: scores 0.02 without the image, 0.5 with it (so 0.005), and no room at all: the second host."""
-    made = Operators(("a", "cores", "memory"), (1.0, 1.0, 0.0), (1.0, 0.0, 1.0), (1.0,) * 3)
+    made = OperatorNeeds(("a", "cores", "memory"), (1.0, 1.0, 0.0), (1.0, 0.0, 1.0), (1.0,) * 3)
     state = small(Size(10, 10), [{1: 4, 2: 5}, {1: 9, 2: 4}, {1: 10}], made)
     state.hosts[1].images.add(0)
     scores = [host_score(h.size, h.free(made), Size(1, 1), 0 in h.images, PLAIN) for h in state.hosts.values()]
@@ -82,15 +82,15 @@ class Noted:
     def __init__(self) -> None:
         self.settings, self.by_units, self.looks = PLAIN, True, list[tuple[float, int]]()
 
-    def cycle(self, state: State, rng: np.random.Generator) -> list[Action]:
+    def cycle(self, state: ClusterState, rng: np.random.Generator) -> list[Action]:
         return []
 
-    def host_end(self, state: State, host: int, unit_s: float) -> list[Action]:
+    def host_end(self, state: ClusterState, host: int, unit_s: float) -> list[Action]:
         self.looks.append((state.now_s, host))
         state.hosts[host].paid_until_s += unit_s
         return [Action("prolong", host)]
 
-    def unit_end(self, state: State, host: int, unit_s: float, empty: bool) -> list[Action]:
+    def unit_end(self, state: ClusterState, host: int, unit_s: float, empty: bool) -> list[Action]:
         raise AssertionError("nothing was closed")
 
 
@@ -168,7 +168,7 @@ def test_nobody_leases_beside_room() -> None:
     leases = 0
 
     class Strict(BtuController):
-        def cycle(self, state: State, rng: np.random.Generator) -> list[Action]:
+        def cycle(self, state: ClusterState, rng: np.random.Generator) -> list[Action]:
             nonlocal leases
             before = state.copy()
             done = super().cycle(state, rng)

@@ -16,8 +16,8 @@ from goffish.scheduling.control.failures import Failures
 from goffish.scheduling.control.forecasts import Forecaster
 from goffish.scheduling.control.records import Measured, Recorder, Result
 from goffish.scheduling.dataflow.flow import Floats, Flow, Measure
+from goffish.scheduling.policies.feasible import feasible
 from goffish.scheduling.policies.observation import Forecast, Observation, Policy
-from goffish.scheduling.policies.sites import at_sites
 
 Denominator = Literal["rate", "backlog"]
 Arrivals = Literal["even", "poisson"]
@@ -115,7 +115,7 @@ class Control:
             begun = time.perf_counter()
             plan, self._memory = setting.policy.adapt(observation, self._memory)
         taken = time.perf_counter() - begun
-        changes = self.cluster.enact(at_sites(plan, setting.flow, self.cluster.live), now, first=step == 0)
+        changes = self.cluster.enact(feasible(plan, setting.flow, self.cluster.live), now, first=step == 0)
         if step == 0:
             self._foresee(0)
         self._strike(now + (2 * SLACK_S if step else 0.0), now + setting.interval_s)

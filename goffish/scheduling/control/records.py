@@ -80,7 +80,8 @@ class Summary:
     compliance : float
         Share of the intervals whose throughput is not below the goal's band.
     latency_s : float
-        Mean seconds of a message along the slowest path (`latency_s`), weighed by the external rate.
+        Mean seconds of a message along the slowest path (`latency_s`), links between sites included, weighed by the
+        external rate.
     """
 
     omega: float

@@ -15,7 +15,7 @@ from typing import Any
 from goffish.errors import InputError, StoreError
 from goffish.partial import local_path, partial_file
 from goffish.scheduling.estimate.features import JobShape
-from goffish.scheduling.estimate.fitting import QUANTITIES, Model, Run, fit
+from goffish.scheduling.estimate.fitting import QUANTITIES, MeasuredRun, Model, fit
 
 FORMAT, VERSION = "goffish-calibration", 1
 
@@ -73,11 +73,11 @@ class Calibration:
     ----------
     machine : mapping
         See `this_machine`.
-    runs : sequence of Run
+    runs : sequence of MeasuredRun
     """
 
     machine: Mapping[str, Any]
-    runs: Sequence[Run] = field(repr=False)
+    runs: Sequence[MeasuredRun] = field(repr=False)
 
     @cached_property
     def models(self) -> Mapping[tuple[str, str], Model]:
@@ -127,12 +127,12 @@ class Calibration:
             raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def run_to_dict(run: Run) -> dict[str, Any]:
+def run_to_dict(run: MeasuredRun) -> dict[str, Any]:
     """A run as plain values."""
     return asdict(run)
 
 
-def run_from_dict(values: Mapping[str, Any], where: str | Path) -> Run:
+def run_from_dict(values: Mapping[str, Any], where: str | Path) -> MeasuredRun:
     """A run from plain values.
 
     Raises
@@ -141,7 +141,7 @@ def run_from_dict(values: Mapping[str, Any], where: str | Path) -> Run:
         If they are not a run.
     """
     try:
-        run = Run(**{**values, "shape": JobShape(**values["shape"])})
+        run = MeasuredRun(**{**values, "shape": JobShape(**values["shape"])})
         figures = [getattr(run, name) for name in _FIGURES]
         if not isinstance(run.graph, str) or not isinstance(run.fitted, bool) or min(figures) < 0:
             raise ValueError(f"{run.graph!r} has a figure below 0")

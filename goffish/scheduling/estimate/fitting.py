@@ -25,7 +25,7 @@ COVERED = 0.9
 
 
 @dataclass(frozen=True)
-class Run:
+class MeasuredRun:
     """One measured run.
 
     Attributes
@@ -175,7 +175,7 @@ def least_squares(values: np.ndarray, measured: np.ndarray, floor: float) -> np.
     return np.asarray(found / sizes, np.float64)
 
 
-def fit(runs: Sequence[Run]) -> Model:
+def fit(runs: Sequence[MeasuredRun]) -> Model:
     """Fit the runs of one algorithm on one engine that are to be fitted to, and test on the others.
 
     Raises
@@ -215,11 +215,11 @@ def fit(runs: Sequence[Run]) -> Model:
     return replace(model, ratios=_ratios(model, kept))
 
 
-def _medians(runs: Sequence[Run]) -> Callable[[Callable[[Run], float]], float]:
+def _medians(runs: Sequence[MeasuredRun]) -> Callable[[Callable[[MeasuredRun], float]], float]:
     return lambda of: statistics.median(map(of, runs))
 
 
-def _serial(runs: Sequence[Run]) -> float:
+def _serial(runs: Sequence[MeasuredRun]) -> float:
     """From ``seconds = cpu (s + (1 - s) / cores)``, of the half of the runs with the most work."""
     shared = sorted((run for run in runs if run.shape.workers > 1), key=lambda run: run.cpu)
     shares = [
@@ -229,7 +229,7 @@ def _serial(runs: Sequence[Run]) -> float:
     return min(1.0, max(0.0, statistics.median(shares))) if shares else 1.0
 
 
-def _ratios(model: Model, runs: Sequence[Run]) -> dict[str, list[float]]:
+def _ratios(model: Model, runs: Sequence[MeasuredRun]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for run in runs:
         for shape in (run.shape, replace(run.shape, boundary=None)):

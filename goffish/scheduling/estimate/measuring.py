@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from goffish.errors import InputError, JobError, StoreError
 from goffish.scheduling.estimate.calibration import Calibration, run_from_dict, run_to_dict, this_machine
 from goffish.scheduling.estimate.features import ENGINES, WORK, JobShape
-from goffish.scheduling.estimate.fitting import Run
+from goffish.scheduling.estimate.fitting import MeasuredRun
 from goffish.scheduling.estimate.graphs import Sample, samples, source_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ Told = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Plan:
+class CalibrationPlan:
     """What is to be measured.
 
     Attributes
@@ -121,7 +121,7 @@ class Journal:
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
 
-    def _lines(self, machine: dict[str, Any]) -> list[Run]:
+    def _lines(self, machine: dict[str, Any]) -> list[MeasuredRun]:
         lines = self.path.read_text(encoding="utf-8").split("\n")[:-1]
         try:
             measured_on, *rows = [json.loads(line) for line in lines] or [machine]
@@ -131,14 +131,14 @@ class Journal:
             raise InputError(f"{self.path}: was measured on another machine; leave out --resume")
         return [run_from_dict(row, self.path) for row in rows]
 
-    def add(self, run: Run) -> None:
+    def add(self, run: MeasuredRun) -> None:
         """Keep a run, whatever happens next."""
         self.runs.append(run)
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(run_to_dict(run)) + "\n")
 
 
-def measure(plan: Plan, journal: Journal, told: Told = lambda done, total, what: None) -> Calibration:
+def measure(plan: CalibrationPlan, journal: Journal, told: Told = lambda done, total, what: None) -> Calibration:
     """Measure what a plan asks for and the journal does not have.
 
     Small graphs come first, with all algorithms, those to fit to and those to test on side by side: little time gives a
@@ -168,7 +168,7 @@ def measure(plan: Plan, journal: Journal, told: Told = lambda done, total, what:
     return Calibration(this_machine(), [run for run in journal.runs if run.key[:2] in pairs])
 
 
-def _enough(runs: Sequence[Run], pair: tuple[str, str]) -> bool:
+def _enough(runs: Sequence[MeasuredRun], pair: tuple[str, str]) -> bool:
     same = [run.fitted for run in runs if run.key[:2] == pair]
     return sum(same) >= 3 and len(same) - sum(same) >= 1
 
@@ -206,7 +206,7 @@ def _probe(
     store: Path,
     graphs: tuple[Graph, PartitionedGraph],
     place: Path,
-) -> Run:
+) -> MeasuredRun:
     (algorithm, engine), (graph, cut) = pair, graphs
     cores, options = int(this_machine()["cores"]), dict[str, Any]()
     if algorithm in ("bfs", "hops", "sssp"):
@@ -239,4 +239,4 @@ def _probe(
         algorithm, engine, graph.num_vertices, graph.num_edges, cut.num_partitions, cores, graph.directed,
         graph.weights is not None, sum(cut.info.remote), options.get("pivots"),
     )  # fmt: skip
-    return Run(graph=sample.name, fitted=sample.fitted, shape=shape, **json.loads(lines[-1]))
+    return MeasuredRun(graph=sample.name, fitted=sample.fitted, shape=shape, **json.loads(lines[-1]))

@@ -11,9 +11,9 @@ import numpy as np
 from goffish.cloud.catalogue import Catalogue
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.policies.feasible import feasible
 from goffish.scheduling.policies.network import network_throughput
 from goffish.scheduling.policies.observation import Policy
-from goffish.scheduling.policies.sites import at_sites
 
 
 class Alternative(NamedTuple):
@@ -109,5 +109,5 @@ def alternatives(
         name = catalogue.classes[machine.kind].name
         found.append(measured(f"without the {name} that runs {running or 'nothing'}", flow, fewer, external))
     for name, policy in policies:
-        found.append(measured(f"by {name}", flow, at_sites(policy.deploy(flow, catalogue), flow), external))
+        found.append(measured(f"by {name}", flow, feasible(policy.deploy(flow, catalogue), flow), external))
     return [found[0], *sorted(found[1:], key=lambda one: (not one.valid, one.cost_per_hour))]

@@ -13,7 +13,7 @@ from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import SLACK, Estimate, Floats, Flow
 from goffish.scheduling.policies import window_kernels as kernels
 from goffish.scheduling.policies.retirement import retire_machines
-from goffish.scheduling.policies.windows import Action, Outlook, Window
+from goffish.scheduling.policies.windows import Outlook, ScheduledAction, Window
 
 #: Why planning ended: the plan holds to the end of the window, nothing more can be done, the next change would undo the
 #: last one, or there were too many changes.
@@ -67,14 +67,14 @@ class Aims:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Schedule:
     """Changes to a deployment, each from a timestep on.
 
     Attributes
     ----------
     live : Deployment
         What ran when the plan was made.
-    actions : tuple of Action
+    actions : tuple of ScheduledAction
         In the order in which they were decided: a start comes before what is put on that machine.
     steps : int
         Timesteps that it covers.
@@ -84,7 +84,7 @@ class Plan:
     """
 
     live: Deployment
-    actions: tuple[Action, ...]
+    actions: tuple[ScheduledAction, ...]
     steps: int
     reason: Reason
     crossovers: tuple[int, ...] = ()
@@ -99,7 +99,7 @@ class Plan:
         return found
 
 
-def _apply(deployment: Deployment, action: Action) -> None:
+def _apply(deployment: Deployment, action: ScheduledAction) -> None:
     match action.what:
         case "start":
             deployment.add_machine(Machine(action.machine, action.choice))
@@ -113,7 +113,7 @@ def _apply(deployment: Deployment, action: Action) -> None:
             deployment.drop_machine(action.machine)
 
 
-def look_ahead(flow: Flow, live: Deployment, outlook: Outlook, aims: Aims, *, queue: Floats | None = None) -> Plan:
+def look_ahead(flow: Flow, live: Deployment, outlook: Outlook, aims: Aims, *, queue: Floats | None = None) -> Schedule:
     """Plan changes so that the throughput of the timesteps ahead stays in the band (Algorithm 1, as repaired).
 
     The plan is followed as far as its cumulative throughput is within ``target ± tolerance``; from there on instances,
@@ -132,7 +132,7 @@ def look_ahead(flow: Flow, live: Deployment, outlook: Outlook, aims: Aims, *, qu
 
     Returns
     -------
-    Plan
+    Schedule
         The same for the same arguments: no clock, no random number.
     """
     window = Window(flow, live, outlook, aims.interval_s, queue=queue, room=aims.most_actions)
@@ -142,7 +142,7 @@ def look_ahead(flow: Flow, live: Deployment, outlook: Outlook, aims: Aims, *, qu
     reason = planner.run()
     if aims.repack == "last":
         retire_machines(window, aims.target, aims.cadence, aims.least_step, planner.at)
-    return Plan(live, tuple(window.actions), window.steps, reason, tuple(planner.crossovers))
+    return Schedule(live, tuple(window.actions), window.steps, reason, tuple(planner.crossovers))
 
 
 @dataclass

@@ -10,7 +10,7 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import Flow
 from goffish.scheduling.policies.averaging import Averaging, aims_of, effective_target, predicted
-from goffish.scheduling.policies.lookahead import Plan, look_ahead
+from goffish.scheduling.policies.lookahead import Schedule, look_ahead
 from goffish.scheduling.policies.observation import Observation, Policy
 
 
@@ -20,7 +20,7 @@ class Enactment:
 
     Attributes
     ----------
-    plan : Plan
+    plan : Schedule
     since : int
         The interval in which it was made.
     bound : mapping from planned (negative) to real machine ids
@@ -30,7 +30,7 @@ class Enactment:
         Machines of the last deployment that ran already.
     """
 
-    plan: Plan
+    plan: Schedule
     since: int
     bound: dict[int, int]
     asked: tuple[int, ...] = ()
@@ -132,7 +132,7 @@ class Plasticc:
         expected = frozenset(number for number in found.machines if number >= 0)
         return found, replace(held, asked=asked, expected=expected)
 
-    def plan(self, observation: Observation) -> Plan | None:
+    def plan(self, observation: Observation) -> Schedule | None:
         """The plan that is made now; ``None`` if the newest prediction is not of this cadence."""
         cadence = min(self.cadence, self.horizon)
         forecast = observation.forecast

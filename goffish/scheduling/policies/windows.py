@@ -41,7 +41,7 @@ class Outlook(NamedTuple):
     bandwidths: Mapping[int, Floats] | None = None
 
 
-class Action(NamedTuple):
+class ScheduledAction(NamedTuple):
     """A planned change.
 
     Attributes
@@ -101,7 +101,7 @@ class Window:
             raise InputError("a plan needs predictions of at least one timestep")
         self.flow, self.live, self.catalogue = flow, live, live.catalogue
         self.steps, self.interval_s, self.typical = steps, interval_s, outlook.typical
-        self.actions: list[Action] = []
+        self.actions: list[ScheduledAction] = []
         self.rates = np.ascontiguousarray(outlook.rates, np.float64)
         self.message_sums = _prefix_sums(self.rates)
         self.queue = np.zeros(flow.size) if queue is None else np.asarray(queue, np.float64)
@@ -283,27 +283,27 @@ class Window:
         self.kinds[place], self.elapsed_s[place] = kind, -step * self.interval_s
         self.free[place], self.usable[place] = self.catalogue.cores[kind], True
         self.speeds[place] = self._mean[place] = self.catalogue.speeds[kind] * self.typical
-        self.actions.append(Action(step, "start", machine=number, choice=kind))
+        self.actions.append(ScheduledAction(step, "start", machine=number, choice=kind))
         return place
 
     def put(self, element: int, machine: int, step: int) -> None:
         """Give an element a free core of a machine from a timestep on."""
-        self.actions.append(Action(step, "add", machine=self.ids[machine], element=element))
+        self.actions.append(ScheduledAction(step, "add", machine=self.ids[machine], element=element))
         self._count(element, machine, 1, step)
 
     def take(self, element: int, machine: int, step: int) -> None:
         """Take a core of a machine away from an element from a timestep on."""
-        self.actions.append(Action(step, "remove", machine=self.ids[machine], element=element))
+        self.actions.append(ScheduledAction(step, "remove", machine=self.ids[machine], element=element))
         self._count(element, machine, -1, step)
 
     def switch(self, element: int, alternate: int, step: int) -> None:
         """Make an alternate the active one from a timestep on."""
-        self.actions.append(Action(step, "switch", element=element, choice=alternate))
+        self.actions.append(ScheduledAction(step, "switch", element=element, choice=alternate))
         self.active[step:, element] = alternate
 
     def retire(self, machine: int, step: int) -> None:
         """Stop a machine that nothing runs on in a timestep; from now on it takes no instances."""
-        self.actions.append(Action(step, "retire", machine=self.ids[machine]))
+        self.actions.append(ScheduledAction(step, "retire", machine=self.ids[machine]))
         self.usable[machine] = False
 
     def rollback(self, actions: int) -> None:

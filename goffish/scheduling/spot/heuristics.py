@@ -49,7 +49,7 @@ class Heuristic:
     bid: int = 0
     interval: float = np.inf
     slots: int = 0
-    plan: kernels.Plan = field(init=False, repr=False)
+    plan: kernels.HeuristicSettings = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -61,7 +61,7 @@ class Heuristic:
         market, number = self.market, self.class_number
         spot = -1 if self.kind == "on-demand" else market.spot_choice(number, self.bid)
         kind, on_demand = get_args(Kind).index(self.kind), market.on_demand_choice(number)
-        plan = kernels.Plan(kind, spot, on_demand, self.work, float(self.interval), self.slots)
+        plan = kernels.HeuristicSettings(kind, spot, on_demand, self.work, float(self.interval), self.slots)
         object.__setattr__(self, "plan", plan)
 
     @property

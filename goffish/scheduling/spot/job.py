@@ -123,7 +123,7 @@ def advance(
     return Step(Status(*found), money, event, False)
 
 
-class Policy(Protocol):
+class JobPolicy(Protocol):
     """Decides what a job does next: a table or a heuristic."""
 
     def decide(self, left: int, status: Status, prices: Sequence[float], ages: Sequence[int] | None = None) -> int:
@@ -141,7 +141,7 @@ class Entry(NamedTuple):
 
 
 @dataclass
-class Run:
+class JobRun:
     """What became of one job.
 
     Attributes
@@ -158,11 +158,11 @@ class Run:
     log: list[Entry] = field(default_factory=list)
 
 
-def run_job(market: Market, policy: Policy, work: int, slots: int, prices: SlotPrices, first: int = 0) -> Run:
+def run_job(market: Market, policy: JobPolicy, work: int, slots: int, prices: SlotPrices, first: int = 0) -> JobRun:
     """Run one job over a price trace from its slot `first` on, with a log of all actions (AGENT, §3.5)."""
     if first < 0 or first + slots > prices.slots:
         raise InputError(f"slots {first} to {first + slots} are needed, the prices end at {prices.slots}")
-    run, status, slot = Run(), submitted(work), 0
+    run, status, slot = JobRun(), submitted(work), 0
     ages = market.ages_of(prices.prices)
     while slot < slots and status.state != FINISHED:
         at = first + slot

@@ -125,7 +125,7 @@ def replay(
     _check_job(policy, market, work, slots)
     table = isinstance(policy, Table)
     strategy = strategy_of(policy) if isinstance(policy, Table) else no_strategy()
-    plan = policy.plan if isinstance(policy, Heuristic) else kernels.Plan(0, -1, 0, work, np.inf)
+    plan = policy.plan if isinstance(policy, Heuristic) else kernels.HeuristicSettings(0, -1, 0, work, np.inf)
     joints = market.joint(prices.prices, market.ages_of(prices.prices)) if table else np.zeros(0, np.int64)
     found = np.empty((begin.size, 6))
     pieces = np.array_split(np.arange(begin.size), threads)

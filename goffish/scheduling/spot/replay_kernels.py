@@ -33,9 +33,22 @@ H1, H2, H3, GREEDY, EAGER, UNIFORM = 1, 2, 3, 4, 5, 6
 COST, DONE, LOSSES, SAVES, RENTED, ON_DEMAND = range(6)
 
 
-class Plan(NamedTuple):
-    """A heuristic: its kind (0 is on demand only), its choices, the work of the job, the interval of its checkpoints,
-    and the slots from submission to deadline (for the line of uniform progress)."""
+class HeuristicSettings(NamedTuple):
+    """A heuristic and the job that it runs.
+
+    Attributes
+    ----------
+    kind : int
+        0 is on demand only.
+    spot, on_demand : int
+        Its choices.
+    work : int
+        Of the job.
+    interval : float
+        Between checkpoints.
+    slots : int
+        From submission to deadline, for the line of uniform progress.
+    """
 
     kind: int
     spot: int

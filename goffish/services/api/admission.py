@@ -118,8 +118,8 @@ def _check_graph(graph: GraphJob, inputs: Inputs, runners: Collection[str], limi
 
 
 def _check_dataflow(job: DataflowJob, limits: JobLimits) -> None:
+    from goffish.scheduling.policies.feasible import check_sites
     from goffish.scheduling.policies.policies import make_policy, policy_names
-    from goffish.scheduling.policies.sites import check_sites
     from goffish.scheduling.simulate.scenario import RATES
     from goffish.services.runners.dataflows import intervals_of
 

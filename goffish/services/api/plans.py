@@ -17,10 +17,10 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import Floats, Flow, compile_flow
 from goffish.scheduling.policies.explain import alternatives, reasons
+from goffish.scheduling.policies.feasible import check_sites, feasible
 from goffish.scheduling.policies.observation import Observation, Policy
 from goffish.scheduling.policies.policies import looks_ahead, make_policy, policy_names
 from goffish.scheduling.policies.report import describe_plan
-from goffish.scheduling.policies.sites import at_sites, check_sites
 from goffish.services.api import wire
 from goffish.services.api.observations import MOST_MACHINES, observation_of, rates_of
 from goffish.v1 import planning_pb2
@@ -91,7 +91,7 @@ def with_rates(flow: Flow, rates: Mapping[str, float]) -> Flow:
 
 def planned(ready: Ready, flow: Flow) -> planning_pb2.PlanResponse:
     """The first deployment of the dataflow with its rates."""
-    plan = at_sites(ready.policy.deploy(flow, ready.catalogue), flow)
+    plan = feasible(ready.policy.deploy(flow, ready.catalogue), flow)
     _check_plan(plan, "rates")
     return planning_pb2.PlanResponse(plan=wire.plan_message(describe_plan(flow, plan, flow.rates)))
 
@@ -129,7 +129,7 @@ def adapted(
     """The deployment of the interval that begins, as the answer to a request, and what is to be remembered."""
     # Pickled below, by this server itself; no client ever has it.
     plan, kept = ready.policy.adapt(observation, None if memory is None else pickle.loads(memory))
-    plan = at_sites(plan, ready.flow, observation.live)
+    plan = feasible(plan, ready.flow, observation.live)
     _check_plan(plan, "observations")
     body = _adaptation(observation, plan)
     if observation.forecast is None:
@@ -184,7 +184,7 @@ def explain(ready: Ready | None, request: planning_pb2.ExplainRequest) -> planni
         raise InputError(f"policies: {len(request.policies)}; give {_MOST_COMPARED} at most, each of them once")
     ready = ready or read(request.setting)[0]
     flow = _checked(ready, request.rates)
-    plan = at_sites(ready.policy.deploy(flow, ready.catalogue), flow)
+    plan = feasible(ready.policy.deploy(flow, ready.catalogue), flow)
     _check_plan(plan, "rates")
     names = list(request.policies) or [
         name for name, most in _COMPARED.items() if flow.size <= most and name != ready.name

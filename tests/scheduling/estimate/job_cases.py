@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from goffish.scheduling.estimate.features import JobShape
-from goffish.scheduling.estimate.fitting import Run
+from goffish.scheduling.estimate.fitting import MeasuredRun
 
 #: CPU seconds a vertex, an arc, and a partition and superstep; bytes a vertex and boundary arc.
 WORK = (3e-7, 5e-8, 2e-3)
@@ -17,12 +17,12 @@ CHECKPOINT = (16.0, 24.0)
 WRITING, SERIAL = (2e-3, 4e-9), 0.3
 
 
-def run_of(vertices: int, edges: int, partitions: int, boundary: int, steps: int, fitted: bool = True) -> Run:
+def run_of(vertices: int, edges: int, partitions: int, boundary: int, steps: int, fitted: bool = True) -> MeasuredRun:
     """A run of components on 2 cores."""
     shape = JobShape("components", "local", vertices, edges, partitions, 2, boundary=boundary)
     cpu = float(np.dot(WORK, (vertices, 2 * edges, partitions * steps)))
     size = float(np.dot(CHECKPOINT, (vertices, boundary)))
-    return Run(
+    return MeasuredRun(
         graph=f"{'fitted' if fitted else 'kept'}-{vertices}-{edges}", fitted=fitted, shape=shape, supersteps=steps,
         startup_cpu=1.5, startup_seconds=1.25, startup_memory=2.5e8, cpu=cpu,
         seconds=cpu * (SERIAL + (1.0 - SERIAL) / 2), memory=float(np.dot(MEMORY, (vertices, boundary))),
@@ -30,7 +30,7 @@ def run_of(vertices: int, edges: int, partitions: int, boundary: int, steps: int
     )  # fmt: skip
 
 
-def exact_runs(count: int = 9, seed: int = 0) -> list[Run]:
+def exact_runs(count: int = 9, seed: int = 0) -> list[MeasuredRun]:
     """Runs to fit to, and a third as many to test on, all of 6 supersteps."""
     rng = np.random.default_rng(seed)
     drawn = 10 ** rng.uniform(5, 7, (count + count // 3, 3))
@@ -41,7 +41,7 @@ def exact_runs(count: int = 9, seed: int = 0) -> list[Run]:
     ]
 
 
-def times(run: Run, factor: float) -> Run:
+def times(run: MeasuredRun, factor: float) -> MeasuredRun:
     """The run with more work, memory and checkpoints."""
     return replace(
         run, cpu=factor * run.cpu, memory=factor * run.memory, checkpoint_bytes=factor * run.checkpoint_bytes

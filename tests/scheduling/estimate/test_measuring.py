@@ -9,7 +9,7 @@ import pytest
 
 from goffish.errors import InputError, StoreError
 from goffish.scheduling.estimate.calibration import Calibration, this_machine
-from goffish.scheduling.estimate.measuring import Journal, Plan
+from goffish.scheduling.estimate.measuring import CalibrationPlan, Journal
 from tests.scheduling.estimate import job_cases as cases
 
 
@@ -46,6 +46,6 @@ def test_journals_that_cannot_be_resumed(tmp_path: Path) -> None:
 
 
 def test_a_plan_knows_all_its_runs() -> None:
-    plan = Plan(("bfs", "cores"), ("local",), "tiny")
+    plan = CalibrationPlan(("bfs", "cores"), ("local",), "tiny")
     assert len(plan.keys) == 2 * 9
     assert ("cores", "local", "rmat-4000") in plan.keys

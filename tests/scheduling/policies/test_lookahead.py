@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import Flow, compile_flow
 from goffish.scheduling.dataflow.model import Dataflow
-from goffish.scheduling.policies.lookahead import Aims, Plan, look_ahead
-from goffish.scheduling.policies.windows import Action, Outlook, Window
+from goffish.scheduling.policies.lookahead import Aims, Schedule, look_ahead
+from goffish.scheduling.policies.windows import Outlook, ScheduledAction, Window
 from tests.scheduling.policies.planning import (
     Reference,
     chain,
@@ -27,12 +27,14 @@ from tests.scheduling.policies.planning import (
 GROWING = chain_rates(4, 4, 6, 6)
 
 
-def chain_plan(flow: Flow, live: Deployment, rates: np.ndarray = GROWING, sigma: float = 0.01, **aims: float) -> Plan:
+def chain_plan(
+    flow: Flow, live: Deployment, rates: np.ndarray = GROWING, sigma: float = 0.01, **aims: float
+) -> Schedule:
     given = {"target": 0.8, "tolerance": 0.05, "step": 0, "steps": 4, "interval_s": 300.0, **aims}
     return look_ahead(flow, live, Outlook(rates, {}), Aims(sigma=sigma, **given))
 
 
-def omegas(flow: Flow, plan: Plan, rates: np.ndarray = GROWING) -> list[float]:
+def omegas(flow: Flow, plan: Schedule, rates: np.ndarray = GROWING) -> list[float]:
     found = []
     for step in range(plan.steps):
         deployment = plan.deployment(step)
@@ -40,8 +42,8 @@ def omegas(flow: Flow, plan: Plan, rates: np.ndarray = GROWING) -> list[float]:
     return found
 
 
-def started(step: int, place: int, at: int, element: int) -> list[Action]:
-    return [Action(step, "start", -place, choice=0), Action(at, "add", -place, element)]
+def started(step: int, place: int, at: int, element: int) -> list[ScheduledAction]:
+    return [ScheduledAction(step, "start", -place, choice=0), ScheduledAction(at, "add", -place, element)]
 
 
 def test_the_golden_plan_without_alternates() -> None:
@@ -64,7 +66,7 @@ def test_dear_money_takes_the_cheaper_alternate() -> None:
     """G4: else the planner pays 0.12 of profit for a machine where 0.05 of value would do, or goes to and fro."""
     flow = chain(cheap=True)
     plan = chain_plan(flow, chain_deployment(2, 3), sigma=2.0)
-    wanted = [*started(2, 1, 2, 0), Action(2, "switch", element=1, choice=1), *started(2, 2, 2, 1)]
+    wanted = [*started(2, 1, 2, 0), ScheduledAction(2, "switch", element=1, choice=1), *started(2, 2, 2, 1)]
     assert list(plan.actions) == wanted
     assert plan.reason == "direction flip"
     assert plan.deployment(3).power.tolist() == [3, 4]
@@ -148,7 +150,7 @@ def test_the_limit_of_machines_holds() -> None:
     assert sum(action.what == "start" for action in plan.actions) == 1
     assert plan.reason == "no action possible"
     cheap = chain_plan(chain(cheap=True), live)
-    assert Action(2, "switch", element=1, choice=1) in cheap.actions
+    assert ScheduledAction(2, "switch", element=1, choice=1) in cheap.actions
 
 
 def test_an_element_that_lost_all_instances_gets_one() -> None:
@@ -227,9 +229,9 @@ def test_a_free_core_comes_before_an_alternate_that_costs_nothing() -> None:
     live.add_machine(Machine(0, 2, instances={0: 1}))
     rates = np.array([[4.0]])
     plan = look_ahead(two_alternates(1.0, 1.0), live, Outlook(rates, {}), Aims(0.8, 0.05, 0, 4, 300.0, most_actions=1))
-    assert plan.actions == (Action(0, "add", 0, 0),)
+    assert plan.actions == (ScheduledAction(0, "add", 0, 0),)
     worse = look_ahead(two_alternates(0.9, 1.0), live, Outlook(rates, {}), Aims(0.8, 0.05, 0, 4, 300.0, most_actions=1))
-    assert worse.actions == (Action(0, "switch", element=0, choice=1),)
+    assert worse.actions == (ScheduledAction(0, "switch", element=0, choice=1),)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from goffish.cloud.prices import SlotPrices
-from goffish.scheduling.spot.job import RELEASE, REVOKED, START, Run
+from goffish.scheduling.spot.job import RELEASE, REVOKED, START, JobRun
 from goffish.scheduling.spot.model import Market
 
 
-def bill_of(market: Market, run: Run, prices: SlotPrices, first: int, slots: int) -> float:
+def bill_of(market: Market, run: JobRun, prices: SlotPrices, first: int, slots: int) -> float:
     """§7.1, 9: what a run cost, from the list of its machines: which one, when, and who ended it."""
     now = [prices.prices[first + entry.slot] for entry in run.log]
     after = [prices.prices[first + entry.slot + 1] for entry in run.log if entry.slot < prices.slots - first]
@@ -40,7 +40,7 @@ def bill_of(market: Market, run: Run, prices: SlotPrices, first: int, slots: int
     return total
 
 
-def _left_at_end(market: Market, run: Run) -> int:
+def _left_at_end(market: Market, run: JobRun) -> int:
     last = run.log[-1]
     status, saved = last.status, last.status.saved
     if last.event == REVOKED:

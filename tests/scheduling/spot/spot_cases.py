@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from goffish.cloud.prices import SlotPrices
-from goffish.scheduling.spot.job import FINISHED, POSSIBLE, QUIESCED, START, Policy, Status, advance, submitted
+from goffish.scheduling.spot.job import FINISHED, POSSIBLE, QUIESCED, START, JobPolicy, Status, advance, submitted
 from goffish.scheduling.spot.model import Local, Market, SpotClass, chain_of, midpoints
 from goffish.scheduling.spot.table import build_table
 
@@ -313,7 +313,7 @@ def best_by_trial(market: Market, work: int, slots: int, prices: SlotPrices, end
     return best(slots, submitted(work))
 
 
-def exact_cost(market: Market, policy: Policy, work: int, slots: int, start: tuple[int, ...]) -> float:
+def exact_cost(market: Market, policy: JobPolicy, work: int, slots: int, start: tuple[int, ...]) -> float:
     """Expected cost of a policy under the market's chains, infinite if it may miss the deadline; by `job.advance`."""
 
     @cache

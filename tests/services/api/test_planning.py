@@ -16,9 +16,9 @@ from goffish.cloud.catalogue import known_catalogues, read_catalogue
 from goffish.scheduling.dataflow.flow import compile_flow, external_rates
 from goffish.scheduling.dataflow.model import known_dataflows, read_dataflow
 from goffish.scheduling.messages import dataflow_message
+from goffish.scheduling.policies.feasible import feasible
 from goffish.scheduling.policies.policies import POLICIES, make_policy, policy_names
 from goffish.scheduling.policies.report import describe_plan
-from goffish.scheduling.policies.sites import at_sites
 from goffish.scheduling.simulate.run import simulate
 from goffish.v1 import catalog_pb2, dataflows_pb2, planning_pb2
 from tests.services.api.serving import RealServer
@@ -122,7 +122,7 @@ def test_plans_at_sites_are_those_of_the_library(client: Client) -> None:
     sent = definitions.dataflow(EXAMPLES / "factory.yaml"), definitions.catalogue(EXAMPLES / "edge-cloud.yaml")
     links = {}
     for policy in ("reactive-global", "latency-aware", "edrp"):
-        expected = describe_plan(flow, at_sites(make_policy(policy).deploy(flow, cloud), flow), flow.rates)
+        expected = describe_plan(flow, feasible(make_policy(policy).deploy(flow, cloud), flow), flow.rates)
         found = client.plan(*sent, policy)
         assert [(m.site, getattr(m, "class"), dict(m.instances)) for m in found.machines] == [
             (m["site"], m["class"], m["instances"]) for m in expected["machines"]

@@ -89,6 +89,17 @@ def test_a_dataflow_is_run_as_simulated(tmp_path: Path) -> None:
         assert service.jobs.get(job).expected_cost == pytest.approx(expected)
 
 
+def test_a_dataflow_at_sites(tmp_path: Path) -> None:
+    """Breaks when sites, links or the needs of elements do not reach the worker: 30 ms of work and a link of 40 ms."""
+    examples = Path(__file__).parents[3] / "examples"
+    cloud, dataflow = read_catalogue(examples / "edge-cloud.yaml"), read_dataflow(examples / "factory.yaml")
+    spec = DataflowJob(dataflow=dataflow, policy="latency-aware", rates="constant", hours=0.5)
+    with serving(tmp_path, {"dataflow": DataflowRunner(lambda _: cloud)}) as service:
+        job = service.submit(JobSpec(dataflow=spec))
+        assert service.settle(job).state == State.DONE
+        assert service.result(job)["latency_s"].to_pylist() == pytest.approx([0.07] * 6)
+
+
 def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a run that was cut off is not finished, tells of intervals again, or ends otherwise."""
     monkeypatch.setattr(dataflows, "_TELL_S", 0.1)

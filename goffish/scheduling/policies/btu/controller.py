@@ -8,12 +8,12 @@ from typing import Protocol
 import numpy as np
 
 from goffish.scheduling.policies.btu.ending import empty_host, prolong
-from goffish.scheduling.policies.btu.model import Action, Host, Settings, State
+from goffish.scheduling.policies.btu.model import Action, ClusterState, LeasedMachine, Settings
 from goffish.scheduling.policies.btu.ranking import best_donor, best_host, donor_host
 from goffish.scheduling.policies.btu.trigger import needs_instance
 
 
-class Controller(Protocol):
+class Autoscaler(Protocol):
     """What a simulation, or a policy, asks; decisions are in the state when they are returned.
 
     Attributes
@@ -29,15 +29,15 @@ class Controller(Protocol):
     @property
     def settings(self) -> Settings: ...
 
-    def cycle(self, state: State, rng: np.random.Generator) -> list[Action]:
+    def cycle(self, state: ClusterState, rng: np.random.Generator) -> list[Action]:
         """Every provisioning cycle."""
         ...
 
-    def host_end(self, state: State, host: int, unit_s: float) -> list[Action]:
+    def host_end(self, state: ClusterState, host: int, unit_s: float) -> list[Action]:
         """Shortly before the end of a host's unit."""
         ...
 
-    def unit_end(self, state: State, host: int, unit_s: float, empty: bool) -> list[Action]:
+    def unit_end(self, state: ClusterState, host: int, unit_s: float, empty: bool) -> list[Action]:
         """At the end of the unit of a host that is being emptied."""
         ...
 
@@ -54,7 +54,7 @@ class BtuController:
     settings: Settings = field(default_factory=Settings)
     by_units: bool = True
 
-    def cycle(self, state: State, rng: np.random.Generator) -> list[Action]:
+    def cycle(self, state: ClusterState, rng: np.random.Generator) -> list[Action]:
         """Scale up what needs it, in random order; an operator without any instance gets one anyway."""
         done: list[Action] = []
         for operator in rng.permutation(state.operators.size).tolist():
@@ -69,11 +69,11 @@ class BtuController:
                 done += scale_up(state, operator, self.settings)
         return done
 
-    def host_end(self, state: State, host: int, unit_s: float) -> list[Action]:
+    def host_end(self, state: ClusterState, host: int, unit_s: float) -> list[Action]:
         """Begin to empty the host, or pay for one more unit."""
         return empty_host(state, host, unit_s, self.settings)
 
-    def unit_end(self, state: State, host: int, unit_s: float, empty: bool) -> list[Action]:
+    def unit_end(self, state: ClusterState, host: int, unit_s: float, empty: bool) -> list[Action]:
         """Release the host if it is empty; what is left keeps it for one more unit."""
         if empty:
             del state.hosts[host]
@@ -82,10 +82,10 @@ class BtuController:
         return [Action("reopen", host), prolong(state, host, unit_s)]
 
 
-def scale_up(state: State, operator: int, settings: Settings) -> list[Action]:
+def scale_up(state: ClusterState, operator: int, settings: Settings) -> list[Action]:
     """One more instance: on a host with room, else where others can do without theirs, else on a new host."""
     done: list[Action] = []
-    host: Host | None = best_host(state, operator, settings)
+    host: LeasedMachine | None = best_host(state, operator, settings)
     if host is None:
         room = make_room(state, operator, settings)
         if room is not None:
@@ -111,12 +111,12 @@ class Room:
     target: int
 
 
-def make_room(state: State, operator: int, settings: Settings) -> Room | None:
+def make_room(state: ClusterState, operator: int, settings: Settings) -> Room | None:
     """Find instances that others can do without, until one of the operator fits; nothing is changed. None: not so.
 
     Parameters
     ----------
-    state : State
+    state : ClusterState
     operator : int
         It is never its own donor.
     settings : Settings

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from goffish.scheduling.policies.btu.model import Action, Settings, State
+from goffish.scheduling.policies.btu.model import Action, ClusterState, Settings
 from goffish.scheduling.policies.btu.ranking import best_donor, best_host, donor_host, utility
 
 
 @dataclass(frozen=True)
-class Plan:
+class DrainPlan:
     """How to empty a host.
 
     Attributes
@@ -28,7 +28,7 @@ class Plan:
     migrate: tuple[tuple[int, int], ...]
 
 
-def plan_emptying(state: State, host: int, settings: Settings) -> Plan | None:
+def plan_emptying(state: ClusterState, host: int, settings: Settings) -> DrainPlan | None:
     """A plan without a lease, or None; nothing is changed (SIMULATE).
 
     Released instances and donors share the cap: no operator loses more than that share of its instances, one if the
@@ -68,10 +68,10 @@ def plan_emptying(state: State, host: int, settings: Settings) -> Plan | None:
         target.placed[operator] += 1
         target.images.add(operator)
         migrate.append((operator, target.number))
-    return Plan(tuple(released), tuple(donors), tuple(migrate))
+    return DrainPlan(tuple(released), tuple(donors), tuple(migrate))
 
 
-def empty_host(state: State, host: int, unit_s: float, settings: Settings) -> list[Action]:
+def empty_host(state: ClusterState, host: int, unit_s: float, settings: Settings) -> list[Action]:
     """Begin to empty a host whose unit is about to end; where that cannot be, pay for one more."""
     if len(state.usable) < 2 or state.now_s - state.leased_s < settings.rest_s:
         return [prolong(state, host, unit_s)]
@@ -94,7 +94,7 @@ def empty_host(state: State, host: int, unit_s: float, settings: Settings) -> li
     return done
 
 
-def prolong(state: State, host: int, unit_s: float) -> Action:
+def prolong(state: ClusterState, host: int, unit_s: float) -> Action:
     """Pay for one more unit."""
     state.hosts[host].paid_until_s += unit_s
     return Action("prolong", host)

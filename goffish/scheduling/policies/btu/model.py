@@ -90,7 +90,7 @@ class Settings:
             raise InputError(f"window = {self.window}: at least 2 is needed")
 
 
-class Operators(NamedTuple):
+class OperatorNeeds(NamedTuple):
     """What an instance of each operator is guaranteed, and how long a message may take there."""
 
     names: tuple[str, ...]
@@ -104,7 +104,7 @@ class Operators(NamedTuple):
         return len(self.names)
 
 
-def operators_of(flow: Flow) -> Operators:
+def operators_of(flow: Flow) -> OperatorNeeds:
     """The operators of a dataflow whose elements tell their cores, memory and objective.
 
     Raises
@@ -116,7 +116,7 @@ def operators_of(flow: Flow) -> Operators:
         if math.isinf(duration):
             raise InputError(f"element {name}: needs.duration_s is needed")
     needs = flow.needs
-    return Operators(
+    return OperatorNeeds(
         flow.names, tuple(needs.cores.tolist()), tuple(needs.memory_mb.tolist()), tuple(needs.duration_s.tolist())
     )
 
@@ -129,7 +129,7 @@ class Size(NamedTuple):
 
 
 @dataclass
-class Host:
+class LeasedMachine:
     """A leased machine.
 
     Attributes
@@ -162,7 +162,7 @@ class Host:
         """That start or run here."""
         return sum(self.placed)
 
-    def free(self, operators: Operators) -> Size:
+    def free(self, operators: OperatorNeeds) -> Size:
         """What is left beside the instances placed here (h_cpu*, h_mem*)."""
         placed = [(count, k) for k, count in enumerate(self.placed) if count]
         cores = math.fsum(count * operators.cores[k] for count, k in placed)
@@ -184,15 +184,15 @@ class Action(NamedTuple):
 
 
 @dataclass
-class State:
+class ClusterState:
     """Everything that decisions are made from; plans are made on copies.
 
     Attributes
     ----------
-    operators : Operators
+    operators : OperatorNeeds
     size : Size
         Of a host that is leased.
-    hosts : dict from number to Host
+    hosts : dict from number to LeasedMachine
         In the order of leases.
     queues : list of float, per operator
         Messages that wait.
@@ -210,9 +210,9 @@ class State:
     next_host : int
     """
 
-    operators: Operators
+    operators: OperatorNeeds
     size: Size
-    hosts: dict[int, Host] = field(default_factory=dict)
+    hosts: dict[int, LeasedMachine] = field(default_factory=dict)
     queues: list[float] = field(default_factory=list)
     durations: list[list[float]] = field(default_factory=list)
     measured_s: list[float] = field(default_factory=list)
@@ -235,7 +235,7 @@ class State:
         self.raised_s = self.raised_s or [-math.inf] * n
         self.scalings = self.scalings or [0] * n
 
-    def copy(self) -> State:
+    def copy(self) -> ClusterState:
         """An independent copy."""
         # Plans are made often: copying field by field takes a tenth of the time of deepcopy.
         hosts = {n: replace(h, placed=list(h.placed), images=set(h.images)) for n, h in self.hosts.items()}
@@ -252,15 +252,15 @@ class State:
         ] * self.operators.size
 
     @property
-    def usable(self) -> list[Host]:
+    def usable(self) -> list[LeasedMachine]:
         """Hosts that may be given instances: leased, not being emptied; those that still boot count (F1)."""
         return [host for host in self.hosts.values() if not host.closing]
 
-    def lease(self) -> Host | None:
+    def lease(self) -> LeasedMachine | None:
         """One more host; None where no more may be leased."""
         if self.most_hosts is not None and len(self.hosts) >= self.most_hosts:
             return None
-        host = Host(self.next_host, self.size, [0] * self.operators.size)
+        host = LeasedMachine(self.next_host, self.size, [0] * self.operators.size)
         self.hosts[host.number] = host
         self.next_host += 1
         self.leased_s = self.now_s

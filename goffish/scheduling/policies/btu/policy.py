@@ -17,8 +17,8 @@ from goffish.cloud.billing import paid_left_s
 from goffish.cloud.catalogue import Catalogue
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Flow
-from goffish.scheduling.policies.btu.controller import BtuController, Controller
-from goffish.scheduling.policies.btu.model import Action, Host, Operators, Settings, Size, State
+from goffish.scheduling.policies.btu.controller import Autoscaler, BtuController
+from goffish.scheduling.policies.btu.model import Action, ClusterState, LeasedMachine, OperatorNeeds, Settings, Size
 from goffish.scheduling.policies.btu.threshold import ThresholdController
 from goffish.scheduling.policies.observation import Observation
 from goffish.scheduling.policies.peers import cheapest_class, first_deployment, instance_speeds
@@ -72,7 +72,7 @@ class Btu:
         state = self._state(observation, past)
         plan = observation.live.copy()
         planned: dict[int, int] = {}
-        controller: Controller = (
+        controller: Autoscaler = (
             BtuController(self.settings) if self.method == "units" else ThresholdController(self.settings)
         )
         if controller.by_units:
@@ -90,21 +90,21 @@ class Btu:
         past.coming = [state.hosts[number].images for number in planned]
         return plan, past
 
-    def operators(self, flow: Flow, catalogue: Catalogue) -> Operators:
+    def operators(self, flow: Flow, catalogue: Catalogue) -> OperatorNeeds:
         """A core for each instance, the memory that it needs, and its objective."""
         speed = float(catalogue.speeds[cheapest_class(catalogue, large=True)])
         alone = self.slowdown * flow.cost[flow.rows(flow.best)] / speed
         own = flow.needs.duration_s
-        return Operators(
+        return OperatorNeeds(
             flow.names, (1.0,) * flow.size, tuple(flow.needs.memory_mb.tolist()),
             tuple(np.where(np.isinf(own), alone, own).tolist()),
         )  # fmt: skip
 
-    def _state(self, observation: Observation, past: _Memory) -> State:
+    def _state(self, observation: Observation, past: _Memory) -> ClusterState:
         """What the controller sees of an observation."""
         flow, live, catalogue = observation.flow, observation.live, observation.catalogue
         kind = cheapest_class(catalogue, large=True)
-        state = State(
+        state = ClusterState(
             self.operators(flow, catalogue), _size(catalogue, kind), scalings=past.scalings, raised_s=past.raised_s,
             now_s=observation.step * observation.interval_s, leased_s=past.leased_s, most_hosts=catalogue.limit,
             queues=(observation.queue if observation.queue.size else np.zeros(flow.size)).tolist(),
@@ -115,7 +115,7 @@ class Btu:
             placed = [machine.instances.get(k, 0) for k in range(flow.size)]
             known = past.images[number] if number in past.images else next(fresh, set())
             left = float(paid_left_s(machine.elapsed_s, catalogue.billing))
-            state.hosts[number] = Host(
+            state.hosts[number] = LeasedMachine(
                 number, _size(catalogue, machine.kind), placed, known | set(machine.instances), state.now_s + left,
                 idle_fails=past.idle_fails.get(number, 0),
             )  # fmt: skip
@@ -132,7 +132,7 @@ class Btu:
         return state
 
     def _end_units(
-        self, observation: Observation, state: State, controller: Controller, plan: Deployment, past: _Memory
+        self, observation: Observation, state: ClusterState, controller: Autoscaler, plan: Deployment, past: _Memory
     ) -> None:
         """Empty and release machines whose unit ends before the next decision, fewest instances first."""
         unit = observation.catalogue.billing.quantum_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Sequence
 
-from goffish.scheduling.policies.btu.model import SLACK, Host, Settings, Size, State
+from goffish.scheduling.policies.btu.model import SLACK, ClusterState, LeasedMachine, Settings, Size
 
 #: Score or utility of what is impossible.
 IMPOSSIBLE = -1.0
@@ -40,14 +40,16 @@ def host_score(size: Size, free: Size, need: Size, cached: bool, settings: Setti
     return score * settings.image_factor if cached else score
 
 
-def needs_of(state: State, operator: int) -> Size:
+def needs_of(state: ClusterState, operator: int) -> Size:
     """What an instance of an operator is guaranteed."""
     return Size(state.operators.cores[operator], state.operators.memory_mb[operator])
 
 
-def best_host(state: State, operator: int, settings: Settings, exclude: Container[int] = ()) -> Host | None:
+def best_host(
+    state: ClusterState, operator: int, settings: Settings, exclude: Container[int] = ()
+) -> LeasedMachine | None:
     """The usable host with the least score; None where the instance fits nowhere (filters F1 to F4)."""
-    found: tuple[tuple[float, ...], Host] | None = None
+    found: tuple[tuple[float, ...], LeasedMachine] | None = None
     need = needs_of(state, operator)
     for age, host in enumerate(state.usable):
         if host.number in exclude:
@@ -94,7 +96,7 @@ def donor_utility(
     )
 
 
-def utility(state: State, operator: int, settings: Settings) -> float:
+def utility(state: ClusterState, operator: int, settings: Settings) -> float:
     """`donor_utility` in a state; `IMPOSSIBLE` for an operator that was just scaled up."""
     if state.now_s - state.raised_s[operator] < settings.cooldown_s:
         return IMPOSSIBLE
@@ -104,7 +106,7 @@ def utility(state: State, operator: int, settings: Settings) -> float:
     return donor_utility(operator, state.counts, state.scalings, state.queues[operator], delay, settings)
 
 
-def best_donor(state: State, settings: Settings, among: Sequence[int]) -> int | None:
+def best_donor(state: ClusterState, settings: Settings, among: Sequence[int]) -> int | None:
     """The operator that can best do without an instance; None where none can."""
     counts = state.counts
     worth = [(utility(state, k, settings), counts[k], -k) for k in among]
@@ -112,10 +114,10 @@ def best_donor(state: State, settings: Settings, among: Sequence[int]) -> int | 
     return -max(worth)[2] if worth else None
 
 
-def donor_host(state: State, donor: int, operator: int, exclude: Container[int] = ()) -> Host | None:
+def donor_host(state: ClusterState, donor: int, operator: int, exclude: Container[int] = ()) -> LeasedMachine | None:
     """The usable host where taking an instance of the donor makes most room for one of the operator."""
     need, given = needs_of(state, operator), needs_of(state, donor)
-    found: tuple[float, Host] | None = None
+    found: tuple[float, LeasedMachine] | None = None
     for host in state.usable:
         if host.number in exclude or not host.placed[donor]:
             continue

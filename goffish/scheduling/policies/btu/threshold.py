@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from goffish.scheduling.policies.btu.model import SLACK, Action, Host, Settings, Size, State
+from goffish.scheduling.policies.btu.model import SLACK, Action, ClusterState, LeasedMachine, Settings, Size
 from goffish.scheduling.policies.btu.ranking import feasibility, needs_of
 
 
@@ -28,7 +28,7 @@ class ThresholdController:
     low: float = 1.0
     by_units: bool = False
 
-    def cycle(self, state: State, rng: np.random.Generator) -> list[Action]:
+    def cycle(self, state: ClusterState, rng: np.random.Generator) -> list[Action]:
         """Scale every operator, in their order."""
         done: list[Action] = []
         leaving: dict[int, list[int]] = {}
@@ -44,11 +44,11 @@ class ThresholdController:
                 state.scalings[operator] += 1
         return done
 
-    def host_end(self, state: State, host: int, unit_s: float) -> list[Action]:
+    def host_end(self, state: ClusterState, host: int, unit_s: float) -> list[Action]:
         """Nothing: it knows no units."""
         return []
 
-    def unit_end(self, state: State, host: int, unit_s: float, empty: bool) -> list[Action]:
+    def unit_end(self, state: ClusterState, host: int, unit_s: float, empty: bool) -> list[Action]:
         """Nothing."""
         return []
 
@@ -60,31 +60,31 @@ class FixedController:
     settings: Settings = field(default_factory=Settings)
     by_units: bool = False
 
-    def cycle(self, state: State, rng: np.random.Generator) -> list[Action]:
+    def cycle(self, state: ClusterState, rng: np.random.Generator) -> list[Action]:
         """Nothing."""
         return []
 
-    def host_end(self, state: State, host: int, unit_s: float) -> list[Action]:
+    def host_end(self, state: ClusterState, host: int, unit_s: float) -> list[Action]:
         """Nothing."""
         return []
 
-    def unit_end(self, state: State, host: int, unit_s: float, empty: bool) -> list[Action]:
+    def unit_end(self, state: ClusterState, host: int, unit_s: float, empty: bool) -> list[Action]:
         """Nothing."""
         return []
 
 
-def _free(state: State, host: Host, leaving: dict[int, list[int]]) -> Size:
+def _free(state: ClusterState, host: LeasedMachine, leaving: dict[int, list[int]]) -> Size:
     """What is left of a host beside what runs, and what is about to leave."""
     free, going = host.free(state.operators), [needs_of(state, k) for k in leaving.get(host.number, [])]
     return Size(free.cores - sum(n.cores for n in going), free.memory_mb - sum(n.memory_mb for n in going))
 
 
-def _first_fit(state: State, operator: int, leaving: dict[int, list[int]]) -> list[Action]:
+def _first_fit(state: ClusterState, operator: int, leaving: dict[int, list[int]]) -> list[Action]:
     """An instance on the oldest host with room, or on a new one."""
     done: list[Action] = []
     need = needs_of(state, operator)
     fitting = (h for h in state.usable if feasibility(_free(state, h, leaving), need) >= 1 - SLACK)
-    host: Host | None = next(fitting, None)
+    host: LeasedMachine | None = next(fitting, None)
     if host is None:
         host = state.lease()
         if host is None:
@@ -95,7 +95,7 @@ def _first_fit(state: State, operator: int, leaving: dict[int, list[int]]) -> li
     return done
 
 
-def _emptiest(state: State, operator: int, leaving: dict[int, list[int]]) -> Host:
+def _emptiest(state: ClusterState, operator: int, leaving: dict[int, list[int]]) -> LeasedMachine:
     """The host with the operator that has most free memory; the oldest of equal ones."""
     holding = [host for host in state.usable if host.placed[operator]]
     return max(holding, key=lambda host: (_free(state, host, leaving).memory_mb, -host.number))

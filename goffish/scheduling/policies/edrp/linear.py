@@ -43,7 +43,7 @@ class Solver:
     seed: int = 0
 
 
-class Run(NamedTuple):
+class LinearSolution(NamedTuple):
     """What the solver gave: columns, if there is a solution; `optimal`: nothing is left to search."""
 
     values: Floats | None
@@ -134,7 +134,7 @@ class Linear:
         return found
 
 
-def run(linear: Linear, solver: Solver, hint: Floats | None = None) -> Run:
+def run(linear: Linear, solver: Solver, hint: Floats | None = None) -> LinearSolution:
     """Solve a program; `hint`: the columns of a solution to begin with.
 
     Raises
@@ -167,8 +167,8 @@ def run(linear: Linear, solver: Solver, hint: Floats | None = None) -> Run:
     status, info = highs.getModelStatus(), highs.getInfo()
     done = status == highspy.HighsModelStatus.kOptimal
     if status == highspy.HighsModelStatus.kInfeasible:
-        return Run(None, math.inf, math.inf, True)
+        return LinearSolution(None, math.inf, math.inf, True)
     if not done and info.primal_solution_status != int(highspy.SolutionStatus.kSolutionStatusFeasible):
-        return Run(None, math.inf, float(info.mip_dual_bound), False)
+        return LinearSolution(None, math.inf, float(info.mip_dual_bound), False)
     values = np.array(highs.getSolution().col_value)
-    return Run(values, float(info.objective_function_value), float(info.mip_dual_bound), done)
+    return LinearSolution(values, float(info.objective_function_value), float(info.mip_dual_bound), done)

@@ -189,6 +189,8 @@ class Edrp:
         for kind in catalogue.by_power():
             if kind != best:
                 kinds += [kind] * self.spare
+        left = {k: c.limit - sum(k == kind for _, kind in found) for k, c in enumerate(catalogue.classes) if c.limit}
+        kinds = [kind for at, kind in enumerate(kinds) if kinds[:at].count(kind) < left.get(kind, at + 1)]
         return found + [(None, kind) for kind in kinds[: max(0, room)]]
 
     def _price(self, live: Deployment, load: Floats) -> float:

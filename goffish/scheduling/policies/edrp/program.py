@@ -28,7 +28,7 @@ from goffish.scheduling.policies.edrp.candidates import (
     without_dominated,
     without_symmetric,
 )
-from goffish.scheduling.policies.edrp.linear import Linear, Run, Solver, run
+from goffish.scheduling.policies.edrp.linear import Linear, LinearSolution, Solver, run
 from goffish.scheduling.policies.edrp.metrics import Metrics, fits, metrics
 from goffish.scheduling.policies.edrp.problem import Ints, Problem
 
@@ -122,7 +122,7 @@ def solve(
     if calm and found.values is not None and problem.current is not None:
         again = run(program.least_downtime(found.objective + 1e-6), solver, found.values)
         if again.values is not None:
-            found = Run(again.values, found.objective, found.bound, found.optimal)
+            found = LinearSolution(again.values, found.objective, found.bound, found.optimal)
     return _solution(problem, program, found, variables, solved, relaxed)
 
 
@@ -131,7 +131,9 @@ def solve_near(problem: Problem, twice: tuple[int, ...] = (), **options: Any) ->
     return solve(problem, near_candidates(problem, twice), **options)
 
 
-def _solution(problem: Problem, program: Program, found: Run, variables: int, solved: int, relaxed: bool) -> Solution:
+def _solution(
+    problem: Problem, program: Program, found: LinearSolution, variables: int, solved: int, relaxed: bool
+) -> Solution:
     counts = None if found.values is None else program.counts_of(found.values)
     if counts is None:
         status: Status = "infeasible" if found.optimal else "limit"

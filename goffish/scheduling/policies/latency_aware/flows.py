@@ -14,7 +14,7 @@ from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 from goffish.scheduling.dataflow.host_plan import HostPlan
 from goffish.scheduling.policies.latency_aware.ant_system import Ants
 from goffish.scheduling.policies.latency_aware.hybrid import hybrid
-from goffish.scheduling.policies.latency_aware.score import CORE, Ints, PlacementProblem, Weights
+from goffish.scheduling.policies.latency_aware.score import CORE, Ints, PlacementProblem, ScoreWeights
 
 
 def instances_needed(flow: Flow, external: Floats | None = None) -> Ints:
@@ -35,7 +35,7 @@ def flow_problem(
     active: Ints | None = None,
     external: Floats | None = None,
     cores: Floats | None = None,
-    weights: Weights | None = None,
+    weights: ScoreWeights | None = None,
 ) -> PlacementProblem:
     """Instances of a dataflow on hosts.
 
@@ -48,7 +48,7 @@ def flow_problem(
         Input, messages per second; default: what is expected.
     cores : float64, shape (elements,), optional
         That an instance of each element is given; default: what it needs.
-    weights : Weights, optional
+    weights : ScoreWeights, optional
 
     Raises
     ------
@@ -85,7 +85,7 @@ def flow_problem(
         latency_ms=1000.0 * infrastructure.latencies_s,
         allowed=allowed[element],
         hosts=tuple(host.name for host in infrastructure.hosts),
-        weights=Weights() if weights is None else weights,
+        weights=ScoreWeights() if weights is None else weights,
         limit=1.0,
     )
 
@@ -106,7 +106,7 @@ def latency_aware_plan(
     external: Floats | None = None,
     start: HostPlan | None = None,
     ants: Ants | None = None,
-    weights: Weights | None = None,
+    weights: ScoreWeights | None = None,
     seconds: float | None = None,
 ) -> HostPlan:
     """Places for the instances of a dataflow, by the hybrid.

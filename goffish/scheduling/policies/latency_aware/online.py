@@ -72,7 +72,7 @@ def smoothed(before: Floats | None, measured: ArrayLike, weight: float = 0.5) ->
 
 
 @dataclass(frozen=True)
-class Rules:
+class SchedulerSettings:
     """Of the online scheduler.
 
     Attributes
@@ -145,7 +145,7 @@ def schedule(
     running: Running | None,
     now_s: float,
     rng: np.random.Generator,
-    rules: Rules | None = None,
+    rules: SchedulerSettings | None = None,
 ) -> Decision:
     """One turn of the scheduler (§3.1): place anew if enough has changed, and act if that is worth the restarts.
 
@@ -157,9 +157,9 @@ def schedule(
         Default: nothing runs.
     now_s : float
     rng : numpy.random.Generator
-    rules : Rules, optional
+    rules : SchedulerSettings, optional
     """
-    rules = Rules() if rules is None else rules
+    rules = SchedulerSettings() if rules is None else rules
     if running is None:
         place = _place(problem, None, rng, rules)
         return Decision(_runs(problem, place, now_s), "first", evaluate(problem, place))
@@ -182,7 +182,7 @@ def schedule(
     return Decision(_runs(problem, place, now_s), "placed", found)
 
 
-def changed(before: PlacementProblem, now: PlacementProblem, rules: Rules) -> bool:
+def changed(before: PlacementProblem, now: PlacementProblem, rules: SchedulerSettings) -> bool:
     """Whether hosts joined or left, or demands or latencies are no longer what they were."""
     if set(before.hosts) != set(now.hosts) or before.operators != now.operators:
         return True
@@ -203,7 +203,7 @@ def _differs(before: Floats, now: Floats, share: float) -> bool:
     return bool((np.abs(now - before) > share * before * (1 + 1e-9)).any())
 
 
-def _place(problem: PlacementProblem, start: Ints | None, rng: np.random.Generator, rules: Rules) -> Ints:
+def _place(problem: PlacementProblem, start: Ints | None, rng: np.random.Generator, rules: SchedulerSettings) -> Ints:
     if rules.heuristic == "hill-climbing":
         return hill_climbing(problem, start, seconds=rules.seconds).placement
     search = ant_system if rules.heuristic == "ant-system" else hybrid

@@ -12,16 +12,16 @@ from goffish.cloud.infrastructure import infrastructure_of
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
+from goffish.scheduling.policies.feasible import feasible
 from goffish.scheduling.policies.latency_aware.ant_system import Ants
 from goffish.scheduling.policies.latency_aware.flows import flow_problem, host_counts
 from goffish.scheduling.policies.latency_aware.hybrid import hybrid
 from goffish.scheduling.policies.latency_aware.online import worth_it
-from goffish.scheduling.policies.latency_aware.score import Ints, Weights, evaluate
+from goffish.scheduling.policies.latency_aware.score import Ints, ScoreWeights, evaluate
 from goffish.scheduling.policies.network import network_throughput
 from goffish.scheduling.policies.observation import Observation, Policy
 from goffish.scheduling.policies.reactive import Reactive
 from goffish.scheduling.policies.scaling import release_idle
-from goffish.scheduling.policies.sites import at_sites
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class LatencyAware:
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
         """The other policy's first deployment, placed anew."""
-        plan = self._placed(at_sites(self.start.deploy(flow, catalogue), flow), flow, flow.rates, {}, 0)
+        plan = self._placed(feasible(self.start.deploy(flow, catalogue), flow), flow, flow.rates, {}, 0)
         release_idle(plan, flow.goal.interval_s)
         return plan
 
@@ -67,7 +67,7 @@ class LatencyAware:
         """`memory` is that of the other policy, and the input that was placed for."""
         inner, rates = (None, observation.flow.rates) if memory is None else memory
         plan, inner = self.start.adapt(observation, inner)
-        plan = at_sites(plan, observation.flow, observation.live)
+        plan = feasible(plan, observation.flow, observation.live)
         seen = observation.observed
         moved = bool((np.abs(seen - rates) > self.change * rates).any())
         if moved or not _same(plan, observation.live):
@@ -93,7 +93,7 @@ class LatencyAware:
             active=plan.active,
             external=external,
             cores=np.ones(flow.size),
-            weights=Weights(latency=1.0, relative=True) if self.relative else None,
+            weights=ScoreWeights(latency=1.0, relative=True) if self.relative else None,
         )
         now = np.array(
             [

@@ -27,7 +27,7 @@ LIMIT = 0.95
 UNKNOWN_CPU, UNKNOWN_MEMORY = 10.0, 128.0
 
 
-class Weights(NamedTuple):
+class ScoreWeights(NamedTuple):
     """Of the parts of the score (§2.4).
 
     Attributes
@@ -46,7 +46,7 @@ class Weights(NamedTuple):
 
 
 #: Latency as a share, of the same weight as the rest.
-RELATIVE = Weights(latency=1.0, relative=True)
+RELATIVE = ScoreWeights(latency=1.0, relative=True)
 
 
 class Columns(NamedTuple):
@@ -98,7 +98,7 @@ class PlacementProblem:
         The slot rule, and hosts that operators are tied to; default: anywhere.
     hosts : tuple of str
         Names; default: numbers.
-    weights : Weights
+    weights : ScoreWeights
     limit : float
         Share of its CPU and memory that may be used on a host.
 
@@ -117,7 +117,7 @@ class PlacementProblem:
     latency_ms: Floats
     allowed: NDArray[np.bool_] | None = None
     hosts: tuple[str, ...] = ()
-    weights: Weights = field(default_factory=Weights)
+    weights: ScoreWeights = field(default_factory=ScoreWeights)
     limit: float = LIMIT
 
     def __post_init__(self) -> None:
@@ -236,7 +236,7 @@ class PlacementProblem:
             host_weight=self.weights.hosts / self.size,
         )
 
-    def with_weights(self, weights: Weights) -> PlacementProblem:
+    def with_weights(self, weights: ScoreWeights) -> PlacementProblem:
         """The same with other weights."""
         return replace(self, weights=weights)
 

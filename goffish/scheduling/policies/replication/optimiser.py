@@ -27,7 +27,7 @@ from goffish.scheduling.policies.replication.model import (
     replica_load,
 )
 from goffish.scheduling.policies.replication.placement import Strategy, place_copies
-from goffish.scheduling.policies.replication.state import Moves, State
+from goffish.scheduling.policies.replication.state import AvailabilityState, Moves
 
 #: From so many operators on, blocks are ordered by their first-order gain, as exact gains take too long.
 LARGE = 500
@@ -109,7 +109,7 @@ def plan_replicas(
         raise InputError(f"limit = {limit:g}: at least 0 is needed")
     begun = primaries(found) if start is None else start
     check(found, begun)
-    state = State(found, begun, aggregate, target, levels=levels)
+    state = AvailabilityState(found, begun, aggregate, target, levels=levels)
     if limit is not None:
         _shed(state, limit)
     if found.operators > LARGE:
@@ -118,7 +118,7 @@ def plan_replicas(
         _greedy(state, limit, most, blocks)
         if state.target is not None and blocks and not state.reached:
             # Whatever filled the hosts badly: the same from what packs well, then less of it.
-            other = State(
+            other = AvailabilityState(
                 found, spof_plan(found, found.full_load, places=begun).places, aggregate, target, levels=levels
             )
             _greedy(other, limit, most, blocks)
@@ -131,7 +131,7 @@ def plan_replicas(
     return Planned(state.places, value, lowest, replica_load(found, state.places), limit is not None or state.reached)
 
 
-def _finish(state: State, limit: float | None, most: int, blocks: bool, polish: bool) -> None:
+def _finish(state: AvailabilityState, limit: float | None, most: int, blocks: bool, polish: bool) -> None:
     """Drop what the goal does not need, and move copies as long as that helps."""
     _prune(state)
     for _ in range(ROUNDS if polish and state.found.operators <= LARGE else 0):
@@ -144,14 +144,14 @@ def _finish(state: State, limit: float | None, most: int, blocks: bool, polish: 
             break
 
 
-def _filled(state: State, begun: Places, most: int, polish: bool) -> State:
+def _filled(state: AvailabilityState, begun: Places, most: int, polish: bool) -> AvailabilityState:
     """A plan made of copies of everything if that reaches the goal, else the given one."""
     found = state.found
     bare = np.flatnonzero((begun.sum(axis=1) == 1) & ~found.pinned)
     order = bare[np.lexsort((bare, -found.loads[bare]))]
     for strategy in STRATEGIES:
         full = place_copies(found, begun, order, strategy).places
-        other = State(found, full, state.aggregate, state.target, state.exact, state.levels)
+        other = AvailabilityState(found, full, state.aggregate, state.target, state.exact, state.levels)
         _greedy(other, None, most, True)
         if other.reached:
             _finish(other, None, most, True, polish)
@@ -159,7 +159,7 @@ def _filled(state: State, begun: Places, most: int, polish: bool) -> State:
     return state
 
 
-def _shed(state: State, limit: float) -> None:
+def _shed(state: AvailabilityState, limit: float) -> None:
     """Stop replicas that the limit has no load for: those that are worth least for their load first (R12)."""
     found = state.found
 
@@ -175,7 +175,7 @@ def _shed(state: State, limit: float) -> None:
                 state.apply((copy,))
 
 
-def _greedy(state: State, limit: float | None, most: int, blocks: bool) -> None:
+def _greedy(state: AvailabilityState, limit: float | None, most: int, blocks: bool) -> None:
     spent = replica_load(state.found, state.places)
     while not state.reached:
         best: tuple[float, float, Moves] | None = None
@@ -197,7 +197,7 @@ def _greedy(state: State, limit: float | None, most: int, blocks: bool) -> None:
         spent += best[1]
 
 
-def _groups(state: State, most: int, blocks: bool) -> list[tuple[int, ...]]:
+def _groups(state: AvailabilityState, most: int, blocks: bool) -> list[tuple[int, ...]]:
     """Operators that may be copied together."""
     found, counts = state.found, state.places.sum(axis=1)
     used = found.degrees > 0
@@ -211,7 +211,7 @@ def _groups(state: State, most: int, blocks: bool) -> list[tuple[int, ...]]:
     return single + sorted(g for g in groups if len(g) > 1 and bare[list(g)].all())
 
 
-def _maps(state: State, group: tuple[int, ...]) -> list[Moves]:
+def _maps(state: AvailabilityState, group: tuple[int, ...]) -> list[Moves]:
     """All of a group to each host that can take it, and one map that splits it."""
     found = state.found
     load = float(sum(found.loads[o] for o in group))
@@ -234,7 +234,7 @@ def _maps(state: State, group: tuple[int, ...]) -> list[Moves]:
     return maps
 
 
-def _copies(state: State) -> list[tuple[int, int]]:
+def _copies(state: AvailabilityState) -> list[tuple[int, int]]:
     """Replicas, the largest loads first."""
     found = state.found
     rows, hosts = np.nonzero(state.places)
@@ -242,7 +242,7 @@ def _copies(state: State) -> list[tuple[int, int]]:
     return sorted(some, key=lambda at: (-found.loads[at[0]], at))
 
 
-def _prune(state: State) -> None:
+def _prune(state: AvailabilityState) -> None:
     """Drop copies until none can go without missing the target, or, without one, without a loss."""
     again = True
     while again:
@@ -261,7 +261,7 @@ def _prune(state: State) -> None:
                 state.apply((copy,))
 
 
-def _polish(state: State) -> None:
+def _polish(state: AvailabilityState) -> None:
     """Move copies, or swap two, as long as that helps; at most two passes."""
     for _ in range(2):
         better = False
@@ -277,7 +277,7 @@ def _polish(state: State) -> None:
             break
 
 
-def _tried(state: State, moves: Moves) -> bool:
+def _tried(state: AvailabilityState, moves: Moves) -> bool:
     """Apply a change of equal cost if it is allowed and raises the availability."""
     gone = moves[: len(moves) // 2]
     if any(state.places[o, h] for o, h in moves[len(gone) :]):
@@ -301,7 +301,7 @@ def _tried(state: State, moves: Moves) -> bool:
     return True
 
 
-def _large(state: State, limit: float | None) -> None:
+def _large(state: AvailabilityState, limit: float | None) -> None:
     """By first-order gains: up to the limit, or with the least budget that reaches the target."""
     found, begun = state.found, state.places
     spent = replica_load(found, begun)

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from goffish.scheduling.policies.replication.model import SLACK
 
+#: How copies are placed.
 SIMPLE, COLOURED, MIRROR = 0, 1, 2
 
 
-class Operators(NamedTuple):
+class OperatorColumns(NamedTuple):
     """What may be copied.
 
     Attributes
@@ -33,7 +34,7 @@ class Operators(NamedTuple):
     backward: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
 
 
-class Hosts(NamedTuple):
+class HostColumns(NamedTuple):
     """Where copies may go; arrays of shape (hosts,).
 
     Attributes
@@ -118,8 +119,8 @@ def pack(copies, operators, hosts, limited, by_rack, strategy, packed):
     ----------
     copies : int64, shape (copies,)
         Operators.
-    operators : Operators
-    hosts : Hosts
+    operators : OperatorColumns
+    hosts : HostColumns
     limited : bool
         Whether the network has limits.
     by_rack : bool

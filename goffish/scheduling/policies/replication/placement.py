@@ -120,8 +120,8 @@ def _packed(found: System, places: Places, copies: Ints, strategy: Strategy, col
     )  # fmt: skip
     at = kernels.pack(
         np.ascontiguousarray(copies, np.int64),
-        kernels.Operators(found.loads, found.primary, colours, found.forward, found.backward),
-        kernels.Hosts(found.failures, found.draining, found.racks), found.limited, found.spread_by_rack,
+        kernels.OperatorColumns(found.loads, found.primary, colours, found.forward, found.backward),
+        kernels.HostColumns(found.failures, found.draining, found.racks), found.limited, found.spread_by_rack,
         _CODES[strategy], packed,
     )  # fmt: skip
     return Placed(new, tuple(np.asarray(copies)[at < 0].tolist()))

@@ -11,6 +11,7 @@ from goffish.cloud.catalogue import Catalogue
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import Flow
+from goffish.scheduling.policies.feasible import feasible
 from goffish.scheduling.policies.observation import Observation, Policy
 from goffish.scheduling.policies.peers import cheapest_class
 from goffish.scheduling.policies.reactive import Reactive
@@ -21,7 +22,6 @@ from goffish.scheduling.policies.replication.model import Places, System, primar
 from goffish.scheduling.policies.replication.optimiser import plan_replicas
 from goffish.scheduling.policies.replication.placement import replicated, spare
 from goffish.scheduling.policies.replication.selection import select
-from goffish.scheduling.policies.sites import at_sites
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Replicate:
         return self._with_replicas(plan, observation.flow, observation.live), memory
 
     def _with_replicas(self, plan: Deployment, flow: Flow, live: Deployment | None) -> Deployment:
-        plan = at_sites(plan, flow, live).copy()
+        plan = feasible(plan, flow, live).copy()
         plan.drop_replicas()
         limit = plan.catalogue.limit
         own: list[int] = []

@@ -36,7 +36,7 @@ def meets(
     return target is None or aggregated(found, values, aggregate) >= target - _NEAR
 
 
-class State:
+class AvailabilityState:
     """A plan with the availability of every query, kept up to date.
 
     Parameters

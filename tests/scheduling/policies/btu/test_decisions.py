@@ -16,7 +16,7 @@ from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.btu.controller import BtuController, make_room, scale_up
 from goffish.scheduling.policies.btu.ending import plan_emptying
-from goffish.scheduling.policies.btu.model import Operators, Settings, Size, State, operators_of
+from goffish.scheduling.policies.btu.model import ClusterState, OperatorNeeds, Settings, Size, operators_of
 from goffish.scheduling.policies.btu.ranking import best_host, donor_utility, host_score
 from goffish.scheduling.policies.btu.threshold import ThresholdController
 from goffish.scheduling.policies.btu.trigger import needs_instance, predicted_duration
@@ -94,9 +94,9 @@ def test_regression(durations: list[float]) -> None:
     assert predicted_duration(durations) == pytest.approx(expected, abs=1e-6 * (1 + max(durations)))
 
 
-def small(size: Size, rows: list[dict[int, int]], operators: Operators | None = None) -> State:
+def small(size: Size, rows: list[dict[int, int]], operators: OperatorNeeds | None = None) -> ClusterState:
     """A state of hosts with instances; images are only where instances are."""
-    state = State(operators or OEE, size, now_s=1e5)
+    state = ClusterState(operators or OEE, size, now_s=1e5)
     for row in rows:
         host = state.lease()
         assert host is not None
@@ -109,7 +109,7 @@ def small(size: Size, rows: list[dict[int, int]], operators: Operators | None = 
 
 def test_best_host() -> None:
     """The cached host wins against a better score; of equal ones the emptier, then the older."""
-    two = Operators(("a", "b"), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0))
+    two = OperatorNeeds(("a", "b"), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0))
     state = small(Size(10, 10), [{1: 2}, {0: 1}, {1: 10}], two)
     found = best_host(state, 0, PLAIN)
     assert found is not None and found.number == 1
@@ -123,7 +123,7 @@ def test_best_host() -> None:
     state.hosts[2].paid_until_s += 1
     assert best_host(state, 0, Settings(prefer_paid=True)).number == 2  # type: ignore[union-attr]
     # A good host without the image beats a bad one with it (E5b), unless groups are strict.
-    skewed = Operators(("a", "b"), (1.0, 9.0), (1.0, 1.0), (1.0, 1.0))
+    skewed = OperatorNeeds(("a", "b"), (1.0, 9.0), (1.0, 1.0), (1.0, 1.0))
     state = small(Size(20, 20), [{0: 1, 1: 2}, {}], skewed)
     assert best_host(state, 0, Settings(image_factor=1.0)).number == 1  # type: ignore[union-attr]
     assert best_host(state, 0, Settings(image_factor=1.0, strict_images=True)).number == 0  # type: ignore[union-attr]
@@ -208,15 +208,15 @@ def test_stages_of_figure_3(seed: int) -> None:
 
 
 @st.composite
-def states(draw: st.DrawFn) -> State:
+def states(draw: st.DrawFn) -> ClusterState:
     """Random full or half-full hosts, with queues and durations."""
     n = draw(st.integers(2, 5))
     part = st.integers(1, 6).map(float)
-    operators = Operators(
+    operators = OperatorNeeds(
         tuple(f"o{k}" for k in range(n)), tuple(draw(part) for _ in range(n)), tuple(draw(part) for _ in range(n)),
         (1.0,) * n,
     )  # fmt: skip
-    state = State(operators, Size(10, 10), now_s=1e4)
+    state = ClusterState(operators, Size(10, 10), now_s=1e4)
     for k in range(n):
         best = best_host(state, k, PLAIN) or state.lease()
         assert best is not None
@@ -236,12 +236,12 @@ def states(draw: st.DrawFn) -> State:
     return state
 
 
-def _fits(state: State) -> bool:
+def _fits(state: ClusterState) -> bool:
     return all(min(host.free(state.operators)) >= -1e-9 for host in state.hosts.values())
 
 
 @given(states(), st.data())
-def test_plans(state: State, data: st.DataObject) -> None:
+def test_plans(state: ClusterState, data: st.DataObject) -> None:
     """Planning changes nothing; what a plan does fits, keeps to the shared cap, and leaves everybody an instance."""
     before, counts = repr(state), state.counts
     host = data.draw(st.sampled_from(sorted(state.hosts)))
@@ -334,6 +334,6 @@ def test_what_cannot_be() -> None:
     with pytest.raises(InputError, match="window = 1"):
         Settings(window=1)
     with pytest.raises(InputError, match=r"element parse: a machine has no room for its 0.644531 cores"):
-        State(OEE, Size(0.5, 7168))
+        ClusterState(OEE, Size(0.5, 7168))
     with pytest.raises(InputError, match=r"needs.duration_s is needed"):
         operators_of(compile_flow(read_dataflow("sc13-diamond")))

@@ -12,8 +12,8 @@ from experiments.latency_aware.throughput import most_throughput, reserved_cpu, 
 from goffish.errors import InputError
 from goffish.scheduling.policies.latency_aware.ant_system import Ants
 from goffish.scheduling.policies.latency_aware.online import (
-    Rules,
     Running,
+    SchedulerSettings,
     changed,
     cpu_demand,
     schedule,
@@ -23,7 +23,7 @@ from goffish.scheduling.policies.latency_aware.online import (
 from goffish.scheduling.policies.latency_aware.score import PlacementProblem, evaluate
 from tests.scheduling.policies.latency_aware.cases import chain_of_three
 
-RULES = Rules(ants=Ants(iterations=40, stall=20))
+RULES = SchedulerSettings(ants=Ants(iterations=40, stall=20))
 
 
 def named(problem: PlacementProblem, place: list[int]) -> tuple[str, ...]:
@@ -154,11 +154,11 @@ def test_throughput_by_hand() -> None:
 
 def test_heuristics() -> None:
     for heuristic in ("hill-climbing", "ant-system", "hybrid"):
-        rules = Rules(heuristic=heuristic)  # type: ignore[arg-type]
+        rules = SchedulerSettings(heuristic=heuristic)  # type: ignore[arg-type]
         found = schedule(chain_of_three(), None, 0.0, np.random.default_rng(0), rules)
         assert found.score is not None
         assert found.score.value == pytest.approx(1.8333373)
     with pytest.raises(InputError, match="heuristic = 'best'"):
-        Rules(heuristic="best")  # type: ignore[arg-type]
+        SchedulerSettings(heuristic="best")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="gain"):
-        Rules(gain=-1.0)
+        SchedulerSettings(gain=-1.0)

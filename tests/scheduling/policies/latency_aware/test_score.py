@@ -11,7 +11,7 @@ from goffish.errors import InputError
 from goffish.scheduling.policies.latency_aware.score import (
     RELATIVE,
     PlacementProblem,
-    Weights,
+    ScoreWeights,
     edge_events,
     evaluate,
     greedy_placement,
@@ -88,7 +88,7 @@ def test_greedy_takes_the_freest_memory() -> None:
         ({"cpu_capacity": [0.0, 1.0]}, "above 0"),
         ({"edges": [(0, 2)]}, "not there"),
         ({"allowed": np.array([[True, False], [False, False]])}, "operator 1 may run on no host"),
-        ({"weights": Weights(hosts=0.0)}, "weights"),
+        ({"weights": ScoreWeights(hosts=0.0)}, "weights"),
         ({"limit": 1.5}, "limit"),
     ],
 )

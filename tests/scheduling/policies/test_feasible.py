@@ -1,7 +1,8 @@
-"""Elements that are tied to sites, under policies that know of sites and under others."""
+"""Elements that are tied to sites and types of few machines, under policies that know of them and under others."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,9 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
+from goffish.scheduling.policies.feasible import feasible
 from goffish.scheduling.policies.policies import make_policy
 from goffish.scheduling.policies.report import describe_plan
-from goffish.scheduling.policies.sites import at_sites
 from goffish.scheduling.simulate.run import simulate
 from tests.scheduling.simulate.policies import catalogue as one_place
 
@@ -40,22 +41,79 @@ def shape(plan: Deployment) -> dict[int, tuple[int, dict[int, int]]]:
 def test_instances_move_to_their_sites() -> None:
     """By hand: two cameras and an alarm leave the cloud, for free cores first; the machine left empty is not rented."""
     plan = deployed((3, GATEWAY, {DETECT: 4}), (-1, LARGE, {ALARM: 1, CAMERAS: 2}), (-2, SMALL, {ARCHIVE: 1}))
-    found = at_sites(plan, FACTORY)
+    found = feasible(plan, FACTORY)
     found.check()
     assert shape(found) == {
         3: (GATEWAY, {DETECT: 4, CAMERAS: 2}), -2: (SMALL, {ARCHIVE: 1}), -3: (GATEWAY, {ALARM: 1}),
     }  # fmt: skip
     assert found.power.tolist() == [2, 4, 0, 1, 1]
-    assert shape(at_sites(found, FACTORY)) == shape(found)
+    assert shape(feasible(found, FACTORY)) == shape(found)
     assert shape(plan)[-1] == (LARGE, {ALARM: 1, CAMERAS: 2})  # not changed in place
+
+
+def limited(plan: Deployment, **limits: int) -> Deployment:
+    """The same with so many machines of some types."""
+    classes = tuple(c.model_copy(update={"limit": limits.get(c.name)}) for c in CLOUD.classes)
+    found = Deployment(CLOUD.with_classes(classes), plan.active)
+    for machine in plan.machines.values():
+        found.add_machine(machine.copy())
+    return found
+
+
+def test_no_more_machines_than_exist() -> None:
+    """By hand: of two gateways one exists, which the cameras need; detect has to make room and moves to the cloud."""
+    plan = deployed((-1, GATEWAY, {DETECT: 6}), (-2, GATEWAY, {CAMERAS: 2, TRACK: 1}), (-3, SMALL, {ARCHIVE: 1}))
+    found = feasible(limited(plan, gateway=1), FACTORY)
+    found.check()
+    assert found.power.tolist() == plan.power.tolist()
+    assert shape(found) == {
+        -1: (GATEWAY, {DETECT: 4, CAMERAS: 2}),
+        -3: (SMALL, {ARCHIVE: 1, DETECT: 1}), -4: (SMALL, {DETECT: 1, TRACK: 1}),
+    }  # fmt: skip
+    assert shape(feasible(found, FACTORY)) == shape(found)
+    assert shape(feasible(limited(plan, gateway=2), FACTORY)) == shape(plan)
+
+
+def test_cores_that_run_out() -> None:
+    """By hand: every element keeps an instance, one with several gives way; without a core for each it is refused."""
+    full = deployed((0, GATEWAY, {ALARM: 6}), (-1, SMALL, {CAMERAS: 1, ARCHIVE: 1}), (-2, LARGE, {DETECT: 7, TRACK: 1}))
+    found = feasible(limited(full, gateway=1, small=1, large=1), FACTORY)
+    found.check()
+    assert shape(found)[0] == (GATEWAY, {ALARM: 5, CAMERAS: 1})
+    busy = deployed((0, GATEWAY, {DETECT: 6}), (-1, SMALL, {ALARM: 1, CAMERAS: 1}))
+    assert shape(feasible(limited(busy, gateway=1), FACTORY)) == {
+        0: (GATEWAY, {DETECT: 4, CAMERAS: 1, ALARM: 1}), -1: (SMALL, {DETECT: 2}),
+    }  # fmt: skip
+    classes = tuple(c.model_copy(update={"limit": 1, "cores": 1}) for c in CLOUD.classes)
+    plan = Deployment(CLOUD.with_classes(classes), FACTORY.best)
+    plan.add_machine(Machine(0, GATEWAY, instances={ALARM: 1}))
+    plan.add_machine(Machine(1, LARGE, instances={CAMERAS: 1}))
+    with pytest.raises(InputError, match="element cameras: no core is left for it; raise a limit of the catalogue"):
+        feasible(plan, FACTORY)
+
+
+@pytest.mark.parametrize("policy", ["reactive-global", "latency-aware", "edrp", "ga", "btu", "plasticc", "ds2"])
+def test_every_policy_keeps_within_limits(policy: str) -> None:
+    """Breaks when more machines of a type run than there are, though others could do their work."""
+    flow = FACTORY.with_rates(5 * FACTORY.rates)
+    given = [c.model_dump() | {"limit": 1 if c.name != "small" else None} for c in CLOUD.classes]
+    cloud = read_catalogue(CLOUD.model_dump() | {"classes": given})
+    result = simulate(flow, cloud, make_policy(policy), np.tile(flow.rates, (5, 1)))
+    assert result.summary.valid
+    for start in result.machines["start_s"].to_pylist():
+        running = Counter(
+            row["class"] for row in result.machines.to_pylist()
+            if row["start_s"] <= start and (row["stop_s"] is None or row["stop_s"] > start)
+        )  # fmt: skip
+        assert running["gateway"] == 1 and running["large"] <= 1
 
 
 def test_what_runs_at_a_site_stays() -> None:
     """Breaks when a machine that a policy would release is given back and another one like it rented instead."""
     live = deployed((0, GATEWAY, {CAMERAS: 1, ALARM: 1}), (1, SMALL, {ARCHIVE: 1}))
     moved = deployed((0, GATEWAY, {CAMERAS: 1, ALARM: 1, ARCHIVE: 1}))
-    assert shape(at_sites(moved, FACTORY, live)) == shape(live)
-    assert shape(at_sites(moved, FACTORY))[-1] == (SMALL, {ARCHIVE: 1})
+    assert shape(feasible(moved, FACTORY, live)) == shape(live)
+    assert shape(feasible(moved, FACTORY))[-1] == (SMALL, {ARCHIVE: 1})
 
 
 def test_replicas_stay_at_their_sites_too() -> None:
@@ -63,7 +121,7 @@ def test_replicas_stay_at_their_sites_too() -> None:
     plan.put_replica(CAMERAS, 0, 1)
     plan.put_replica(CAMERAS, 0, 2)
     plan.put_replica(DETECT, 1, 2)
-    found = at_sites(plan, FACTORY)
+    found = feasible(plan, FACTORY)
     found.check()
     assert [machine.replicas for machine in found.machines.values()] == [{}, {}, {(CAMERAS, 0): 1, (DETECT, 1): 1}]
 
@@ -72,10 +130,10 @@ def test_unknown_sites_are_refused() -> None:
     """Breaks when an element is tied to a site that the catalogue lacks, and is put somewhere else."""
     plan = Deployment(one_place(), FACTORY.best)
     with pytest.raises(InputError, match=r"cameras: needs\.sites: no site 'factory'; the catalogue has no sites"):
-        at_sites(plan, FACTORY)
+        feasible(plan, FACTORY)
     elsewhere = FACTORY.needs._replace(sites=((), ("moon",), (), (), ()))
     with pytest.raises(InputError, match=r"detect: needs\.sites: no site 'moon'; machines are at: cloud, factory"):
-        at_sites(Deployment(CLOUD, FACTORY.best), replace(FACTORY, needs=elsewhere))
+        feasible(Deployment(CLOUD, FACTORY.best), replace(FACTORY, needs=elsewhere))
 
 
 @pytest.mark.parametrize("policy", ["reactive-global", "latency-aware", "edrp", "replicate", "btu", "plasticc", "ds2"])
@@ -110,7 +168,7 @@ def test_policies_that_know_of_sites_avoid_the_link() -> None:
         for engine in ("fluid", "events"):
             result = simulate(FACTORY, CLOUD, planner, rates, engine=engine)  # type: ignore[arg-type]
             assert result.summary.latency_s == pytest.approx(0.03 + links_s, abs=1e-6), (policy, engine)
-        told = describe_plan(FACTORY, at_sites(planner.deploy(FACTORY, CLOUD), FACTORY), FACTORY.rates)
+        told = describe_plan(FACTORY, feasible(planner.deploy(FACTORY, CLOUD), FACTORY), FACTORY.rates)
         assert told["links_s"] == pytest.approx(links_s)
         assert {machine["site"] for machine in told["machines"]} == {"factory", "cloud"}
     assert "links_s" not in describe_plan(FACTORY, Deployment(one_place(), FACTORY.best), FACTORY.rates)

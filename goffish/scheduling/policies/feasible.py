@@ -1,0 +1,153 @@
+"""Plans within what there is: elements at the sites that they need, and no more machines of a type than exist.
+
+Policies need not know of either; what they put elsewhere, or on machines too many, moves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from goffish.cloud.catalogue import Catalogue
+from goffish.errors import InputError
+from goffish.scheduling.dataflow.deployment import Deployment, Machine
+from goffish.scheduling.dataflow.flow import SLACK, Flow
+
+
+def check_sites(names: Sequence[str], sites: Sequence[tuple[str, ...]], catalogue: Catalogue) -> None:
+    """Refuse elements whose sites a catalogue does not have.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the elements.
+    sites : sequence of tuple of str
+        Where each may run, as in `NeedColumns`.
+    catalogue : Catalogue
+
+    Raises
+    ------
+    InputError
+        Names the element, the site and the sites that have machines.
+    """
+    known = sorted({c.site for c in catalogue.classes if c.site is not None})
+    for name, needed in zip(names, sites, strict=True):
+        unknown = next((site for site in needed if site not in known), None)
+        if unknown is not None:
+            told = f"machines are at: {', '.join(known)}" if known else "the catalogue has no sites"
+            raise InputError(f"element {name}: needs.sites: no site {unknown!r}; {told}")
+
+
+def feasible(plan: Deployment, flow: Flow, live: Deployment | None = None) -> Deployment:
+    """Move instances to the sites that their elements need, and from machines that exceed the limit of their type.
+
+    An element keeps the speed that it was given. Its instances go to free cores of the oldest machines that it may run
+    on, then to machines that the plan would release, then to new ones of the type that is cheapest for what is missing.
+    Where none of these is left, elements tied to a site take cores of the others, which move in turn; what finds no
+    core at all is left out, but for one instance of each element. Planned machines that are left empty are dropped, and
+    replicas at other sites too.
+
+    Parameters
+    ----------
+    plan : Deployment
+    flow : Flow
+    live : Deployment, optional
+        What runs.
+
+    Returns
+    -------
+    Deployment
+        The same if nothing has to move.
+
+    Raises
+    ------
+    InputError
+        The catalogue lacks a site, or has no core left for an element.
+    """
+    catalogue, sites = plan.catalogue, flow.needs.sites
+    if not any(sites) and all(c.limit is None for c in catalogue.classes):
+        return plan
+    check_sites(flow.names, sites, catalogue)
+    plan = plan.copy()
+    missing: dict[int, float] = {}
+    for element, needed in enumerate(sites):
+        elsewhere = [n for n, m in plan.machines.items() if needed and catalogue.classes[m.kind].site not in needed]
+        plan.drop_replicas(element, elsewhere)
+        for number in elsewhere:
+            _leave(plan, element, number, plan.machines[number].instances.get(element, 0), missing)
+    used: Counter[int] = Counter()
+    for number in sorted(plan.machines, key=_age):
+        machine = plan.machines[number]
+        limit = catalogue.classes[machine.kind].limit
+        used[machine.kind] += 1
+        if limit is not None and used[machine.kind] > limit:
+            for element, count in list(machine.instances.items()):
+                _leave(plan, element, number, count, missing)
+            plan.drop_machine(number)
+    for number in [number for number in plan.machines if number < 0 and not plan.used(number)]:
+        plan.drop_machine(number)
+    released = [] if live is None else [m for n, m in sorted(live.machines.items()) if n not in plan.machines]
+    while missing:
+        element = min(missing, key=lambda e: (not sites[e], e))
+        _put(plan, flow, element, missing, released)
+    return plan
+
+
+def _age(number: int) -> tuple[bool, int]:
+    return (number < 0, abs(number))
+
+
+def _leave(plan: Deployment, element: int, number: int, count: int, missing: dict[int, float]) -> None:
+    """Take instances from a machine, and note the speed that their element lacks."""
+    if count:
+        plan.take(element, number, count)
+        missing[element] = missing.get(element, 0.0) + count * plan.speed(number)
+
+
+def _put(plan: Deployment, flow: Flow, element: int, missing: dict[int, float], released: list[Machine]) -> None:
+    """Give an element instances of the speed that it lacks."""
+    catalogue, sites, power = plan.catalogue, flow.needs.sites, missing.pop(element)
+    allowed = [not sites[element] or c.site in sites[element] for c in catalogue.classes]
+    while power > SLACK:
+        count = Counter(machine.kind for machine in plan.machines.values())
+        room = catalogue.limit is None or len(plan.machines) < catalogue.limit
+        more = [room and allowed[k] and count[k] < (c.limit or math.inf) for k, c in enumerate(catalogue.classes)]
+        usable = sorted((n for n, m in plan.machines.items() if allowed[m.kind] and plan.speed(n) > 0), key=_age)
+        number = next((n for n in usable if plan.free(n)), None)
+        kept = next((m for m in released if more[m.kind] and m.coefficient > 0), None)
+        if number is None and kept is not None:
+            released.remove(kept)
+            plan.add_machine(replace(kept, instances={}, replicas={}))
+            number = kept.id
+        elif number is None and any(more):
+            prices = np.ceil(power / catalogue.powers - SLACK) * catalogue.prices
+            number = plan.plan_machine(int(np.argmin(np.where(more, prices, np.inf))))
+        elif number is None:
+            place = _giving_way(plan, flow, element, usable)
+            if place is None and plan.counts[element]:
+                return
+            if place is None:
+                told = "no core is left for it; raise a limit of the catalogue"
+                raise InputError(f"element {flow.names[element]}: {told}")
+            number = place[0]
+            _leave(plan, place[1], number, 1, missing)
+        cores = min(plan.free(number), max(1, math.ceil(power / plan.speed(number) - SLACK)))
+        plan.put(element, number, cores)
+        power -= cores * plan.speed(number)
+
+
+def _giving_way(plan: Deployment, flow: Flow, element: int, usable: list[int]) -> tuple[int, int] | None:
+    """Find the machine and element of an instance that leaves its core to another element.
+
+    Its element has others left, and may run anywhere unless this is the first instance of the other one. Only for the
+    first instance at a site the last one of an element that may run anywhere gives way.
+    """
+    sites, first = flow.needs.sites, plan.counts[element] == 0
+    places = [(n, e) for n in usable for e in plan.machines[n].instances if e != element]
+    several = [(n, e) for n, e in places if plan.counts[e] > 1 and (first or (sites[element] and not sites[e]))]
+    last = [(n, e) for n, e in places if first and sites[element] and not sites[e]]
+    return next(iter([*several, *last]), None)
