@@ -9,12 +9,11 @@ from typer.core import TyperGroup
 
 from goffish.cli.calibrate_command import add_calibrate_command
 from goffish.cli.dataflow_commands import add_dataflow_commands
-from goffish.cli.ingest_commands import add_ingest_command
+from goffish.cli.ingest_commands import add_ingest_command, add_spark_commands
 from goffish.cli.jobs_commands import add_jobs_commands
 from goffish.cli.plot_commands import add_plot_commands
 from goffish.cli.run_command import add_commands
 from goffish.cli.serve_commands import add_serve_commands
-from goffish.cli.spark_commands import add_spark_commands
 from goffish.cli.spot_commands import add_spot_commands
 from goffish.cli.store_commands import add_store_commands
 from goffish.cli.timeseries_commands import add_series_commands

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goffish.cli.flags import apply_signature, parameter
-from goffish.cli.options import input_argument, reading_options, reading_parameters
+from goffish.cli.options import apply_signature, input_argument, parameter, reading_options, reading_parameters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,10 +1,11 @@
-"""``goffish run ALGORITHM``: one command per algorithm, made from its option model."""
+"""``goffish run ALGORITHM``: one command per algorithm, made from its option model, and the page it can write."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,17 +13,53 @@ import typer
 from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.catalogue import ALGORITHMS, make
 from goffish.cli.checks import check_parts_target, check_result_target, check_run, check_stats_target
-from goffish.cli.flags import apply_signature, field_parameter, parameter
 from goffish.cli.inputs import is_store, load, run_status
-from goffish.cli.options import input_argument, json_option, reading_options, reading_parameters
+from goffish.cli.options import (
+    apply_signature,
+    field_parameter,
+    input_argument,
+    json_option,
+    parameter,
+    reading_options,
+    reading_parameters,
+)
 from goffish.cli.output import as_json, print_facts, print_json, print_result, print_stats, say
-from goffish.cli.pages import NO_ENGINE, PAGES, check_page_target, write_page
 from goffish.cli.ranks import is_folder_name, joined
 from goffish.errors import InputError
 from goffish.partial import local_path, partial_file
 
 if TYPE_CHECKING:
     from goffish.gopher import Result
+
+
+#: Help of the option ``--html``, for the algorithms that have a page.
+PAGES = {"landscape": "Write a page to zoom from communities to members: FILE.html, needs nothing else."}
+
+#: What algorithms without an engine are given for the options of the engine that they do not offer.
+NO_ENGINE: dict[str, Any] = {
+    "engine": "auto", "parts": None, "method": None, "units": None, "max_supersteps": None, "checkpoint_dir": None,
+    "checkpoint_every": None, "resume": False, "stats": False, "stats_file": None,
+}  # fmt: skip
+
+
+def check_page_target(target: str, path: str) -> None:
+    """Refuse a page that could not be written in the end, or would replace the graph."""
+    from goffish.plot.landscape import check_page
+
+    check_page(target)
+    place = local_path(target)
+    if place.exists() and Path(path).exists() and place.samefile(path):
+        raise InputError(f"{target}: is the graph itself; write the page to another file")
+
+
+def write_page(result: Result, target: str, path: str) -> str:
+    """Write the page of a result on the graph at `path`."""
+    from goffish.algorithms.landscape.levels import CommunityLandscape
+    from goffish.plot.landscape import write_page as write
+
+    if not isinstance(result, CommunityLandscape):
+        raise InputError(f"{target}: there is no page of {result.algorithm}")
+    return str(write(result, target, name=Path(path.rstrip("/")).name or path))
 
 
 def _running_parameters(*, one_thread: bool = False) -> list[Any]:

@@ -112,11 +112,11 @@ def _serve(
     """Serve jobs and plans by gRPC until told to stop (Ctrl-C, SIGTERM); the next start goes on with what was left."""
     import asyncio
 
-    from goffish.cli.extras import needs_extra
+    from goffish.cli.checks import needs_extra
 
     with needs_extra("service"):
-        from goffish.services.api.logs import set_up_logs
         from goffish.services.api.settings import Settings
+        from goffish.services.api.telemetry import set_up_logs
         from goffish.services.app import Server
 
     settings = Settings(
@@ -146,7 +146,7 @@ def _list(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List clients with their roles, and by what they are known."""
-    from goffish.cli.extras import needs_extra
+    from goffish.cli.checks import needs_extra
 
     with needs_extra("service"):
         from goffish.services.api.clients import read_clients
@@ -171,7 +171,7 @@ def _add(
     token: Annotated[bool, typer.Option("--token", help="A token beside --certificate, for the dashboard.")] = False,
 ) -> None:
     """Add a client and print its token, which is not kept anywhere."""
-    from goffish.cli.extras import needs_extra
+    from goffish.cli.checks import needs_extra
 
     with needs_extra("service"):
         from goffish.services.api.clients import add_client
@@ -183,7 +183,7 @@ def _add(
 
 def _remove(name: _Name, file: _File = _CLIENTS) -> None:
     """Remove a client: its token and certificate are refused from then on."""
-    from goffish.cli.extras import needs_extra
+    from goffish.cli.checks import needs_extra
 
     with needs_extra("service"):
         from goffish.services.api.clients import remove_client
@@ -194,7 +194,7 @@ def _remove(name: _Name, file: _File = _CLIENTS) -> None:
 
 def _rotate(name: _Name, file: _File = _CLIENTS) -> None:
     """Replace the token of a client and print the new one; the old one is refused from then on."""
-    from goffish.cli.extras import needs_extra
+    from goffish.cli.checks import needs_extra
 
     with needs_extra("service"):
         from goffish.services.api.clients import rotate_token

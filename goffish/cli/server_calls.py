@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from goffish.cli.extras import needs_extra
-from goffish.cli.flags import apply_signature, parameter
+from goffish.cli.checks import needs_extra
+from goffish.cli.options import apply_signature, parameter
 from goffish.errors import InputError
 
 if TYPE_CHECKING:

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from goffish.cli.checks import check_choice, check_graph_target
-from goffish.cli.flags import apply_signature, field_parameter, parameter
 from goffish.cli.inputs import is_store, load, progress_bar, working
-from goffish.cli.options import input_argument, json_option, reading_options, reading_parameters
+from goffish.cli.options import (
+    apply_signature,
+    field_parameter,
+    input_argument,
+    json_option,
+    parameter,
+    reading_options,
+    reading_parameters,
+)
 from goffish.cli.output import print_facts, print_json, print_partitions, say, show
 from goffish.errors import InputError
 

@@ -11,6 +11,6 @@ from __future__ import annotations
 from goffish.client.asynchronous import AsyncClient
 from goffish.client.blocking import Client
 from goffish.client.channels import ServiceError
-from goffish.client.definitions import catalogue, dataflow
+from goffish.client.requests import catalogue, dataflow
 
 __all__ = ["AsyncClient", "Client", "ServiceError", "catalogue", "dataflow"]

@@ -1,4 +1,4 @@
-"""What both clients send, from what a user gives."""
+"""What both clients send, from what a user gives: arguments, and definitions in files."""
 
 from __future__ import annotations
 
@@ -265,3 +265,31 @@ def texts(options: Mapping[str, Any] | None) -> dict[str, str]:
     if not isinstance(options, Mapping | None):
         raise InputError(f"options: {_short(options)} is given, a mapping is needed")
     return {name: str(value) for name, value in (options or {}).items()}
+
+
+def dataflow(path: str | Path) -> dataflows_pb2.Dataflow:
+    """A dataflow from a YAML or JSON file, for plans and jobs.
+
+    Raises
+    ------
+    InputError
+        In one line: the file, the field, what is wrong and what is accepted.
+    """
+    from goffish.scheduling.dataflow.model import read_dataflow
+    from goffish.scheduling.messages import dataflow_message
+
+    return dataflow_message(read_dataflow(Path(path)))
+
+
+def catalogue(path: str | Path) -> dataflows_pb2.Catalogue:
+    """A catalogue of machine classes from a YAML or JSON file, for plans.
+
+    Raises
+    ------
+    InputError
+        In one line: the file, the field, what is wrong and what is accepted.
+    """
+    from goffish.cloud.catalogue import read_catalogue
+    from goffish.scheduling.messages import catalogue_message
+
+    return catalogue_message(read_catalogue(Path(path)))

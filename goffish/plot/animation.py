@@ -18,8 +18,7 @@ from goffish.graph.guards import expect
 from goffish.plot.canvas import Canvas
 from goffish.plot.colouring import Colouring, colour_by
 from goffish.plot.layout import fit, place, separate
-from goffish.plot.series_data import Floats, Ints, column_of, keys_of, steps_of, table_of, time_axis
-from goffish.plot.series_dates import dates_of
+from goffish.plot.series_data import Floats, Ints, column_of, dates_of, keys_of, steps_of, table_of, time_axis
 from goffish.plot.style import ALARM, COLOURS, INK, NOTHING, count, new_figure, settings, shorten
 from goffish.plot.vertices import check_size
 

@@ -14,6 +14,7 @@ from goffish.plot.series_data import (
     Floats,
     Ints,
     bands,
+    dates_of,
     first_reached,
     keys_of,
     line,
@@ -25,7 +26,6 @@ from goffish.plot.series_data import (
     time_axis,
     value_name,
 )
-from goffish.plot.series_dates import dates_of
 from goffish.plot.style import (
     ALARM,
     CATEGORIES,

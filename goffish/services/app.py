@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from google.protobuf import descriptor_pool
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -28,23 +29,52 @@ from goffish.services.api.guard import Guard
 from goffish.services.api.inputs import Inputs
 from goffish.services.api.job_service import JobService
 from goffish.services.api.limits import Limits
-from goffish.services.api.metrics import Metrics
 from goffish.services.api.planners import Planners
 from goffish.services.api.planning_service import PlanningService
 from goffish.services.api.settings import Settings
 from goffish.services.api.spot_advice import Markets
-from goffish.services.api.symbols import Symbols
-from goffish.services.api.tracing import tracing
+from goffish.services.api.telemetry import Metrics, tracing
 from goffish.services.runners.cloud import CloudRunner
-from goffish.services.runners.commands import mpi_command, spark_command
 from goffish.services.runners.dataflows import DataflowRunner
 from goffish.services.runners.folder import write_whole
-from goffish.services.runners.processes import ProcessRunner
+from goffish.services.runners.processes import ProcessRunner, mpi_command, spark_command
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
 from goffish.services.store.database import AWAY, open_database
 from goffish.services.web.dashboard import Dashboard
 from goffish.services.web.pages import Pages
 from goffish.v1 import catalog_pb2, catalog_pb2_grpc, jobs_pb2, jobs_pb2_grpc, planning_pb2, planning_pb2_grpc
+
+
+class Symbols:
+    """A pool of descriptors for gRPC's reflection.
+
+    Parameters
+    ----------
+    pool : DescriptorPool, optional
+        Default: that of all generated code.
+    """
+
+    def __init__(self, pool: Any = None) -> None:
+        self._pool = descriptor_pool.Default() if pool is None else pool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def FindFileContainingSymbol(self, symbol: str) -> Any:
+        """The file that defines a symbol.
+
+        Raises
+        ------
+        KeyError
+            There is none.
+        """
+        try:
+            return self._pool.FindFileContainingSymbol(symbol)
+        except KeyError:
+            service, _, method = symbol.rpartition(".")
+            found = self._pool.FindServiceByName(service)
+            return found.methods_by_name[method].containing_service.file
+
 
 _log = logging.getLogger(__name__)
 _SERVICES = tuple(

@@ -21,7 +21,7 @@ from goffish.graph import from_edges
 from goffish.kernels.subgraphs import local_components
 from goffish.partition import assign, quality
 from goffish.partition.links import Links, links, whole_numbers
-from goffish.partition.repair import fill_empty, join_fragments
+from goffish.partition.metis import fill_empty, join_fragments
 from tests.partition.partition_graphs import edgeless, grid, random_graphs, to_networkx
 
 GRID = grid(40, 30)

@@ -14,8 +14,7 @@ from goffish.gopher.checkpoint import Checkpoint, CheckpointFolder
 from goffish.gopher.engine import Columns, Progress
 from goffish.gopher.ledger import PHASES, Ledger, check_limit, fold, totals_of
 from goffish.gopher.messages import Batch, message_dtype
-from goffish.gopher.mpi.exchange import Control, Exchange
-from goffish.gopher.mpi.pack import pack_tables, unpack_tables
+from goffish.gopher.mpi.exchange import Control, Exchange, pack_tables, unpack_tables
 from goffish.gopher.mpi.team import Stopped, Team
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.shares import partitions_of

@@ -20,9 +20,8 @@ from goffish.gofs import PartitionedGraph, open_store, write_store
 from goffish.gopher.checkpoint import stable
 from goffish.gopher.engine import RunOptions, assemble
 from goffish.gopher.messages import message_dtype
-from goffish.gopher.mpi.answer import gather_answer
 from goffish.gopher.mpi.engine import run_mpi
-from goffish.gopher.mpi.output import write_answer
+from goffish.gopher.mpi.output import gather_answer, write_answer
 from goffish.gopher.mpi.team import Team
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.result import Result

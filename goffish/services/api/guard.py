@@ -21,11 +21,11 @@ from google.rpc import error_details_pb2, status_pb2
 from goffish.errors import InputError, JobError
 from goffish.services.api.clients import Client, Clients, Role
 from goffish.services.api.limits import Limits, TooMuch
-from goffish.services.api.metrics import Metrics
+from goffish.services.api.telemetry import Metrics
 from goffish.services.runners.folder import is_no_room
 from goffish.services.store.database import AWAY, is_replaced
+from goffish.services.store.records import without_folders
 from goffish.services.store.store import UnknownJob
-from goffish.services.store.texts import without_folders
 
 _log = logging.getLogger(__name__)
 _audit = logging.getLogger("goffish.audit")

@@ -22,8 +22,7 @@ from goffish.services.api.guard import Refused, caller, subject
 from goffish.services.api.inputs import Inputs
 from goffish.services.runners.limits import UNLIMITED, JobLimits
 from goffish.services.runners.supervisor import Supervisor
-from goffish.services.store.lifecycle import OVER, State
-from goffish.services.store.records import Job
+from goffish.services.store.records import OVER, Job, State
 from goffish.services.store.store import Jobs
 from goffish.v1 import jobs_pb2, jobs_pb2_grpc
 

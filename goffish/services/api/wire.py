@@ -20,8 +20,7 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.model import Dataflow, known_dataflows, read_dataflow
 from goffish.scheduling.messages import dataflow_message
 from goffish.services.api.clouds import cloud_by_name
-from goffish.services.store.lifecycle import State
-from goffish.services.store.records import Event, Job
+from goffish.services.store.records import Event, Job, State
 from goffish.services.store.spec import JobSpec
 from goffish.v1 import dataflows_pb2, jobs_pb2
 

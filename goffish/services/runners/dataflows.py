@@ -23,7 +23,7 @@ from goffish.services.runners.processes import (
     start,
     worker_command,
 )
-from goffish.services.store.lifecycle import State
+from goffish.services.store.records import State
 from goffish.services.store.spec import DataflowJob
 
 _LOOK_S = 0.1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,12 +22,13 @@ import psutil
 
 from goffish.environment import child_environment
 from goffish.errors import InputError
+from goffish.services.runners import worker as worker_module
 from goffish.services.runners.attempt import Attempt, Ended
 from goffish.services.runners.folder import Busy, JobFolder
 from goffish.services.runners.limits import UNLIMITED, JobLimits, memory_exceeded
 from goffish.services.runners.order import Files, Resolve, order_of
 from goffish.services.runners.worker import NO_ROOM, NOT_NOW
-from goffish.services.store.lifecycle import State
+from goffish.services.store.records import State
 from goffish.services.store.spec import GraphJob
 
 _LOOK_S = 0.1
@@ -221,3 +223,47 @@ class Teller:
         if saved is not None and saved != self._saved:
             attempt.note("checkpoint", f"superstep {saved} is saved")
             self._saved = saved
+
+
+#: Spark does not start with less.
+_LEAST_HEAP_MB = 512
+
+
+def mpi_command(worker: list[str], graph: GraphJob) -> list[str]:
+    """A worker on each of the job's ranks."""
+    return [launcher("mpirun", "pip install 'goffish[mpi]'"), "-n", str(graph.workers), *worker]
+
+
+def spark_command(master: str, limits: JobLimits) -> Callable[[list[str], GraphJob], list[str]]:
+    """A worker as the driver of a Spark cluster.
+
+    Parameters
+    ----------
+    master : str
+        Such as ``local[2]`` or ``spark://HOST:PORT``.
+    limits : JobLimits
+        The driver's Java process is given the memory of the job as its heap.
+    """
+
+    def command(worker: list[str], graph: GraphJob) -> list[str]:
+        submit = launcher("spark-submit", "pip install 'goffish[spark]'")
+        memory = limits.memory_of(graph)
+        heap = [] if memory is None else ["--driver-memory", f"{max(_LEAST_HEAP_MB, memory)}m"]
+        return [submit, "--master", master, *heap, worker_module.__file__, *worker[-2:]]
+
+    return command
+
+
+def launcher(name: str, advice: str) -> str:
+    """Where a program is.
+
+    Raises
+    ------
+    InputError
+        It is not installed.
+    """
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    found = shutil.which(name, path=places)
+    if found is None:
+        raise InputError(f"{name} is not installed here: {advice}")
+    return found

@@ -25,10 +25,8 @@ from goffish.services.runners.attempt import Attempt, Ended, Runner
 from goffish.services.runners.folder import JobFolder, is_no_room
 from goffish.services.store.clock import Clock
 from goffish.services.store.database import AWAY
-from goffish.services.store.lifecycle import LostJob, State
-from goffish.services.store.records import Job
+from goffish.services.store.records import Job, LostJob, State, without_folders
 from goffish.services.store.store import Jobs
-from goffish.services.store.texts import without_folders
 
 _log = logging.getLogger(__name__)
 #: Longest time without looking for new jobs, should nobody tell.

@@ -20,11 +20,9 @@ from sqlalchemy.orm import Session
 from goffish.errors import InputError
 from goffish.services.store.clock import Clock
 from goffish.services.store.database import writing
-from goffish.services.store.lifecycle import EVENT_KINDS, OFTEN, OVER, LostJob, State, check_move
-from goffish.services.store.records import Event, Job, job_of
+from goffish.services.store.records import EVENT_KINDS, OFTEN, OVER, Event, Job, LostJob, State, check_move, job_of
 from goffish.services.store.spec import UPLOAD, JobSpec
 from goffish.services.store.tables import EventRow, JobRow, LabelRow
-from goffish.services.store.turns import clients_in_turn
 
 #: Jobs that one query names.
 _AT_ONCE = 500
@@ -402,3 +400,16 @@ def _locked(session: Session, job: str) -> JobRow:
     if row is None:
         raise UnknownJob(f"no job {job[:80]!r}")
     return row
+
+
+def clients_in_turn(server: str) -> sa.Select[Any]:
+    """Clients with jobs that wait at a server: first those whose last turn is the longest ago."""
+    waits = (JobRow.server == server, JobRow.state == State.QUEUED)
+    first = sa.select(sa.func.min(JobRow.client).label("client")).where(*waits).cte("clients", recursive=True)
+    after = sa.select(sa.func.min(JobRow.client)).where(*waits, JobRow.client > first.c.client)
+    clients = first.union_all(sa.select(after.scalar_subquery()).where(first.c.client.is_not(None)))
+    own = JobRow.client == clients.c.client
+    turn = sa.select(sa.func.max(JobRow.claimed)).where(JobRow.server == server, own).scalar_subquery()
+    oldest = sa.select(sa.func.min(JobRow.number)).where(*waits, own).scalar_subquery()
+    known = clients.c.client.is_not(None)
+    return sa.select(clients.c.client).where(known).order_by(sa.func.coalesce(turn, 0.0), oldest)

@@ -30,9 +30,9 @@ from goffish.services.api.clients import Client, Clients, Role
 from goffish.services.api.guard import Refused, caller, told
 from goffish.services.api.job_service import JobService
 from goffish.services.api.limits import Limits
-from goffish.services.api.metrics import Metrics
+from goffish.services.api.telemetry import Metrics
 from goffish.services.runners.supervisor import Supervisor
-from goffish.services.store.lifecycle import State
+from goffish.services.store.records import State
 from goffish.services.store.store import Jobs, UnknownJob
 from goffish.services.web.access import SESSION_S, Sessions, Shield, from_elsewhere
 from goffish.services.web.reading import Asked, Reading

@@ -10,8 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from goffish.services.store.clock import Clock
-from goffish.services.store.lifecycle import OVER, State
-from goffish.services.store.records import Event, Job
+from goffish.services.store.records import OVER, Event, Job, State
 from goffish.services.store.store import Jobs
 from goffish.services.web.charts import MOST_BARS, Level, Series, chart, gantt, lane_name, time_axis
 from goffish.services.web.timeline import Bar, Timeline, Use, timeline_of, use_of

@@ -14,8 +14,7 @@ from typing import Any
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.model import Dataflow
 from goffish.services.api.wire import known_dataflow
-from goffish.services.store.lifecycle import OVER, State
-from goffish.services.store.records import Event, Job
+from goffish.services.store.records import OVER, Event, Job, State
 from goffish.services.web.words import number, text
 
 #: A deadline that is farther away than so many times what passed is not drawn.

@@ -19,7 +19,7 @@ from goffish.services.api.job_service import JobService
 from goffish.services.api.limits import Limits
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
 from goffish.services.store.database import open_database
-from goffish.services.store.lifecycle import State
+from goffish.services.store.records import State
 from goffish.services.store.spec import JobSpec
 from goffish.services.store.store import Jobs
 from goffish.v1 import jobs_pb2

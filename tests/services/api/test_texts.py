@@ -16,7 +16,7 @@ import pytest
 
 from goffish.client import Client, ServiceError
 from goffish.gopher.result import spreadsheet_safe
-from goffish.services.store.texts import without_folders
+from goffish.services.store.records import without_folders
 from goffish.v1 import jobs_pb2
 from tests.services.api.serving import RealServer, serving
 from tests.services.api.test_commands import goffish

@@ -13,8 +13,7 @@ from goffish.services.api import feeds as feeds_module
 from goffish.services.api.feeds import Feeds
 from goffish.services.api.job_service import JobService
 from goffish.services.store.database import open_database
-from goffish.services.store.lifecycle import State
-from goffish.services.store.records import Event
+from goffish.services.store.records import Event, State
 from goffish.services.store.spec import JobSpec
 from goffish.services.store.store import Jobs
 from goffish.v1 import jobs_pb2

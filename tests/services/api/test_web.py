@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 from goffish.services.api.clients import ClientList, Clients, digest
-from goffish.services.store.lifecycle import State
+from goffish.services.store.records import State
 from goffish.services.store.spec import JobSpec
 from goffish.services.store.tables import JobRow
 from goffish.services.web.access import SESSION_S, Sessions

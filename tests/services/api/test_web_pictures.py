@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.services.api.clients import Clients
-from goffish.services.store.lifecycle import EVENT_KINDS, State
-from goffish.services.store.records import Event, Job
+from goffish.services.store.records import EVENT_KINDS, Event, Job, State
 from goffish.services.store.spec import JobSpec
 from goffish.services.store.tables import EventRow, JobRow
 from goffish.services.web.charts import gantt, time_axis

@@ -19,11 +19,10 @@ from goffish.services.api.feeds import Feeds
 from goffish.services.api.inputs import Inputs
 from goffish.services.api.job_service import JobService
 from goffish.services.api.limits import Limits
-from goffish.services.api.metrics import Metrics
+from goffish.services.api.telemetry import Metrics
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
 from goffish.services.store.database import open_database
-from goffish.services.store.lifecycle import State
-from goffish.services.store.records import Job
+from goffish.services.store.records import Job, State
 from goffish.services.store.spec import JobSpec
 from goffish.services.store.store import Jobs
 from goffish.services.web.pages import Pages

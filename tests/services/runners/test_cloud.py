@@ -15,8 +15,7 @@ from goffish.algorithms.run import run
 from goffish.graph import Graph
 from goffish.services.runners import cloud
 from goffish.services.runners.cloud import CloudRunner
-from goffish.services.store.lifecycle import EVENT_KINDS, State
-from goffish.services.store.records import Event
+from goffish.services.store.records import EVENT_KINDS, Event, State
 from tests.services.api.serving import RealServer, processes_with, settle
 from tests.services.runners.rented import (
     CALM,

@@ -23,8 +23,7 @@ from goffish.services.runners import dataflows
 from goffish.services.runners.attempt import Attempt
 from goffish.services.runners.dataflows import DataflowRunner, Journal, Teller, intervals_of
 from goffish.services.runners.folder import JobFolder
-from goffish.services.store.lifecycle import State
-from goffish.services.store.records import Event
+from goffish.services.store.records import Event, State
 from goffish.services.store.spec import DataflowJob, JobSpec
 from tests.services.api.serving import processes_with
 from tests.services.runners.rented import CALM, HIGH, ON_DEMAND, Service, cloud_of, serving, write_cloud

@@ -27,8 +27,7 @@ from goffish.services.runners.order import Files, order_of
 from goffish.services.runners.processes import lost
 from goffish.services.runners.supervisor import PatientJobs, Supervisor
 from goffish.services.store.database import open_database
-from goffish.services.store.lifecycle import State
-from goffish.services.store.records import Job
+from goffish.services.store.records import Job, State
 from goffish.services.store.spec import GraphJob, JobSpec
 from goffish.services.store.store import Jobs, UnknownJob
 

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from goffish.services.store.database import open_database
-from goffish.services.store.lifecycle import EVENT_KINDS, OFTEN
+from goffish.services.store.records import EVENT_KINDS, OFTEN
 from goffish.services.store.spec import JobSpec
 from goffish.services.store.store import Jobs
 from goffish.services.store.tables import EventRow

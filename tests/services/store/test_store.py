@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 from goffish.errors import InputError
 from goffish.services.store.database import open_database
-from goffish.services.store.lifecycle import OVER, LostJob, State
+from goffish.services.store.records import OVER, LostJob, State
 from goffish.services.store.spec import JobSpec
 from goffish.services.store.store import Jobs, UnknownJob
 from tests.services.store.databases import new_file
