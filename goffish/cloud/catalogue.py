@@ -6,6 +6,7 @@ specification of reactive provisioning, §2.2.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -140,14 +141,14 @@ class Sites(Definition):
         """Site of each machine type or host, a row of `network`."""
         return np.array([0 if at is None else self.sites.index(at) for at in self._places().values()], np.int64)
 
+    @abstractmethod
     def _places(self) -> dict[str, str | None]:
         """The site of each machine type or host, by its field."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def _within_ms(self) -> float:
         """Delay between two machines of a site."""
-        raise NotImplementedError
 
 
 class Billing(Definition):
