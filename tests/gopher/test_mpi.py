@@ -66,7 +66,7 @@ if comm.rank == 0:
         (1, "whole", "texts"),
         (2, "rounds", "sparse vertices"),
         (3, "whole", "grid texts"),
-        (5, "whole", "sparse whole"),
+        pytest.param(5, "whole", "sparse whole", marks=pytest.mark.slow),
     ],
 )
 def test_every_program_gives_what_the_local_engine_gives(stores: Path, ranks: int, how: str, graphs: str) -> None:

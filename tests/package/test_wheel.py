@@ -59,6 +59,7 @@ def test_contents(wheel: Path) -> None:
     assert [n for n in names if n.endswith("licenses/LICENSE")]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_installed(wheel: Path, tmp_path: Path) -> None:
     """A missing dependency or a package that only works inside the tree shows here and nowhere else."""

@@ -330,6 +330,7 @@ def precision(
     return statistics.median(shares), statistics.mean(figure(result, "pivots") for result in found)
 
 
+@pytest.mark.slow
 def test_check_15_larger_batches_find_more_of_the_set() -> None:
     """An e-mail-like graph: a third of the edges hang on the core; their loss costs the published form some members."""
     core = nx.powerlaw_cluster_graph(150, 3, 0.3, seed=1)
@@ -404,6 +405,7 @@ def test_check_16_edges_removed_from_random_graphs(degree: int, share: float, to
     assert found == pytest.approx(share, abs=tolerance)
 
 
+@pytest.mark.slow
 def test_check_17_many_sources_take_fewer_supersteps_for_the_same_answer() -> None:
     graph = make_graph("random", 400, 8, weighted=True)
     layout = cut(graph, "metis", 8, 0)

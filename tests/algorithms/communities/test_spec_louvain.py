@@ -86,6 +86,7 @@ def test_loss_after_three_rounds_with_weaker_communities(tenths: int, k: int) ->
     assert loss(mixed_graph(tenths), k, repair_rounds=3) < 0.08
 
 
+@pytest.mark.slow
 def test_hash_partitions_need_the_rounds() -> None:
     """Check 17: cut edges really are ignored in level 1, and eight rounds make up for it."""
     assert loss(mixed_graph(5), 8, "hash") > 10.0

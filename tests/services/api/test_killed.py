@@ -134,7 +134,7 @@ def kill_at_random(
 
 def test_a_few_kills(tmp_path: Path) -> None:
     """Breaks when a job is lost, done twice, or goes wrong after its worker or the server was killed."""
-    kill_at_random(tmp_path, 5, 1)
+    kill_at_random(tmp_path, 3, 1)
 
 
 @pytest.mark.slow
