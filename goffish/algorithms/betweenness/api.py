@@ -1,12 +1,15 @@
-"""Betweenness: the calls, and how it is answered in memory or on an engine."""
+"""Betweenness: the calls, the options, and how it is answered in memory or on an engine."""
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from goffish.algorithms.algorithm import Note
-from goffish.algorithms.betweenness.options import BetweennessOptions
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from goffish.algorithms.algorithm import Algorithm, Label, Note
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,15 +24,105 @@ if TYPE_CHECKING:
     from goffish.graph import Graph
 
 
-class Betweenness(BetweennessOptions):
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)%")
+
+
+def _as_top(value: Any) -> Any:
+    told = "must be a number of vertices, or a share of them such as 1%"
+    if isinstance(value, str):
+        if value.isdecimal():
+            value = int(value)
+        elif not (match := _SHARE.fullmatch(value)) or not 0.0 < float(match[1]) <= 100.0:
+            raise ValueError(told)
+    if isinstance(value, bool | float) or (isinstance(value, int) and value < 1):
+        raise ValueError(told)
+    return value
+
+
+def _as_reductions(value: Any) -> Any:
+    if value == "none":
+        return ()
+    return tuple(value.split(",")) if isinstance(value, str) and value != "all" else value
+
+
+Top = Annotated[int | str | None, BeforeValidator(_as_top), WithJsonSchema({"type": "string"})]
+Reductions = Annotated[
+    Literal["all"] | tuple[str, ...], BeforeValidator(_as_reductions), WithJsonSchema({"type": "string"})
+]
+
+
+class Betweenness(Algorithm):
     """Betweenness centrality."""
 
-    def whole_resumable(
-        self, graph: Graph, threads: int | None, note: Note | None, checkpoint_dir: Path, resume: bool
-    ) -> Result:
-        from goffish.algorithms.betweenness.answers import exact
+    name = "betweenness"
+    title = "Shortest paths through each vertex: exact, sampled to a proved error, or from pivots."
+    final_table = False
 
-        return exact(graph, self, threads, note, checkpoint_dir=checkpoint_dir, resume=resume)
+    top: Top = Field(
+        default=None, description="Only the most central vertices: how many, or a share of all such as 1%."
+    )
+    epsilon: float | None = Field(
+        default=None, gt=0.0, lt=1.0,
+        description="Sample: largest error, as a share of all pairs of vertices (in memory).",
+    )  # fmt: skip
+    delta: float = Field(default=0.1, gt=0.0, lt=1.0, description="Largest probability of a larger error.")
+    variant: Literal["default", "ms", "msl-published"] = Field(
+        default="default",
+        description="On the engine: exact leaf compression, none (MS-BC), or leaves dropped as published (MSL-BC).",
+    )
+    weighted: bool | None = Field(default=None, description="Measure paths by weights. Default: if there are any.")
+    normalized: bool = Field(default=False, description="Divide by the number of pairs of other vertices.")
+    endpoints: bool = Field(default=False, description="Count pairs for their own two ends as well.")
+    reductions: Reductions = Field(
+        default="all",
+        description="In memory, all exact: all, none, or some of leaves,blocks,chains,twins,sides,order,batches.",
+    )
+    time_limit: float | None = Field(
+        default=None, ge=0.0,
+        description="Begin no more searches after so many seconds; the values are estimates then.",
+    )  # fmt: skip
+    sources: tuple[Label, ...] | None = Field(default=None, description="Only paths from these vertices.")
+    targets: tuple[Label, ...] | None = Field(default=None, description="Only paths to these vertices.")
+    pivots: int | None = Field(default=None, ge=1, description="On the engine: so many random sources, and estimates.")
+    batch: int = Field(default=32, ge=1, description="On the engine, with top: pivots between two comparisons.")
+    stable: int = Field(default=3, ge=1, description="On the engine, with top: equal comparisons before the end.")
+    max_change: int = Field(default=1, ge=0, description="On the engine, with top: new members that count as equal.")
+    max_concurrent: int | None = Field(default=None, ge=1, description="On the engine: most sources at a time.")
+    seed: int = Field(default=0, ge=0, description="Seed of samples and pivots.")
+    compare: bool = Field(
+        default=False,
+        description="Compute the exact values as well, and tell recall, rank correlation and largest error.",
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> Betweenness:
+        if self.epsilon is not None:
+            unfit = [name for name in ("sources", "targets", "pivots", "endpoints") if getattr(self, name)]
+            if unfit:
+                raise ValueError(f"epsilon samples paths between all vertices: leave out {', '.join(unfit)}")
+        return self
+
+    def how_many(self, n: int) -> int | None:
+        """`top` as a number of vertices."""
+        if isinstance(self.top, str):
+            return min(n, math.ceil(n * float(self.top.removesuffix("%")) / 100.0))
+        return None if self.top is None else min(self.top, n)
+
+    def needs_engine(self) -> bool:
+        return self.variant != "default" or self.pivots is not None
+
+    def only_whole(self) -> list[str]:
+        unfit = {
+            "epsilon": self.epsilon is not None, "targets": self.targets is not None, "endpoints": self.endpoints,
+            "normalized": self.normalized, "reductions": self.reductions != "all", "top": isinstance(self.top, str),
+        }  # fmt: skip
+        return [name for name, given in unfit.items() if given]
+
+    def resumes_whole(self) -> bool:
+        return self.epsilon is None
+
+    def labels(self) -> list[int | str]:
+        return [*(self.sources or ()), *(self.targets or ())]
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.betweenness.subgraph.program import PartitionedBetweenness
@@ -54,21 +147,78 @@ class Betweenness(BetweennessOptions):
         )
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
-        from goffish.algorithms.betweenness.answers import exact, sampled
+        return (
+            self._exact(graph, note, threads=threads) if self.epsilon is None else self._sampled(graph, threads, note)
+        )
 
-        return (exact if self.epsilon is None else sampled)(graph, self, threads, note)
+    def whole_resumable(
+        self, graph: Graph, threads: int | None, note: Note | None, checkpoint_dir: Path, resume: bool
+    ) -> Result:
+        return self._exact(graph, note, threads=threads, checkpoint_dir=checkpoint_dir, resume=resume)
+
+    def _exact(self, graph: Graph, note: Note | None, **running: Any) -> Result:
+        """The exact values, estimates after a time limit."""
+        from goffish.algorithms.betweenness import in_memory
+        from goffish.algorithms.timing import told_to
+
+        if self.compare:
+            raise InputError(
+                "compare is for estimates, and these values are exact: give epsilon or pivots, or leave it out"
+            )
+        found = in_memory.betweenness(
+            graph, weighted=self.weighted, normalized=self.normalized, endpoints=self.endpoints, sources=self.sources,
+            targets=self.targets, reductions=self.reductions, time_limit=self.time_limit, progress=told_to(note),
+            **running,
+        )  # fmt: skip
+        return in_memory.exact_result(graph, found, self.how_many(graph.num_vertices))
+
+    def _sampled(self, graph: Graph, threads: int | None, note: Note | None) -> Result:
+        """Estimates with proved bounds."""
+        from goffish.algorithms.betweenness.in_memory import only_top, sampled_table
+        from goffish.algorithms.betweenness.sampling import estimate_betweenness
+        from goffish.gopher import Result
+
+        def report(done: int, most: int) -> None:
+            if note is not None:
+                note(f"{done:,} of at most {most:,} samples")
+
+        n, top = graph.num_vertices, self.how_many(graph.num_vertices)
+        assert self.epsilon is not None
+        found = estimate_betweenness(
+            graph, self.epsilon, self.delta, top=top, weighted=self.weighted, seed=self.seed, threads=threads,
+            progress=report,
+        )  # fmt: skip
+        pairs = n * (n - 1) / (1.0 if graph.directed else 2.0)
+        agreement = self._against_exact(graph, found.score * pairs, threads, note) if self.compare else {}
+        if self.normalized:
+            pairs = n / (n - 2) if n > 2 else 1.0
+        summary = {
+            "samples": found.samples, "most_samples": found.most, "epsilon": self.epsilon, "delta": self.delta,
+            "certain": found.certain,
+        }  # fmt: skip
+        if top is not None:
+            summary["certain_members"] = found.members
+        return Result("betweenness", only_top(sampled_table(graph, found, pairs), top), summary | agreement)
+
+    def _against_exact(self, graph: Graph, estimate: Any, threads: int | None, note: Note | None) -> dict[str, Any]:
+        """Compute the exact values and compare the estimates, one per vertex in vertex order, with them."""
+        from goffish.algorithms.betweenness import in_memory
+        from goffish.algorithms.betweenness.accuracy import compared
+        from goffish.algorithms.timing import told_to
+
+        report = told_to(note, "exact values, to compare: ")
+        exact = in_memory.betweenness(graph, weighted=self.weighted, threads=threads, progress=report).scores
+        return compared(exact, estimate, top=self.how_many(graph.num_vertices), directed=graph.directed)
 
     def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats, note: Note | None = None) -> Result:
         result = super().conclude(graph, table, stats, note)
         if not self.compare:
             return result
-        from goffish.algorithms.betweenness.answers import against_exact
-
-        agreement = against_exact(graph.to_graph(), self, table["betweenness"].to_numpy(), None, note)
+        agreement = self._against_exact(graph.to_graph(), table["betweenness"].to_numpy(), None, note)
         return replace(result, summary={**result.summary, **agreement})
 
     def finish(self, table: pa.Table, stats: RunStats) -> tuple[pa.Table, dict[str, Any]]:
-        from goffish.algorithms.betweenness.answers import only_top
+        from goffish.algorithms.betweenness.in_memory import only_top
 
         told = stats.aggregates
         summary = {name: int(told[name]) for name in ("pivots", "rounds", "removed_vertices") if name in told}
@@ -162,9 +312,10 @@ def edge_betweenness(
     >>> gf.edge_betweenness(gf.from_edges([1, 2, 3], [2, 3, 4])).to_dict()
     {(1, 2): 3.0, (2, 3): 4.0, (3, 4): 3.0}
     """
-    from goffish.algorithms.betweenness.answers import exact_edges
+    from goffish.algorithms.betweenness import in_memory
 
-    return exact_edges(
-        graph, weighted=weighted, normalized=normalized, sources=sources, targets=targets, reductions=reductions,
-        threads=threads,
+    found = in_memory.edge_betweenness(
+        graph, weighted=weighted, normalized=normalized, sources=sources, targets=targets,
+        reductions=() if reductions == "none" else reductions, threads=threads,
     )  # fmt: skip
+    return in_memory.edge_result(graph, found)

@@ -167,17 +167,8 @@ def search_batches(arcs, back_arcs, vertices, piece, bounds, sources, ends, memo
             for i in range(waiting):
                 v = np.uint64(candidates[i])
                 due[v] = 0
-                fresh = reach(
-                    back_targets,
-                    back_offsets[v],
-                    back_offsets[v + _ONE],
-                    paths,
-                    counts,
-                    following,
-                    v,
-                    times[v],
-                    seen[v],
-                )
+                row = back_offsets[v], back_offsets[v + _ONE]
+                fresh = reach(back_targets, row, paths, counts, following, v, times[v], seen[v])
                 candidates[kept] = v
                 if fresh:
                     seen[v] |= fresh
@@ -195,10 +186,8 @@ def search_batches(arcs, back_arcs, vertices, piece, bounds, sources, ends, memo
         for depth in range(level - 1, 0, -1):
             for i in range(starts[depth], starts[depth + 1]):
                 v = np.uint64(lists[i])
-                score[v] += depend(
-                    targets, offsets[v], offsets[v + _ONE], paths, counts, following, v, times[v], into[v], weights,
-                    masks[i],
-                )  # fmt: skip
+                row, members = (offsets[v], offsets[v + _ONE]), (times[v], into[v])
+                score[v] += depend(targets, row, paths, counts, following, v, members, weights, masks[i])
             if depth + 2 <= level:
                 for i in range(starts[depth + 1], starts[depth + 2]):
                     clear_row(paths, np.uint64(lists[i]))

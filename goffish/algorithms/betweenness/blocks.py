@@ -6,13 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from goffish.algorithms.betweenness.checkpoint import OwnerCache
+from goffish.algorithms.betweenness.checkpoint import SavedSums
 from goffish.algorithms.betweenness.problem import Floats
 from goffish.algorithms.betweenness.search_kernels import Scores
 from goffish.algorithms.betweenness.searches import Scratch, Searches
+from goffish.algorithms.timing import checked_limit
 from goffish.graph.parallel import run_tasks, thread_count
 
 #: Called with the arcs visited so far and the arcs to visit in all.
@@ -21,6 +23,31 @@ Progress = Callable[[float, float], None]
 #: Seconds between checkpoints.
 _BETWEEN = 20.0
 _SEED = 0
+
+
+@dataclass(frozen=True)
+class Running:
+    """How searches are run.
+
+    Attributes
+    ----------
+    threads : int, optional
+        Default: all processors.
+    time_limit : float, optional
+        Seconds after which no block of searches is begun.
+    checkpoint_dir : path, optional
+        Folder in which the sums are kept while they grow, and at Ctrl-C.
+    resume : bool
+        Go on from what `checkpoint_dir` holds, if anything.
+    progress : callable, optional
+        Called in the caller's thread with the arc visits done and those to do.
+    """
+
+    threads: int | None = None
+    time_limit: float | None = None
+    checkpoint_dir: str | Path | None = None
+    resume: bool = False
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,32 +66,23 @@ class Sums:
     share: float
 
 
-def run_blocks(
-    searches: Sequence[Searches],
-    threads: int | None,
-    *,
-    progress: Progress | None = None,
-    time_limit: float | None = None,
-    kept: OwnerCache | None = None,
-) -> Sums:
+def run_blocks(searches: Sequence[Searches], running: Running, kept: SavedSums | None) -> Sums:
     """Run all blocks of all searches, in an order that is random but always the same.
 
     So whatever is done after some time is a random sample of the sources. Sums are added up in that order as well.
 
     Parameters
     ----------
-    progress : callable, optional
-        Called in the caller's thread.
-    time_limit : float, optional
-        Seconds after which no block is begun any more; every element of `searches` gets one block at least.
-    kept : OwnerCache, optional
+    running : Running
+        Whatever the time limit, every element of `searches` gets one block at least.
+    kept : SavedSums, optional
         Where the sums are kept while they grow, and may have been before.
     """
-    run = _Run(searches, progress, time_limit, kept)
+    run = _Run(searches, running.progress, checked_limit(running.time_limit), kept)
     if kept is not None:
         run.resume(kept)
     try:
-        run_tasks(run.block, [(i,) for i in range(run.next, len(run.tasks))], thread_count(threads))
+        run_tasks(run.block, [(i,) for i in range(run.next, len(run.tasks))], thread_count(running.threads))
     finally:
         run.keep()
     return run.sums()
@@ -72,7 +90,7 @@ def run_blocks(
 
 class _Run:
     def __init__(
-        self, searches: Sequence[Searches], progress: Progress | None, time_limit: float | None, kept: OwnerCache | None
+        self, searches: Sequence[Searches], progress: Progress | None, time_limit: float | None, kept: SavedSums | None
     ) -> None:
         self.searches, self._progress, self._kept = searches, progress, kept
         random = np.random.default_rng(_SEED)
@@ -90,7 +108,7 @@ class _Run:
         self._end = None if time_limit is None else time.monotonic() + time_limit
         self._saved, self._adding = time.monotonic(), False
 
-    def resume(self, kept: OwnerCache) -> None:
+    def resume(self, kept: SavedSums) -> None:
         state = kept.load(self.totals)
         if state is not None:
             self.next = state

@@ -21,8 +21,8 @@ _FILE = "searches.npz"
 
 
 @dataclass(frozen=True)
-class OwnerCache:
-    """The folder, and what the sums in it must belong to.
+class SavedSums:
+    """The sums that searches have computed so far, in a file of a folder.
 
     Parameters
     ----------

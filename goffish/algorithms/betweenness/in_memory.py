@@ -1,21 +1,22 @@
-"""Exact betweenness of the vertices and edges of a graph in memory."""
+"""Betweenness of the vertices and edges of a graph in memory: exact scores, and results as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from goffish.algorithms.betweenness.blocks import Progress, run_blocks
-from goffish.algorithms.betweenness.checkpoint import OwnerCache, fingerprint
+from goffish.algorithms.betweenness.blocks import Running, Sums, run_blocks
+from goffish.algorithms.betweenness.checkpoint import SavedSums, fingerprint
 from goffish.algorithms.betweenness.plan import FOR_DIRECTED, FOR_EDGES, FOR_WEIGHTS, LAYOUTS, REDUCTIONS, Plan, Removed
-from goffish.algorithms.betweenness.problem import Floats, Problem, problem_of
-from goffish.algorithms.timing import checked_limit
+from goffish.algorithms.betweenness.problem import Floats, Problem, measured_problem
+from goffish.algorithms.betweenness.sampling import Estimate
 from goffish.errors import InputError
+from goffish.gopher.result import Result
 from goffish.graph import Graph
 from goffish.graph.guards import path_name
 from goffish.partial import local_path
@@ -59,11 +60,7 @@ def betweenness(
     sources: Any = None,
     targets: Any = None,
     reductions: Literal["all"] | Iterable[str] = "all",
-    threads: int | None = None,
-    time_limit: float | None = None,
-    checkpoint_dir: str | Path | None = None,
-    resume: bool = False,
-    progress: Progress | None = None,
+    **running: Any,
 ) -> Betweenness:
     """Betweenness of every vertex: the share of shortest paths that pass it, summed over pairs of other vertices.
 
@@ -92,17 +89,9 @@ def betweenness(
         adjacent; bring the vertices into breadth-first order, search from several sources at a time. All exact. Chains,
         twins and sides need an undirected graph without weights, sides also all sources and targets, leaves and blocks
         an undirected graph, batches no weights; otherwise they are passed over.
-    threads : int, optional
-        Default: all processors.
-    time_limit : float, optional
-        Seconds after which no more searches are begun: the scores are then estimates (see `Betweenness.done`), unbiased
-        for random sources.
-    checkpoint_dir : path, optional
-        Folder in which the sums are kept while they grow, and at Ctrl-C.
-    resume : bool
-        Go on from what `checkpoint_dir` holds, if anything.
-    progress : callable, optional
-        Called in the caller's thread with the arc visits done and those to do.
+    **running
+        ``threads``, ``time_limit``, ``checkpoint_dir``, ``resume``, ``progress``: see `Running`. With a time limit, the
+        scores may be estimates (see `Betweenness.done`), unbiased for random sources.
 
     Returns
     -------
@@ -128,8 +117,7 @@ def betweenness(
         and (name != "sides" or (sources is None and targets is None))
     )
     plan = Plan(problem, chosen, ends=ends)
-    kept = _kept(checkpoint_dir, resume, problem, "betweenness", chosen, ends=ends)
-    sums = run_blocks(plan.searches, threads, progress=progress, time_limit=checked_limit(time_limit), kept=kept)
+    sums = _sums(plan, Running(**running), problem, "betweenness", chosen, ends=ends)
     score = plan.vertex_scores(sums)
     if endpoints and not graph.directed:
         all_out, all_into = problem.totals()
@@ -149,17 +137,13 @@ def edge_betweenness(
     sources: Any = None,
     targets: Any = None,
     reductions: Literal["all"] | Iterable[str] = "all",
-    threads: int | None = None,
-    time_limit: float | None = None,
-    checkpoint_dir: str | Path | None = None,
-    resume: bool = False,
-    progress: Progress | None = None,
+    **running: Any,
 ) -> Betweenness:
     """Betweenness of every edge: the share of shortest paths that use it, summed over pairs of vertices.
 
     Parameters
     ----------
-    graph, weighted, sources, targets, reductions, threads, time_limit, checkpoint_dir, resume, progress
+    graph, weighted, sources, targets, reductions, **running
         As in `betweenness`; leaves, blocks and order are those that apply to edges.
     normalized : bool
         Divide by the number of pairs of vertices, n (n - 1), halved for undirected graphs.
@@ -180,8 +164,7 @@ def edge_betweenness(
     n = graph.num_vertices
     problem, arc_of = measured_problem(graph, weighted, sources, targets)
     plan = Plan(problem, chosen, arcs=True)
-    kept = _kept(checkpoint_dir, resume, problem, "edge_betweenness", chosen)
-    sums = run_blocks(plan.searches, threads, progress=progress, time_limit=checked_limit(time_limit), kept=kept)
+    sums = _sums(plan, Running(**running), problem, "edge_betweenness", chosen)
     by_arc = plan.arc_scores(sums)
     used = arc_of >= 0
     parallel = np.bincount(arc_of[used], minlength=problem.num_arcs)
@@ -208,36 +191,6 @@ def _undirected(graph: Graph, score: Floats) -> Floats:
     return total
 
 
-def measured_problem(
-    graph: Graph, weighted: bool | None, sources: Any, targets: Any
-) -> tuple[Problem, NDArray[np.int64]]:
-    if weighted and graph.weights is None:
-        raise InputError("weighted=True: the graph has no weights; give weighted=False or a graph with weights")
-    measured = graph.weights is not None and weighted is not False
-    if measured and graph.weights is not None:
-        bad = np.flatnonzero(~((graph.weights > 0) & np.isfinite(graph.weights)))
-        if bad.size:
-            raise InputError(
-                f"weight {graph.weights[bad[0]]}: betweenness needs weights that are positive and finite; "
-                "give weighted=False to ignore them"
-            )
-        # Paths of equal weights are as long as they have edges.
-        measured = bool(graph.num_arcs and np.ptp(graph.weights) > 0)
-    return problem_of(graph, measured, _mass(graph, sources, "sources"), _mass(graph, targets, "targets"))
-
-
-def _mass(graph: Graph, labels: Any, name: str) -> Floats:
-    if labels is None:
-        return np.ones(graph.num_vertices)
-    if isinstance(labels, str | bytes) or not hasattr(labels, "__iter__"):
-        raise InputError(f"{name}={labels!r}: give a list of vertex labels")
-    mass = np.zeros(graph.num_vertices)
-    wanted = labels if isinstance(labels, np.ndarray) else list(labels)
-    if len(wanted):
-        mass[graph.find(wanted)] = 1.0
-    return mass
-
-
 def _chosen(reductions: Literal["all"] | Iterable[str]) -> tuple[str, ...]:
     known = (*REDUCTIONS, *LAYOUTS)
     wanted = known if reductions == "all" else (reductions,) if isinstance(reductions, str) else tuple(reductions)
@@ -247,15 +200,58 @@ def _chosen(reductions: Literal["all"] | Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in known if name in wanted)
 
 
-def _kept(
-    folder: str | Path | None, resume: bool, problem: Problem, algorithm: str, chosen: tuple[str, ...], **options: bool
-) -> OwnerCache | None:
-    if folder is None:
-        if resume:
-            raise InputError("resume needs checkpoint_dir")
-        return None
-    identity = {
-        "graph": fingerprint(problem), "algorithm": algorithm, "reductions": list(chosen), **options,
-        "goffish": __version__,
-    }  # fmt: skip
-    return OwnerCache(local_path(path_name(folder, "checkpoint_dir")), resume, identity)
+def _sums(
+    plan: Plan, running: Running, problem: Problem, algorithm: str, chosen: tuple[str, ...], **options: bool
+) -> Sums:
+    """Run the searches of a plan; checkpoints know the job by the problem and the options."""
+    folder, kept = running.checkpoint_dir, None
+    if folder is not None:
+        identity = {
+            "graph": fingerprint(problem), "algorithm": algorithm, "reductions": list(chosen), **options,
+            "goffish": __version__,
+        }  # fmt: skip
+        kept = SavedSums(local_path(path_name(folder, "checkpoint_dir")), running.resume, identity)
+    elif running.resume:
+        raise InputError("resume needs checkpoint_dir")
+    return run_blocks(plan.searches, running, kept)
+
+
+def exact_result(graph: Graph, found: Betweenness, top: int | None) -> Result:
+    """The scores of vertices, of all or the `top` ones; columns ``vertex`` and ``betweenness``."""
+    table = pa.table({"vertex": graph.label_column(), "betweenness": pa.array(found.scores)})
+    return Result("betweenness", only_top(table, top), _saved(found))
+
+
+def edge_result(graph: Graph, found: Betweenness) -> Result:
+    """The scores of edges; columns ``source``, ``target`` and ``betweenness``."""
+    labels, (source, target, _, _) = graph.label_column(), graph.edge_columns()
+    ends = {"source": labels.take(pa.array(source)), "target": labels.take(pa.array(target))}
+    table = pa.table({**ends, "betweenness": pa.array(found.scores)})
+    return Result("edge_betweenness", table, _saved(found))
+
+
+def sampled_table(graph: Graph, found: Estimate, pairs: float) -> pa.Table:
+    """Estimates in numbers of pairs with proved bounds; columns ``vertex``, ``betweenness``, ``least`` and ``most``."""
+    return pa.table({
+        "vertex": graph.label_column(),
+        "betweenness": pa.array(found.score * pairs),
+        "least": pa.array(np.maximum(found.score - found.below, 0.0) * pairs),
+        "most": pa.array((found.score + found.above) * pairs),
+    })  # fmt: skip
+
+
+def _saved(found: Betweenness) -> dict[str, Any]:
+    """What each reduction saved, as a share of the work, and the share that was left to search."""
+    shares = {f"removed_by_{entry.reduction}": round(entry.share, 4) for entry in found.removed}
+    estimated = {} if found.done == 1.0 else {"searches_done": round(found.done, 4)}
+    return shares | {"searched": round(found.share_left, 4)} | estimated
+
+
+def only_top(table: pa.Table, top: int | None) -> pa.Table:
+    """The `top` rows of largest betweenness in falling order, ties as in the table; ``None``: all rows as they are."""
+    if top is None:
+        return table
+    row = pa.array(np.arange(table.num_rows))
+    keys = pa.table({"value": table["betweenness"], "row": row})
+    order = pc.sort_indices(keys, [("value", "descending"), ("row", "ascending")])
+    return table.take(order[:top])

@@ -57,8 +57,9 @@ def _zeros() -> Any:
     return ir.Constant(_ROW, [0.0] * LANES)
 
 
-def _sum_of_rows(context: Any, builder: Any, rows: _Rows, kind: Any, targets: Any, first: Any, last: Any) -> Any:
-    """The sum of the rows ``targets[first:last]``, a multiple of `STRIDE` of them."""
+def _sum_of_rows(context: Any, builder: Any, rows: _Rows, kind: Any, targets: Any, row: Any) -> Any:
+    """The sum of the rows ``targets[row[0]:row[1]]``, a multiple of `STRIDE` of them."""
+    first, last = (builder.extract_value(row, k) for k in (0, 1))
     data = context.make_array(kind)(context, builder, targets).data
     total = cgutils.alloca_once_value(builder, _zeros())
     with cgutils.for_range_slice(builder, first, last, _INDEX(STRIDE), _INDEX) as (at, _):
@@ -74,15 +75,15 @@ def _sum_of_rows(context: Any, builder: Any, rows: _Rows, kind: Any, targets: An
 
 @intrinsic
 def reach(
-    typing_context: Any, targets: Any, first: Any, last: Any, paths: Any, counts: Any, following: Any,
-    vertex: Any, times: Any, seen: Any,
+    typing_context: Any, targets: Any, row: Any, paths: Any, counts: Any, following: Any, vertex: Any, times: Any,
+    seen: Any,
 ) -> Any:  # fmt: skip
     """Let `vertex` be found in the lanes that have not `seen` it and have a neighbour on the last level.
 
     Parameters
     ----------
-    targets, first, last
-        The padded arcs ``targets[first:last]`` (unsigned) come from the neighbours that may be before `vertex`.
+    targets, row
+        The padded arcs ``targets[row[0]:row[1]]`` (unsigned) come from the neighbours that may be before `vertex`.
     paths : float64 rows
         Paths through each vertex of the last level, 0 elsewhere.
     counts, following : float64 rows
@@ -101,35 +102,35 @@ def reach(
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kinds = signature.args
-        rows = [_Rows(context, builder, kinds[i], args[i]) for i in (3, 4, 5)]
-        total = _sum_of_rows(context, builder, rows[0], kinds[0], args[0], args[1], args[2])
-        unseen = builder.bitcast(builder.not_(args[8]), _FLAGS)
+        rows = [_Rows(context, builder, kinds[i], args[i]) for i in (2, 3, 4)]
+        total = _sum_of_rows(context, builder, rows[0], kinds[0], args[0], args[1])
+        unseen = builder.bitcast(builder.not_(args[7]), _FLAGS)
         fresh = builder.and_(unseen, builder.fcmp_ordered(">", total, _zeros()))
         bits = builder.bitcast(fresh, _BITS)
         with builder.if_then(builder.icmp_unsigned("!=", bits, _BITS(0))):
-            before = rows[1].load(args[6])
-            rows[1].store(args[6], builder.select(fresh, total, before))
-            through = builder.fmul(total, _spread(builder, args[7]))
-            rows[2].store(args[6], builder.select(fresh, through, _zeros()))
+            before = rows[1].load(args[5])
+            rows[1].store(args[5], builder.select(fresh, total, before))
+            through = builder.fmul(total, _spread(builder, args[6]))
+            rows[2].store(args[5], builder.select(fresh, through, _zeros()))
         return bits
 
     array = types.Array(types.float64, 1, "C")
     return types.uint8(
-        targets, types.uint64, types.uint64, array, array, array, types.uint64, types.float64, types.uint8
+        targets, types.UniTuple(types.uint64, 2), array, array, array, types.uint64, types.float64, types.uint8
     ), generate
 
 
 @intrinsic
 def depend(
-    typing_context: Any, targets: Any, first: Any, last: Any, shares: Any, counts: Any, following: Any,
-    vertex: Any, times: Any, mass: Any, sources: Any, lanes: Any,
+    typing_context: Any, targets: Any, row: Any, shares: Any, counts: Any, following: Any, vertex: Any, members: Any,
+    sources: Any, lanes: Any,
 ) -> Any:  # fmt: skip
     """Add up the dependencies of `vertex` (spec equation (4) with multiplicities) in the lanes of its level.
 
     Parameters
     ----------
-    targets, first, last
-        The padded arcs ``targets[first:last]`` lead to the neighbours that may come after `vertex`.
+    targets, row
+        The padded arcs ``targets[row[0]:row[1]]`` lead to the neighbours that may come after `vertex`.
     shares : float64 rows
         (mass + dependency) / paths of the vertices one level down, 0 elsewhere.
     counts : float64 rows
@@ -137,8 +138,8 @@ def depend(
     following : float64 rows
         Receives the share of `vertex`, 0 outside `lanes`.
     vertex : uint64
-    times, mass : float64
-        Members of the vertex; its weight as a target.
+    members : two float64
+        Number of the vertex's members; its weight as a target.
     sources : float64 row
         Weight of the source of each lane.
     lanes : uint8
@@ -152,14 +153,15 @@ def depend(
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kinds = signature.args
-        rows = [_Rows(context, builder, kinds[i], args[i]) for i in (3, 4, 5)]
-        total = _sum_of_rows(context, builder, rows[0], kinds[0], args[0], args[1], args[2])
-        wanted = builder.bitcast(args[10], _FLAGS)
-        paths = rows[1].load(args[6])
-        through = builder.fmul(builder.fmul(total, paths), _spread(builder, args[7]))
-        own = builder.fmul(_Rows(context, builder, kinds[9], args[9]).load(_INDEX(0)), _spread(builder, args[8]))
+        rows = [_Rows(context, builder, kinds[i], args[i]) for i in (2, 3, 4)]
+        total = _sum_of_rows(context, builder, rows[0], kinds[0], args[0], args[1])
+        times, mass = (_spread(builder, builder.extract_value(args[6], k)) for k in (0, 1))
+        wanted = builder.bitcast(args[8], _FLAGS)
+        paths = rows[1].load(args[5])
+        through = builder.fmul(builder.fmul(total, paths), times)
+        own = builder.fmul(_Rows(context, builder, kinds[7], args[7]).load(_INDEX(0)), mass)
         share = builder.fdiv(builder.fadd(own, through), paths)
-        rows[2].store(args[6], builder.select(wanted, share, _zeros()))
+        rows[2].store(args[5], builder.select(wanted, share, _zeros()))
         kept = builder.select(wanted, through, _zeros())
         kind = ir.FunctionType(_DOUBLE, [_DOUBLE, _ROW])
         add = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.fadd.v{LANES}f64")
@@ -170,7 +172,7 @@ def depend(
 
     array = types.Array(types.float64, 1, "C")
     return types.float64(
-        targets, types.uint64, types.uint64, array, array, array, types.uint64, types.float64, types.float64,
+        targets, types.UniTuple(types.uint64, 2), array, array, array, types.uint64, types.UniTuple(types.float64, 2),
         array, types.uint8,
     ), generate  # fmt: skip
 

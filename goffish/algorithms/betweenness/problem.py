@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness import reduction_kernels as kernels
 from goffish.algorithms.weights import check_range
+from goffish.errors import InputError
 from goffish.graph import Graph
 from goffish.kernels.csr import NO_WEIGHTS, Csr
 
@@ -201,3 +202,32 @@ def problem_of(graph: Graph, weighted: bool, out: Floats, into: Floats) -> tuple
     arcs = kernels.simple_rows(graph.offsets, targets, weights, offsets, kept, kept_weights, arc_of)
     times = np.ones(graph.num_vertices)
     return Problem(offsets, kept[:arcs], kept_weights[:arcs], out, into, times, graph.directed), arc_of
+
+
+def measured_problem(graph: Graph, weighted: bool | None, sources: Any, targets: Any) -> tuple[Problem, Indices]:
+    """As `problem_of` for paths from and to the labels given (``None``: all vertices), measured by weights or not."""
+    if weighted and graph.weights is None:
+        raise InputError("weighted=True: the graph has no weights; give weighted=False or a graph with weights")
+    measured = graph.weights is not None and weighted is not False
+    if measured and graph.weights is not None:
+        bad = np.flatnonzero(~((graph.weights > 0) & np.isfinite(graph.weights)))
+        if bad.size:
+            raise InputError(
+                f"weight {graph.weights[bad[0]]}: betweenness needs weights that are positive and finite; "
+                "give weighted=False to ignore them"
+            )
+        # Paths of equal weights are as long as they have edges.
+        measured = bool(graph.num_arcs and np.ptp(graph.weights) > 0)
+    return problem_of(graph, measured, _mass(graph, sources, "sources"), _mass(graph, targets, "targets"))
+
+
+def _mass(graph: Graph, labels: Any, name: str) -> Floats:
+    if labels is None:
+        return np.ones(graph.num_vertices)
+    if isinstance(labels, str | bytes) or not hasattr(labels, "__iter__"):
+        raise InputError(f"{name}={labels!r}: give a list of vertex labels")
+    mass = np.zeros(graph.num_vertices)
+    wanted = labels if isinstance(labels, np.ndarray) else list(labels)
+    if len(wanted):
+        mass[graph.find(wanted)] = 1.0
+    return mass

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness import sampling_kernels as kernels
-from goffish.algorithms.betweenness.in_memory import measured_problem
-from goffish.algorithms.betweenness.problem import Problem
+from goffish.algorithms.betweenness.problem import Problem, measured_problem
 from goffish.algorithms.betweenness.reductions import fold_leaves
 from goffish.algorithms.betweenness.search_kernels import DijkstraMemory
 from goffish.errors import InputError

@@ -11,8 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
-from goffish.algorithms.betweenness.subgraph.messages import Kind
-from goffish.algorithms.betweenness.subgraph.phases import Phase
+from goffish.algorithms.betweenness.subgraph.messages import Kind, Phase
 from goffish.algorithms.betweenness.subgraph.program import PartitionedBetweenness
 from goffish.gofs import PartitionedGraph, build_layout
 from goffish.gopher import BatchStep, Result, SubgraphBatch, run_program

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.subgraph import compression_kernels as kernels
-from goffish.algorithms.betweenness.subgraph.messages import Kind, column
-from goffish.algorithms.betweenness.subgraph.phases import Phase
+from goffish.algorithms.betweenness.subgraph.messages import Kind, Phase, column
 from goffish.algorithms.betweenness.subgraph.steps import Work
 
 _NO_LABEL = np.iinfo(np.int64).max

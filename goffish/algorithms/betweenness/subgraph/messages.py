@@ -1,4 +1,4 @@
-"""The messages of the partitioned betweenness: one payload, several kinds."""
+"""The protocol of the partitioned betweenness: phases, and one message payload of several kinds."""
 
 from __future__ import annotations
 
@@ -11,17 +11,47 @@ from numpy.typing import NDArray
 MESSAGE = {"kind": np.int8, "slot": np.int32, "sender": np.int64, "value": np.float64, "other": np.float64}
 
 
+class Phase(IntEnum):
+    """What the next superstep does."""
+
+    NAME = 0
+    PREPARE = 1
+    LEAVES = 2
+    LABELS = 3
+    TOTALS = 4
+    COMPONENTS = 5
+    SIZES = 6
+    DRAW = 7
+    GIVE = 8
+    SEARCH = 9
+    SUCCESSORS = 10
+    PATHS = 11
+    DEPENDENCIES = 12
+    MERGE = 13
+    DECIDE = 14
+
+
+#: Phases that go on until no message is sent, and the counter of their supersteps.
+STAGES = {
+    Phase.LEAVES: "compression_supersteps",
+    Phase.SEARCH: "search_supersteps",
+    Phase.SUCCESSORS: "successor_supersteps",
+    Phase.PATHS: "path_supersteps",
+    Phase.DEPENDENCIES: "dependency_supersteps",
+}
+
+
 class Kind(IntEnum):
     """What a message says (columns slot, sender, value, other; the addressed vertex is the target).
 
-    The first seven are those of the specification (section 3.3). Of the first four, one message goes to a sub-graph
-    for all arcs between the sender and its vertices, who know from their rows which of these lie on shortest paths.
+    The first seven are those of the specification (section 3.3). Of the first four, one message goes to a subgraph
+    for all arcs between the sender and its vertices, whose rows show which of these lie on shortest paths.
     The result counts the arcs.
     """
 
-    DIST = 0  # slot, a predecessor of vertices of the addressed sub-graph, its distance, -
-    SUCC = 1  # slot, a successor of vertices of the addressed sub-graph, its distance, -
-    PATHS = 2  # slot, a predecessor of such vertices, its number of shortest paths, its power (see _sweep_kernels)
+    DIST = 0  # slot, a predecessor of vertices of the addressed subgraph, its distance, -
+    SUCC = 1  # slot, a successor of vertices of the addressed subgraph, its distance, -
+    PATHS = 2  # slot, a predecessor of such vertices, its number of shortest paths, its power (see `sweep_kernels`)
     DEP = 3  # slot, a successor, (its tree + its dependency) / its number of shortest paths, the power of that number
     LEAF = 4  # -, a removed leaf whose parent is the target, size of its tree, -
     SIZE = 5  # -, core vertex that the target's tree hangs at (or -1), size of the component, the core vertex's unit

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import get_args
+from typing import NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from goffish.algorithms.betweenness.subgraph import compression as leaf
-from goffish.algorithms.betweenness.subgraph import extraction, pivots, rounds
-from goffish.algorithms.betweenness.subgraph.messages import COUNTED, MESSAGE, Kind
-from goffish.algorithms.betweenness.subgraph.phases import STAGES, Phase
+from goffish.algorithms.betweenness.subgraph import pivots, rounds
+from goffish.algorithms.betweenness.subgraph.messages import COUNTED, MESSAGE, STAGES, Kind, Phase
 from goffish.algorithms.betweenness.subgraph.pieces import Piece, check_weights
 from goffish.algorithms.betweenness.subgraph.steps import Compression, Options, PivotsFrom, Work
 from goffish.algorithms.timing import checked_limit
@@ -32,6 +31,30 @@ _TOTALS = ("hops_sum", "hops_max", "cut_max", *STAGES.values(), "searches", "rou
 # alone tell jobs apart, and a run that goes on from a checkpoint cuts them anew.
 _pieces: WeakKeyDictionary[PartitionedBetweenness, dict[int, dict[bool, Piece]]] = WeakKeyDictionary()
 _begun: WeakKeyDictionary[Options, float] = WeakKeyDictionary()
+
+
+class Comparing(NamedTuple):
+    """When the set of the `top` vertices is stable.
+
+    Attributes
+    ----------
+    batch : int
+        Pivots between two comparisons of the set.
+    max_change, stable : int
+        Stop after `stable` comparisons in a row that found at most `max_change` new members.
+    """
+
+    batch: int = 32
+    max_change: int = 1
+    stable: int = 3
+
+    def checked(self) -> Comparing:
+        """Refuse values out of range."""
+        return Comparing(
+            whole_number(self.batch, "batch"),
+            whole_number(self.max_change, "max_change", 0),
+            whole_number(self.stable, "stable"),
+        )
 
 
 class PartitionedBetweenness(SubgraphProgram):
@@ -55,10 +78,6 @@ class PartitionedBetweenness(SubgraphProgram):
         Of the order of the pivots.
     top : int, optional
         Look for the `top` most central vertices only: stop when their set is stable (section 3.5).
-    batch : int
-        With `top`: pivots between two comparisons of the set.
-    max_change, stable : int
-        With `top`: stop after `stable` comparisons in a row that found at most `max_change` new members.
     compression : {"exact", "drop", "none"}
         What is done to leaves: removed and made up for, dropped as published, or nothing.
     pivots_from : {"all", "core"}
@@ -72,6 +91,8 @@ class PartitionedBetweenness(SubgraphProgram):
     time_limit : float, optional
         Seconds after which no more searches are begun; values are then estimates from the pivots so far. A run that
         goes on from a checkpoint may have another limit.
+    **comparing
+        ``batch``, ``max_change``, ``stable``: with `top`, see `Comparing`.
 
     Notes
     -----
@@ -105,14 +126,12 @@ class PartitionedBetweenness(SubgraphProgram):
         sources: Sequence[int | str] | None = None,
         seed: int = 0,
         top: int | None = None,
-        batch: int = 32,
-        max_change: int = 1,
-        stable: int = 3,
         compression: Compression = "exact",
         pivots_from: PivotsFrom = "all",
         weighted: bool = True,
         max_concurrent: int | None = None,
         time_limit: float | None = None,
+        **comparing: int,
     ) -> None:
         if compression not in get_args(Compression):
             raise InputError(f"compression={compression!r}: choose one of {', '.join(get_args(Compression))}")
@@ -128,9 +147,7 @@ class PartitionedBetweenness(SubgraphProgram):
             raise InputError("sources: give at least one vertex label, each of them once")
         self.seed = whole_number(seed, "seed", 0)
         self.top = None if top is None else whole_number(top, "top")
-        self.batch = whole_number(batch, "batch")
-        self.max_change = whole_number(max_change, "max_change", 0)
-        self.stable = whole_number(stable, "stable")
+        self.batch, self.max_change, self.stable = Comparing(**comparing).checked()
         self.compression, self.pivots_from, self.weighted = compression, pivots_from, weighted
         self.max_concurrent = None if max_concurrent is None else whole_number(max_concurrent, "max_concurrent")
         self.slots = self.max_concurrent or MOST_SLOTS
@@ -273,7 +290,7 @@ def _next_round(work: Work) -> None:
     elif work.program.top is None or late:
         _finish(work)
     else:
-        extraction.offer_top(work)
+        pivots.offer_top(work)
 
 
 def _after_round(work: Work) -> None:
@@ -282,7 +299,7 @@ def _after_round(work: Work) -> None:
 
 
 def _decide(work: Work) -> None:
-    if extraction.take_top(work) or work.late or work.number("drawn") >= pivots.most_pivots(work):
+    if pivots.take_top(work) or work.late or work.number("drawn") >= pivots.most_pivots(work):
         _finish(work)
     else:
         _next_batch(work)
@@ -308,7 +325,7 @@ def _watch_clock(work: Work) -> None:
 def _finish(work: Work) -> None:
     """The answer, and what the run has counted."""
     batch, step, core = work.batch, work.step, work.core
-    batch["betweenness"] = extraction.estimates(work)
+    batch["betweenness"] = pivots.estimates(work)
     searches = max(1, work.number("searches"))
     for name in (*_COUNTS, *STAGES.values(), "searches", "rounds", "hops_max", "cut_max"):
         step.aggregate(name, work.number(name))
@@ -347,6 +364,6 @@ _DO: Mapping[Phase, Callable[[Work], None]] = {
     Phase.SUCCESSORS: _stage(rounds.successors, rounds.paths),
     Phase.PATHS: _stage(rounds.paths, rounds.dependencies),
     Phase.DEPENDENCIES: _stage(rounds.dependencies, _after_round),
-    Phase.MERGE: extraction.merge_top,
+    Phase.MERGE: pivots.merge_top,
     Phase.DECIDE: _decide,
 }

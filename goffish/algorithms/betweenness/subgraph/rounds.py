@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from goffish.algorithms.betweenness.subgraph import ghost_kernels, search_kernels
 from goffish.algorithms.betweenness.subgraph import sweep_kernels as kernels
 from goffish.algorithms.betweenness.subgraph.ghost_kernels import Distances, Mail, Notes
-from goffish.algorithms.betweenness.subgraph.messages import Kind
-from goffish.algorithms.betweenness.subgraph.phases import Phase
+from goffish.algorithms.betweenness.subgraph.messages import Kind, Phase
 from goffish.algorithms.betweenness.subgraph.pieces import Side
 from goffish.algorithms.betweenness.subgraph.steps import Work
 

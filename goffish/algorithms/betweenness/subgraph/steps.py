@@ -9,8 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from goffish.algorithms.betweenness.subgraph.messages import Kind, of_kind
-from goffish.algorithms.betweenness.subgraph.phases import Phase
+from goffish.algorithms.betweenness.subgraph.messages import Kind, Phase, of_kind
 from goffish.algorithms.betweenness.subgraph.pieces import Piece, Side, cut_piece
 from goffish.gopher import BatchStep, SubgraphBatch
 
