@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,6 +48,42 @@ def local_path(path: str | os.PathLike[str]) -> Path:
         raise InputError(f"{path}: URIs are not supported here; give a local path")
     text = os.fspath(path)
     return Path(text[7:] if text.lower().startswith("file://") else text)
+
+
+def check_place(path: str | os.PathLike[str], suffixes: Collection[str] = ()) -> Path:
+    """The local path of a file to write; refuses one that cannot be written, before any work is done for it.
+
+    Raises
+    ------
+    InputError
+        It is a folder, its own folder is missing or may not be written to, or its suffix is not one of `suffixes`.
+    """
+    target = local_path(path)
+    if suffixes and target.suffix.lower() not in suffixes:
+        raise InputError(f"{path}: the suffix must be {'one of ' * (len(suffixes) > 1)}{', '.join(suffixes)}")
+    if target.is_dir():
+        raise InputError(f"{path}: is a directory; name a file in it")
+    if not target.absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {target.parent} does not exist")
+    if not os.access(target.absolute().parent, os.W_OK):
+        raise InputError(f"{path}: no permission to write in {target.absolute().parent}")
+    return target
+
+
+@contextmanager
+def output_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """`partial_file` for a path that a user gave.
+
+    Raises
+    ------
+    InputError
+        It cannot be written.
+    """
+    try:
+        with partial_file(local_path(path)) as temporary:
+            yield temporary
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import InputError
-from goffish.partial import is_uri, local_path
+from goffish.partial import check_place, is_uri, local_path
 
 if TYPE_CHECKING:
     from goffish.algorithms.algorithm import Algorithm
@@ -38,7 +38,6 @@ def check_choice(option: str, value: str | None, choices: Collection[str]) -> No
 
 def check_graph_target(output: str) -> None:
     """Refuse a graph file that could not be written in the end."""
-    from goffish.gopher.result import check_place
     from goffish.graph.io.sniff import format_of_name
     from goffish.graph.io.writer import check_writable
 
@@ -69,10 +68,7 @@ def check_parts_target(output: str, engine: str) -> None:
 
 def check_stats_target(stats_file: str) -> None:
     """Refuse a counters file that could not be written in the end."""
-    from goffish.gopher.result import check_place
-
-    if check_place(stats_file).suffix.lower() != ".json":
-        raise InputError(f"{stats_file}: the suffix must be .json")
+    check_place(stats_file, (".json",))
 
 
 def check_run(algorithm: type[Algorithm], running: dict[str, Any], options: dict[str, Any], *, store: bool) -> None:

@@ -26,7 +26,7 @@ from goffish.cli.options import (
 from goffish.cli.output import as_json, print_facts, print_json, print_result, print_stats, say
 from goffish.cli.ranks import is_folder_name, joined
 from goffish.errors import InputError
-from goffish.partial import local_path, partial_file
+from goffish.partial import local_path, output_file
 
 if TYPE_CHECKING:
     from goffish.gopher import Result
@@ -245,8 +245,5 @@ def _body(result: Result, path: str) -> dict[str, Any]:
 
 
 def _write_stats(result: Result, path: str, stats_file: str) -> None:
-    try:
-        with partial_file(local_path(stats_file)) as temporary:
-            temporary.write_text(as_json(_body(result, path)) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{stats_file}: cannot be written ({error.strerror or error})") from error
+    with output_file(stats_file) as temporary:
+        temporary.write_text(as_json(_body(result, path)) + "\n", encoding="utf-8")

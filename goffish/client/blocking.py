@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from goffish.client import requests
 from goffish.client.calls import Calls
-from goffish.client.results import read_batches, result_file
+from goffish.client.results import read_batches
+from goffish.partial import output_file
 
 
 class Client(Calls):
@@ -60,7 +61,7 @@ class Client(Calls):
 
         The file appears whole or not at all; ``pyarrow.ipc.open_stream`` reads it.
         """
-        with result_file(path) as file:
+        with output_file(path) as temporary, temporary.open("wb") as file:
             for piece in self._pieces(job):
                 file.write(piece)
         return Path(path)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import grpc
 import pyarrow as pa
 
 from goffish.client.channels import ServiceError
-from goffish.errors import InputError
-from goffish.partial import local_path, partial_file
 
 
 class _Pieces(io.RawIOBase):
@@ -48,19 +44,3 @@ def check_whole(job: str, received: int, total: int) -> None:
     if not total or received != total:
         told = f"the result of job {job} did not come whole: {received:,} of {total:,} bytes; fetch it again"
         raise ServiceError(grpc.StatusCode.DATA_LOSS, told)
-
-
-@contextmanager
-def result_file(path: str | Path) -> Iterator[BinaryIO]:
-    """A file for a result, which appears whole or not at all.
-
-    Raises
-    ------
-    InputError
-        It cannot be written.
-    """
-    try:
-        with partial_file(local_path(path)) as temporary, temporary.open("wb") as file:
-            yield file
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None

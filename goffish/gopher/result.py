@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from goffish.errors import FormatError, InputError
-from goffish.partial import local_path, partial_file
+from goffish.partial import check_place, output_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,9 +103,7 @@ class Result:
 
 def check_suffix(path: str | Path) -> Path:
     """The local path of a table file to write; refuses an unknown suffix, before any work is done for it."""
-    if Path(path).suffix.lower() not in _WRITERS:
-        raise InputError(f"{path}: the suffix must be one of {', '.join(_WRITERS)}")
-    return check_place(path)
+    return check_place(path, _WRITERS)
 
 
 def check_readable(path: str | Path) -> None:
@@ -117,26 +114,11 @@ def check_readable(path: str | Path) -> None:
         raise InputError("must be an existing table file")
 
 
-def check_place(path: str | Path) -> Path:
-    """The local path of a file to write; refuses one that cannot be written, before any work is done for it."""
-    target = local_path(path)
-    if target.is_dir():
-        raise InputError(f"{path}: is a directory; name a file in it")
-    if not target.absolute().parent.is_dir():
-        raise InputError(f"{path}: the folder {target.parent} does not exist")
-    if not os.access(target.absolute().parent, os.W_OK):
-        raise InputError(f"{path}: no permission to write in {target.absolute().parent}")
-    return target
-
-
 def write_table(table: pa.Table, path: str | Path) -> Path:
     """Write `table` in the format that the suffix of `path` names, through a temporary file beside it."""
     target = check_suffix(path)
-    try:
-        with partial_file(target) as temporary:
-            _WRITERS[target.suffix.lower()](table, temporary)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written ({error.strerror or error})") from error
+    with output_file(target) as temporary:
+        _WRITERS[target.suffix.lower()](table, temporary)
     return target
 
 

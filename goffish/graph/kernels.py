@@ -157,16 +157,3 @@ def relabel(ids, base, rank, out):
     """``out = rank[ids - base]``."""
     for i in range(ids.size):
         out[i] = rank[ids[i] - base]
-
-
-@njit(cache=True, nogil=True)
-def missing_mirror(offsets, targets, in_offsets, in_targets):
-    """First vertex u with an arc u -> v but no v -> u (sorted rows), or -1."""
-    for u in range(offsets.size - 1):
-        a, b = offsets[u], in_offsets[u]
-        if offsets[u + 1] - a != in_offsets[u + 1] - b:
-            return u
-        for i in range(offsets[u + 1] - a):
-            if targets[a + i] != in_targets[b + i]:
-                return u
-    return -1

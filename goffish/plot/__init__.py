@@ -11,7 +11,6 @@ Nothing here touches matplotlib's global state or needs a display::
 from goffish.plot.animation import animate
 from goffish.plot.animation_files import check_animation, still, write_animation
 from goffish.plot.animation_files import page as animation_page
-from goffish.plot.around import around
 from goffish.plot.communities import communities
 from goffish.plot.counters import supersteps
 from goffish.plot.files import check_picture, save
@@ -19,7 +18,7 @@ from goffish.plot.quotient import quotient_graph
 from goffish.plot.series import spread_curve, values_over_time, wavefront
 from goffish.plot.series_data import in_windows, largest_groups
 from goffish.plot.timeline import gantt
-from goffish.plot.vertices import MOST_VERTICES, check_size, graph
+from goffish.plot.vertices import MOST_VERTICES, around, check_size, graph
 
 __all__ = [
     "MOST_VERTICES", "animate", "animation_page", "around", "check_animation", "check_picture", "check_size",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goffish.errors import InputError
 from goffish.graph.guards import expect_library, path_name
-from goffish.partial import local_path
+from goffish.partial import check_place, output_file
 from goffish.plot.style import DPI, require_matplotlib, settings
 
 if TYPE_CHECKING:
@@ -25,11 +24,7 @@ def check_picture(path: str | Path) -> Path:
     InputError
         The suffix names no format, the folder is missing, or matplotlib is.
     """
-    target = local_path(path_name(path))
-    if target.suffix.lower() not in _METADATA:
-        raise InputError(f"{path}: the suffix must be one of {', '.join(_METADATA)}")
-    if not target.absolute().parent.is_dir():
-        raise InputError(f"{path}: the folder {target.parent} does not exist")
+    target = check_place(path_name(path), _METADATA)
     require_matplotlib()
     return target
 
@@ -47,13 +42,6 @@ def save(figure: Figure, path: str | Path) -> Path:
     target = check_picture(path)
     expect_library(figure, "matplotlib.figure", "Figure", "give the figure first, then the path")
     suffix = target.suffix.lower()
-    temporary = target.with_name(f".{target.name}.partial")
-    try:
-        with settings(**{"svg.hashsalt": "goffish"}):
-            figure.savefig(temporary, format=suffix[1:], dpi=DPI, metadata=_METADATA[suffix])
-        temporary.replace(target)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written ({error.strerror or error})") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with output_file(target) as temporary, settings(**{"svg.hashsalt": "goffish"}):
+        figure.savefig(temporary, format=suffix[1:], dpi=DPI, metadata=_METADATA[suffix])
     return target

@@ -12,10 +12,8 @@ from string import Template
 from typing import Any
 
 from goffish.algorithms.landscape.levels import CommunityLandscape
-from goffish.errors import InputError
-from goffish.gopher.result import check_place
 from goffish.graph.guards import expect, path_name
-from goffish.partial import local_path, partial_file
+from goffish.partial import check_place, local_path, output_file
 from goffish.plot.landscape_tree import MOST_CHILDREN, MOST_MEMBERS, Node, drawn_tree
 from goffish.plot.style import COLOURS, count, shorten
 from goffish.version import __version__
@@ -34,8 +32,7 @@ def check_page(path: str | Path) -> None:
         The suffix is not .html or .htm, or the folder is missing or cannot be written.
     """
     path_name(path)
-    if check_place(path).suffix.lower() not in _SUFFIXES:
-        raise InputError(f"{path}: the suffix must be one of {', '.join(_SUFFIXES)}")
+    check_place(path, _SUFFIXES)
 
 
 def write_page(found: CommunityLandscape, path: str | Path, *, name: str = "graph") -> Path:
@@ -49,11 +46,8 @@ def write_page(found: CommunityLandscape, path: str | Path, *, name: str = "grap
     check_page(path)
     text = page(found, name=name)
     target = local_path(path)
-    try:
-        with partial_file(target) as temporary:
-            temporary.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written ({error.strerror or error})") from error
+    with output_file(target) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
     return target
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from goffish.errors import InputError
 from goffish.graph.guards import expect
-from goffish.partial import local_path
+from goffish.partial import check_place, output_file
 from goffish.plot.style import ALARM, COLOURS, QUIET, integer_ticks, legend_beside, new_figure, styled
 from goffish.scheduling.control.records import Result
 from goffish.scheduling.dataflow.model import Goal
@@ -136,14 +136,8 @@ def simulation_page(
     figure.update_layout(
         title=title or _TITLE, template="plotly_white", hovermode="x unified", height=1200,
     )  # fmt: skip
-    temporary = target.with_name(f".{target.name}.partial")
-    try:
+    with output_file(target) as temporary:
         temporary.write_text(figure.to_html(include_plotlyjs=True, div_id="simulation"), encoding="utf-8")
-        temporary.replace(target)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written ({error.strerror or error})") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return target
 
 
@@ -151,12 +145,7 @@ def check_page(path: str | Path) -> Path:
     """Refuse a page that `simulation_page` could not write, before any work is done for it."""
     if find_spec("plotly") is None:
         raise InputError("interactive pages need plotly: pip install 'goffish[plot]'")
-    target = local_path(path)
-    if target.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"{target}: the suffix of a page must be .html")
-    if not target.absolute().parent.is_dir():
-        raise InputError(f"{target}: the folder {target.parent} does not exist")
-    return target
+    return check_place(path, (".html", ".htm"))
 
 
 def _steps(go: Any, edges: Any, values: Any, name: str, colour: str, *, legend: bool) -> Any:

@@ -23,7 +23,6 @@ from goffish.errors import InputError, JobError
 from goffish.services.api.calls import elsewhere
 from goffish.services.api.catalog_service import CatalogService
 from goffish.services.api.clients import Clients, follow, read_clients
-from goffish.services.api.clouds import add_clouds, cloud_by_name
 from goffish.services.api.feeds import Feeds
 from goffish.services.api.guard import Guard
 from goffish.services.api.inputs import Inputs
@@ -34,6 +33,7 @@ from goffish.services.api.planning_service import PlanningService
 from goffish.services.api.settings import Settings
 from goffish.services.api.spot_advice import Markets
 from goffish.services.api.telemetry import Metrics, tracing
+from goffish.services.api.wire import add_clouds, cloud_by_name
 from goffish.services.runners.cloud import CloudRunner
 from goffish.services.runners.dataflows import DataflowRunner
 from goffish.services.runners.folder import write_whole

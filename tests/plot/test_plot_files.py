@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import sys
@@ -59,10 +60,20 @@ def test_unusable_names_are_refused(tmp_path: Path, name: str, told: str) -> Non
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "a.png").mkdir()
-    with pytest.raises(InputError, match="cannot be written"):
-        save(supersteps(fake_run(2, 2)), tmp_path / "a.png")
-    assert [file.name for file in tmp_path.iterdir()] == ["a.png"]
+    figure = supersteps(fake_run(2, 2))
+
+    def full(path: Path, **_: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    figure.savefig = full  # type: ignore[method-assign, assignment]
+    (tmp_path / "a.png").write_bytes(b"before")
+    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\)"):
+        save(figure, tmp_path / "a.png")
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("a.png", b"before")]
+    (tmp_path / "b.png").mkdir()
+    with pytest.raises(InputError, match="is a directory"):
+        save(figure, tmp_path / "b.png")
 
 
 def test_missing_matplotlib_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def test_what_cannot_be_drawn(runs: dict[str, Any], tmp_path: Path) -> None:
         simulation({**runs, "short": run("reactive-local", 3)}, FLOW.goal)
     with pytest.raises(InputError, match="give what simulate returns"):
         simulation({"x": 3}, FLOW.goal)  # type: ignore[dict-item]
-    with pytest.raises(InputError, match=r"must be \.html"):
+    with pytest.raises(InputError, match=r"must be one of \.html, \.htm"):
         simulation_page(runs, FLOW.goal, tmp_path / "run.png")
     with pytest.raises(InputError, match="does not exist"):
         simulation_page(runs, FLOW.goal, tmp_path / "none" / "run.html")

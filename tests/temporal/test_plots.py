@@ -20,10 +20,10 @@ from goffish.gofs.series import Attribute, SeriesSchema
 from goffish.plot import save
 from goffish.plot.animation import MOST_EDGES, animate
 from goffish.plot.animation_files import MOST_PICTURES, check_animation, page, still, write_animation
-from goffish.plot.around import around
 from goffish.plot.series import spread_curve, values_over_time, wavefront
 from goffish.plot.series_data import in_windows, largest_groups
 from goffish.plot.style import ALARM, COLOURS, NOTHING
+from goffish.plot.vertices import around
 from goffish.temporal.memes import HashtagAggregation, MemeTracking
 from goffish.temporal.run import SeriesResult
 from tests.plot.plot_cases import by_gid, overlapping_texts

@@ -11,8 +11,8 @@ from goffish.scheduling import messages
 from goffish.scheduling.dataflow.model import known_dataflows, read_dataflow
 from goffish.services.api import wire
 from goffish.services.api.calls import Once, elsewhere
-from goffish.services.api.clouds import cloud_by_name, cloud_names
 from goffish.services.api.spot_advice import Markets
+from goffish.services.api.wire import cloud_by_name, cloud_names
 from goffish.v1 import catalog_pb2, catalog_pb2_grpc
 
 #: Prices of an answer at most; who wants more asks for parts.

@@ -1,4 +1,4 @@
-"""Between messages of the protocol and what the library works with.
+"""Between messages of the protocol and what the library works with, and the catalogues that messages may name.
 
 Only what came with the server is taken by name here: a client can have no file of the server read and no code of its
 own run.
@@ -8,21 +8,79 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from goffish.cloud.catalogue import Catalogue, read_catalogue
+from goffish.cloud.catalogue import Catalogue, known_catalogues, read_catalogue
 from goffish.cloud.prices import bundled_traces
+from goffish.cloud.spot_market import read_trace
 from goffish.definitions import read_definition
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.model import Dataflow, known_dataflows, read_dataflow
 from goffish.scheduling.messages import dataflow_message
-from goffish.services.api.clouds import cloud_by_name
 from goffish.services.store.records import Event, Job, State
 from goffish.services.store.spec import JobSpec
 from goffish.v1 import dataflows_pb2, jobs_pb2
+
+#: Of the operator, by the names of their files.
+_own_clouds: dict[str, Catalogue] = {}
+
+
+def add_clouds(folder: Path) -> None:
+    """Make the catalogues of a folder known for the life of this process.
+
+    Parameters
+    ----------
+    folder : Path
+        Its ``*.yaml`` and the price files that they name are read now; price files may be relative to the folder.
+
+    Raises
+    ------
+    InputError
+        If a catalogue or one of its price files cannot be used, or its name is taken.
+    """
+    for path in sorted(folder.glob("*.yaml")):
+        if path.stem in known_catalogues():
+            raise InputError(f"{path}: there is a catalogue {path.stem} already; rename the file")
+        catalogue = _beside(read_catalogue(path), folder)
+        for one in catalogue.classes:
+            if one.prices is not None:
+                read_trace(one.prices)
+        _own_clouds[path.stem] = catalogue
+
+
+def cloud_names() -> list[str]:
+    """All that may be named."""
+    return [*known_catalogues(), *_own_clouds]
+
+
+def cloud_by_name(name: str) -> Catalogue:
+    """A catalogue by its name; never a file that is not known.
+
+    Raises
+    ------
+    InputError
+    """
+    if name in _own_clouds:
+        return _own_clouds[name]
+    if name not in known_catalogues():
+        raise InputError(f"nothing called {name[:80]!r}; there are: {', '.join(cloud_names())}")
+    return read_catalogue(name)
+
+
+def _beside(catalogue: Catalogue, folder: Path) -> Catalogue:
+    """The same with absolute paths of the files of prices that lie in the folder."""
+    classes = []
+    for one in catalogue.classes:
+        path = None if one.prices is None else folder / one.prices
+        if path is not None and path.is_file():
+            one = one.model_copy(update={"prices": str(path.absolute())})  # noqa: PLW2901
+        classes.append(one)
+    return catalogue.with_classes(tuple(classes))
+
 
 _RUNNERS = {number: name.removeprefix("RUNNER_").lower() for name, number in jobs_pb2.Runner.items() if number}
 _RUNNER_NUMBERS = {name: number for number, name in _RUNNERS.items()}

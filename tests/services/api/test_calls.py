@@ -23,7 +23,7 @@ from grpc_status import rpc_status
 from goffish.client import AsyncClient, Client, ServiceError
 from goffish.client.channels import Access
 from goffish.errors import InputError
-from goffish.services.api.clouds import add_clouds
+from goffish.services.api.wire import add_clouds
 from goffish.v1 import jobs_pb2
 from tests.services.api.serving import Known, RealServer, settle
 

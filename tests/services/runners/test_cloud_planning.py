@@ -13,7 +13,7 @@ from goffish.cloud.prices import seconds_of
 from goffish.cloud.providers import LocalProvider
 from goffish.errors import InputError
 from goffish.scheduling.spot.job import QUIESCED, START, WAIT, Status, submitted
-from goffish.services.api import clouds
+from goffish.services.api import wire
 from goffish.services.api.admission import check_spec
 from goffish.services.api.inputs import Inputs
 from goffish.services.runners import cloud_needs
@@ -146,16 +146,16 @@ def test_the_pace_of_local_machines(tmp_path: Path) -> None:
 
 def test_catalogues_of_the_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a catalogue of the operator is not known by its name, or a client's name is taken for a file."""
-    monkeypatch.setattr(clouds, "_own", {})
+    monkeypatch.setattr(wire, "_own_clouds", {})
     folder = write_cloud(tmp_path / "clouds")
     with pytest.raises(InputError, match="nothing called 'own'"):
-        clouds.cloud_by_name("own")
-    clouds.add_clouds(folder)
-    assert clouds.cloud_by_name("own").classes[0].prices == str(folder / "own.csv")
-    assert "own" in clouds.cloud_names() and clouds.cloud_by_name("ec2-2013-m1") == read_catalogue("ec2-2013-m1")
+        wire.cloud_by_name("own")
+    wire.add_clouds(folder)
+    assert wire.cloud_by_name("own").classes[0].prices == str(folder / "own.csv")
+    assert "own" in wire.cloud_names() and wire.cloud_by_name("ec2-2013-m1") == read_catalogue("ec2-2013-m1")
     for name in (str(folder / "own.yaml"), "../own", "own.yaml", ""):
         with pytest.raises(InputError, match="nothing called"):
-            clouds.cloud_by_name(name)
+            wire.cloud_by_name(name)
     (folder / "own.yaml").rename(folder / "ec2-2013.yaml")
     with pytest.raises(InputError, match=r"ec2-2013 already; rename the file"):
-        clouds.add_clouds(folder)
+        wire.add_clouds(folder)
