@@ -7,8 +7,9 @@ would take long to compile.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from goffish.kernels.compile import kernel
 
 #: What a slot may do: nothing (it is free to be given away), serve, or only finish its message.
 UNUSED, READY, DRAINING = 0, 1, 2
@@ -18,7 +19,7 @@ STRIDE = 611_953
 SLACK_S = 1e-9
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _push(w, slot):
     """Put the end of a slot's service into the heap."""
     at = w.run["heap_size"][0]
@@ -33,7 +34,7 @@ def _push(w, slot):
     w.each["heap"][at] = slot
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _pop(w):
     """Take the slot whose service ends first."""
     first = w.each["heap"][0]
@@ -55,7 +56,7 @@ def _pop(w):
     return first
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _begin(w, slot, arrival, now):
     """Begin to serve a message; the nth of an operator draws the same noise in every run of a seed."""
     op = w.each["slot_op"][slot]
@@ -70,7 +71,7 @@ def _begin(w, slot, arrival, now):
     _push(w, slot)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _arrive(w, op, now):
     """Give a message to the instance that has been free for longest, or let it wait."""
     w.ops["entered"][op] += 1
@@ -89,7 +90,7 @@ def _arrive(w, op, now):
         w.run["full"][0] = 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _next(w, slot, now):
     """A slot that is free takes what waits longest."""
     op = w.each["slot_op"][slot]
@@ -99,7 +100,7 @@ def _next(w, slot, now):
     _begin(w, slot, arrival, now)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _count(w, op, arrival, late, weight):
     """Count a message in its minute: how many there are, and how many missed each level."""
     minute = min(int(arrival / 60.0), w.seen.shape[0] - 1)
@@ -109,7 +110,7 @@ def _count(w, op, arrival, late, weight):
             w.seen[minute, op, 1 + level] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _record(w, op, now, duration):
     """Take a sample, and note how long an operator took to be in time again."""
     window = w.recent.shape[1]
@@ -126,7 +127,7 @@ def _record(w, op, now, duration):
         w.ops["late_s"][op] = -1.0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def advance(w, until):
     """Move messages until a moment (exclusive); False if a queue is full first, and must be enlarged."""
     while w.run["full"][0] == 0:
@@ -159,7 +160,7 @@ def advance(w, until):
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_slot(w, op, now):
     """An instance begins to serve; gives its slot, or -1 where there is none left."""
     for slot in range(w.each["role"].size):
@@ -176,7 +177,7 @@ def add_slot(w, op, now):
     return -1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def drain_slot(w, slot, now):
     """An instance takes no more messages; gives the moment at which it has finished its last."""
     op = w.each["slot_op"][slot]
@@ -194,7 +195,7 @@ def drain_slot(w, slot, now):
     return now
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def count_unfinished(w, now):
     """Count as delayed what is not finished, and older than a level allows; gives how many are not finished."""
     found = 0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from goffish.kernels.compile import kernel
 from goffish.partition.kernels import splitmix64
 
 #: What `run` tells of every operator (rows of its first answer).
@@ -14,20 +14,20 @@ LEFT, LATENCY_S, NETWORK_S, LONGEST_S, ENDED_S = range(5)
 _OUTSIDE = -1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def uniform(state):
     """A number in [0, 1); `state` of one entry moves on."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     return float(splitmix64(state[0]) >> np.uint64(11)) * 2.0**-53
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def drawn(mean, varied, state):
     """An exponential time of this mean, or the mean itself."""
     return -mean * np.log(1.0 - uniform(state)) if varied else mean
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def push(times, tags, size, time, tag):
     """Put an entry into a heap of `size` entries, the earliest on top."""
     at = size
@@ -37,7 +37,7 @@ def push(times, tags, size, time, tag):
     times[at], tags[at] = time, tag
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def pop(times, tags, size):
     """Take the top of a heap of `size` entries away."""
     time, tag = times[size - 1], tags[size - 1]
@@ -55,7 +55,7 @@ def pop(times, tags, size):
     times[at], tags[at] = time, tag
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def run(g, place, cores, delay_s, rates, horizon_s, warm_s, varied_arrivals, varied_service, seed, room):
     """Simulate one placement.
 

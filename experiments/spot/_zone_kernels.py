@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from goffish.kernels.compile import kernel
 from goffish.scheduling.spot.job_kernels import (
     CHECKPOINT,
     CHECKPOINTING,
@@ -37,7 +37,7 @@ FIRST, EPSILON_GREEDY, UCB = 0, 1, 2
 UNSEEN = 1e9
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def cheapest(count, values, moves, move_cost, home, left, saved, joints):
     """Zone whose table expects the least cost, the data's own zone first among equals; a move costs time and money."""
     best, least = max(home, 0), np.inf
@@ -54,7 +54,7 @@ def cheapest(count, values, moves, move_cost, home, left, saved, joints):
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def worth(rules, plan, saved, hour, move_cost):
     """What a move costs, as a share of what the rest of the job costs on demand."""
     price = rules.fixed[plan.on_demand]
@@ -62,7 +62,7 @@ def worth(rules, plan, saved, hour, move_cost):
     return move_cost / rest if rest > 0 else np.inf if move_cost > 0 else 0.0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def favourite(
     count, choice, epsilon, plans, rules, moves, move_cost, hour, home, left, work, saved, now, seen, gained, draw
 ):
@@ -105,7 +105,7 @@ def favourite(
     return int(scores.argmax())
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def saving(rules, plan, hour, done, slots, money):
     """What a spot machine saved, as a share of what its slots would have cost on demand; from 0 to 1."""
     price = rules.fixed[plan.on_demand]
@@ -116,7 +116,7 @@ def saving(rules, plan, hour, done, slots, money):
     return min(1.0, max(0.0, (value - money) / usual))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def replay(
     count,
     by_table,

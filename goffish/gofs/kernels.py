@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
 
 
 class Numbering(NamedTuple):
@@ -41,7 +42,7 @@ class RemoteTable(NamedTuple):
     links: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def counting_order(keys, starts, order, rank):
     """Stable order of vertices by key: ``order[new] = old`` and ``rank[old] = new``.
 
@@ -54,7 +55,7 @@ def counting_order(keys, starts, order, rank):
         rank[v] = at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def slice_sizes(offsets, targets, numbering, first, last, mark, remote_offsets):
     """Count arcs and distinct remote vertices of the sub-graphs ``first … last-1``.
 
@@ -78,7 +79,7 @@ def slice_sizes(offsets, targets, numbering, first, last, mark, remote_offsets):
     return arcs
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_slice(offsets, targets, numbering, first, last, mark, remote, out_offsets, out_targets, out_arcs):
     """Write the CSR rows and the remote tables of the sub-graphs ``first … last-1``.
 
@@ -136,7 +137,7 @@ def fill_slice(offsets, targets, numbering, first, last, mark, remote, out_offse
     out_offsets[out_offsets.size - 1] = at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def restore_rows(
     offsets, targets, subgraph_offsets, remote_offsets, remote_vertex, start, original, vertex_ids,
     out_offsets, out_targets, out_arcs,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def partition_keys(subgraph, starts, keys, counts, before):
     """Partition of each message from its target sub-graph, or from ``~partition``; adds to ``counts[partition + 1]``.
 
@@ -28,7 +29,7 @@ def partition_keys(subgraph, starts, keys, counts, before):
     return before
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unit_keys(subgraph, first, keys, counts, before):
     """Index of each message's target sub-graph in its partition; adds to ``counts[index + 1]``.
 
@@ -44,7 +45,7 @@ def unit_keys(subgraph, first, keys, counts, before):
     return before
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scatter_rows(rows, keys, cursor, out):
     """Append each row of bytes to its group in `out`, at the group's cursor."""
     for i in range(keys.size):
@@ -54,7 +55,7 @@ def scatter_rows(rows, keys, cursor, out):
             out[at, k] = rows[i, k]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def localise(subgraph, vertex, offsets, first_vertex, bounds):
     """Turn the numbers of a grouped inbox into those of its partition; the first row that is wrong, or -1."""
     for s in range(offsets.size - 1):
@@ -68,7 +69,7 @@ def localise(subgraph, vertex, offsets, first_vertex, bounds):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_groups(first_key, second_key, group):
     """Group equal key pairs; groups are numbered by first appearance.
 
@@ -102,7 +103,7 @@ def hash_groups(first_key, second_key, group):
     return first[:groups].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_rows(group, values, best, largest):
     """Replace ``best[g]`` by the row of group g with the least (or largest) value; the first one on ties."""
     for i in range(group.size):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 MERGE_SUM, MERGE_MIN, MERGE_FIRST = 0, 1, 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_arcs(src, dst, mirror, drop_loops, offsets):
     """Count the arcs of each vertex into ``offsets[v + 1]`` and accumulate; returns the loops seen."""
     loops = 0
@@ -27,7 +28,7 @@ def count_arcs(src, dst, mirror, drop_loops, offsets):
     return loops
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scatter_arcs(src, dst, mirror, drop_loops, cursor, targets, rows, want_rows):
     """Place both directions of every edge at ``cursor``; `rows` receives the input row of each arc."""
     for i in range(src.size):
@@ -47,7 +48,7 @@ def scatter_arcs(src, dst, mirror, drop_loops, cursor, targets, rows, want_rows)
                 rows[at] = i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_targets(targets, offsets):
     """In-degrees into ``offsets[v + 1]``, accumulated."""
     for i in range(targets.size):
@@ -56,7 +57,7 @@ def count_targets(targets, offsets):
         offsets[v + 1] += offsets[v]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def transpose_arcs(offsets, targets, rows, want_rows, cursor, out_targets, out_rows):
     """Stable transposition of a CSR structure: every row of the result is sorted by target."""
     for u in range(offsets.size - 1):
@@ -69,7 +70,7 @@ def transpose_arcs(offsets, targets, rows, want_rows, cursor, out_targets, out_r
                 out_rows[at] = rows[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_parallel(offsets, targets, rows, want_rows, weights, weighted, how, new_offsets):
     """Merge equal neighbours of each sorted row in place; returns the number of arcs left.
 
@@ -102,7 +103,7 @@ def merge_parallel(offsets, targets, rows, want_rows, weights, weighted, how, ne
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def has_parallel(offsets, targets):
     """Whether any sorted row holds a neighbour twice."""
     for u in range(offsets.size - 1):
@@ -112,7 +113,7 @@ def has_parallel(offsets, targets):
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def arc_sources(offsets, out):
     """Expand row pointers to the source vertex of every arc."""
     for u in range(offsets.size - 1):
@@ -120,7 +121,7 @@ def arc_sources(offsets, out):
             out[i] = u
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def number_edges(offsets, targets, rows, edge_of_arc):
     """Number the edges of an undirected graph in row order; both arcs of an edge get the same number.
 
@@ -145,14 +146,14 @@ def number_edges(offsets, targets, rows, edge_of_arc):
     return first[:count]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mark_present(ids, base, present):
     """Set ``present[id - base]`` for every id."""
     for i in range(ids.size):
         present[ids[i] - base] = 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def relabel(ids, base, rank, out):
     """``out = rank[ids - base]``."""
     for i in range(ids.size):

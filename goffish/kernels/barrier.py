@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
 
 _ARRIVED, _ROUND = 0, 8  # a cache line apart
 _SPINS = 256
@@ -89,7 +91,7 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     return types.void(array, types.intp), generate
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def wait(barrier: Any, parties: int) -> None:
     """Return once all `parties` threads have called; what each wrote before is seen by all after."""
     if parties == 1:

@@ -1,13 +1,13 @@
 """Arcs in compressed sparse rows, as kernels take them."""
 
-# mypy: disallow_untyped_decorators=False
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
 
 NO_WEIGHTS = np.empty(0, np.float64)
 _LINE = 64
@@ -37,7 +37,7 @@ class Csr(NamedTuple):
         return Csr(offsets.view(np.uint64), targets[:used])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pad_rows(offsets: Any, targets: Any, stride: int, new_offsets: Any, new_targets: Any) -> int:
     n = offsets.size - 1
     end = 0

@@ -6,10 +6,11 @@ A 4-ary heap is half as deep as a binary one, and the four children of an entry 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def push(keys, items, size, key, item, ties):
     """Add an entry to a heap of `size` entries, whose arrays have room; with `ties`, equal keys are ordered by item."""
     at = size
@@ -22,7 +23,7 @@ def push(keys, items, size, key, item, ties):
     keys[at], items[at] = key, item
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def pop(keys, items, size, ties):
     """Remove the first of `size` entries, which is at place 0; `ties` as for `push`."""
     size -= 1
@@ -43,7 +44,7 @@ def pop(keys, items, size, ties):
     keys[at], items[at] = key, item
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def make_room(values, size, wanted):
     """`values` where it holds `wanted` elements; else a longer array that begins with the first `size` of them."""
     if wanted <= values.size:
@@ -53,7 +54,7 @@ def make_room(values, size, wanted):
     return more
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def rise(heap, place, distance, at, v):
     """Put `v` into a heap of vertices whose free place is `at`; `place` holds the place of each vertex."""
     while at > 0:
@@ -67,7 +68,7 @@ def rise(heap, place, distance, at, v):
     place[v] = at
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def sink(heap, place, distance, size, v):
     """Put `v` into a heap of vertices of `size` places whose root is free."""
     at = 0

@@ -1,13 +1,13 @@
 """Sub-graphs: the connected components that are left when arcs between different cells are ignored."""
 
-# mypy: disallow_untyped_decorators=False
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
 
 
 class SubgraphRows(NamedTuple):
@@ -67,7 +67,7 @@ def local_components(
     return component, int(count)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _local_components(offsets: Any, targets: Any, cell: Any, symmetric: bool, parent: Any) -> int:
     n = offsets.size - 1
     for v in range(n):

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def splitmix64(x):
     """Finaliser of splitmix64 (Steele, Lea & Flood 2014): a bijection of 64-bit numbers."""
     x = x + _GOLDEN
@@ -20,7 +21,7 @@ def splitmix64(x):
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_numbers(seed, out):
     """``out[v]`` is a hash of (seed, v)."""
     salt = splitmix64(np.uint64(seed))
@@ -28,7 +29,7 @@ def hash_numbers(seed, out):
         out[v] = splitmix64(np.uint64(v) ^ salt)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_simple(offsets, targets):
     """Arcs that are left without self-loops and repetitions (sorted rows)."""
     count = 0
@@ -42,7 +43,7 @@ def count_simple(offsets, targets):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def simple_rows(offsets, targets, weights, weighted, new_offsets, new_targets, new_weights):
     """Drop self-loops and merge parallel arcs of sorted rows, adding their weights up."""
     out = 0
@@ -63,7 +64,7 @@ def simple_rows(offsets, targets, weights, weighted, new_offsets, new_targets, n
         new_offsets[u + 1] = out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mirror_weights(offsets, targets, weights, tolerance):
     """Give both arcs of every edge the weight of the arc from the smaller end.
 
@@ -83,7 +84,7 @@ def mirror_weights(offsets, targets, weights, tolerance):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bfs_order(offsets, targets, roots, order, parent):
     """Breadth-first order over all vertices, starting anew at the next unvisited of `roots`.
 
@@ -111,7 +112,7 @@ def bfs_order(offsets, targets, roots, order, parent):
     return tail
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split_part(offsets, targets, members, connected, order, parent, weight, moved):
     """Choose about half of a part's members to move away; returns how many, at least one and not all.
 
@@ -153,7 +154,7 @@ def split_part(offsets, targets, members, connected, order, parent, weight, move
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def grow_parts(offsets, targets, owner, queue, tail):
     """Multi-source search from the `tail` vertices in `queue`: every vertex with owner -1 joins the part
     that reaches it.
@@ -171,7 +172,7 @@ def grow_parts(offsets, targets, owner, queue, tail):
     return tail
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def stream(offsets, targets, order, linear, penalty, capacity, owner, load, count, lightest):
     """One pass of a greedy streaming partitioner; places every vertex of `order` anew.
 
@@ -217,7 +218,7 @@ def stream(offsets, targets, order, linear, penalty, capacity, owner, load, coun
             node //= 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cut_edges(offsets, targets, weights, weighted, directed, owner, part_edges, component, ends):
     """Count the edges inside each part, and the cut ones (as return value, with their weight).
 
@@ -243,7 +244,7 @@ def cut_edges(offsets, targets, weights, weighted, directed, owner, part_edges, 
     return cut, cut_weight
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def volumes(offsets, targets, owner, seen, part_volume, part_boundary):
     """Foreign parts next to each vertex, summed per part; vertices that have any. `seen` must be -1."""
     for u in range(offsets.size - 1):
@@ -260,7 +261,7 @@ def volumes(offsets, targets, owner, seen, part_volume, part_boundary):
             part_boundary[mine] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def distances(offsets, targets, source, distance, queue):
     """Hop counts from `source` into `distance` (-1 on entry); returns how many were reached, in `queue`."""
     distance[source] = 0
@@ -278,7 +279,7 @@ def distances(offsets, targets, source, distance, queue):
     return tail
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def largest_eccentricity(offsets, targets, members, starts, budget):
     """Largest eccentricity inside any component, and whether it is exact or a lower bound.
 

@@ -7,12 +7,13 @@ instead of 58 to 77 %.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 _APART = 1e-9
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pack(radii, x, y, first):
     """Place circles one after the other, each touching two earlier ones, as near to the origin as there is room.
 
@@ -28,7 +29,7 @@ def pack(radii, x, y, first):
             _place(radii, x, y, i)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _place(radii, x, y, i):
     best = np.inf
     for a in range(i):
@@ -51,7 +52,7 @@ def _place(radii, x, y, i):
                     x[i], y[i] = at_x, at_y
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _free(radii, x, y, i, at_x, at_y):
     free = True
     j = 0
@@ -61,7 +62,7 @@ def _free(radii, x, y, i, at_x, at_y):
     return free
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def enclose(radii, x, y, steps):
     """Centre and radius of a circle around all circles, close to the smallest one.
 

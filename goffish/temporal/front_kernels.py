@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from goffish.algorithms.paths.step_kernels import lower_remote
+from goffish.kernels.compile import kernel
 from goffish.kernels.heap import make_room, pop, push
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def open_roots(rows, done, ghost_done, open_, roots):
     """Finalised vertices with a neighbour that is not known to be; the others are closed for good. Their number."""
     subgraph_offsets, remote_offsets, offsets, targets = rows
@@ -32,7 +32,7 @@ def open_roots(rows, done, ghost_done, open_, roots):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def advance_front(
     active, rows, latency, exists, roots, horizon, past_horizon, vertex_ids, done, ghost_done, tree, improved
 ):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find(parent, v):
     while parent[v] != v:
         parent[v] = parent[parent[v]]
@@ -14,7 +15,7 @@ def _find(parent, v):
     return v
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def local_components(subgraph_offsets, offsets, targets, keep, alive, vertex_ids, root, label):
     """Components of the local arcs that exist: `root` is the first vertex, ``label[root]`` the least number as read."""
     for v in range(alive.size):
@@ -39,7 +40,7 @@ def local_components(subgraph_offsets, offsets, targets, keep, alive, vertex_ids
             label[root[v]] = min(label[root[v]], vertex_ids[v])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lower_labels(vertex, component, alive, root, label, changed):
     """Take over smaller labels from messages; marks the roots whose label fell."""
     for i in range(vertex.size):
@@ -49,7 +50,7 @@ def lower_labels(vertex, component, alive, root, label, changed):
             changed[root[v]] = True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def existing_arcs(subgraph_offsets, remote_offsets, offsets, targets, exists, alive, ghost_alive, keep, degree):
     """Arcs that exist and both of whose ends do; the number of them that leave each vertex."""
     for s in range(subgraph_offsets.size - 1):
@@ -62,7 +63,7 @@ def existing_arcs(subgraph_offsets, remote_offsets, offsets, targets, exists, al
                 degree[v] += keep[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spread_ranks(subgraph_offsets, remote_offsets, offsets, targets, keep, degree, alive, rank, local_sum, remote_sum):
     """Give each vertex's rank to its successors in equal parts; what vertices without any have is returned."""
     dangling = 0.0
@@ -84,7 +85,7 @@ def spread_ranks(subgraph_offsets, remote_offsets, offsets, targets, keep, degre
     return dangling
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place_arcs(
     rows, remote_vertex, start, original, vertex_ids, edge_row, first_row, out_offsets, out_targets, out_rows
 ):
@@ -101,7 +102,7 @@ def place_arcs(
                 at += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ends_of_rows(offsets, targets, rows, first, second):
     """Both ends of the edge of each row; rows without an arc (of edges that another partition has) are left alone."""
     for v in range(offsets.size - 1):
@@ -110,7 +111,7 @@ def ends_of_rows(offsets, targets, rows, first, second):
             second[rows[i]] = targets[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def reverse_arcs(offsets, targets, rows, in_offsets, in_sources, in_rows):
     """The arcs by their targets, sources ascending; `in_offsets` (all 0 before) has one more place than vertices."""
     for i in range(targets.size):
@@ -128,7 +129,7 @@ def reverse_arcs(offsets, targets, rows, in_offsets, in_sources, in_rows):
     in_offsets[0] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def whole_components(first, second, keep, alive, root):
     """The first vertex of the component of each vertex, by the edges that exist and both of whose ends do."""
     for v in range(root.size):
@@ -147,7 +148,7 @@ def whole_components(first, second, keep, alive, root):
         root[v] = root[root[v]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def whole_ranks(in_offsets, in_sources, in_rows, keep, alive, damping, iterations, tolerance, rank):
     """PageRank by pulling over the arcs that exist; gives the number of updates.
 

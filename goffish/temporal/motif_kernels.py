@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 _LABELS = 6
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_by_pairs(src, dst, time, before, vertices):
     """Stable order of events by their pair of vertices, without directions: two counting sorts; loops are left out.
 
@@ -47,7 +48,7 @@ def sort_by_pairs(src, dst, time, before, vertices):
     return begins, later, times, tags
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def distinct_pairs(begins, later):
     """Both vertices and the first event of each pair, and, last, the number of all events; the pairs of each vertex."""
     vertices = begins.size - 1
@@ -66,7 +67,7 @@ def distinct_pairs(begins, later):
     return low[:pairs], high[:pairs], first[: pairs + 1], degree
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def neighbours(low, high, first, degree, times):
     """Every pair at its vertex of fewer pairs: row pointers; the other vertex, pair, first and last time of each."""
     vertices, pairs = degree.size, low.size
@@ -89,7 +90,7 @@ def neighbours(low, high, first, degree, times):
     return offsets, targets, pair, span
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_triangles(low, high, offsets, targets, pair, span, first, times, tags, within, found):
     """Add up, for static triangles, the ordered triples of their events that lie within the window.
 
@@ -134,7 +135,7 @@ def count_triangles(low, high, offsets, targets, pair, span, first, times, tags,
             mark[targets[i]] = -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _accompanied(i, low, high, span, within):
     """Whether another pair of those from `low` to before `high` has events near enough to those of pair i."""
     soonest, latest = span[i, 0] - within, span[i, 1] + within
@@ -144,7 +145,7 @@ def _accompanied(i, low, high, span, within):
     return k < high
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _name_sides(u, v, w, p, q, r, sides):
     """The pairs p of u and v, q of u and w, r of v and w, as those of the first two vertices, the outer, the last."""
     least, most = min(u, v, w), max(u, v, w)
@@ -153,7 +154,7 @@ def _name_sides(u, v, w, p, q, r, sides):
         sides[here] = side
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _merge(sides, first, times, tags, label, when):
     """The events of three pairs in the order of time."""
     a, b, c = first[sides[0]], first[sides[1]], first[sides[2]]
@@ -178,12 +179,12 @@ def _merge(sides, first, times, tags, label, when):
         e += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _before(row, other, times, tags):
     return times[row] < times[other] or (times[row] == times[other] and tags[row] < tags[other])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count(total, label, when, within, ones, twos, found):
     """One triangle: `ones` and `twos` (0 before and after) count what is still in the window."""
     first = 0
@@ -208,7 +209,7 @@ def _count(total, label, when, within, ones, twos, found):
         first += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _leave(gone, ones, twos):
     """Forget the first event, and the pairs that it begins."""
     ones[gone] -= 1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spread(
     subgraph_offsets, remote_offsets, offsets, targets, holds, roots, timestep, reached, open_, probed, fresh
 ):  # fmt: skip

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
 
 EARLIEST, FASTEST, HOPS = 0, 1, 2
 
@@ -32,7 +33,7 @@ class Events(NamedTuple):
     by_finish: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep(kind, source, first, last, events, value, edge_in, via):
     """Best paths from `source` that leave at `first` or later and end at `last` or earlier.
 
@@ -88,7 +89,7 @@ def sweep(kind, source, first, last, events, value, edge_in, via):
                         again = True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _taken(kind, source, u, now, state):
     """What an edge that leaves vertex u now carries: nothing (the largest number), or the state behind it."""
     if u == source:
@@ -98,7 +99,7 @@ def _taken(kind, source, u, now, state):
     return state[u] + 1 if kind == HOPS else state[u]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _arrive(kind, source, e, v, now, carried, state, entered, value, edge_in):
     """Take over a path that arrives if it is better than those before; gives whether it is."""
     if v == source or carried[e] >= state[v]:

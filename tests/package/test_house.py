@@ -47,6 +47,27 @@ def test_private_modules_stay_in_their_package() -> None:
     assert reached == []
 
 
+def test_functions_take_few_parameters() -> None:
+    """Breaks when a kernel has more than 12 parameters, or a public function more than 10.
+
+    Options of a command are parameters of its function, so commands are left out.
+    """
+    long = []
+    for path in sorted((ROOT / "goffish").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            decorators = " ".join(map(ast.unparse, node.decorator_list))
+            kernel, command = "kernel" in decorators, "command" in decorators or "callback" in decorators
+            if not kernel and (command or (node.name.startswith("_") and node.name != "__init__")):
+                continue
+            names = [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            count = len(names) - (names[:1] in (["self"], ["cls"]))
+            if count > (12 if kernel else 10):
+                long.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {count}")
+    assert long == []
+
+
 def test_a_call_crosses_few_files() -> None:
     """Breaks when a reader has to open more than 8 files between `connected_components` and its kernel."""
     code = """

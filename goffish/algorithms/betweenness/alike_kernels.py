@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _mixed(v):
     """A well-spread 64-bit number for each vertex (the finaliser of SplitMix64, Steele et al. 2014)."""
     x = np.uint64(v) + np.uint64(0x9E3779B97F4A7C15)
@@ -15,7 +16,7 @@ def _mixed(v):
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fingerprints(offsets, targets, open_prints, closed_prints):
     """A sum of mixed numbers over the neighbours of each vertex, without and with the vertex itself."""
     for v in range(open_prints.size):
@@ -26,7 +27,7 @@ def fingerprints(offsets, targets, open_prints, closed_prints):
         closed_prints[v] = total + _mixed(v)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _same_row(offsets, targets, u, v, closed):
     """Whether two ascending rows hold the same; with `closed`, apart from u and v, which then hold each other."""
     a, b = offsets[u], offsets[v]
@@ -48,7 +49,7 @@ def _same_row(offsets, targets, u, v, closed):
     return met or not closed
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def join_alike(offsets, targets, prints, order, closed, leader):
     """Give vertices with the same neighbourhood the same leader, the first of them in `order`.
 
@@ -69,7 +70,7 @@ def join_alike(offsets, targets, prints, order, closed, leader):
             head = v
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spread_pairs(offsets, targets, times, leader, pairs, score):
     """Pairs inside a class of non-adjacent twins: two steps apart, by way of every common neighbour.
 
@@ -90,7 +91,7 @@ def spread_pairs(offsets, targets, times, leader, pairs, score):
             score[targets[a]] += pairs[v] * times[targets[a]] / ways
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _adjacent(offsets, targets, u, v):
     low, high = offsets[u], offsets[u + 1]
     while low < high:
@@ -102,7 +103,7 @@ def _adjacent(offsets, targets, u, v):
     return low < offsets[u + 1] and targets[low] == v
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_sides(offsets, targets, widest, side):
     """Mark the vertices of degree 1 … `widest` whose neighbours are pairwise adjacent."""
     for v in range(side.size):

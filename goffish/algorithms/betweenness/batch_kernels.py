@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.lane_kernels import LANES, clear_row, depend, reach
+from goffish.kernels.compile import kernel
 
 _ONE, _LANES = np.uint64(1), np.uint64(LANES)
 _ALL = np.uint8((1 << LANES) - 1)
@@ -42,7 +42,7 @@ class BatchMemory(NamedTuple):
     candidates: NDArray[np.uint32]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def order_from_middle(offsets, targets, bounds, order):
     """Bring every wide component into breadth-first order from the middle of a long shortest path.
 
@@ -83,7 +83,7 @@ def order_from_middle(offsets, targets, bounds, order):
                     start = before[start]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search_batches(arcs, back_arcs, vertices, piece, bounds, sources, ends, memory, scores):
     """Add the dependencies of the searches from `sources` on a graph without weights.
 

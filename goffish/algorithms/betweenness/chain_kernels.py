@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.lane_kernels import MOST
 from goffish.algorithms.betweenness.search_kernels import DijkstraMemory
+from goffish.kernels.compile import kernel
 from goffish.kernels.csr import Csr
 from goffish.kernels.heap import rise, sink
 
@@ -42,7 +42,7 @@ class Chains(NamedTuple):
     bounds: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def walk_chains(offsets, targets, members, number, chain_ends, starts, inner):
     """List the chains between the branch vertices `members`, in the order of their first ends.
 
@@ -82,7 +82,7 @@ def walk_chains(offsets, targets, members, number, chain_ends, starts, inner):
     return chains
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _search(source, arcs, memory):
     """Distances and numbers of paths from `source` to all it reaches (Dijkstra); gives how many that are."""
     offsets, targets, lengths = arcs
@@ -111,7 +111,7 @@ def _search(source, arcs, memory):
     return settled
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _spread(settled, chains, memory, mass, share, score, through):
     """Lead `mass`, which ends at each vertex, along the shortest paths of a search; forgets mass and distances.
 
@@ -139,7 +139,7 @@ def _spread(settled, chains, memory, mass, share, score, through):
         share[v] = mass[v] = 0.0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _halves(near, far, length):
     """Of the places inside a chain: the last one nearer to its first end, and the one in the middle (0: none)."""
     twice = far + length - near
@@ -147,7 +147,7 @@ def _halves(near, far, length):
     return max((twice - 1) // 2, 0), middle if 0 < middle < length else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search_chains(chains, vertices, inner, first, last, score, inner_score):
     """Add the dependencies of the searches from the branch vertices ``first … last`` and from inside their chains.
 

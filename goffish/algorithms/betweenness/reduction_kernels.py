@@ -7,10 +7,11 @@ vertices of the whole graph that it stands for on a path. Scores are sums over o
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def simple_rows(offsets, targets, weights, new_offsets, new_targets, new_weights, arc_of):
     """Rows without self-loops and with one arc, the lightest, for several to the same target; gives the arcs kept.
 
@@ -49,7 +50,7 @@ def simple_rows(offsets, targets, weights, new_offsets, new_targets, new_weights
     return end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def components(offsets, targets, back_offsets, back_targets, mirrored, seeds, order, number, bounds):
     """Visit every component breadth first; gives the number of components.
 
@@ -95,7 +96,7 @@ def components(offsets, targets, back_offsets, back_targets, mirrored, seeds, or
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def keep_rows(offsets, targets, weights, order, number, new_offsets, new_targets, new_weights, arc_of):
     """Rows of the vertices of `order`, renumbered; gives the arcs kept.
 
@@ -123,7 +124,7 @@ def keep_rows(offsets, targets, weights, order, number, new_offsets, new_targets
     return end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def turn_rows(offsets, targets, weights, new_offsets, new_targets, new_weights, arc_of):
     """Turn every arc round; the rows that come out ascend. `new_offsets` comes as zeros."""
     n = offsets.size - 1
@@ -143,7 +144,7 @@ def turn_rows(offsets, targets, weights, new_offsets, new_targets, new_weights, 
                 new_weights[at] = weights[a]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fold_leaves(offsets, targets, times, out, into, inner, degree, removed_arc, queue):
     """Remove vertices with one live neighbour until none is left (specification 3.6, with both kinds of weights).
 
@@ -194,7 +195,7 @@ def fold_leaves(offsets, targets, times, out, into, inner, degree, removed_arc, 
             last += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_blocks(offsets, targets, times, home, top):
     """Biconnected components (Hopcroft and Tarjan 1973) without recursion; gives their number.
 
@@ -260,7 +261,7 @@ def find_blocks(offsets, targets, times, home, top):
     return blocks
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def weigh_blocks(starts, members, top, out, into, inner, down_out, down_into):
     """Add what hangs below to every vertex, block after block, children first.
 
@@ -287,7 +288,7 @@ def weigh_blocks(starts, members, top, out, into, inner, down_out, down_into):
         inner[u] += a * b
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split_rows(offsets, targets, weights, home, top, place, top_place, new_offsets, new_targets, new_weights, arc_of):
     """Rows of the disjoint blocks.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from goffish.kernels.compile import kernel
 from goffish.kernels.heap import rise, sink
 from goffish.partition.kernels import splitmix64
 
@@ -16,13 +16,13 @@ _LARGE = 1e100
 _HALVINGS = 40
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _uniform(state):
     """A number in [0, 1) from a state of splitmix64."""
     return float(splitmix64(state) >> np.uint64(11)) * 2.0**-53
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _pair(state, owner):
     """Who stands for the ends of a random ordered pair."""
     number = owner.size
@@ -32,7 +32,7 @@ def _pair(state, owner):
     return np.int64(owner[s]), np.int64(owner[t])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sample_paths(forward, backward, owner, seed, first, last, counts, levels, paths, queues, control):
     """Draw samples `first` to `last`: count the inner vertices of a random shortest path between a random pair.
 
@@ -133,7 +133,7 @@ def sample_paths(forward, backward, owner, seed, first, last, counts, levels, pa
                 levels[side, queues[side, at]] = -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _walk(arcs, v, levels, paths, counts, state, step):
     """Walk a random shortest path from `v` back to the root of its search, and count the vertices before the root."""
     offsets, targets, _ = arcs
@@ -158,7 +158,7 @@ def _walk(arcs, v, levels, paths, counts, state, step):
     return step
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sample_weighted(forward, backward, owner, seed, first, last, counts, memory, control):
     """`sample_paths` where arcs have lengths: Dijkstra's algorithm from one end until the other one is settled.
 
@@ -226,7 +226,7 @@ def sample_weighted(forward, backward, owner, seed, first, last, counts, memory,
             distance[heap[at]] = np.inf
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def error_bounds(counts, log_failure, samples, below, above):
     """Bounds of the share of successes in the long run, from the number of them among `samples` independent trials.
 
@@ -266,7 +266,7 @@ def error_bounds(counts, log_failure, samples, below, above):
         above[i] = high - estimate
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def two_farthest(arcs, seen, queue):
     """Largest sum, over components, of the two largest distances from its first vertex: no shortest path is longer."""
     offsets, targets, _ = arcs

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.lane_kernels import MOST
+from goffish.kernels.compile import kernel
 from goffish.kernels.heap import rise, sink
 
 _ONE = np.uint64(1)
@@ -76,7 +76,7 @@ class DijkstraMemory(NamedTuple):
         return cls(np.full(n, np.inf), np.zeros(n), *integers)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search_levels(arcs, vertices, sources, ends, memory, scores):
     """Add the dependencies of the searches from `sources` on a graph without weights.
 
@@ -147,7 +147,7 @@ def search_levels(arcs, vertices, sources, ends, memory, scores):
             paths[v] = 0.0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _count(paths, exponent, v, mantissa, power):
     """Add ``mantissa · _LARGE ^ power`` to the number of paths to `v`."""
     if paths[v] == 0.0 or power > exponent[v] + 1:
@@ -163,7 +163,7 @@ def _count(paths, exponent, v, mantissa, power):
         exponent[v] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search_distances(arcs, vertices, sources, ends, memory, exponent, share, scores):
     """Add the dependencies of the searches from `sources` with Dijkstra's algorithm; any number of paths.
 

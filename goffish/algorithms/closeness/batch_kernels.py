@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from goffish.algorithms.closeness.lane_kernels import COMPLETE, LANES, WORDS, copy_row, learn
+from goffish.kernels.compile import kernel
 
 _ONE, _WORDS = np.uint64(1), np.uint64(WORDS)
 _NEW = np.int64(COMPLETE - 1)
@@ -68,7 +68,7 @@ class BatchMemory(NamedTuple):
     state: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mean_depth(arcs, back_arcs):
     """Mean number of hops from the first vertex of each component, where vertices are in breadth-first order."""
     offsets, targets, _ = arcs
@@ -87,7 +87,7 @@ def mean_depth(arcs, back_arcs):
     return total / max(n, 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_sources(arcs, back_arcs, mirrored, wanted, near, ordered):
     """Order the vertices so that those of a batch are near one another: balls of `near` wanted ones.
 
@@ -154,7 +154,7 @@ def gather_sources(arcs, back_arcs, mirrored, wanted, near, ordered):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def plan_batches(piece_of, sources, batches):
     """Cut the `sources`, ordered by component, into batches of up to `LANES`; gives how many.
 
@@ -191,7 +191,7 @@ def plan_batches(piece_of, sources, batches):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def begin_batch(sources, low, high, memory):
     """Start one search per lane from `sources`, all of them in the range of vertices from low to high."""
     known, _, lanes, complete, _, changed, _, state = memory
@@ -212,7 +212,7 @@ def begin_batch(sources, low, high, memory):
     state[LEVEL], state[CHANGED], state[LISTED] = 0, sources.size, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search_batch(arcs, back_arcs, low, high, inverse, budget, memory, sums):
     """Go on with the searches of a batch, level by level, until they end or `budget` arcs were looked at.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from goffish.algorithms.paths.kernels import dijkstra
+from goffish.kernels.compile import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search_distances(arcs, piece_of, bounds, sources, counted, inverse, at_source, scale, search, sums):
     """Add up the distances from `sources`.
 

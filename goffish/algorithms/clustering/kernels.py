@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from numba import njit
+from goffish.kernels.compile import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def simple_degrees(offsets, targets, degree):
     """Number of distinct other neighbours of every vertex."""
     for u in range(degree.size):
@@ -18,7 +18,7 @@ def simple_degrees(offsets, targets, degree):
         degree[u] = count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def orient(offsets, targets, degree, place, out_offsets, out_targets):
     """Keep each edge at its end of smaller (degree, number); the new rows are in the order of that key.
 
@@ -49,7 +49,7 @@ def orient(offsets, targets, degree, place, out_offsets, out_targets):
             before = targets[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def intersection_work(offsets, targets, work):
     """Accumulated number of steps that `count_triangles` takes up to each row."""
     for u in range(offsets.size - 1):
@@ -59,7 +59,7 @@ def intersection_work(offsets, targets, work):
         work[u + 1] = work[u] + steps
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_triangles(offsets, targets, first, last, mark, triangles):
     """Triangles whose smallest corner lies in some rows, added at all three corners.
 
@@ -81,7 +81,7 @@ def count_triangles(offsets, targets, first, last, mark, triangles):
         triangles[u] += at_u
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def peel(offsets, targets, order, place, starts, core):
     """Core numbers: remove a vertex of least degree again and again, in time linear in the arcs.
 
@@ -117,7 +117,7 @@ def peel(offsets, targets, order, place, starts, core):
                 core[v] = k - 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_by_degree(degree, starts, order, place):
     """Counting sort, stable; `starts` has room for every degree and one more, and is zero on entry."""
     for v in range(degree.size):

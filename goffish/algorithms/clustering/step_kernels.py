@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
 
 
 class Questions(NamedTuple):
@@ -25,7 +26,7 @@ class Questions(NamedTuple):
     origin: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split_rows(offsets, targets, middle):
     """First remote arc of every row."""
     for v in range(offsets.size - 1):
@@ -39,7 +40,7 @@ def split_rows(offsets, targets, middle):
         middle[v] = low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def local_triangles(rows, middle, count, remote_count):
     """Triangles with at least two corners in one sub-graph.
 
@@ -83,7 +84,7 @@ def local_triangles(rows, middle, count, remote_count):
                     last = targets[j]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def remote_wedges(
     active, rows, middle, remote_vertex, remote_subgraph, start, degree, remote_degree, done, questions, open_subgraphs
 ):
@@ -126,7 +127,7 @@ def remote_wedges(
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def widest_tail(offsets, middle):
     """Most remote arcs of any vertex."""
     widest = 0
@@ -135,7 +136,7 @@ def widest_tail(offsets, middle):
     return widest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def close_wedges(questions, subgraph, rows, middle, remote_vertex, count, remote_count):
     """Answer the questions of `remote_wedges`: count the triangle at all three corners if the edge exists.
 
@@ -162,7 +163,7 @@ def close_wedges(questions, subgraph, rows, middle, remote_vertex, count, remote
             remote_count[begin + np.searchsorted(remote_vertex[begin:end], asked_by)] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gallop(values, low, end, wanted):
     """First position from `low` on whose value is at least `wanted`, by doubling steps."""
     step = 1
@@ -179,7 +180,7 @@ def _gallop(values, low, end, wanted):
     return low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gallop_codes(targets, low, end, wanted):
     """`_gallop` over remote targets, which are stored as ``~index``."""
     step = 1
@@ -196,7 +197,7 @@ def _gallop_codes(targets, low, end, wanted):
     return low
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def distinct_degrees(rows, degree):
     """Number of distinct neighbours of each vertex, itself excluded."""
     subgraph_offsets, _, offsets, targets = rows
@@ -208,7 +209,7 @@ def distinct_degrees(rows, degree):
                     degree[v] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lower_cores(
     active, first_step, rows, middle, touched_offsets, touched, remote_before, remote_core, core, support, changed
 ):
@@ -283,7 +284,7 @@ def lower_cores(
                         length += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def news(changed, rows, middle, remote_subgraph, vertex, target):
     """(vertex, neighbouring sub-graph) pairs for the vertices whose value changed, each pair once.
 

@@ -265,7 +265,7 @@ def louvain(
     **more
         ``max_levels``, ``max_passes``, ``threshold``: where to stop, that is after so many collapses, so many passes on
         one level, and a level that gains no more modularity. ``least_gain``: share of its edges that a vertex has to
-        win by a move (default 0.0003); larger values are faster and keep communities apart. ``blocks``: how many blocks
+        win by a move (default 0.0003); larger values keep communities apart. ``blocks``: how many blocks
         of vertices are scanned side by side, at most one thread each, which is part of what fixes the answer (default:
         by the size of the graph, 2 up to 67 M arcs). ``note``: called now and then with a line of text on how far the
         search is. All others of ``goffish run louvain --help``, and of `goffish.run`.

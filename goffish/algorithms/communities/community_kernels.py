@@ -5,13 +5,14 @@ from __future__ import annotations
 import heapq
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 #: The smallest probability that the expected mutual information looks at; a shared member has one of at least 1/n.
 _VANISHED = 1e-25
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def renumber(values, low, table, out):
     """Numbers 0, 1, … in order of first appearance; `table` has one entry of -1 for each value from `low` on."""
     count = 0
@@ -24,7 +25,7 @@ def renumber(values, low, table, out):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def community_sums(arcs, directed, community, inside, out, into, cut):
     """Weights of every community.
 
@@ -62,7 +63,7 @@ def community_sums(arcs, directed, community, inside, out, into, cut):
             out[own] += weight
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def inner_structure(arcs, directed, community, degree, pairs):
     """Weighted degree of every vertex within its community, and the linked pairs of different members of each.
 
@@ -86,7 +87,7 @@ def inner_structure(arcs, directed, community, degree, pairs):
             before = v
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_members(order, community, starts, filled, members):
     """The first vertices in `order` of every community c, as many as fit from ``starts[c]`` to ``starts[c + 1]``."""
     for i in range(order.size):
@@ -98,7 +99,7 @@ def first_members(order, community, starts, filled, members):
             filled[c] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def weight_between(arcs, directed, node, matrix):
     """Weight of the edges between every two nodes, in both halves of `matrix`; vertices with node -1 have none."""
     offsets, targets, weights = arcs
@@ -115,7 +116,7 @@ def weight_between(arcs, directed, node, matrix):
                     matrix[other, node[u]] += weight
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find(root, c):
     while root[c] != c:
         root[c] = root[root[c]]
@@ -123,7 +124,7 @@ def _find(root, c):
     return c
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_small(arcs, back_arcs, community, size, out, into, scale, resolution, min_size, root):
     """Join small communities to neighbours, smallest first; `root` receives where each of them went.
 
@@ -199,7 +200,7 @@ def merge_small(arcs, back_arcs, community, size, out, into, scale, resolution, 
         root[c] = _find(root, c)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def match_greedily(old, new, taken, partner):
     """Walk the pairs, best first: ``partner[new]`` becomes the old community, each of them given once."""
     for i in range(old.size):
@@ -208,7 +209,7 @@ def match_greedily(old, new, taken, partner):
             partner[new[i]] = old[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expected_mutual_information(first, first_many, second, second_many, n):
     """Mean mutual information (nats) of two random divisions of n things into groups of these sizes.
 

@@ -7,10 +7,11 @@ every arc weighs 1.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_rows(subgraph_offsets, offsets, targets, position, count):
     """Add the arcs inside subgraphs (targets of at least 0), loops excepted, to ``count[position + 1]``."""
     for s in range(subgraph_offsets.size - 1):
@@ -21,7 +22,7 @@ def count_rows(subgraph_offsets, offsets, targets, position, count):
                     count[position[v] + 1] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_rows(
     subgraph_offsets, offsets, targets, weights, factor, position, cursor, out_targets, out_weights, loops,
 ):  # fmt: skip
@@ -46,7 +47,7 @@ def fill_rows(
             cursor[row] = at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_vertices(arcs, order, degree, two_m, resolution, eps, max_passes, label, tot):
     """Passes of greedy moves over all vertices in one fixed order; changes `label` and `tot`.
 
@@ -100,7 +101,7 @@ def move_vertices(arcs, order, degree, two_m, resolution, eps, max_passes, label
     return passes, moves, total_gain
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rank_values(values, low, number, ranks):
     """Rank of each value among the distinct ones, which are returned, ascending.
 
@@ -123,7 +124,7 @@ def rank_values(values, low, number, ranks):
     return names
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def collapse_rows(arcs, loops, label, members):
     """One vertex per label: merged rows in the order in which neighbours are met, and loop entries.
 
@@ -164,7 +165,7 @@ def collapse_rows(arcs, loops, label, members):
     return out_offsets, out_targets[:size].copy(), out_weights[:size].copy(), out_loops
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def neighbour_order(offsets, targets, by_degree, order):
     """Scan by decreasing degree and queue the neighbours of each vertex, by increasing id, where not queued yet."""
     n = by_degree.size
@@ -183,7 +184,7 @@ def neighbour_order(offsets, targets, by_degree, order):
             count += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pair_rows(row, column, weight, count):
     """Rows from (row, column, weight) triples in their order; pairs of equal ends go to the loop column.
 

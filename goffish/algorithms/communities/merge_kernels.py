@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from goffish.kernels.barrier import prefetch
+from goffish.kernels.compile import kernel
 
 AHEAD = np.uint64(12)  # arcs: far enough for the label of a neighbour to arrive
 LINE = np.uint64(16)  # numbers of four bytes in a cache line
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def renumber(labels, number):
     """Number the labels in use 0, 1, … by first appearance, in place; gives how many there are.
 
@@ -31,7 +31,7 @@ def renumber(labels, number):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def list_members(offsets, labels, order, members):
     """Fill `members` (see `levels.Members`; zeros before) in `order`; with an empty one ascending."""
     starts, vertices, room = members
@@ -52,7 +52,7 @@ def list_members(offsets, labels, order, members):
     starts[0] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge_rows(arcs, labels, members, widest, first, last, begin, merged, loops):
     """Rows `first` to `last` of the collapsed graph, none with more than `widest` arcs, from arc `begin` on.
 
@@ -109,21 +109,21 @@ def merge_rows(arcs, labels, members, widest, first, last, begin, merged, loops)
         sizes[c] = kept - row
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def look_up(values, places, out):
     """``out = values[places]`` without a copy of the places."""
     for i in range(places.size):
         out[i] = values[places[i]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_up(labels, values, sums):
     """Sum `values` by label into `sums`."""
     for v in range(labels.size):
         sums[labels[v]] += values[v]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def row_sums(offsets, weights, sums):
     for v in range(offsets.size - 1):
         total = 0.0
@@ -132,7 +132,7 @@ def row_sums(offsets, weights, sums):
         sums[v] += total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def widest_row(offsets):
     widest = offsets[0]
     for v in range(offsets.size - 1):
@@ -140,7 +140,7 @@ def widest_row(offsets):
     return widest
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def has_foreign_neighbour(arcs, labels, first, last, flags):
     """Which of the vertices `first` to `last` have a neighbour of another label."""
     offsets, targets, _ = arcs
@@ -153,7 +153,7 @@ def has_foreign_neighbour(arcs, labels, first, last, flags):
                 break
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def inside_weight(arcs, labels, first, last, room):
     """Put the weight of the arcs in rows `first` to `last` that stay in their community into ``room[0]``."""
     offsets, targets, weights = arcs

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from goffish.kernels.barrier import prefetch, wait
+from goffish.kernels.compile import kernel
 
 PAD = 8  # float64 slots in a cache line
 LINE = 64  # bytes in one
@@ -104,7 +104,7 @@ class Moves(NamedTuple):
     to: NDArray[Any]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_blocks(level, start_state, blocks, exchange, settings, barrier, parties, first, last):
     """Scan blocks `first` to `last` until a pass gains too little; called once by each of `parties` threads.
 
@@ -179,7 +179,7 @@ def move_blocks(level, start_state, blocks, exchange, settings, barrier, parties
             return
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _take_marks(marks, woken, low, high):
     """Vertices that other blocks woke in the pass before become active."""
     for v in range(low, high):
@@ -187,7 +187,7 @@ def _take_marks(marks, woken, low, high):
         marks[woken + v] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _apply(log, count, replica, degree, in_degree):
     vertices, to = log
     labels, state, in_totals, _ = replica
@@ -202,7 +202,7 @@ def _apply(log, count, replica, degree, in_degree):
             in_totals[new] += in_degree[v]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scan(level, replica, marks, block, chunks, settings, log):
     """Move the active vertices, those with ``marks[v]``, of some chunks; gives the number of moves and their gain."""
     (offsets, targets, weights), degree, in_degree, fixed = level

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from goffish.algorithms.components.kernels import flatten, link
+from goffish.kernels.compile import kernel
 
 #: A gain of less than this share of the degree may be rounding.
 ROUNDING = 1e-10
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def refine_communities(arcs, degree, in_degree, labels, members, first, last, scale, pieces, state, in_totals, room):
     """Merge the vertices of communities `first` to `last` into connected pieces, each from single vertices.
 
@@ -62,7 +62,7 @@ def refine_communities(arcs, degree, in_degree, labels, members, first, last, sc
                 in_totals[own] = none
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def connected_pieces(arcs, labels, pieces, sizes, largest):
     """Give every vertex the largest vertex of its community that it is connected to inside the community.
 
@@ -100,7 +100,7 @@ def connected_pieces(arcs, labels, pieces, sizes, largest):
     flatten(pieces)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def number_pairs(labels, upper, head, following, partner, out):
     """Number the pairs (label, upper) by first appearance; gives how many there are.
 

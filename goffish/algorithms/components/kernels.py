@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from numba import njit
+from goffish.kernels.compile import kernel
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def link(parent, u, v):
     """Join the trees of `u` and `v`: Rem's algorithm with splicing.
 
@@ -26,14 +26,14 @@ def link(parent, u, v):
             v, up_v = up_v, parent[up_v]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def flatten(parent):
     """Point every vertex at its root. Parents come before children in descending order, so one look suffices."""
     for v in range(parent.size - 1, -1, -1):
         parent[v] = parent[parent[v]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def join_all(offsets, targets, mirrored, parent):
     """Union over every arc; `mirrored` graphs hold each edge in both rows, of which the lower end's is used."""
     for v in range(parent.size - 1, -1, -1):
@@ -51,7 +51,7 @@ def join_all(offsets, targets, mirrored, parent):
     flatten(parent)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def join_sampled(offsets, targets, samples, parent, seen):
     """Afforest for symmetric rows: link two neighbours of each vertex, then skip the rows of the giant tree.
 
@@ -89,7 +89,7 @@ def join_sampled(offsets, targets, samples, parent, seen):
     flatten(parent)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def census(parent, sizes):
     """Sizes by root; returns (trees, the largest tree's size, trees of one vertex)."""
     n = parent.size

@@ -8,12 +8,13 @@ reassociation, so the bits depend on the row ranges alone.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def strengths(offsets, weights, weighted, out):
     """Out-strength of every vertex, 1 where it is zero; returns whether any was zero (a dangling vertex)."""
     dangling = False
@@ -30,7 +31,7 @@ def strengths(offsets, weights, weighted, out):
     return dangling
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def apply(offsets, targets, weights, weighted, x, strength, damping, out, first, last):
     """``out = (S - damping·A) x`` on some rows; returns out·x.
 
@@ -62,7 +63,7 @@ def apply(offsets, targets, weights, weighted, x, strength, damping, out, first,
     return product
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def restart(teleport, u, strength, r, s, first, last):
     """``r = teleport - u`` and ``s = r / S`` on some rows, where u is the matrix times z; returns (Σ|r|, r·s)."""
     norm, gamma = 0.0, 0.0
@@ -74,7 +75,7 @@ def restart(teleport, u, strength, r, s, first, last):
     return norm, gamma
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def advance(s, u, p, q, z, r, strength, alpha, beta, first, last):
     """One conjugate-gradient update of all vectors on some rows; returns (Σ|r|, r·s)."""
     norm, gamma = 0.0, 0.0
@@ -91,7 +92,7 @@ def advance(s, u, p, q, z, r, strength, alpha, beta, first, last):
     return norm, gamma
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep(offsets, targets, weights, weighted, old, new, x, strength, teleport, damping, first, last):
     """One Gauss-Seidel sweep inside a block of rows of the transposed graph; returns Σ|change of x|.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spread_ranks(subgraph_offsets, remote_offsets, offsets, targets, weights, rank, local_sum, remote_sum):
     """Give every vertex's rank to its out-neighbours, in equal parts or by weight (if `weights` is not empty).
 
@@ -37,7 +38,7 @@ def spread_ranks(subgraph_offsets, remote_offsets, offsets, targets, weights, ra
     return dangling
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_received(vertex, value, total):
     """Add message values to their vertices, in the order of the inbox."""
     for i in range(vertex.size):
@@ -45,7 +46,7 @@ def add_received(vertex, value, total):
             total[vertex[i]] += value[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def update_ranks(total, share, teleport, damping, rank):
     """``rank = share * teleport + damping * total``; returns the L1 change."""
     change = 0.0
@@ -56,7 +57,7 @@ def update_ranks(total, share, teleport, damping, rank):
     return change
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def local_pagerank(subgraph_offsets, offsets, targets, damping, tolerance, max_sweeps, local_rank):
     """PageRank of each sub-graph by its own arcs only, normalised to sum 1 (BlockRank, step 1)."""
     for s in range(subgraph_offsets.size - 1):
@@ -90,7 +91,7 @@ def local_pagerank(subgraph_offsets, offsets, targets, damping, tolerance, max_s
             local_rank[low + v] = x[v] / mass
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def block_weights(
     subgraph_offsets, remote_offsets, remote_subgraph, neighbor_offsets, neighbor_subgraph,
     offsets, targets, local_rank, own, out,

@@ -6,9 +6,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from goffish.kernels.compile import kernel
 from goffish.kernels.heap import pop, push
 
 #: Frontiers below this share of the vertices are expanded without a look at their arcs.
@@ -19,7 +19,7 @@ _BUCKETS, _BUCKETS_PER_MEAN = 4096, 64
 _UNREACHED = np.iinfo(np.int64).max
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def breadth_first(offsets, targets, mirrored, source, alpha, beta, bits, found, queue):
     """Levels and smallest-numbered parents; returns the number of vertices reached.
 
@@ -81,7 +81,7 @@ def breadth_first(offsets, targets, mirrored, source, alpha, beta, bits, found, 
     return last
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unpack(found, source, bits, depth, parent):
     """Split ``level << bits | parent``; -1 where there is none."""
     for v in range(found.size):
@@ -133,7 +133,7 @@ def bucket_scale(weights: NDArray[np.float64]) -> float:
     return scale if math.isfinite(scale) else 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def dijkstra(arcs, source, scale, search):
     """Exact Dijkstra whose far entries wait in buckets; only those of the current bucket are in a heap.
 

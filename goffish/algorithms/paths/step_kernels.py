@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from goffish.kernels.compile import kernel
 from goffish.kernels.heap import make_room, pop, push
 
 
@@ -42,7 +42,7 @@ class Tree(NamedTuple):
     via: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def lower_remote(tree, r, distance, parent, fresh, improved, count):
     """Take over a shorter distance of a remote vertex, listed once in `improved`; the number of rows listed."""
     if distance < tree.announced[r]:
@@ -55,7 +55,7 @@ def lower_remote(tree, r, distance, parent, fresh, improved, count):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def relax_weighted(active, rows, weights, entries, parents, source, vertex_ids, tree, improved):
     """Dijkstra inside each active sub-graph from the vertices that messages (or the source) improved.
 
@@ -110,7 +110,7 @@ def relax_weighted(active, rows, weights, entries, parents, source, vertex_ids, 
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def relax_levels(active, rows, limit, entries, parents, source, vertex_ids, tree, improved):
     """`relax_weighted` for unit weights: entry points sorted by depth are merged with a queue of levels."""
     subgraph_offsets, remote_offsets, offsets, targets = rows

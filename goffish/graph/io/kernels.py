@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
 
 # Classes of bytes, and what a column of the file is for.
 BLANK, NEWLINE, COMMENT, SEPARATOR = 1, 2, 4, 8
@@ -59,7 +60,7 @@ class Rows(NamedTuple):
     hard_ends: NDArray[np.int32]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _integer(buf, p):
     """Integer at ``buf[p:]``: (value, position after it, digits seen, fits int64)."""
     negative = buf[p] == 45
@@ -85,7 +86,7 @@ def _integer(buf, p):
     return (value if negative else -value), p, p - first, True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _number(buf, p):
     """Number at ``buf[p:]``: (value, position after it, whether the value is exactly rounded).
 
@@ -124,7 +125,7 @@ def _number(buf, p):
     return (-value if negative else value), p, True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _token_end(buf, p, classes, separated):
     """(first byte of the token, byte after it, where to go on, whether a quote is left open)."""
     if separated and buf[p] == 34:
@@ -146,7 +147,7 @@ def _token_end(buf, p, classes, separated):
     return p, q, after, False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_rows(buf, start, end, line, classes, kinds, options, room, out):
     """Parse whole lines of ``buf[start:end]``, the last byte of which is a newline, into `room` (Rows).
 
@@ -268,7 +269,7 @@ def parse_rows(buf, start, end, line, classes, kinds, options, room, out):
     return status
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def parse_metis(
     buf, start, end, n, extras, edge_weights, offsets, targets, weights, vertex_values, lines, state
 ):  # fmt: skip

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
 
 SLACK = 1e-9
 
@@ -86,13 +87,13 @@ class Rates(NamedTuple):
     ideal_out: NDArray[np.float64]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def empty_rates(n):
     """Rates of `n` elements, not filled."""
     return Rates(np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def ideal_rates(flow, external, ideal_in, ideal_out):
     """Fill the input and output of every element under unlimited resources."""
     graph = flow.graph
@@ -104,7 +105,7 @@ def ideal_rates(flow, external, ideal_in, ideal_out):
         ideal_out[i] = rate * flow.selectivity[i]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _serve(flow, i, rate, power, backlog, rates):
     """Fill what element i does with its input and its backlog."""
     total = rate + backlog[i]
@@ -115,7 +116,7 @@ def _serve(flow, i, rate, power, backlog, rates):
     rates.local[i] = done / total if total > 0 else 1.0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def relative(graph, rates):
     """Mean over outputs of their shares of the ideal, each at most 1, and the share of all of them together."""
     mean, sent, wanted = 0.0, 0.0, 0.0
@@ -126,7 +127,7 @@ def relative(graph, rates):
     return mean / graph.outputs.size, min(1.0, sent / wanted) if wanted > 0 else 1.0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def estimate(flow, external, power, backlog, rates):
     """Fill `rates` but for the ideal ones, which must be there; return both relative throughputs (`relative`).
 
@@ -142,7 +143,7 @@ def estimate(flow, external, power, backlog, rates):
     return relative(graph, rates)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def throughput(flow, external, power, backlog, rates):
     """Fill all of `rates`; return the mean relative throughput of the outputs, 0 where an element has no core."""
     ideal_rates(flow, external, rates.ideal_in, rates.ideal_out)
@@ -150,7 +151,7 @@ def throughput(flow, external, power, backlog, rates):
     return omega if power.min() > 0.0 else 0.0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def estimate_on_network(flow, external, power, backlog, hosts, message_bits, rates):
     """The same as `estimate` where edges between machines carry no more than their bandwidth (`flow.Hosts`)."""
     graph = flow.graph
@@ -162,7 +163,7 @@ def estimate_on_network(flow, external, power, backlog, hosts, message_bits, rat
     return relative(graph, rates)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def carried(i, j, rate, hosts, message_bits):
     """Messages per second that get from element i to element j: all inside a machine, else what the links carry."""
     inside, a, b = 0.0, hosts.offsets[i], hosts.offsets[j]
@@ -192,7 +193,7 @@ def carried(i, j, rate, hosts, message_bits):
     return rate - away + links * 1e6 / message_bits
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def longest_path(graph, node, edge):
     """The longest path; `node`: length of each element, `edge`: of each edge, in the order of ``graph.pred``."""
     length = np.zeros(node.size)

@@ -6,13 +6,13 @@ slot the elements on its cores (-1: free), used cores first.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from goffish.kernels.compile import kernel
 from goffish.scheduling.dataflow.kernels import ActiveFlow, empty_rates, throughput
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def evaluate(graph, alternates, external, types, rows, coefficient, running, target, worth, fixed):
     """Profit, violation and number of changes of each row.
 
@@ -60,7 +60,7 @@ def evaluate(graph, alternates, external, types, rows, coefficient, running, tar
     return profit, violation, changes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def mutate(rows, counts, cores, slot_kind, width, switch, slot_change, draws_element, draws_slot):
     """Other alternates, one instance more or one less, where the first draw is below the probability.
 
@@ -100,7 +100,7 @@ def mutate(rows, counts, cores, slot_kind, width, switch, slot_change, draws_ele
                     row[at] = -1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def sample(rows, counts, cores, slot_kind, width, draws):
     """Fill random rows: alternates alike, slots empty with probability 1/2, else any class with any number of elements.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from goffish.kernels.compile import kernel
 from goffish.scheduling.dataflow.kernels import SLACK, carried
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def narrow_edges(graph, sent, hosts, message_bits):
     """Edges that carry less than all that their element would send under unlimited resources (`sent`).
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.kernels.compile import kernel
 from goffish.scheduling.dataflow.kernels import SLACK, ActiveFlow, empty_rates, ideal_rates, relative
 
 
@@ -51,7 +51,7 @@ class Instances(NamedTuple):
     count: NDArray[np.int64]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def flow_on(flow, external, first, power, dirty, rates):
     """Compute element `first`, and all behind it whose input changes; `dirty` marks more that have to be computed.
 
@@ -80,7 +80,7 @@ def flow_on(flow, external, first, power, dirty, rates):
                 last = max(last, graph.position[j])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def flow_dirty(flow, external, power, dirty, rates):
     """Compute all elements that are marked; return the mean relative throughput of the outputs."""
     for i in flow.graph.order:
@@ -89,7 +89,7 @@ def flow_dirty(flow, external, power, dirty, rates):
     return relative(flow.graph, rates)[0]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def flow_all(flow, external, power):
     """Compute all elements; return the rates, marks for `flow_on`, and the mean relative throughput of the outputs."""
     n = power.size
@@ -99,7 +99,7 @@ def flow_all(flow, external, power):
     return rates, dirty, flow_dirty(flow, external, power, dirty, rates)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def choose_alternates(graph, alternates, central, costs, active):
     """Alternates of the greatest value for their cost; fills the costs of all, and those chosen."""
     chosen = np.zeros(graph.order.size)
@@ -120,7 +120,7 @@ def choose_alternates(graph, alternates, central, costs, active):
         chosen[i] = costs[first + active[i]]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def switch_alternates(graph, alternates, visit, external, power, active, under, target, fit, central):
     """Other alternates on the same cores: cheaper ones if the dataflow is `under` its target, better ones else.
 
@@ -170,7 +170,7 @@ def switch_alternates(graph, alternates, visit, external, power, active, under, 
     return omega
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _activate(flow, alternates, i, alternate, external, power, dirty, rates):
     other = flow.selectivity[i] != alternates.selectivity[alternate]
     flow.cost[i], flow.selectivity[i] = alternates.cost[alternate], alternates.selectivity[alternate]
@@ -180,7 +180,7 @@ def _activate(flow, alternates, i, alternate, external, power, dirty, rates):
     return relative(flow.graph, rates)[0]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def add_cores(flow, external, forward, target, power, counts, machines, new_cores, new_speed, most_new):
     """Give cores to the worst element until the relative throughput is `target`.
 
@@ -283,7 +283,7 @@ def add_cores(flow, external, forward, target, power, counts, machines, new_core
     return elements[:given], places[:given], machine_count - known, omega
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def remove_cores(flow, external, target, power, counts, instances, used, speed, factor, weighed):
     """Take cores from the element with the greatest surplus until the relative throughput would fall below `target`.
 
@@ -342,12 +342,12 @@ def remove_cores(flow, external, target, power, counts, instances, used, speed, 
     return elements[:taken], machines[:taken], omega
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _surplus(power, need):
     return power / need if need > 0 else np.inf
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def retype_machines(flow, external, target, power, kinds, offsets, owner, types, cheapest):
     """Move every machine to the cheapest class that has the cores and leaves the relative throughput at `target`.
 
@@ -369,7 +369,7 @@ def retype_machines(flow, external, target, power, kinds, offsets, owner, types,
             flow_dirty(flow, external, power, dirty, rates)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _shift_power(elements, change, power, dirty):
     for i in elements:
         power[i] += change

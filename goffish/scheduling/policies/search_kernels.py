@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from goffish.kernels.compile import kernel
 from goffish.scheduling.dataflow.kernels import SLACK, estimate
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def assign(depth, flow, external, target, speeds, pool, power, split, rates, nodes, stop):
     """Give each element from ``order[depth]`` on some of the cores that are left (ASSIGN of §3.7).
 
@@ -66,7 +66,7 @@ def assign(depth, flow, external, target, speeds, pool, power, split, rates, nod
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _next_split(mine, pool):
     for k in range(mine.size):
         if mine[k] < pool[k]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.kernels.compile import kernel
 from goffish.scheduling.dataflow.kernels import SLACK, ActiveFlow, empty_rates, throughput
 
 
@@ -110,7 +110,7 @@ class Failed(NamedTuple):
     speed: NDArray[np.float64]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def farthest_end(flow, message_sums, power_sums, queue, interval, low, high, first, last):
     """The greatest end up to `last` with which the window from `first` is within the band; `first` if there is none."""
     n = queue.size
@@ -129,7 +129,7 @@ def farthest_end(flow, message_sums, power_sums, queue, interval, low, high, fir
     return first
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def first_below(flow, steps, element, lost):
     """The first timestep whose throughput is below the least, or ``steps.last``.
 
@@ -145,7 +145,7 @@ def first_below(flow, steps, element, lost):
     return steps.last
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def lighter(entries, base, element):
     """The machine of an element with the least weight (Eq. 10), of equal ones the first; -1 if it runs nowhere.
 
@@ -164,7 +164,7 @@ def lighter(entries, base, element):
     return chosen
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def next_better(alternates, element, active):
     """The alternate of the least value above that of the active one, of equal ones the first; -1 if there is none."""
     value, low, chosen = alternates.value, alternates.offsets[element], -1
@@ -174,7 +174,7 @@ def next_better(alternates, element, active):
     return chosen
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def what_can_go(graph, alternates, active, load, ranked, entries, savings, worth, target, failed, steps):
     """The first change, in the order of `ranked`, that leaves the window's throughput at `target`.
 
@@ -231,7 +231,7 @@ def what_can_go(graph, alternates, active, load, ranked, entries, savings, worth
     return -1, -1, -1
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def next_cheaper(alternates, element, active):
     """The alternate of the greatest cost below that of the active one, of equal ones the first; -1 if there is none."""
     cost, low, chosen = alternates.cost, alternates.offsets[element], -1
@@ -241,7 +241,7 @@ def next_cheaper(alternates, element, active):
     return chosen
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fastest_free(entries, free, usable, speed, near):
     """The machine with a free core: one where any of `near` runs, then the fastest, then the first; -1 if none has."""
     preferred, chosen = np.zeros(speed.size, np.bool_), -1
@@ -259,7 +259,7 @@ def fastest_free(entries, free, usable, speed, near):
     return chosen
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def change_power(powers, power_sums, element, speeds, sign, first):
     """Give (sign 1) or take (-1) an element a core with these speeds, from timestep `first` on."""
     for step in range(powers.shape[0]):
@@ -268,7 +268,7 @@ def change_power(powers, power_sums, element, speeds, sign, first):
         power_sums[step + 1, element] = power_sums[step, element] + powers[step, element]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def entry_of(entries, element, machine):
     """The entry of an element on a machine; -1 if it has none."""
     at = entries.head[element]

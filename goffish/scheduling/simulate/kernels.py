@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
 
 
 class Links(NamedTuple):
@@ -71,7 +72,7 @@ class Sums(NamedTuple):
     flying: NDArray[np.float64]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fill_links(graph, hosts, message_bits, links):
     """Fill what every edge can carry; the shares of `hosts` are speeds."""
     inside, capacity = links.inside, links.capacity
@@ -101,7 +102,7 @@ def fill_links(graph, hosts, message_bits, links):
             capacity[e] *= 1e6 / message_bits
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def spread(amount, low, high, speed, queue):
     """Give messages to the hosts of an element so that all of them would be done at the same time, as far as possible.
 
@@ -134,7 +135,7 @@ def spread(amount, low, high, speed, queue):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def run_ticks(ticks, dt, flow, rates, arrivals, offsets, speed, paused, links, waiting, sums):
     """Move messages for some ticks of `dt` seconds; changes `waiting`, and adds to `sums`.
 

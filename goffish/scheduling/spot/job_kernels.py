@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from goffish.kernels.compile import kernel
 
 QUIESCED, STARTUP, RUNNING, CHECKPOINTING, MIGRATING, LOCAL_STATE, FINISHED = 0, 1, 2, 3, 4, 5, 6
 WAIT, PROCESS, CHECKPOINT, RELEASE, QUIT, MOVE, START = 0, 1, 2, 3, 4, 5, 6
@@ -11,7 +12,7 @@ NOTHING, REVOKED, REFUSED = 0, 1, 2
 AT_END_OF_SLOT, AT_START_OF_HOUR = 1, 2
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def price_of(rules, choice, priced, locked, now, after):
     """Price that a charge of this slot is multiplied by."""
     if not rules.spot[choice]:
@@ -21,7 +22,7 @@ def price_of(rules, choice, priced, locked, now, after):
     return after[rules.kind[choice]] if priced == AT_END_OF_SLOT else now[rules.kind[choice]]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def leave(rules, state, work, saved, choice, hour, left, locked, action, now):
     """Do a zero-time action: give the machine back, or quit a checkpoint. Gives the new status and the money."""
     if action == QUIT:
@@ -31,13 +32,13 @@ def leave(rules, state, work, saved, choice, hour, left, locked, action, now):
     return (QUIESCED, saved, saved, -1, 0, 0, 0.0), rules.release[row, hour] * price
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def save_slots(rules, work):
     """Slots of a checkpoint that begins with so much work left."""
     return rules.saves[min(work, rules.saves.size) - 1]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def settle(rules, state, work, choice, hour, locked, now):
     """Money at a deadline that is missed: what is left, and giving the machine back; nothing if the deadline is hard.
 
@@ -53,7 +54,7 @@ def settle(rules, state, work, choice, hour, locked, now):
     return money
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def advance(rules, state, work, saved, choice, hour, left, locked, action, now, after, peaks):
     """Do an action that takes the slot. Gives the new status, the money and what happened.
 

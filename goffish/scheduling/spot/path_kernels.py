@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from goffish.kernels.compile import kernel
 from goffish.scheduling.spot.job_kernels import AT_END_OF_SLOT, AT_START_OF_HOUR, save_slots
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def price_at(rules, choice, slot, hour, prices):
     """Price of a charge that is due at the start of a slot."""
     if not rules.spot[choice]:
@@ -18,7 +18,7 @@ def price_at(rules, choice, slot, hour, prices):
     return prices[slot, rules.kind[choice]]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def known_path(rules, work, slots, end, prices, peaks, found):
     """Least money of jobs of `work` units that must end with slot `end`, by slots left, into `found` (slots + 1)."""
     choices, states = rules.spot.size, rules.follow.shape[1]

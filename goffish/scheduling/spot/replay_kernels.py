@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from goffish.kernels.compile import kernel
 from goffish.scheduling.spot.job_kernels import (
     AT_START_OF_HOUR,
     CHECKPOINT,
@@ -72,13 +72,13 @@ class Strategy(NamedTuple):
     edges: np.ndarray
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def behind(plan, work, slot):
     """Whether less is done than the line from submission to deadline wants at a slot (c_p(t) < e_p(t))."""
     return (plan.work - work) * plan.slots < slot * plan.work
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def catch_up(plan, rules, left, work, saved):
     """What uniform progress does on demand: stay until it is ahead of the line of two start-ups later (hysteresis)."""
     checkpoint = rules.checkpoint
@@ -91,7 +91,7 @@ def catch_up(plan, rules, left, work, saved):
     return CHECKPOINT if work < saved else RELEASE
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def heuristic_action(plan, rules, left, state, work, saved, choice, price):
     """What a heuristic does, §3.6, or a peer. `price`: that of its class now."""
     if plan.kind == 0:
@@ -126,7 +126,7 @@ def heuristic_action(plan, rules, left, state, work, saved, choice, price):
     return CHECKPOINT if due else PROCESS
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def bin_of(edges, price):
     """Edges strictly below a price."""
     found = 0
@@ -135,7 +135,7 @@ def bin_of(edges, price):
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def table_action(strategy, rules, left, state, work, saved, choice, hour, to_go, locked, prices):
     """What a table says at these prices, where their ages do not matter."""
     joint = 0
@@ -144,7 +144,7 @@ def table_action(strategy, rules, left, state, work, saved, choice, hour, to_go,
     return table_action_at(strategy, rules, left, state, work, saved, choice, hour, to_go, locked, joint)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def table_action_at(strategy, rules, left, state, work, saved, choice, hour, to_go, locked, joint):
     """What a table says in a joint state of the prices."""
     if state == LOCAL_STATE:
@@ -180,7 +180,7 @@ def table_action_at(strategy, rules, left, state, work, saved, choice, hour, to_
     return PROCESS if code == 0 else CHECKPOINT if code == 1 else RELEASE
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def replay(by_table, strategy, plan, rules, slots, starts, prices, peaks, joints, found, states):
     """Run a job from each of `starts`; fills `found`, shape (starts, 6), and adds to `states`, shape (slots + 1, 7).
 

@@ -7,8 +7,9 @@ job's values are a prefix of a larger one's, and a block with its expectation fi
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from goffish.kernels.compile import kernel
 
 #: An action must be better by more than this to be preferred over one that is named before it.
 TIE = 1e-15
@@ -18,7 +19,7 @@ TWO = np.uint64(2)
 IN_WORD = 32
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def expect(values, found, spare, chains, sizes):
     """Expectation over the next prices, one class after the other.
 
@@ -52,7 +53,7 @@ def expect(values, found, spare, chains, sizes):
         source = target
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def complete(values, joint, states, works, found):
     """Values where all that is done is saved (c = s), into `found`, shape (joint prices, hour states * works)."""
     for s in range(1, works + 1):
@@ -63,7 +64,7 @@ def complete(values, joint, states, works, found):
                 at += s
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def entered(ready, starting, lost, feasible, spot, hours, paid, found):
     """Value of a start-up with k + 1 slots to go, into `found`, shape (start-up slots, joint prices, work + 1).
 
@@ -84,7 +85,7 @@ def entered(ready, starting, lost, feasible, spot, hours, paid, found):
                     found[k, p, s] = starting[k - 1, p, s] + lost[p, s] + paid[k, p]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def choose(waiting, ventures, covered, local, found, actions):
     """Decide where no machine is held: 0 is to wait, j + 1 to ask for choice j, and the last one the local machine.
 
@@ -106,7 +107,7 @@ def choose(waiting, ventures, covered, local, found, actions):
             actions[p, s] = action
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def decide(running, saving, rules, choice, charges, sizes, ready, lost, free, feasible, buffers, words):
     """Decide where a machine of one choice is held: go on, save, or give it back.
 
@@ -176,7 +177,7 @@ def decide(running, saving, rules, choice, charges, sizes, ready, lost, free, fe
                     pack(quits[k, :s], words[1 + k, p, s - 1, d])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def pack(quits, found):
     """Pack whether checkpoints are given up into words."""
     for i in range(quits.size):
@@ -185,7 +186,7 @@ def pack(quits, found):
         found[i // IN_WORD] |= np.uint64(quits[i]) << np.uint64(2 * (i % IN_WORD))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def place(word, dictionary, index):
     """Place of a row of words in the hash index of a dictionary: where it is, or where it belongs."""
     mixed = np.uint64(0)
@@ -206,7 +207,7 @@ def place(word, dictionary, index):
     return at
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def enter(dictionary, count, index):
     """Fill an empty hash index with a dictionary."""
     index[:] = -1
@@ -214,7 +215,7 @@ def enter(dictionary, count, index):
         index[place(dictionary[number], dictionary, index)] = number
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def changes(words, before, dictionary, count, index, keys, numbers):
     """Note which rows of `words` differ from `before`, and their numbers in the dictionary; replaces `before`.
 
@@ -240,7 +241,7 @@ def changes(words, before, dictionary, count, index, keys, numbers):
     return changed, count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def by_key(keys, numbers, since, ends, runs_since, runs_number):
     """Sort changes of one slot by their keys; `ends`: where the next run of each key is to be stored."""
     for i in range(keys.size):

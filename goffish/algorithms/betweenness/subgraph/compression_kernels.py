@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
 
 
 class Trees(NamedTuple):
@@ -38,7 +39,7 @@ class Trees(NamedTuple):
     sequence: NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def remove_leaves(start, target, row, size, arcs, ids, ghost_ids, trees):
     """One superstep of the protocol: take in removed leaves of other units, then remove all that is a leaf here.
 
@@ -110,7 +111,7 @@ def remove_leaves(start, target, row, size, arcs, ids, ghost_ids, trees):
     return leaf[:count], leaf_row[:count]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def flood(order, entry, entry_label, arcs, label, ghost_label, news):
     """Spread smaller labels inside the partition and offer them to the ghosts; returns how many ghosts got one.
 
@@ -147,7 +148,7 @@ def flood(order, entry, entry_label, arcs, label, ghost_label, news):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hand_down(order, parent, component, root, root_unit):
     """Give removed vertices what is known of their parents; `order` has every parent before its children."""
     n = component.size

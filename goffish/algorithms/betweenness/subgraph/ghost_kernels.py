@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
 
 
 class Mail(NamedTuple):
@@ -63,13 +64,13 @@ class Notes(NamedTuple):
     doors: NDArray[Any]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _first_place(unit, vertex, mask):
     h = np.uint64(vertex) * np.uint64(0x9E3779B97F4A7C15) ^ np.uint64(unit) * np.uint64(0xC2B2AE3D27D4EB4F)
     return (h ^ (h >> np.uint64(32))) & mask
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def index_ghosts(starts, vertices, table):
     """Enter the rows of a table of ghosts, unit after unit, under (unit, vertex).
 
@@ -85,7 +86,7 @@ def index_ghosts(starts, vertices, table):
             table[h, 0], table[h, 1] = vertices[row], row
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _row_of(unit, vertex, starts, table):
     mask = np.uint64(table.shape[0] - 1)
     h = _first_place(unit, vertex, mask)
@@ -96,14 +97,14 @@ def _row_of(unit, vertex, starts, table):
         h = (h + np.uint64(1)) & mask
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_rows(unit, vertex, starts, table, rows):
     """Row of each (unit, vertex) in an indexed table of ghosts; -1 where it is none."""
     for i in range(unit.size):
         rows[i] = _row_of(unit[i], vertex[i], starts, table)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sort_letters(kinds, slots, units, senders, values, kind, starts, table, begins):
     """Messages of one kind by slot, in their order: (rows of the ghosts that sent them, values).
 
@@ -125,7 +126,7 @@ def sort_letters(kinds, slots, units, senders, values, kind, starts, table, begi
     return rows, found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def arcs_by_ghost(arcs, far):
     """Fill `far`, zeros before, with the cut arcs of each ghost: ends in the partition, and weights if any."""
     offsets, targets, weights = arcs
@@ -147,7 +148,7 @@ def arcs_by_ghost(arcs, far):
                     far_weights[at] = weights[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tell(v, ghost, notes, told):
     """Note that vertex v has news for the owner of a ghost, once for each unit; the number of notes so far."""
     door = notes.door[ghost]

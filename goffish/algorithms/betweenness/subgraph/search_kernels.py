@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from goffish.algorithms.betweenness.subgraph.ghost_kernels import tell
+from goffish.kernels.compile import kernel
 from goffish.kernels.heap import make_room, pop, push
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search_weighted(source, mail, far, arcs, distances, lowered, touched):
     """Dijkstra from the source (-1: none) and from what ghosts, at the distances in `mail`, make nearer than known.
 
@@ -69,7 +69,7 @@ def search_weighted(source, mail, far, arcs, distances, lowered, touched):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def search_levels(source, mail, far, arcs, distances, lowered, touched):
     """`search_weighted` for unit weights: entries by distance are merged with a queue of levels.
 
@@ -113,7 +113,7 @@ def search_levels(source, mail, far, arcs, distances, lowered, touched):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scan(v, d, offsets, targets, distance, ghost, lowered, touched, count, queue, end):
     """Lower what vertex v has arcs to, and queue it: (end of the queue, vertices touched)."""
     n = distance.size
@@ -132,7 +132,7 @@ def _scan(v, d, offsets, targets, distance, ghost, lowered, touched, count, queu
     return end, count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def offers(touched, arcs, outer, distances, lowered, notes):
     """What stage 1 sends: vertices that fell and are a best predecessor of ghosts, with the units of these.
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.search_kernels import _LARGE, _SMALL
 from goffish.algorithms.betweenness.subgraph.ghost_kernels import tell
+from goffish.kernels.compile import kernel
 
 
 class Counts(NamedTuple):
@@ -42,7 +42,7 @@ class Counts(NamedTuple):
     heard_power: NDArray[np.int32]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def predecessors(arcs, distances, wait, mark, notes):
     """Count the predecessors of every vertex in `wait`, and mark the ghosts among them by 1.
 
@@ -71,7 +71,7 @@ def predecessors(arcs, distances, wait, mark, notes):
     return found, told
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_successors(arcs, distances, wait, last):
     """Count the successors of every reached vertex in `wait`; list those without any, and return their number."""
     offsets, targets, weights = arcs
@@ -94,13 +94,13 @@ def count_successors(arcs, distances, wait, last):
     return found
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def _linked(d, weight, other, onward):
     """Whether an arc between vertices at these distances is on a shortest path, away from d if `onward`."""
     return d + weight == other if onward else other + weight == d
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sweep(counting, size, stack, mail, behind, ahead, far, distances, counts, scaled, omega, notes):
     """Count shortest paths, or else add up dependencies (equation 4), from one end of them to the other.
 

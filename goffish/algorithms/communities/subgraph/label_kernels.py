@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from goffish.kernels.compile import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def own_entries(kinds, row, column, head, entry, bounds):
     """Labels that have an entry with themselves, in the order of the messages: every label of every partition.
 
@@ -25,7 +26,7 @@ def own_entries(kinds, row, column, head, entry, bounds):
     return labels[:count].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def used_labels(kinds, row, entry, size):
     """Labels below `size` that have entries, ascending, and the rank of each label."""
     number = np.zeros(size, np.int64)
@@ -42,7 +43,7 @@ def used_labels(kinds, row, entry, size):
     return labels[:count].copy(), number
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mirror_rows(kinds, row, column, weight, entry, number, offsets):
     """The symmetric matrix of which every pair of labels was told once; loops apart.
 

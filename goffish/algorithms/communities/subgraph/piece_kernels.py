@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
 
 
 class PieceRows(NamedTuple):
@@ -23,7 +24,7 @@ class PieceRows(NamedTuple):
     weights: NDArray[np.float64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def far_arcs(subgraph_offsets, offsets, targets, remote_offsets):
     """The arcs that leave sub-graphs, in their order: (vertex, row of the remote table, arc)."""
     count = 0
@@ -40,7 +41,7 @@ def far_arcs(subgraph_offsets, offsets, targets, remote_offsets):
     return source, remote, arc
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_far(rows, far, weights, cursor, out_targets, out_weights):
     """Append single arcs at the rows' cursors, in their order."""
     for i in range(rows.size):
@@ -51,7 +52,7 @@ def fill_far(rows, far, weights, cursor, out_targets, out_weights):
         cursor[rows[i]] = at + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def boundary_pairs(middle, ends, targets, ghost_partition, partitions):
     """Distinct (position, neighbouring partition) pairs by position: two arrays."""
     n = middle.size
@@ -72,7 +73,7 @@ def boundary_pairs(middle, ends, targets, ghost_partition, partitions):
     return position[:count].copy(), partition[:count].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def local_rows(starts, middle, targets, weights, zeros, out_offsets, out_targets, out_weights):
     """The arcs inside the partition, row after row without gaps; arcs of weight 0 only with `zeros`."""
     size = 0
@@ -88,7 +89,7 @@ def local_rows(starts, middle, targets, weights, zeros, out_offsets, out_targets
     return size
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def contested(starts, ends, targets, weights, label):
     """Whether more of each row's weight goes to other labels than to its own (loops apart)."""
     found = np.empty(starts.size, np.bool_)
@@ -104,7 +105,7 @@ def contested(starts, ends, targets, weights, label):
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def arcs_between(starts, middle, ends, targets, label):
     """Arcs that do not stay inside a label, cut ones included: at most so many rows go to the master."""
     count = 0
@@ -116,7 +117,7 @@ def arcs_between(starts, middle, ends, targets, label):
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def inside_weights(rows, starts, ends, targets, weights, loops, label, inside):
     """Weight of each listed row that stays in its label, the loop included."""
     for at in range(rows.size):
@@ -128,7 +129,7 @@ def inside_weights(rows, starts, ends, targets, weights, loops, label, inside):
         inside[v] = total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def touch_neighbours(middle, ends, targets, changed, fresh, dirty):
     """Mark the rows that have an arc to a changed ghost."""
     n = middle.size
@@ -140,7 +141,7 @@ def touch_neighbours(middle, ends, targets, changed, fresh, dirty):
                 break
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def labels_around(rows, starts, ends, targets, label, wanted):
     """Mark the labels of the listed rows and of their neighbours."""
     for at in range(rows.size):
@@ -150,7 +151,7 @@ def labels_around(rows, starts, ends, targets, label, wanted):
             wanted[label[targets[e]]] = True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_between_labels(active, piece, degree, two_m, resolution, upward, sweeps, label, tot, fresh, dirty):
     """Move vertices between global labels: live labels of positions, stale ones of ghosts; returns the moves.
 
@@ -212,7 +213,7 @@ def move_between_labels(active, piece, degree, two_m, resolution, upward, sweeps
     return moves
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def label_changes(rows, before, label, degree, size):
     """Change of the total degree of every label that the listed rows left or joined: (labels, changes)."""
     change = np.zeros(size)
@@ -227,7 +228,7 @@ def label_changes(rows, before, label, degree, size):
     return labels, change[labels]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def label_rows(starts, ends, targets, weights, loops, label, present, number, upper):
     """The partition's part of the matrix between labels, by row of `present`, neighbours in the order they are met.
 

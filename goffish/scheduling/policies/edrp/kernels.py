@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-import numba
 import numpy as np
+
+from goffish.kernels.compile import kernel
 
 #: An instance of the problem as arrays; bits, seconds, bits per second. Of each edge: in the order of `pred`.
 #: Of a kind stand together, in the rows that follow: every array more is seconds of compilation.
@@ -22,7 +23,7 @@ LOCAL_BPS, SYNC_S, ALL_CODE = range(3)
 PENALTY = 1000.0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def total(row):
     """A sum by a plain loop: those of NumPy compile longer than they run here."""
     found = 0
@@ -31,12 +32,12 @@ def total(row):
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _transfer(bits, there_s, back_s, bps, literal):
     return 0.0 if bits == 0.0 and not literal else there_s + bits / bps + back_s
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def upload_share(before, after, old, new, literal):
     """Share of the state that leaves a host with so many replicas before and after (Eq. 31)."""
     share = max(before - after, 0) / old
@@ -45,7 +46,7 @@ def upload_share(before, after, old, new, literal):
     return share
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def download_share(before, after, old, new):
     """Eq. 32."""
     share = max(after - before, 0) / new
@@ -54,7 +55,7 @@ def download_share(before, after, old, new):
     return share
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def general_downtime(m, i, before, after):
     """Eq. 25 to 32, of element i."""
     hosts, old, new, same = before.size, 0, 0, True
@@ -88,7 +89,7 @@ def general_downtime(m, i, before, after):
     return m.scalars[SYNC_S] + worst
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def storm_downtime(m, i, before, after):
     """Eq. 34 to 38, of element i; without the restart in place."""
     hosts, old, new, same, pair = before.size, 0, 0, True, False
@@ -125,7 +126,7 @@ def storm_downtime(m, i, before, after):
     return m.scalars[SYNC_S] + worst
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def restart_downtime(m, i, before):
     """Eq. 39 and 40: element i is saved, started anew and restored where it is."""
     size, worst = total(before), 0.0
@@ -138,7 +139,7 @@ def restart_downtime(m, i, before):
     return m.scalars[SYNC_S] + worst
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def element_downtime(m, i, after):
     """Of element i, from the current places; 0 if there are none yet."""
     if not m.known:
@@ -148,7 +149,7 @@ def element_downtime(m, i, after):
     return general_downtime(m, i, m.current[i], after)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def element_downtimes(m, i, candidates):
     found = np.empty(len(candidates))
     for at in range(len(candidates)):
@@ -156,7 +157,7 @@ def element_downtimes(m, i, candidates):
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def stream_delay(delays, first, second):
     """Eq. 3."""
     worst = 0.0
@@ -168,7 +169,7 @@ def stream_delay(delays, first, second):
     return worst
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def stream_delays(delays, first, second):
     """Eq. 3 of all pairs of candidates, shape (first, second)."""
     found = np.empty((len(first), len(second)))
@@ -188,7 +189,7 @@ def stream_delays(delays, first, second):
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def stream_price(traffic, rate, first, second):
     """Eq. 4, over pairs of replicas."""
     found = 0.0
@@ -200,7 +201,7 @@ def stream_price(traffic, rate, first, second):
     return found * rate / (total(first) * total(second))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def refresh(m, counts, i, node, edge, paid, logs, edge_logs, down):
     """Bring what depends on the places of element i up to date."""
     row = counts[i]
@@ -222,7 +223,7 @@ def refresh(m, counts, i, node, edge, paid, logs, edge_logs, down):
         _refresh_edge(m, counts, m.out_edges[at], edge, paid, edge_logs)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _refresh_edge(m, counts, at, edge, paid, edge_logs):
     first, second = counts[m.pred[at]], counts[m.targets[at]]
     if total(first) == 0 or total(second) == 0:
@@ -239,7 +240,7 @@ def _refresh_edge(m, counts, at, edge, paid, edge_logs):
     edge_logs[at] = log
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def figures(m, counts, node, edge, paid, logs, edge_logs, down):
     """Response time, price, downtime, logarithm of the availability, and by how much elements cannot keep up."""
     length = np.zeros(node.size)
@@ -276,13 +277,13 @@ def figures(m, counts, node, edge, paid, logs, edge_logs, down):
     return response, price, downtime, log, missing
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def objective(m, response, price, downtime, log):
     """Eq. 12; `scale`: each weight over its bound."""
     return m.scale[0] * response + m.scale[1] * price + m.scale[2] * downtime + m.scale[3] * log
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def excess(m, response, price, downtime, log):
     """By how much bounds are violated, in units of the bounds."""
     b = m.bounds
@@ -292,7 +293,7 @@ def excess(m, response, price, downtime, log):
     return over if over > 1e-9 else 0.0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def all_figures(m, counts):
     """`figures` from the counts alone."""
     size, edges = len(counts), m.pred.size

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from goffish.kernels.compile import kernel
 from goffish.scheduling.policies.edrp.kernels import (
     CORES,
     DELAY,
@@ -24,14 +24,14 @@ from goffish.scheduling.policies.edrp.kernels import (
 _SLACK = 1e-9
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _copy(source, target):
     for i in range(source.shape[0]):
         for v in range(source.shape[1]):
             target[i, v] = source[i, v]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _on(counts, v):
     """Replicas on a host."""
     found = 0
@@ -40,7 +40,7 @@ def _on(counts, v):
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def score(m, counts, work):
     """The objective, and far above it what is violated."""
     node, edge, paid, logs, edge_logs, down = work
@@ -49,13 +49,13 @@ def score(m, counts, work):
     return objective(m, response, price, downtime, log) + PENALTY * over
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _update(m, counts, i, work):
     node, edge, paid, logs, edge_logs, down = work
     refresh(m, counts, i, node, edge, paid, logs, edge_logs, down)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _fits(m, counts, v):
     cores, memory = 0.0, 0.0
     for i in range(len(counts)):
@@ -68,7 +68,7 @@ def _fits(m, counts, v):
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def workspace(m, counts):
     """What `refresh` keeps, of these places."""
     size, edges = len(counts), m.pred.size
@@ -78,7 +78,7 @@ def workspace(m, counts):
     return work
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def attempt(m, counts, wanted, work, best, keep):
     """Score of other places if they have room and are better than `best`, else infinite.
 
@@ -117,7 +117,7 @@ def attempt(m, counts, wanted, work, best, keep):
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _first_of_kind(counts, groups):
     """Whether no host before is empty and exchangeable with this one, if this one is empty."""
     found, seen = np.ones(groups.size, np.bool_), np.zeros(groups.size, np.bool_)
@@ -128,7 +128,7 @@ def _first_of_kind(counts, groups):
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _element_moves(m, counts, i, groups):
     """Other places of element i: one step away, all on one host, or as they are now; one in a row."""
     hosts, first, size = counts.shape[1], _first_of_kind(counts, groups), total(counts[i])
@@ -161,7 +161,7 @@ def _element_moves(m, counts, i, groups):
     return rows[:at]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _pair_moves(m, counts, groups):
     """Exchanges of two replicas (i, j, u, v), and both ends of an edge on one host (i, j, v, -1)."""
     size, hosts = counts.shape
@@ -186,7 +186,7 @@ def _pair_moves(m, counts, groups):
     return found[:end]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _vacate(m, counts, v):
     """Move all that runs on a host to others in use, each where it is nearest; tells whether they have room."""
     hosts = counts.shape[1]
@@ -210,7 +210,7 @@ def _vacate(m, counts, v):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _far_moves(m, counts, groups, work, best):
     """Make the first exchange, gathering of an edge, or emptying of a host that is better; gives its score."""
     wanted = counts.copy()
@@ -239,7 +239,7 @@ def _far_moves(m, counts, groups, work, best):
     return np.inf
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def descend(m, counts, groups, work, effort):
     """Change places as long as that is better; gives the score.
 
@@ -274,7 +274,7 @@ def descend(m, counts, groups, work, effort):
         best = found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def place(m, order, grow, counts):
     """Places by greed: each replica where delay, latency and price so far rise least; tells whether all had room.
 
@@ -303,7 +303,7 @@ def place(m, order, grow, counts):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _nearness(m, counts, i, v, size):
     latency = m.table[i, min(size, m.table.shape[1] - 1), v]
     worth = m.scale[0] * latency if latency < np.inf else PENALTY * (1.0 + max(0.0, m.missing[i, v] - size))
@@ -317,7 +317,7 @@ def _nearness(m, counts, i, v, size):
     return worth
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _far(m, row, v, rate, into):
     delay, price, size = 0.0, 0.0, total(row)
     for u in range(row.size):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from goffish.kernels.compile import kernel
 from goffish.scheduling.policies.latency_aware.score_kernels import SLACK, evaluate
 
 #: Added to the score for every violation.
 PENALTY = 10_000.0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def attraction(p, o, j, neighbour, used, cpu, memory):
     """Exponent of 2 of the a-priori value of a host for an operator: from 2 (a neighbour is there) to -2.
 
@@ -29,7 +29,7 @@ def attraction(p, o, j, neighbour, used, cpu, memory):
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def build(p, trail, beta, orders, draws, places, sums):
     """One placement for every row of `orders`.
 
@@ -80,7 +80,7 @@ def build(p, trail, beta, orders, draws, places, sums):
         sums[ant] = score + PENALTY * violations
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def lay(pheromone, places, sums, kept, deposit, least):
     """Pheromone after an iteration: what stays of it, and what every ant leaves where it went."""
     pheromone *= kept

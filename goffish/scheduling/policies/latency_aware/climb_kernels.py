@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from goffish.kernels.compile import kernel
 from goffish.scheduling.policies.latency_aware.score_kernels import (
     evaluate,
     host_excess,
@@ -19,14 +19,14 @@ TOLERANCE = 1e-15
 DOUBT, OVERLOAD_DOUBT = 1e-12, 1e-8
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def key_of(p, place, by_count):
     """What is compared: violations (or the overload), then the score."""
     score, _, violations, overload = evaluate(p, place)
     return (float(violations) if by_count else rounded(overload)), score
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def pulls(p, place):
     """What the edges of every operator (row) to operators on every host (column) weigh."""
     found = np.zeros((place.size, p.cpu_limit.size))
@@ -36,7 +36,7 @@ def pulls(p, place):
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def sweep(p, place, by_count, tried):
     """Replace a placement by the best of its neighbours that is better; returns whether there is one.
 
@@ -140,7 +140,7 @@ def sweep(p, place, by_count, tried):
     return found >= 0
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def hopeful(over, score, best, least):
     """Whether a neighbour may be better than the best so far."""
     if over > best + OVERLOAD_DOUBT:
@@ -148,7 +148,7 @@ def hopeful(over, score, best, least):
     return over < best - OVERLOAD_DOUBT or score < least + DOUBT
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def better(key, score, best, least):
     """Whether a neighbour is better than the best so far."""
     return key < best or (key == best and score < least - TOLERANCE)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from goffish.kernels.compile import kernel
 
 #: Shares by which a limit may be exceeded before it counts.
 SLACK = 1e-9
@@ -11,7 +12,7 @@ SLACK = 1e-9
 DIGITS = 1e9
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def latency_of(p, place):
     """Milliseconds that the slowest path spends in the network."""
     reached = np.zeros(place.size)
@@ -24,7 +25,7 @@ def latency_of(p, place):
     return longest
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def excess(used, limit, by_count):
     """Of one resource of a host: 1 or 0 by count, else what is used above the limit as a share of it."""
     if used <= limit * (1.0 + SLACK):
@@ -32,13 +33,13 @@ def excess(used, limit, by_count):
     return 1.0 if by_count else (used - limit) / limit
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def host_excess(p, host, cpu, memory, by_count):
     """Of both resources of a host that are used so much."""
     return excess(cpu, p.cpu_limit[host], by_count) + excess(memory, p.memory_limit[host], by_count)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def loads(p, place):
     """CPU and memory used, and operators, on every host."""
     cpu, memory = np.zeros(p.cpu_limit.size), np.zeros(p.cpu_limit.size)
@@ -50,7 +51,7 @@ def loads(p, place):
     return cpu, memory, count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def without_latency(p, place, count):
     """The score but for its latency."""
     used = 0
@@ -64,7 +65,7 @@ def without_latency(p, place, count):
     return p.host_weight * used + total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def evaluate(p, place):
     """Score, latency (ms), violations and overload."""
     cpu, memory, count = loads(p, place)
@@ -80,7 +81,7 @@ def evaluate(p, place):
     return p.latency_weight * latency + without_latency(p, place, count), latency, violations, overload
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def rounded(overload):
     """An overload as it is compared."""
     return np.floor(overload * DIGITS + 0.5) / DIGITS

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from goffish.kernels.compile import kernel
 
 #: Closer than this is the same place; the peer is then taken to be `APART` away.
 SAME, APART = 1e-9, 1e-3
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def relax(position, peers, measured, strength, least_step, most_steps, directions):
     """Move a host until the springs to its peers hardly pull any more; returns the number of steps.
 

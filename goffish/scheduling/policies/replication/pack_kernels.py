@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.kernels.compile import kernel
 from goffish.scheduling.policies.replication.model import SLACK
 
 #: How copies are placed.
@@ -74,7 +74,7 @@ class Packed(NamedTuple):
     mirrored: NDArray[np.int64]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def traffic_fits(operator, host, operators, packed):
     """Whether hosts can carry what one more copy receives and sends; then it is taken from what is left."""
     places, into_left, out_left = packed.places, packed.into_left, packed.out_left
@@ -100,7 +100,7 @@ def traffic_fits(operator, host, operators, packed):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def neighbours_on(operator, host, operators, places):
     """Direct predecessors and successors with a copy on a host."""
     found = 0
@@ -111,7 +111,7 @@ def neighbours_on(operator, host, operators, places):
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def pack(copies, operators, hosts, limited, by_rack, strategy, packed):
     """Place copies in their order, each on the best host that can take it.
 

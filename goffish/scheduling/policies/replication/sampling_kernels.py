@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from goffish.kernels.compile import kernel
 
-@numba.njit(cache=True, nogil=True)
+
+@kernel
 def run_days(alive, copy_offsets, copy_hosts, query_offsets, query_operators, weights, up, days):
     """Which queries survive which days.
 
