@@ -11,6 +11,7 @@ from goffish.cli.calibrate_command import add_calibrate_command
 from goffish.cli.dataflow_commands import add_dataflow_commands
 from goffish.cli.ingest_commands import add_ingest_command, add_spark_commands
 from goffish.cli.jobs_commands import add_jobs_commands
+from goffish.cli.options import Json
 from goffish.cli.plot_commands import add_plot_commands
 from goffish.cli.run_command import add_commands
 from goffish.cli.serve_commands import add_serve_commands
@@ -101,7 +102,7 @@ def _common(
 @app.command()
 def verify(
     store: Annotated[str, typer.Argument(help="A store.")],
-    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Check every byte of a store against its checksums."""
     from goffish.cli.inputs import progress_bar
@@ -119,7 +120,7 @@ def verify(
 @app.command()
 def examples(
     folder: Annotated[str, typer.Argument(help="Receives data/ and examples/.")] = ".",
-    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Copy the bundled example data and programs into a folder; existing files are kept."""
     from goffish.cli.output import print_json, say
@@ -136,7 +137,7 @@ def examples(
 def bench(
     graph: Annotated[str | None, typer.Argument(metavar="INPUT", help="A graph file; default: generated.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Timed repetitions; the median counts.")] = 5,
-    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Time GoFFish on this machine beside the graph libraries that are installed here."""
     from goffish.cli.bench import run_bench

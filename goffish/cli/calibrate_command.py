@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from goffish.cli.options import Json
 from goffish.partial import local_path
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def _calibrate(
     show: Annotated[
         bool, typer.Option("--show", help="Measure nothing; show the errors of -o FILE, or of the one in use.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Measure how much work, memory and checkpoints graph jobs take here, and how far estimates of them are off.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import check_choice, name_values
+from goffish.cli.options import Json
 from goffish.errors import InputError
 from goffish.partial import local_path
 
@@ -44,7 +45,6 @@ _Rate = Annotated[
 ]
 _NoAlternates = Annotated[bool, typer.Option("--no-alternates", help="Fix every element to its best alternate.")]
 _Seed = Annotated[int, typer.Option(min=0, help="Of everything that is drawn at random.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 _DEFAULT_CLOUD = "ec2-2013-m1"
 _RATES_HELP = (
     "constant, wave, walk, free-walk, spikes, on-off, daily, requests (a web server's log), or a CSV or Parquet file "
@@ -77,7 +77,7 @@ def _plan(
         bool,
         typer.Option("--schema", callback=_print_schemas, is_eager=True, help="Print the JSON schemas of both files."),
     ] = False,
-    json: _Json = False,
+    json: Json = False,
 ) -> None:
     """Plan a dataflow: which alternate of each element, on which machines, at which price."""
     from goffish.cli.inputs import working
@@ -140,7 +140,7 @@ def _simulate(
     ] = None,
     plot: Annotated[str | None, typer.Option(help="Picture over time: .png, .svg or .pdf.")] = None,
     html: Annotated[str | None, typer.Option(help="The same as an interactive page.")] = None,
-    json: _Json = False,
+    json: Json = False,
 ) -> None:
     """Run a dataflow on a simulated cloud, or for real, and tell what it did and cost."""
     from goffish.cli.inputs import moment

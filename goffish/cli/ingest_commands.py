@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from goffish.cli.options import Json
+
 if TYPE_CHECKING:
     from goffish.spark.ingest import IngestReport
 
@@ -34,7 +36,7 @@ def _ingest(
         list[str] | None, typer.Option(help="JVM package to load from Maven, as group:artifact:version; repeatable.")
     ] = None,
     memory: Annotated[str | None, typer.Option(help="Of the driver's JVM, such as 4g; locally that is all.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    json: Json = False,
 ) -> None:
     """Make a store of raw files on Spark: clean, number, partition, write."""
     from goffish.cli.inputs import run_status

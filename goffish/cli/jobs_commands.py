@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import check_result_target, name_values
+from goffish.cli.options import Json
 from goffish.cli.output import print_facts, print_json, print_table, say
 from goffish.cli.server_calls import COLUMNS, OVER, UNDER_WAY, calls_server, job_facts, job_row, job_state
 from goffish.errors import InputError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 else:
     Client = Any
 
-_Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 _Job = Annotated[str, typer.Argument(metavar="JOB", help="Its id.")]
 _Label = Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Repeatable.")]
 _OF_GRAPHS, _OF_DATAFLOWS = "Of an algorithm on a graph", "Of a dataflow"
@@ -100,7 +100,7 @@ def _submit(
         typer.Option(help="Of it that pass in a second. Default: as many as can be.", rich_help_panel=_OF_DATAFLOWS),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until it is over; exit code 1 if it failed.")] = False,
-    json: _Json = False,
+    json: Json = False,
 ) -> None:
     """Submit a job; prints its id."""
     limits: dict[str, Any] = {
@@ -164,7 +164,7 @@ def _list(
     algorithm: Annotated[str, typer.Option(help="An algorithm, or dataflow.")] = "",
     client: Annotated[str, typer.Option(help="Who submitted it.")] = "",
     limit: Annotated[int, typer.Option(min=1, help="Jobs at most.")] = 50,
-    json: _Json = False,
+    json: Json = False,
 ) -> None:
     """List jobs, the newest first."""
     asked = caller.list(
@@ -178,7 +178,7 @@ def _list(
         print_table("jobs", COLUMNS, [job_row(job) for job in found])
 
 
-def _show(client: Client, job: _Job, json: _Json = False) -> None:
+def _show(client: Client, job: _Job, json: Json = False) -> None:
     """Show a job."""
     found = client.job(job)
     if json:

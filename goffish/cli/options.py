@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -71,6 +72,7 @@ def apply_signature(command: Any, parameters: list[inspect.Parameter]) -> None:
     command.__annotations__ = {p.name: p.annotation for p in parameters}
 
 
+Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 _READING = ("format", "directed", "separator", "header", "columns", "self_loops", "parallel")
 
 
@@ -81,7 +83,30 @@ def input_argument() -> inspect.Parameter:
 
 def json_option() -> inspect.Parameter:
     """``--json``."""
-    return parameter("json", bool, typer.Option(False, "--json", help="Print everything as JSON."))
+    return inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, annotation=Json, default=False)
+
+
+def reads_graph(command: Callable[..., None], flags: Sequence[inspect.Parameter] = ()) -> Callable[..., None]:
+    """Give a command INPUT and the options of reading it, which it gets as its first argument.
+
+    Parameters
+    ----------
+    command : callable
+        With annotations for its own options; ``input`` and ``json`` are known.
+    flags : sequence of Parameter
+        Further options; those that are given come as a dict, the second argument.
+    """
+
+    def called(**given: Any) -> None:
+        options = {one.name: given.pop(one.name) for one in flags}
+        more = [{name: value for name, value in options.items() if value is not None}] if flags else []
+        command(reading_options(given), *more, **given)
+
+    own = [one for one in inspect.signature(command, eval_str=True).parameters.values() if one.kind == one.KEYWORD_ONLY]
+    last = [json_option()] if any(one.name == "json" for one in own) else []
+    own = [one for one in own if one.name not in ("input", "json")]
+    apply_signature(called, [input_argument(), *own, *flags, *reading_parameters(), *last])
+    return called
 
 
 def reading_parameters() -> list[inspect.Parameter]:

@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goffish.cli.options import apply_signature, input_argument, parameter, reading_options, reading_parameters
+from goffish.cli.options import reads_graph
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from goffish.gopher.stats import RunStats
 
-_OUTPUT_HELP = "Picture file: .png, .svg or .pdf."
 _Run = Annotated[
     str,
     typer.Argument(metavar="RUN.json", help="Counters that goffish run wrote with --stats-file, or its --json output."),
 ]
-_Output = Annotated[str, typer.Option("-o", "--output", help=_OUTPUT_HELP)]
+Output = Annotated[str, typer.Option("-o", "--output", help="Picture file: .png, .svg or .pdf.")]
 
 
 def add_plot_commands(app: typer.Typer) -> None:
@@ -27,16 +26,16 @@ def add_plot_commands(app: typer.Typer) -> None:
     plots.command("quotient", help="The sub-graphs of a store and the edges cut between them.")(_quotient)
     plots.command("supersteps", help="Messages and active sub-graphs of every superstep of a run.")(_supersteps)
     plots.command("gantt", help="When every partition computed, and which one the others waited for.")(_gantt)
-    plots.command("graph", help="A small graph, coloured by a column of a result.")(_graph_command())
+    plots.command("graph", help="A small graph, coloured by a column of a result.")(reads_graph(_graph))
     plots.command("communities", help="The largest communities, the edges between them, and their sizes.")(
-        _communities_command()
+        reads_graph(_communities)
     )
     app.add_typer(plots, name="plot")
 
 
 def _quotient(
     store: Annotated[str, typer.Argument(help="A store.")],
-    output: _Output,
+    output: Output,
     largest: Annotated[int, typer.Option(min=1, help="Sub-graphs that get a node of their own.")] = 60,
 ) -> None:
     from goffish.cli.inputs import is_store
@@ -47,52 +46,32 @@ def _quotient(
     check_picture(output)
     if not is_store(store):
         raise InputError(f"{store}: is not a store; make one with goffish partition")
-    _save(quotient_graph(open_store(store), largest=largest), output)
+    save_picture(quotient_graph(open_store(store), largest=largest), output)
 
 
-def _supersteps(run: _Run, output: _Output) -> None:
+def _supersteps(run: _Run, output: Output) -> None:
     from goffish.plot import check_picture, supersteps
 
     check_picture(output)
-    _save(supersteps(read_counters(run)), output)
+    save_picture(supersteps(read_counters(run)), output)
 
 
-def _gantt(run: _Run, output: _Output) -> None:
+def _gantt(run: _Run, output: Output) -> None:
     from goffish.plot import check_picture, gantt
 
     check_picture(output)
-    _save(gantt(read_counters(run)), output)
-
-
-def _graph_command() -> Any:
-    def command(**given: Any) -> None:
-        _graph(reading_options(given), **given)
-
-    apply_signature(
-        command,
-        [
-            input_argument(),
-            parameter(
-                "result", str,
-                typer.Argument(..., metavar="RESULT", help="Table that goffish run wrote with -o."),
-            ),
-            parameter("output", str, typer.Option(..., "-o", "--output", help=_OUTPUT_HELP)),
-            parameter(
-                "column", str | None, typer.Option(None, help="Column to colour by; default: the second one.")
-            ),
-            parameter(
-                "labels", bool | None,
-                typer.Option(None, "--labels/--no-labels", help="Write the vertex labels; default: up to 60."),
-            ),
-            *reading_parameters(),
-        ],
-    )  # fmt: skip
-    return command
+    save_picture(gantt(read_counters(run)), output)
 
 
 def _graph(
-    reading: dict[str, Any], *, input: str, result: str, output: str, column: str | None, labels: bool | None
-) -> None:
+    reading: dict[str, Any], *, input: str,
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="Table that goffish run wrote with -o.")],
+    output: Output,
+    column: Annotated[str | None, typer.Option(help="Column to colour by; default: the second one.")] = None,
+    labels: Annotated[
+        bool | None, typer.Option("--labels/--no-labels", help="Write the vertex labels; default: up to 60.")
+    ] = None,
+) -> None:  # fmt: skip
     from goffish.cli.inputs import load
     from goffish.gopher.result import read_table
     from goffish.graph import Graph
@@ -103,32 +82,15 @@ def _graph(
     loaded = load(input, reading)
     check_size(loaded.num_vertices)
     drawn = loaded if isinstance(loaded, Graph) else loaded.to_graph()
-    _save(graph(drawn, table, column, labels=labels), output)
+    save_picture(graph(drawn, table, column, labels=labels), output)
 
 
-def _communities_command() -> Any:
-    def command(**given: Any) -> None:
-        _communities(reading_options(given), **given)
-
-    apply_signature(
-        command,
-        [
-            input_argument(),
-            parameter(
-                "result", str,
-                typer.Argument(..., metavar="RESULT", help="Table with the columns vertex and community."),
-            ),
-            parameter("output", str, typer.Option(..., "-o", "--output", help=_OUTPUT_HELP)),
-            parameter(
-                "largest", int, typer.Option(40, min=1, help="Communities that get a node of their own; up to 500.")
-            ),
-            *reading_parameters(),
-        ],
-    )  # fmt: skip
-    return command
-
-
-def _communities(reading: dict[str, Any], *, input: str, result: str, output: str, largest: int) -> None:
+def _communities(
+    reading: dict[str, Any], *, input: str,
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="Table with the columns vertex and community.")],
+    output: Output,
+    largest: Annotated[int, typer.Option(min=1, help="Communities that get a node of their own; up to 500.")] = 40,
+) -> None:  # fmt: skip
     from goffish.cli.inputs import load
     from goffish.gopher.result import read_table
     from goffish.graph import Graph
@@ -138,7 +100,7 @@ def _communities(reading: dict[str, Any], *, input: str, result: str, output: st
     table = read_table(result)
     loaded = load(input, reading)
     graph = loaded if isinstance(loaded, Graph) else loaded.to_graph()
-    _save(communities(graph, table, largest=largest), output)
+    save_picture(communities(graph, table, largest=largest), output)
 
 
 def read_counters(path: str) -> RunStats:
@@ -176,7 +138,7 @@ def read_counters(path: str) -> RunStats:
         raise InputError(f"{path}: {error}") from None
 
 
-def _save(figure: Figure, output: str) -> None:
+def save_picture(figure: Figure, output: str) -> None:
     from goffish.cli.output import say
     from goffish.plot import save
 

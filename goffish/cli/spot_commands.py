@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.inputs import moment
+from goffish.cli.options import Json
 from goffish.cli.spot_inputs import (
     check_picture,
     class_names,
@@ -28,7 +29,6 @@ from goffish.partial import local_path
 if TYPE_CHECKING:
     from goffish.scheduling.estimate import JobEstimate
 
-_Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 _Plot = Annotated[str | None, typer.Option(help="Picture: .png, .svg or .pdf.")]
 _Market = Annotated[str, typer.Argument(help="A market that goffish spot fit has written.")]
 _Work = Annotated[float, typer.Option("--work", help="Core-hours of the job.")]
@@ -82,7 +82,7 @@ def _fit(
         float | None, typer.Option(min=0, help="Dollars for each core-hour left at the deadline, which is soft then.")
     ] = None,
     plot: _Plot = None,
-    json: _Json = False,
+    json: Json = False,
 ) -> None:
     """Fit a market to price histories: bids, price levels, and how prices change."""
     from goffish.cli.inputs import working
@@ -137,7 +137,7 @@ def _table(
         float | None, typer.Option(min=0, help="Tell the shortest deadline in which the largest job costs no more.")
     ] = None,
     plot: _Plot = None,
-    json: _Json = False,
+    json: Json = False,
 ) -> None:
     """Build the strategy table: what to do next, and what the rest costs, for all jobs up to this size."""
     import time
@@ -211,7 +211,7 @@ def _simulate(
         str | None, typer.Option(help="Picture of one job under rtba, the one that lost the most.")
     ] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="All runs as Parquet.")] = None,
-    json: _Json = False,
+    json: Json = False,
 ) -> None:
     """Run a job from every start time over the prices of a period, under several policies."""
     import numpy as np
@@ -296,7 +296,7 @@ def _advise(
         bool, typer.Option("--local-busy", help="The machine of your own is not free now: plan without it.")
     ] = False,
     plot: _Plot = None,
-    json: _Json = False,
+    json: Json = False,
 ) -> None:
     """Say what a job should do now: wait, start a machine at a bid, go on, checkpoint, or give its machine back."""
     from goffish.cli.inputs import working

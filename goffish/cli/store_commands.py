@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from goffish.cli.checks import check_choice, check_graph_target
 from goffish.cli.inputs import is_store, load, progress_bar, working
 from goffish.cli.options import (
-    apply_signature,
+    Json,
     field_parameter,
-    input_argument,
-    json_option,
-    parameter,
-    reading_options,
-    reading_parameters,
+    reads_graph,
 )
 from goffish.cli.output import print_facts, print_json, print_partitions, say, show
 from goffish.errors import InputError
@@ -32,26 +28,28 @@ def add_store_commands(app: typer.Typer) -> None:
     app.command(
         "import",
         help="Read a graph file and write it as a fast one (.arrow, .parquet) or in any other format.",
-    )(_import_command())
+    )(reads_graph(_import))
     app.command("export", help="Put the graph of a store together again and write it as a graph file.")(_export)
-    app.command("partition", help="Partition a graph file and write it as a store.")(_partition_command())
-    app.command("info", help="What a graph file or a store holds.")(_info_command())
+    app.command("partition", help="Partition a graph file and write it as a store.")(
+        reads_graph(_partition, _method_flags())
+    )
+    app.command("info", help="What a graph file or a store holds.")(reads_graph(_info))
 
 
-def _import_command() -> Any:
-    def command(**given: Any) -> None:
-        reading = reading_options(given)
-        _convert(given["input"], given["output"], reading, given["json"])
-
-    output = typer.Option(..., "-o", "--output", help="Graph file: .arrow, .parquet, .csv, .tsv, .metis, .mtx …")
-    apply_signature(command, [input_argument(), parameter("output", str, output), *reading_parameters(), json_option()])
-    return command
+def _import(
+    reading: dict[str, Any], *, input: str,
+    output: Annotated[
+        str, typer.Option("-o", "--output", help="Graph file: .arrow, .parquet, .csv, .tsv, .metis, .mtx …")
+    ],
+    json: Json,
+) -> None:  # fmt: skip
+    _convert(input, output, reading, json)
 
 
 def _export(
-    store: str = typer.Argument(..., help="A store."),
-    output: str = typer.Option(..., "-o", "--output", help="Graph file: .csv, .tsv, .metis, .mtx, .parquet …"),
-    json: bool = typer.Option(False, "--json", help="Print everything as JSON."),
+    store: Annotated[str, typer.Argument(help="A store.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="Graph file: .csv, .tsv, .metis, .mtx, .parquet …")],
+    json: Json = False,
 ) -> None:
     if not is_store(store):
         raise InputError(f"{store}: is not a store")
@@ -94,45 +92,20 @@ def _method_flags() -> list[Any]:
     return [flag for flag in flags.values() if flag is not None]
 
 
-def _partition_command() -> Any:
-    flags = _method_flags()
-    names = [flag.name for flag in flags]
-
-    def command(**given: Any) -> None:
-        options = {name: given.pop(name) for name in names}
-        reading = reading_options(given)
-        options = {name: value for name, value in options.items() if value is not None}
-        _partition(given.pop("input"), reading, options, **given)
-
-    apply_signature(
-        command,
-        [
-            input_argument(),
-            parameter("output", str, typer.Option(..., "-o", "--output", help="Folder or URI of the store.")),
-            parameter("parts", int, typer.Option(4, "--parts", "-k", help="Number of partitions.")),
-            parameter(
-                "method", str,
-                typer.Option("metis", help="metis, hash, range, ldg, fennel or predefined (with --assignment)."),
-            ),
-            parameter(
-                "units", str,
-                typer.Option("components", help="Unit of computation: components (sub-graphs), single, vertex."),
-            ),
-            parameter(
-                "split", int | None,
-                typer.Option(None, min=1, help="Most vertices of a sub-graph; larger ones are cut."),
-            ),
-            *flags,
-            *reading_parameters(),
-            json_option(),
-        ],
-    )  # fmt: skip
-    return command
-
-
 def _partition(
-    path: str, reading: dict[str, Any], options: dict[str, Any], *, output: str, parts: int, method: str,
-    units: Any, split: int | None, json: bool,
+    reading: dict[str, Any], options: dict[str, Any], *, input: str,
+    output: Annotated[str, typer.Option("-o", "--output", help="Folder or URI of the store.")],
+    parts: Annotated[int, typer.Option("--parts", "-k", help="Number of partitions.")] = 4,
+    method: Annotated[
+        str, typer.Option(help="metis, hash, range, ldg, fennel or predefined (with --assignment).")
+    ] = "metis",
+    units: Annotated[
+        str, typer.Option(help="Unit of computation: components (sub-graphs), single, vertex.")
+    ] = "components",
+    split: Annotated[
+        int | None, typer.Option(min=1, help="Most vertices of a sub-graph; larger ones are cut.")
+    ] = None,
+    json: Json,
 ) -> None:  # fmt: skip
     from goffish.algorithms.dispatch import UNITS
     from goffish.gofs import check_store_place, write_store
@@ -147,48 +120,39 @@ def _partition(
     check_choice("units", units, UNITS)
     check_options(method, options)
     begun = time.perf_counter()
-    loaded = load(path, reading)
+    loaded = load(input, reading)
     graph = loaded if isinstance(loaded, Graph) else loaded.to_graph()
     with working(f"partitioning by {method}"):
-        cut = partition_graph(graph, parts, method, units=units, split=split, **options)
+        cut = partition_graph(graph, parts, method, units=cast(Any, units), split=split, **options)
     with progress_bar("writing partitions") as update:
         write_store(cut, output, progress=update)
     seconds = time.perf_counter() - begun
     figures = quality(graph, cut.owner(), parts)
     if json:
-        print_json({"input": path, "store": output, "seconds": seconds, **_quality_facts(figures, cut)})
+        print_json({"input": input, "store": output, "seconds": seconds, **_quality_facts(figures, cut)})
         return
     _print_quality(figures, cut, f"{output}: {seconds:.2f} s")
     say(f"\nnext: goffish run components {output}")
 
 
-def _info_command() -> Any:
-    def command(**given: Any) -> None:
-        reading = reading_options(given)
-        _info(given["input"], reading, given["json"])
-
-    apply_signature(command, [input_argument(), *reading_parameters(), json_option()])
-    return command
-
-
-def _info(path: str, reading: dict[str, Any], json: bool) -> None:
+def _info(reading: dict[str, Any], *, input: str, json: Json) -> None:
     from goffish.graph import Graph
 
-    loaded = load(path, reading)
+    loaded = load(input, reading)
     if isinstance(loaded, Graph):
         facts = _graph_facts(loaded)
         if json:
-            print_json({"input": path, **facts})
+            print_json({"input": input, **facts})
         else:
-            print_facts(path, [(k.replace("_", " "), v) for k, v in facts.items() if v is not None])
+            print_facts(input, [(k.replace("_", " "), v) for k, v in facts.items() if v is not None])
         return
     from goffish.partition.figures import quality
 
     figures = quality(loaded.to_graph(), loaded.owner(), loaded.num_partitions)
     if json:
-        print_json({"store": path, **_quality_facts(figures, loaded)})
+        print_json({"store": input, **_quality_facts(figures, loaded)})
     else:
-        _print_quality(figures, loaded, path)
+        _print_quality(figures, loaded, input)
 
 
 def _graph_facts(graph: Graph) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import check_choice
+from goffish.cli.options import Json
 from goffish.cli.timeseries_events import Columns, Events, Separator, chosen_columns
 from goffish.errors import InputError
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from goffish.temporal.build import SeriesBuild
 
 _Store = Annotated[str, typer.Argument(metavar="STORE", help="A store with a time series.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 _Attributes = Annotated[
     list[str] | None,
     typer.Option(
@@ -67,7 +67,7 @@ def _build(
     method: Annotated[str, typer.Option(help="metis, hash, range, ldg or fennel.")] = "metis",
     pack: Annotated[str, typer.Option(help="Instances of one slice: a number, or all.")] = "10",
     bins: Annotated[int, typer.Option(min=1, help="Groups of sub-graphs of a partition, a slice each.")] = 5,
-    json: _Json = False,
+    json: Json = False,
 ) -> None:
     from goffish.gofs import check_store_place
     from goffish.temporal.build import build_from_events, build_from_snapshots, read_events
@@ -106,7 +106,7 @@ def _append(
     separator: Separator = None,
     time_unit: _Unit = None,
     self_loops: Annotated[str, typer.Option(help="Events from a vertex to itself: drop or keep.")] = "drop",
-    json: _Json = False,
+    json: Json = False,
 ) -> None:
     from goffish.temporal.build import append_from_events, read_events
 
@@ -120,7 +120,7 @@ def _append(
     _print_build(made, store, time.perf_counter() - begun, json, added=True)
 
 
-def _info(store: _Store, json: _Json = False) -> None:
+def _info(store: _Store, json: Json = False) -> None:
     from goffish.cli.output import print_facts, print_json, print_table
     from goffish.temporal.figures import describe_series
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goffish.cli.options import parse_columns
+from goffish.cli.options import Json, parse_columns
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ Columns = Annotated[
 Separator = Annotated[str | None, typer.Option(help="Column separator, one character.")]
 _Directed = Annotated[bool, typer.Option("--directed/--undirected", help="Whether edges have a direction.")]
 _Output = Annotated[str | None, typer.Option("-o", "--output", help="Table file: .parquet, .csv, .json or .arrow.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
 def add_event_commands(series: typer.Typer) -> None:
@@ -52,7 +51,7 @@ def _paths(
     output: _Output = None,
     columns: Columns = None,
     separator: Separator = None,
-    json: _Json = False,
+    json: Json = False,
 ) -> None:
     from goffish.temporal.event_paths import temporal_paths
 
@@ -73,7 +72,7 @@ def _triangles(
     output: _Output = None,
     columns: Columns = None,
     separator: Separator = None,
-    json: _Json = False,
+    json: Json = False,
 ) -> None:
     from goffish.temporal.motifs import temporal_triangles
 

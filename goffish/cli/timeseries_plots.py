@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goffish.cli.options import apply_signature, input_argument, parameter, reading_options, reading_parameters
+from goffish.cli.options import reads_graph
+from goffish.cli.plot_commands import Output, save_picture
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from matplotlib.figure import Figure
 
-_TIME_HELP = "Column with the numbers of the timesteps."
 _STEPS_HELP = (
     "Table that --timesteps of goffish timeseries run wrote: timesteps without a row are drawn too, "
     "and the axis shows dates if the series has a calendar."
@@ -26,8 +25,7 @@ _Table = Annotated[
         "timestep (or another one, see --time).",
     ),
 ]
-_Output = Annotated[str, typer.Option("-o", "--output", help="Picture file: .png, .svg or .pdf.")]
-_Time = Annotated[str, typer.Option(help=_TIME_HELP)]
+_Time = Annotated[str, typer.Option(help="Column with the numbers of the timesteps.")]
 _Steps = Annotated[str | None, typer.Option("--timesteps", metavar="FILE", help=_STEPS_HELP)]
 _Window = Annotated[
     int | None,
@@ -53,12 +51,12 @@ def add_series_plots(plots: typer.Typer) -> None:
         _wavefront
     )
     plots.command("spread", help="Vertices that were reached up to each timestep, and those active in it.")(_spread)
-    plots.command("animate", help="A small graph over time, as a page (.html) or as a GIF.")(_animate_command())
+    plots.command("animate", help="A small graph over time, as a page (.html) or as a GIF.")(reads_graph(_animate))
 
 
 def _values(
     table: _Table,
-    output: _Output,
+    output: Output,
     column: Annotated[str | None, typer.Option(help="What to draw; default: the first column that is no key.")] = None,
     vertices: Annotated[
         str | None, typer.Option(help="A line for each of these, as in a,b,c; default: quartiles over all vertices.")
@@ -80,12 +78,12 @@ def _values(
     if largest:
         values, column, unit = largest_groups(values, column, time), None, unit or "vertices"
     chosen = None if vertices is None else [label.strip() for label in vertices.split(",")]
-    _save(values_over_time(values, column, vertices=chosen, time=time, timesteps=steps, unit=unit), output)
+    save_picture(values_over_time(values, column, vertices=chosen, time=time, timesteps=steps, unit=unit), output)
 
 
 def _wavefront(
     table: _Table,
-    output: _Output,
+    output: Output,
     time: _Time = "timestep",
     timesteps: _Steps = None,
     window: _Window = None,
@@ -96,12 +94,12 @@ def _wavefront(
 
     check_picture(output)
     values, time = _windows(_read(table), time, window, origin)
-    _save(wavefront(values, time=time, timesteps=_steps(timesteps), vertices=size), output)
+    save_picture(wavefront(values, time=time, timesteps=_steps(timesteps), vertices=size), output)
 
 
 def _spread(
     table: _Table,
-    output: _Output,
+    output: Output,
     active: Annotated[
         str | None,
         typer.Option(
@@ -131,80 +129,65 @@ def _spread(
         values, busy, active_column=active_column, time=time, active_time=active_time, timesteps=_steps(timesteps),
         vertices=size,
     )  # fmt: skip
-    _save(figure, output)
-
-
-def _animate_command() -> Any:
-    def command(**given: Any) -> None:
-        _animate(reading_options(given), **given)
-
-    def option(name: str, kind: Any, default: Any, *names: str, text: str, **more: Any) -> Any:
-        return parameter(name, kind, typer.Option(default, *names, help=text, **more))
-
-    apply_signature(
-        command,
-        [
-            input_argument(),
-            parameter(
-                "table", str,
-                typer.Argument(..., metavar="TABLE", help="What goffish timeseries run or paths wrote with -o."),
-            ),
-            option("output", str, ..., "-o", "--output", text="File: .html (a page that needs nothing else) or .gif."),
-            option(
-                "column", str | None, None,
-                text="Column to colour by; default: whether a vertex was reached, in the first timestep it has a row.",
-            ),
-            option("time", str, "timestep", text=_TIME_HELP),
-            option(
-                "timesteps", str | None, None, metavar="FILE",
-                text="Table that --timesteps of goffish timeseries run wrote: also timesteps without a row, and dates.",
-            ),
-            option(
-                "window", int | None, None, min=1,
-                text="The column of --time holds points in time: count them in windows of this length.",
-            ),
-            option("origin", int | None, None, text="Where the first --window begins; default: the earliest."),
-            option("around", str | None, None, text="Only this vertex, and what is near it: for graphs of any size."),
-            option("hops", int, 1, text="How near, with --around; the direction of edges does not count.", min=1),
-            option(
-                "keep", bool | None, None, "--keep/--no-keep",
-                text="Whether a vertex without a value keeps its last; default: if each vertex has at most one.",
-            ),
-            option(
-                "coordinates", str | None, None, metavar="FILE",
-                text="Table with the columns vertex, x and y; default: a layout of GoFFish's own.",
-            ),
-            option(
-                "labels", bool | None, None, "--labels/--no-labels",
-                text="Write the vertex labels; default: up to 60.",
-            ),
-            option("title", str | None, None, text="Above the graph."),
-            option("seconds", float, 0.5, text="How long a GIF shows each timestep."),
-            *reading_parameters(),
-        ],
-    )  # fmt: skip
-    return command
+    save_picture(figure, output)
 
 
 def _animate(
-    reading: dict[str, Any],
-    *,
-    input: str,
-    table: str,
-    output: str,
-    column: str | None,
-    time: str,
-    timesteps: str | None,
-    window: int | None,
-    origin: int | None,
-    around: str | None,
-    hops: int,
-    keep: bool | None,
-    coordinates: str | None,
-    labels: bool | None,
-    title: str | None,
-    seconds: float,
-) -> None:
+    reading: dict[str, Any], *, input: str,
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="What goffish timeseries run or paths wrote with -o.")
+    ],
+    output: Annotated[
+        str, typer.Option("-o", "--output", help="File: .html (a page that needs nothing else) or .gif.")
+    ],
+    column: Annotated[
+        str | None,
+        typer.Option(
+            help="Column to colour by; default: whether a vertex was reached, in the first timestep it has a row."
+        ),
+    ] = None,
+    time: _Time = "timestep",
+    timesteps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Table that --timesteps of goffish timeseries run wrote: also timesteps without a row, and dates.",
+        ),
+    ] = None,
+    window: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="The column of --time holds points in time: count them in windows of this length."
+        ),
+    ] = None,
+    origin: Annotated[
+        int | None, typer.Option(help="Where the first --window begins; default: the earliest.")
+    ] = None,
+    around: Annotated[
+        str | None, typer.Option(help="Only this vertex, and what is near it: for graphs of any size.")
+    ] = None,
+    hops: Annotated[
+        int, typer.Option(min=1, help="How near, with --around; the direction of edges does not count.")
+    ] = 1,
+    keep: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep/--no-keep",
+            help="Whether a vertex without a value keeps its last; default: if each vertex has at most one.",
+        ),
+    ] = None,
+    coordinates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Table with the columns vertex, x and y; default: a layout of GoFFish's own."
+        ),
+    ] = None,
+    labels: Annotated[
+        bool | None, typer.Option("--labels/--no-labels", help="Write the vertex labels; default: up to 60.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Above the graph.")] = None,
+    seconds: Annotated[float, typer.Option(help="How long a GIF shows each timestep.")] = 0.5,
+) -> None:  # fmt: skip
     from goffish.cli.inputs import load
     from goffish.cli.output import say
     from goffish.graph import Graph
@@ -283,10 +266,3 @@ def _windows(table: pa.Table, time: str, window: int | None, origin: int | None)
             raise InputError("--origin is where the first --window begins: give that too")
         return table, time
     return in_windows(table, time, window, origin), "timestep"
-
-
-def _save(figure: Figure, output: str) -> None:
-    from goffish.cli.output import say
-    from goffish.plot import save
-
-    say(f"picture: {save(figure, output)}")
