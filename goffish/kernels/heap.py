@@ -55,22 +55,34 @@ def make_room(values, size, wanted):
 
 
 @kernel(inline="always")
-def rise(heap, place, distance, at, v):
-    """Put `v` into a heap of vertices whose free place is `at`; `place` holds the place of each vertex."""
+def lower_distance(heap, place, distance, size, v, length):
+    """Lower the distance of `v`, which joins a heap of `size` vertices where it was infinite; gives the new size.
+
+    `place` holds the place of each vertex in the heap.
+    """
+    if distance[v] == np.inf:
+        place[v] = size
+        size += 1
+    distance[v] = length
+    at = place[v]
     while at > 0:
         up = (at - 1) >> 2
-        if distance[heap[up]] <= distance[v]:
+        if distance[heap[up]] <= length:
             break
         heap[at] = heap[up]
         place[heap[at]] = at
         at = up
     heap[at] = v
     place[v] = at
+    return size
 
 
 @kernel(inline="always")
-def sink(heap, place, distance, size, v):
-    """Put `v` into a heap of vertices of `size` places whose root is free."""
+def take_nearest(heap, place, distance, size):
+    """Remove the nearest vertex from a heap of `size` vertices and return it."""
+    nearest = heap[0]
+    size -= 1
+    v = heap[size]
     at = 0
     while True:
         child = 4 * at + 1
@@ -87,3 +99,4 @@ def sink(heap, place, distance, size, v):
         at = best
     heap[at] = v
     place[v] = at
+    return nearest

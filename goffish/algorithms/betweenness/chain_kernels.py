@@ -11,7 +11,7 @@ from goffish.algorithms.betweenness.lane_kernels import MOST
 from goffish.algorithms.betweenness.search_kernels import DijkstraMemory
 from goffish.kernels.compile import kernel
 from goffish.kernels.csr import Csr
-from goffish.kernels.heap import rise, sink
+from goffish.kernels.heap import lower_distance, take_nearest
 
 
 class Chains(NamedTuple):
@@ -91,9 +91,8 @@ def _search(source, arcs, memory):
     heap[0] = source
     size, settled = 1, 0
     while size > 0:
-        u = heap[0]
+        u = take_nearest(heap, place, distance, size)
         size -= 1
-        sink(heap, place, distance, size, heap[size])
         place[u] = -1
         order[settled] = u
         settled += 1
@@ -101,11 +100,8 @@ def _search(source, arcs, memory):
             v = targets[a]
             length = distance[u] + lengths[a]
             if length < distance[v]:
-                if distance[v] == np.inf:
-                    place[v] = size
-                    size += 1
-                distance[v], paths[v] = length, paths[u]
-                rise(heap, place, distance, place[v], v)
+                size = lower_distance(heap, place, distance, size, v, length)
+                paths[v] = paths[u]
             elif length == distance[v] and place[v] >= 0:
                 paths[v] += paths[u]
     return settled

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from goffish.kernels.compile import kernel
-from goffish.kernels.heap import rise, sink
+from goffish.kernels.heap import lower_distance, take_nearest
 from goffish.partition.kernels import splitmix64
 
 #: Path counts of a level above this are scaled down; only their ratios within a level matter.
@@ -179,11 +179,10 @@ def sample_weighted(forward, backward, owner, seed, first, last, counts, memory,
         distance[s], paths[s], heap[0] = 0.0, 0.0, s
         size, settled = 1, 0
         while size > 0:
-            u = heap[0]
-            if u == t:
+            if heap[0] == t:
                 break
+            u = take_nearest(heap, place, distance, size)
             size -= 1
-            sink(heap, place, distance, size, heap[size])
             order[settled] = u
             settled += 1
             place[u] = -settled
@@ -191,11 +190,8 @@ def sample_weighted(forward, backward, owner, seed, first, last, counts, memory,
                 v = np.int64(targets[a])
                 length = distance[u] + weights[a]
                 if length < distance[v]:
-                    if distance[v] == np.inf:
-                        place[v] = size
-                        size += 1
-                    distance[v], paths[v] = length, paths[u]
-                    rise(heap, place, distance, place[v], v)
+                    size = lower_distance(heap, place, distance, size, v, length)
+                    paths[v] = paths[u]
                 elif length == distance[v] and place[v] >= 0:
                     low, high = min(paths[u], paths[v]), max(paths[u], paths[v])
                     paths[v] = high + math.log1p(math.exp(low - high))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.lane_kernels import MOST
 from goffish.kernels.compile import kernel
-from goffish.kernels.heap import rise, sink
+from goffish.kernels.heap import lower_distance, take_nearest
 
 _ONE = np.uint64(1)
 #: Scaled counts: a number is ``mantissa · _LARGE ^ exponent``, mantissas from 1 to `_LARGE`.
@@ -192,9 +192,8 @@ def search_distances(arcs, vertices, sources, ends, memory, exponent, share, sco
         heap[0] = source
         size, settled = 1, 0
         while size > 0:
-            u = heap[0]
+            u = take_nearest(heap, place, distance, size)
             size -= 1
-            sink(heap, place, distance, size, heap[size])
             place[u] = -1
             order[settled] = u
             settled += 1
@@ -203,13 +202,9 @@ def search_distances(arcs, vertices, sources, ends, memory, exponent, share, sco
                 v = np.int64(targets[a])
                 length = distance[u] + (weights[a] if weighted else 1.0)
                 if length < distance[v]:
-                    if distance[v] == np.inf:
-                        place[v] = size
-                        size += 1
-                    distance[v] = length
+                    size = lower_distance(heap, place, distance, size, v, length)
                     paths[v] = 0.0
                     _count(paths, exponent, v, through, exponent[u])
-                    rise(heap, place, distance, place[v], v)
                 elif length == distance[v] and place[v] >= 0:
                     _count(paths, exponent, v, through, exponent[u])
         for at in range(settled - 1, -1, -1):
