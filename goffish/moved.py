@@ -16,6 +16,7 @@ MOVED = {
     "goffish.algorithms.louvain": "goffish.algorithms.communities",
     "goffish.algorithms.ranks": "goffish.algorithms.pagerank",
     "goffish.algorithms.temporal": "goffish.temporal",
+    "goffish.client.definitions": "goffish.client.requests",
     "goffish.services.cloud": "goffish.cloud",
     "goffish.services.dataflows": "goffish.scheduling.dataflow",
     "goffish.services.graph_jobs": "goffish.scheduling.estimate",

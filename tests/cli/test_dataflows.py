@@ -174,7 +174,7 @@ def test_interrupted_real_runs_leave_no_process(here: Place) -> None:
         (("simulate", "mine.yaml", "--hours", "0"), "--hours: 0 intervals"),
         (("simulate", "mine.yaml", "--interval", "0"), "give more than 0 seconds"),
         (("simulate", "mine.yaml", "--plot", "run.bmp"), "the suffix must be one of"),
-        (("simulate", "mine.yaml", "--html", "run.png"), "must be .html"),
+        (("simulate", "mine.yaml", "--html", "run.png"), "must be one of .html"),
         (("simulate", "mine.yaml", "--policy", "plasticc", "--forecast", "stars"), "no forecast 'stars'"),
         (("simulate", "mine.yaml", "--policy", "plasticc", "--error", "0.1"), "added to the oracle only"),
     ],

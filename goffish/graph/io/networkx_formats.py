@@ -14,7 +14,7 @@ from goffish.graph.io.streams import Source
 from goffish.graph.libraries import from_networkx, to_networkx
 
 _INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})$")
-_LARGEST = 2**63 - 1
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
 
 def read_graphml(source: Source, options: ReadOptions) -> Graph:
@@ -60,7 +60,7 @@ def _build(source: Source, graph: Any, options: ReadOptions) -> Graph:
 
     if options.columns:
         raise InputError(f"{source.name}: columns does not apply to this format")
-    labels = {node: _INTEGER.match(str(node)) is not None and abs(int(node)) <= _LARGEST for node in graph}
+    labels = {node: _INTEGER.match(str(node)) is not None and _SMALLEST <= int(node) <= _LARGEST for node in graph}
     if labels and all(labels.values()):
         graph = nx.relabel_nodes(graph, {node: int(node) for node in graph})
     elif any(not isinstance(node, str) for node in graph):

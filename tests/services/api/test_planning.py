@@ -11,7 +11,7 @@ import grpc
 import numpy as np
 import pytest
 
-from goffish.client import Client, ServiceError, definitions
+from goffish.client import Client, ServiceError, requests
 from goffish.cloud.catalogue import known_catalogues, read_catalogue
 from goffish.scheduling.dataflow.flow import compile_flow, external_rates
 from goffish.scheduling.dataflow.model import known_dataflows, read_dataflow
@@ -119,7 +119,7 @@ def test_adapting_step_by_step_is_simulating(client: Client) -> None:
 def test_plans_at_sites_are_those_of_the_library(client: Client) -> None:
     """Breaks when sites, links or what elements need of them are lost on the way there, or places on the way back."""
     flow, cloud = compile_flow(read_dataflow(EXAMPLES / "factory.yaml")), read_catalogue(EXAMPLES / "edge-cloud.yaml")
-    sent = definitions.dataflow(EXAMPLES / "factory.yaml"), definitions.catalogue(EXAMPLES / "edge-cloud.yaml")
+    sent = requests.dataflow(EXAMPLES / "factory.yaml"), requests.catalogue(EXAMPLES / "edge-cloud.yaml")
     links = {}
     for policy in ("reactive-global", "latency-aware", "edrp"):
         expected = describe_plan(flow, feasible(make_policy(policy).deploy(flow, cloud), flow), flow.rates)
@@ -156,7 +156,7 @@ def test_plans_at_sites_are_those_of_the_library(client: Client) -> None:
 )
 def test_networks_that_are_refused(client: Client, change: dict[str, Any], told: str) -> None:
     """Breaks when a catalogue with a wrong network is planned on, or the answer does not say what is accepted."""
-    cloud = definitions.catalogue(EXAMPLES / "edge-cloud.yaml")
+    cloud = requests.catalogue(EXAMPLES / "edge-cloud.yaml")
     for name in change:
         cloud.ClearField(name)
     cloud.MergeFrom(dataflows_pb2.Catalogue(**change))
@@ -167,7 +167,7 @@ def test_networks_that_are_refused(client: Client, change: dict[str, Any], told:
 
 def test_sites_that_a_catalogue_lacks_are_refused(client: Client) -> None:
     """Breaks when a dataflow is planned, or accepted as a job, on machines that are at none of its sites."""
-    flow = definitions.dataflow(EXAMPLES / "factory.yaml")
+    flow = requests.dataflow(EXAMPLES / "factory.yaml")
     told = "element cameras: needs.sites: no site 'factory'; the catalogue has no sites"
     with pytest.raises(ServiceError, match=f"setting.dataflow: {told}"):
         client.plan(flow, "ec2-2013")
