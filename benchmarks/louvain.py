@@ -215,7 +215,7 @@ def report(name: str, graph: Graph, made: dict[str, Entry], ratios: dict[str, di
     quality = {label: statistics.mean(entry.found) for label, entry in made.items()}
     louvains = [label for label, e in made.items() if e.family == "louvain" and not label.startswith("goffish")]
     leidens = [label for label, e in made.items() if e.family == "leiden" and not label.startswith("goffish")]
-    told = {
+    ratio = {
         "PLM 2T": best["NetworKit PLM 2T"] / best["goffish louvain 2T"],
         "PLM 1T": best["NetworKit PLM 1T"] / best["goffish louvain 1T"],
         "igraph": best["igraph multilevel"] / best["goffish louvain 2T"],
@@ -225,11 +225,11 @@ def report(name: str, graph: Graph, made: dict[str, Entry], ratios: dict[str, di
         "dQ leiden": quality["goffish leiden 2T"] - max(quality[label] for label in leidens),
         "B/edge": made["goffish louvain 2T"].memory / graph.num_edges,
     }
-    ratios[name] = told
+    ratios[name] = ratio
     target = f" (target {PLM_TARGETS[name]})" if name in PLM_TARGETS else ""
     print(
-        f"\nLouvain on two threads: {told['PLM 2T']:.2f}x PLM on two{target}, {told['igraph']:.1f}x igraph multilevel; "
-        f"Leiden: {told['leiden']:.2f}x the fastest Leiden peer.",
+        f"\nLouvain on two threads: {ratio['PLM 2T']:.2f}x PLM on two{target}, "
+        f"{ratio['igraph']:.1f}x igraph multilevel; Leiden: {ratio['leiden']:.2f}x the fastest Leiden peer.",
         flush=True,
     )
 
@@ -318,8 +318,9 @@ def main() -> None:
             agreement_with_truth(graph, _graphs.lfr_truth(), made)
     print("\n### Ratios\n")
     columns = list(next(iter(ratios.values())))
-    print_table(["graph", *columns], [[name, *(f"{told[c]:.4g}" for c in columns)] for name, told in ratios.items()])
-    mean = geometric_mean(told["PLM 2T"] for told in ratios.values())
+    rows = [[name, *(f"{ratio[c]:.4g}" for c in columns)] for name, ratio in ratios.items()]
+    print_table(["graph", *columns], rows)
+    mean = geometric_mean(ratio["PLM 2T"] for ratio in ratios.values())
     print(f"\nGeometric mean over PLM on two threads: {mean:.2f}x (target 5.5)")
 
 

@@ -66,7 +66,7 @@ def compare(policies: list[str], situations: list[str], hours: float, picture: s
         )
         rows = sorted(
             (row(name, [result for (who, _), result in found.items() if who == name]) for name in policies),
-            key=lambda told: (told[2] != "yes", float(told[5])),
+            key=lambda figures: (figures[2] != "yes", float(figures[5])),
         )
         header = ["policy", "throughput", "met", "compliance", "latency, s", "dollars", "value", "profit"]
         _harness.print_table([*header, "changes", "starts", "lost", "ms a plan"], rows)
@@ -78,14 +78,14 @@ def compare(policies: list[str], situations: list[str], hours: float, picture: s
 
 
 def row(name: str, results: list[Result]) -> list[str]:
-    told = [result.summary for result in results]
+    figures = [result.summary for result in results]
     plans = [statistics.median(result.planning_s) * 1e3 for result in results]
 
     def middle(field: str, digits: str) -> str:
-        return format(statistics.median(getattr(one, field) for one in told), digits)
+        return format(statistics.median(getattr(one, field) for one in figures), digits)
 
     return [
-        name, middle("omega", ".3f"), "yes" if all(one.valid for one in told) else "no", middle("compliance", ".1%"),
+        name, middle("omega", ".3f"), "yes" if all(one.valid for one in figures) else "no", middle("compliance", ".1%"),
         middle("latency_s", ".3g"), middle("cost", ".2f"), middle("value", ".3f"), middle("profit", ".3f"),
         middle("reconfigurations", "g"), middle("starts", "g"), middle("lost", ".0f"),
         f"{statistics.median(plans):.2g}",

@@ -17,6 +17,9 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import SLACK, Flow
 
+#: Machines that are planned for what an element lacks; the time grows with their square, 2,000 take seconds.
+MOST_MACHINES = 2_000
+
 
 def check_sites(names: Sequence[str], sites: Sequence[tuple[str, ...]], catalogue: Catalogue) -> None:
     """Refuse elements whose sites a catalogue does not have.
@@ -125,7 +128,11 @@ def _put(plan: Deployment, flow: Flow, element: int, missing: dict[int, float], 
             number = kept.id
         elif number is None and any(more):
             prices = np.ceil(power / catalogue.powers - SLACK) * catalogue.prices
-            number = plan.plan_machine(int(np.argmin(np.where(more, prices, np.inf))))
+            kind = int(np.argmin(np.where(more, prices, np.inf)))
+            if power / catalogue.powers[kind] > MOST_MACHINES:
+                needed = f"{power / catalogue.powers[kind]:.2g} machines of type {catalogue.classes[kind].name}"
+                raise InputError(f"element {flow.names[element]}: {needed} are needed; at most {MOST_MACHINES:,}")
+            number = plan.plan_machine(kind)
         elif number is None:
             place = _giving_way(plan, flow, element, usable)
             if place is None and plan.counts[element]:

@@ -17,6 +17,9 @@ from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 
 Ints = NDArray[np.int64]
 
+#: Instances on the next smaller type that are tried: a type so slow is no saving.
+MOST_INSTANCES = 1_000_000
+
 
 class Packing(NamedTuple):
     """Planned machines, and one row for each instance on them.
@@ -154,8 +157,11 @@ def repack_machines(
         tried = [_with(kept, kind, rest, cores)]
         if less is not None:
             total = np.bincount(rest, np.full(rest.size, speeds[kind]), flow.size)
-            instances = np.ceil(total / speeds[less] - SLACK).astype(np.int64)
-            tried.append(_with(kept, less, np.repeat(forward, instances[forward]), int(catalogue.cores[less])))
+            instances = np.ceil(total / speeds[less] - SLACK)
+            if instances.sum() > MOST_INSTANCES:
+                return best
+            items = np.repeat(forward, instances.astype(np.int64)[forward])
+            tried.append(_with(kept, less, items, int(catalogue.cores[less])))
         # What is tried last, dearer or not, is what the next class starts from.
         for work in tried:
             found = work.price_per_hour(catalogue)

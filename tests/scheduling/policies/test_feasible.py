@@ -172,3 +172,15 @@ def test_policies_that_know_of_sites_avoid_the_link() -> None:
         assert told["links_s"] == pytest.approx(links_s)
         assert {machine["site"] for machine in told["machines"]} == {"factory", "cloud"}
     assert "links_s" not in describe_plan(FACTORY, Deployment(one_place(), FACTORY.best), FACTORY.rates)
+
+
+def test_machines_without_number_are_refused() -> None:
+    """Breaks when an element is moved to ever more machines of a type that is far too slow for it."""
+    given = CLOUD.model_dump()
+    given["classes"][0]["speed"] = 1e-6
+    slow = type(CLOUD).model_validate(given)
+    plan = Deployment(slow, FACTORY.best)
+    for element in range(FACTORY.size):
+        plan.put(element, plan.plan_machine(2), 1)
+    with pytest.raises(InputError, match=r"element cameras: .* machines of type gateway are needed; at most 2,000"):
+        feasible(plan, FACTORY)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.scheduling.dataflow.deployment import Deployment
+from goffish.scheduling.policies.policies import make_policy
 from goffish.scheduling.policies.repacking import Packing, place, repack_instances, repack_machines
 from tests.scheduling.policies.cases import M1, L, S
 
@@ -94,3 +95,11 @@ def test_full_machines_hold_neighbours() -> None:
     found = repack_machines(packing, flow, M1, active, flow.rates, flow.forward, np.zeros(4))
     assert found.price_per_hour(M1) == pytest.approx(0.60)
     assert found.element[found.machine == np.flatnonzero(found.kinds == XLARGE)[0]].tolist() == [0, 1, 3, 3]
+
+
+def test_a_type_that_is_far_too_slow_is_not_tried() -> None:
+    """Breaks when cores of a millionth of the speed are counted out one by one: 5e8 of them for this load."""
+    big = M1.classes[0].model_copy(update={"name": "big", "cores": 1000})
+    tiny = big.model_copy(update={"name": "tiny", "cores": 1, "speed": 1e-9})
+    plan = make_policy("reactive-global").deploy(S, Catalogue(classes=(big, tiny)))
+    assert {plan.catalogue.classes[one.kind].name for one in plan.machines.values()} == {"big"}
