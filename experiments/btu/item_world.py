@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from experiments.btu import _item_kernels
 from experiments.btu.item_results import LEVELS
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.policies.btu.model import Action, ClusterState, Settings
 
 Ints = NDArray[np.int64]
 _NOISE = 1 << 20
@@ -207,3 +209,23 @@ def make_world(flow: Flow, trace: Trace, setting: Noisy, window: int, rng: np.ra
 def unfinished(world: World, now: float) -> int:
     """Count what is not finished, and as delayed what is too old already."""
     return int(_item_kernels.count_unfinished(world.arrays, now))
+
+
+@dataclass(frozen=True)
+class FixedController:
+    """Over-provisioning: what is there at the beginning stays."""
+
+    settings: Settings = field(default_factory=Settings)
+    by_units: bool = False
+
+    def cycle(self, state: ClusterState, rng: np.random.Generator) -> list[Action]:
+        """Nothing."""
+        return []
+
+    def host_end(self, state: ClusterState, host: int, unit_s: float) -> list[Action]:
+        """Nothing."""
+        return []
+
+    def unit_end(self, state: ClusterState, host: int, unit_s: float, empty: bool) -> list[Action]:
+        """Nothing."""
+        return []

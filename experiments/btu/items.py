@@ -8,6 +8,7 @@ noise and bills.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -18,9 +19,10 @@ from numpy.typing import NDArray
 from experiments.btu.item_results import ItemResult, Life, Minute
 from experiments.btu.item_world import Trace, World, make_trace, make_world, unfinished
 from experiments.btu.patterns import MESSAGES, STEP_S
+from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import Flow
 from goffish.scheduling.policies.btu.controller import Autoscaler
-from goffish.scheduling.policies.btu.model import SLACK, Action, ClusterState, Size, operators_of
+from goffish.scheduling.policies.btu.model import SLACK, Action, ClusterState, OperatorNeeds, Size
 from goffish.scheduling.policies.btu.ranking import feasibility, needs_of
 
 __all__ = ["Instance", "ItemRun", "ItemSetting", "Trace", "machine_trace", "run_items"]
@@ -389,3 +391,20 @@ class ItemRun:
 
     def _at(self, moment: float, kind: int, number: int) -> None:
         heapq.heappush(self._events, (moment, kind, len(self._events), number))
+
+
+def operators_of(flow: Flow) -> OperatorNeeds:
+    """The operators of a dataflow whose elements tell their cores, memory and objective.
+
+    Raises
+    ------
+    InputError
+        An element without an objective (`duration_s`).
+    """
+    for name, duration in zip(flow.names, flow.needs.duration_s.tolist(), strict=True):
+        if math.isinf(duration):
+            raise InputError(f"element {name}: needs.duration_s is needed")
+    needs = flow.needs
+    return OperatorNeeds(
+        flow.names, tuple(needs.cores.tolist()), tuple(needs.memory_mb.tolist()), tuple(needs.duration_s.tolist())
+    )

@@ -12,16 +12,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from experiments.edrp.evaluation import overloaded, solve_near
 from experiments.edrp.rules import threshold
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import Floats
-from goffish.scheduling.policies.edrp.candidates import overloaded
 from goffish.scheduling.policies.edrp.heuristic import greedy, local_search
 from goffish.scheduling.policies.edrp.linear import Solver
 from goffish.scheduling.policies.edrp.metrics import Metrics, metrics
 from goffish.scheduling.policies.edrp.monitoring import early_assignment
 from goffish.scheduling.policies.edrp.problem import Ints, Problem, Weights
-from goffish.scheduling.policies.edrp.program import Solution, solve, solve_near
+from goffish.scheduling.policies.edrp.program import Solution, solve
 
 Method = Literal["near", "full", "heuristic", "never", "threshold"]
 METHODS: tuple[Method, ...] = ("near", "full", "heuristic", "never", "threshold")

@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks import _harness
 from experiments.btu.item_results import ItemResult
+from experiments.btu.item_world import FixedController
 from experiments.btu.items import ItemSetting, machine_trace, run_items
 from experiments.btu.patterns import machines_of
 from goffish.cloud.catalogue import read_catalogue
@@ -25,7 +26,7 @@ from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.btu.controller import Autoscaler, BtuController
 from goffish.scheduling.policies.btu.model import Settings
-from goffish.scheduling.policies.btu.threshold import FixedController, ThresholdController
+from goffish.scheduling.policies.btu.threshold import ThresholdController
 from goffish.scheduling.policies.policies import make_policy
 from goffish.scheduling.simulate.rates import scaled, walk
 from goffish.scheduling.simulate.run import simulate

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import _harness
+from experiments.edrp.evaluation import CONFIGURATIONS, solve_near
 from experiments.edrp.generators import hour_of_rates, reference_problem, scalability_problem
 from experiments.edrp.loop import Planner, control, responses
 from experiments.edrp.rules import round_robin
@@ -26,8 +27,8 @@ from goffish.scheduling.policies.edrp.heuristic import local_search
 from goffish.scheduling.policies.edrp.linear import Solver
 from goffish.scheduling.policies.edrp.metrics import metrics
 from goffish.scheduling.policies.edrp.policy import Edrp
-from goffish.scheduling.policies.edrp.problem import CONFIGURATIONS, Problem, Weights
-from goffish.scheduling.policies.edrp.program import solve, solve_near
+from goffish.scheduling.policies.edrp.problem import Problem, Weights
+from goffish.scheduling.policies.edrp.program import solve
 from goffish.scheduling.policies.policies import make_policy
 from goffish.scheduling.simulate.rates import scaled, walk
 from goffish.scheduling.simulate.run import simulate

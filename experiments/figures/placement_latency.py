@@ -14,16 +14,17 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks import _harness
+from experiments.latency_aware.ants import ant_system
 from experiments.latency_aware.baselines import resource_aware, round_robin
 from experiments.latency_aware.events import event_graph, simulate_events, sustained_throughput
 from experiments.latency_aware.exact import optimal_placement
 from experiments.latency_aware.generators import Topology, paper_infrastructure, paper_problem
+from experiments.latency_aware.springs import LatencySpace, Springs
 from experiments.latency_aware.throughput import most_throughput, reserved_cpu, throughput_factor
-from goffish.scheduling.policies.latency_aware.ant_system import Ants, ant_system
+from goffish.scheduling.policies.latency_aware.ant_system import Ants
 from goffish.scheduling.policies.latency_aware.hill_climbing import hill_climbing
 from goffish.scheduling.policies.latency_aware.hybrid import hybrid
 from goffish.scheduling.policies.latency_aware.score import Ints, PlacementProblem, evaluate
-from goffish.scheduling.policies.latency_aware.springs import LatencySpace, Springs
 
 _SEEDS = range(8)
 #: Best score known, its proof, and the gaps (%) of hill climbing, ants (mean) and hybrid (mean): specification, 7.1.

@@ -14,13 +14,14 @@ import numpy as np
 from benchmarks import _harness
 from experiments.replication.generators import paper_system, small_system, with_budget
 from experiments.replication.reference import AllPlans, genetic_plan
+from experiments.replication.selection import select_queries
 from goffish.scheduling.policies.replication.availability import crash_days, query_availabilities
 from goffish.scheduling.policies.replication.blocks import spof_plan
 from goffish.scheduling.policies.replication.importance import importance
 from goffish.scheduling.policies.replication.model import Places, System, primaries
 from goffish.scheduling.policies.replication.optimiser import plan_replicas
 from goffish.scheduling.policies.replication.placement import Strategy, replicated
-from goffish.scheduling.policies.replication.selection import select, select_queries
+from goffish.scheduling.policies.replication.selection import select
 
 _SEEDS = range(5)
 _METHODS = ("random", "degree", "utilisation", "combined", "ratio", "spof", "query mean", "query min")

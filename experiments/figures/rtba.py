@@ -24,11 +24,12 @@ import numpy as np
 
 from benchmarks import _harness
 from experiments.figures.rtba_markets import HOURS, availability, e4, misfit, real_prices, table, zones
+from experiments.spot.paths import simulate_prices
 from goffish.scheduling.spot.comparison import cheapest_on_demand
 from goffish.scheduling.spot.heuristics import Heuristic, lifetime_interval
 from goffish.scheduling.spot.job import submitted
 from goffish.scheduling.spot.model import Local, Market, chain_of
-from goffish.scheduling.spot.replay import replay, simulate_prices
+from goffish.scheduling.spot.replay import replay
 from goffish.scheduling.spot.table import build_table
 from tests.scheduling.spot.spot_cases import reference
 

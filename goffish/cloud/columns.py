@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.partial import local_path
 
 
 def read_columns(path: str | Path) -> dict[str, NDArray[np.float64]]:
@@ -42,16 +40,6 @@ def read_columns(path: str | Path) -> dict[str, NDArray[np.float64]]:
             raise InputError(f"{path}: column {name} holds numbers below 0, or infinite ones")
         found[name] = values
     return found
-
-
-def write_columns(path: str | Path, columns: Mapping[str, NDArray[np.float64]]) -> None:
-    """Write series of equal length, as Parquet if the file is called so, else as CSV."""
-    table = pa.table({name: np.ascontiguousarray(values) for name, values in columns.items()})
-    target = local_path(path)
-    if _is_parquet(target):
-        pa.parquet.write_table(table, target)
-    else:
-        pa.csv.write_csv(table, target)
 
 
 def _is_parquet(path: Path) -> bool:

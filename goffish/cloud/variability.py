@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.cloud.columns import read_columns, write_columns
+from goffish.cloud.columns import read_columns
 from goffish.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -109,11 +109,6 @@ def generate_walks(count: int, slots: int, rng: np.random.Generator) -> Traces:
 def read_traces(path: str | Path, slot_s: float = SLOT_S) -> Traces:
     """Traces from a CSV or Parquet file: a column for each trace, a row for each slot."""
     return Traces(np.stack(list(read_columns(path).values())), slot_s)
-
-
-def write_traces(path: str | Path, traces: Traces) -> None:
-    """Write traces as `read_traces` reads them."""
-    write_columns(path, {f"trace{at}": row for at, row in enumerate(traces.values)})
 
 
 @dataclass(frozen=True, eq=False)

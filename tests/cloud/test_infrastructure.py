@@ -16,7 +16,7 @@ from goffish.cloud.catalogue import read_catalogue
 from goffish.cloud.infrastructure import infrastructure_of, read_infrastructure
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import compile_flow
-from goffish.scheduling.dataflow.host_plan import critical_path, host_plan
+from goffish.scheduling.dataflow.host_plan import HostPlan, critical_path
 from goffish.scheduling.dataflow.model import read_dataflow
 
 TWO = {"hosts": [{"name": "a", "cores": 2, "memory_mb": 1000}, {"name": "b", "failure": 0.1}], "latency_ms": 5}
@@ -98,10 +98,19 @@ def test_hosts_at_sites() -> None:
         read_infrastructure(given | {"hosts": [{"name": "x", "site": "c"}]})
 
 
+def host_plan(places: dict[str, list[str]]) -> HostPlan:
+    """Instances of each element on hosts, by their names."""
+    two = read_infrastructure(TWO)
+    counts = np.zeros((FLOW.size, two.size), np.int64)
+    for element, hosts in places.items():
+        for host in hosts:
+            counts[FLOW.names.index(element), two.number(host)] += 1
+    return HostPlan(two, counts)
+
+
 def test_plans_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     """Breaks when a plan gives a host more than it has, or an element a host that it may not use."""
-    two = read_infrastructure(TWO)
-    good = host_plan(FLOW, two, {"x": ["a", "b"], "y": ["a"]})
+    good = host_plan({"x": ["a", "b"], "y": ["a"]})
     good.check(FLOW)
     assert good.instances.tolist() == [2, 1] and good.hosts_of(0) == [0, 1] and good.used.tolist() == [True, True]
     assert good.described(FLOW)["hosts"][0] == {"host": "a", "instances": {"x": 1, "y": 1}}
@@ -112,8 +121,8 @@ def test_plans_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
         ({"x": ["a", "a"], "y": ["a"]}, "host a: 2.5 cores are given, it has 2"),
     ):
         with pytest.raises(InputError, match=told):
-            host_plan(FLOW, two, places).check(FLOW)
-    other = host_plan(FLOW, two, {"x": ["b", "b"], "y": ["a", "a"]})
+            host_plan(places).check(FLOW)
+    other = host_plan({"x": ["b", "b"], "y": ["a", "a"]})
     assert good.moved(other) == 1 + 1 and good.moved(good) == 0
 
 

@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from experiments.btu.item_world import FixedController
 from experiments.btu.items import ItemSetting, run_items
 from experiments.tests.btu.cases import PUBLISHED, VISP, mean, run, trace
 from goffish.scheduling.policies.btu.model import Settings
-from goffish.scheduling.policies.btu.threshold import FixedController
 
 SEEDS = range(5)
 

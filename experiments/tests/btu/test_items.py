@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from experiments.btu.item_results import Life
-from experiments.btu.item_world import Trace, make_trace, make_world
+from experiments.btu.item_world import FixedController, Trace, make_trace, make_world
 from experiments.btu.items import ItemRun, ItemSetting, run_items
 from experiments.tests.btu.cases import PUBLISHED, VISP, trace
 from goffish.errors import InputError
@@ -21,7 +21,7 @@ from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.btu.controller import BtuController
 from goffish.scheduling.policies.btu.ending import plan_emptying
 from goffish.scheduling.policies.btu.model import Action, ClusterState, Settings, Size
-from goffish.scheduling.policies.btu.threshold import FixedController, ThresholdController
+from goffish.scheduling.policies.btu.threshold import ThresholdController
 
 JOIN = compile_flow(
     read_dataflow(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.btu.item_world import Trace
+from experiments.btu.item_world import FixedController, Trace
 from experiments.btu.items import ItemRun, ItemSetting, run_items
 from experiments.tests.btu.cases import PLAIN, PUBLISHED, VISP, mean, run, trace
 from experiments.tests.btu.test_items import JOIN, Watch, plainly
@@ -19,7 +19,7 @@ from goffish.scheduling.policies.btu.controller import BtuController
 from goffish.scheduling.policies.btu.ending import plan_emptying
 from goffish.scheduling.policies.btu.model import Action, ClusterState, OperatorNeeds, Settings, Size
 from goffish.scheduling.policies.btu.ranking import IMPOSSIBLE, best_donor, best_host, host_score, utility
-from goffish.scheduling.policies.btu.threshold import FixedController, ThresholdController
+from goffish.scheduling.policies.btu.threshold import ThresholdController
 from tests.scheduling.policies.btu.test_decisions import OEE, small
 
 

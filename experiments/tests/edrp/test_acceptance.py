@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.edrp.evaluation import CONFIGURATIONS, solve_near
 from experiments.edrp.generators import random_problem, scalability_problem
 from experiments.edrp.loop import Planner
 from goffish.cloud.infrastructure import Infrastructure
@@ -12,8 +13,8 @@ from goffish.errors import InputError
 from goffish.scheduling.policies.edrp.candidates import all_candidates, near_candidates, program_size
 from goffish.scheduling.policies.edrp.linear import Solver
 from goffish.scheduling.policies.edrp.metrics import metrics
-from goffish.scheduling.policies.edrp.problem import CONFIGURATIONS, Bounds, Problem, Weights
-from goffish.scheduling.policies.edrp.program import solve, solve_near
+from goffish.scheduling.policies.edrp.problem import Bounds, Problem, Weights
+from goffish.scheduling.policies.edrp.program import solve
 from tests.scheduling.policies.edrp.test_program import EXACT, chain, running
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from experiments.edrp.evaluation import CONFIGURATIONS
 from experiments.edrp.generators import (
     hour_of_rates,
     random_problem,
@@ -24,7 +25,7 @@ from goffish.scheduling.policies.edrp.heuristic import greedy, local_search
 from goffish.scheduling.policies.edrp.linear import Solver
 from goffish.scheduling.policies.edrp.metrics import Metrics, fits, metrics
 from goffish.scheduling.policies.edrp.policy import Edrp
-from goffish.scheduling.policies.edrp.problem import CONFIGURATIONS, Bounds
+from goffish.scheduling.policies.edrp.problem import Bounds
 from goffish.scheduling.policies.observation import Observation
 from goffish.scheduling.simulate.run import simulate
 from tests.scheduling.policies.edrp.oracle import Oracle

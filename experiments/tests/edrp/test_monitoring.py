@@ -5,24 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.edrp.evaluation import CONFIGURATIONS, downtimes
 from experiments.edrp.generators import network, reference_problem
 from experiments.edrp.loop import Planner, control, start_deployment
+from experiments.edrp.monitoring import with_coordinates, with_delays
+from experiments.latency_aware.springs import LatencySpace, Springs
 from goffish.cloud.catalogue import read_catalogue
 from goffish.cloud.infrastructure import Host, Infrastructure, Store, read_infrastructure
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
-from goffish.scheduling.policies.edrp.metrics import downtimes
-from goffish.scheduling.policies.edrp.monitoring import (
-    early_assignment,
-    offered_rates,
-    with_coordinates,
-    with_delays,
-)
+from goffish.scheduling.policies.edrp.monitoring import early_assignment, offered_rates
 from goffish.scheduling.policies.edrp.policy import Edrp
-from goffish.scheduling.policies.edrp.problem import CONFIGURATIONS, Bounds, Problem, problem_of
-from goffish.scheduling.policies.latency_aware.springs import LatencySpace, Springs
+from goffish.scheduling.policies.edrp.problem import Bounds, Problem, problem_of
 from goffish.scheduling.policies.observation import Observation
 from goffish.scheduling.simulate.run import simulate
 from tests.scheduling.policies.edrp.test_program import anchor

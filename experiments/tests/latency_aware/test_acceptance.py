@@ -9,18 +9,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from experiments.latency_aware.ants import ant_system
 from experiments.latency_aware.baselines import resource_aware, round_robin
 from experiments.latency_aware.exact import optimal_placement
 from experiments.latency_aware.generators import paper_problem
+from experiments.latency_aware.springs import LatencySpace, Springs
 from experiments.latency_aware.throughput import most_throughput, reserved_cpu, throughput_factor
-from goffish.scheduling.policies.latency_aware.ant_system import Ants, ant_system
+from experiments.tests.latency_aware.test_springs import EMBEDDED, TREE
+from goffish.scheduling.policies.latency_aware.ant_system import Ants
 from goffish.scheduling.policies.latency_aware.hill_climbing import hill_climbing
 from goffish.scheduling.policies.latency_aware.hybrid import hybrid
 from goffish.scheduling.policies.latency_aware.ordering import cyclic_order
 from goffish.scheduling.policies.latency_aware.score import Floats, PlacementProblem, evaluate
-from goffish.scheduling.policies.latency_aware.springs import LatencySpace, Springs
 from tests.scheduling.policies.latency_aware.cases import random_graph, tiny_problem
-from tests.scheduling.policies.latency_aware.test_springs import EMBEDDED, TREE
 
 RANDOM = [f"R{n}" for n in range(1, 8)]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from experiments.latency_aware.ants import ant_system
 from experiments.latency_aware.exact import optimal_placement
 from experiments.latency_aware.generators import paper_problem
 from goffish.errors import InputError
-from goffish.scheduling.policies.latency_aware.ant_system import ant_system
 from goffish.scheduling.policies.latency_aware.hill_climbing import hill_climbing
 from goffish.scheduling.policies.latency_aware.hybrid import hybrid
 from goffish.scheduling.policies.latency_aware.score import PlacementProblem

@@ -15,6 +15,7 @@ from experiments.replication.dynamic import _part, replanned, transition
 from experiments.replication.generators import paper_system, small_system, with_budget
 from experiments.replication.queries import Operator, SharedQueries
 from experiments.replication.reference import AllPlans, genetic_plan
+from experiments.replication.selection import knapsack, select_queries
 from goffish.scheduling.policies.replication.availability import (
     Availability,
     aggregated,
@@ -34,7 +35,7 @@ from goffish.scheduling.policies.replication.model import (
 )
 from goffish.scheduling.policies.replication.optimiser import plan_replicas
 from goffish.scheduling.policies.replication.placement import colours_per_host, place_copies, replicated
-from goffish.scheduling.policies.replication.selection import knapsack, select, select_queries
+from goffish.scheduling.policies.replication.selection import select
 
 
 def all_states(sets: list[int], failures: np.ndarray) -> float:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.spot._zone_kernels import UCB, favourite
+from experiments.spot.paths import midpoints
 from experiments.spot.zones import Zones, best_fixed_zone, of_zone, replay_zones
 from goffish.cloud.prices import SlotPrices
 from goffish.errors import InputError
@@ -28,7 +29,7 @@ from goffish.scheduling.spot.job import (
     advance,
     submitted,
 )
-from goffish.scheduling.spot.model import Market, SpotClass, midpoints
+from goffish.scheduling.spot.model import Market, SpotClass
 from goffish.scheduling.spot.peers import peer
 from goffish.scheduling.spot.replay import replay
 from goffish.scheduling.spot.table import Table, build_table

@@ -18,7 +18,6 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from goffish.cloud.catalogue import Catalogue
-from goffish.errors import InputError
 from goffish.partial import local_path
 from goffish.scheduling.control.cluster import SLACK_S, Changes, Cluster
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
@@ -151,17 +150,6 @@ class Result:
         for name in TABLES:
             pa.parquet.write_table(getattr(self, name), folder / f"{name}.parquet", compression="zstd")
         (folder / "summary.json").write_text(json.dumps(asdict(self.summary), indent=2) + "\n", encoding="utf-8")
-
-
-def read_result(folder: str | Path) -> Result:
-    """A run that was written; how long the policy took is not known any more."""
-    folder = Path(folder)
-    try:
-        tables = {name: pa.parquet.read_table(folder / f"{name}.parquet") for name in TABLES}
-        summary = Summary(**json.loads((folder / "summary.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{folder}: is no simulated run ({str(error).splitlines()[0]})") from None
-    return Result(summary, **tables, planning_s=np.zeros(tables["intervals"].num_rows))
 
 
 class Recorder:

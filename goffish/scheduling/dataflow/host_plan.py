@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,17 +80,6 @@ class HostPlan:
                 if self.counts[:, at].any()
             ]
         }
-
-
-def host_plan(flow: Flow, infrastructure: Infrastructure, places: Mapping[str, Sequence[str]]) -> HostPlan:
-    """A plan from names: element to the hosts of its instances, each as often as it runs there."""
-    counts = np.zeros((flow.size, infrastructure.size), np.int64)
-    for element, hosts in places.items():
-        if element not in flow.names:
-            raise InputError(f"no element {element!r}; there are: {', '.join(flow.names[:20])}")
-        for host in hosts:
-            counts[flow.names.index(element), infrastructure.number(host)] += 1
-    return HostPlan(infrastructure, counts)
 
 
 def critical_path(flow: Flow, node: Floats, edge: Floats) -> float:

@@ -56,30 +56,6 @@ def _factors(deployment: Deployment, speed: Floats, billing: Billing) -> Floats:
     return found
 
 
-def machine_weights(deployment: Deployment, element: int, billing: Billing) -> dict[int, float]:
-    """How much is lost by taking an instance of an element from each of its machines (VMWEIGHT, Eq. 10).
-
-    Hours of paid time left x share of its cores in use x share of the element's instances that are elsewhere x speed
-    for the price of an hour. The machine of the least weight gives a core first. Where all instances are on one
-    machine the share is a tiny constant, so that the other factors still count; machines without a price weigh most.
-
-    Returns
-    -------
-    dict from machine id to float
-        Of the machines on which the element runs.
-    """
-    ids = list(deployment.machines)
-    speed = np.array([deployment.speed(number) for number in ids])
-    factors = _factors(deployment, speed, billing)
-    total = int(deployment.counts[element])
-    found = {}
-    for number, factor in zip(ids, factors.tolist(), strict=True):
-        here = deployment.machines[number].instances.get(element, 0)
-        if here:
-            found[number] = deployment.used(number) * max(1.0 - here / total, SLACK) * factor
-    return found
-
-
 def scale_out(
     live: Deployment,
     flow: Flow,

@@ -245,13 +245,3 @@ def log_likelihood(one: SpotClass, trace: Trace, slot_s: float) -> float:
     states = bins * one.ages + np.minimum(at - entered, one.ages - 1)
     likely = one.chain[states[:-1], states[1:]]
     return float(np.log((1.0 - FLOOR) * likely + FLOOR / one.bins).sum())
-
-
-def most_likely(classes: Sequence[SpotClass], trace: Trace, slot_s: float) -> int:
-    """Number of the estimate under which a history, best one that was not trained on, is the most likely.
-
-    The estimates must have the same edges, else their likelihoods say nothing about each other.
-    """
-    if not classes or any(not np.array_equal(c.edges, classes[0].edges) for c in classes):
-        raise InputError("only estimates with the same bids can be compared")
-    return int(np.argmax([log_likelihood(c, trace, slot_s) for c in classes]))

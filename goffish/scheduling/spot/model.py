@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -404,11 +403,6 @@ def work_units(cores: list[int], slots_per_hour: int) -> tuple[list[int], float]
         raise InputError("each class needs at least one core")
     unit = int(np.gcd.reduce(np.array(cores)))
     return [c // unit for c in cores], unit / slots_per_hour
-
-
-def midpoints(levels: Floats) -> Floats:
-    """Edges between ascending levels, for a chain that was not estimated from prices."""
-    return np.array([(a + b) / 2 for a, b in pairwise(levels.tolist())], np.float64)
 
 
 def _rules_of(market: Market) -> Rules:

@@ -66,10 +66,7 @@ class Replay:
 
 
 def strategy_of(table: Table) -> kernels.Strategy:
-    """A table as the columns that the kernels read.
-
-    With `table_action` it is only to be used where the market is not `aged`: that looks at present prices alone.
-    """
+    """A table as the columns that the kernels read."""
     classes = table.market.classes
     widest = max(c.edges.size for c in classes)
     edges = np.stack([np.pad(c.edges, (0, widest - c.edges.size), constant_values=np.inf) for c in classes])
@@ -160,45 +157,3 @@ def _check_job(policy: Table | Heuristic, market: Market, work: int, slots: int)
         raise InputError(
             f"{work} units within {slots} slots are not feasible; the earliest possible end is {least} slots"
         )
-
-
-def simulate_prices(market: Market, slots: int, runs: int, rng: np.random.Generator) -> tuple[SlotPrices, Ints]:
-    """Price paths of the market's own chains, one after the other, and where each begins; for `replay`.
-
-    The first prices are from the chains' long run. Hazards are peaks that exceed every bid. Before each path are as
-    many slots as it takes to know the ages of its first prices.
-    """
-    known = max(one.ages for one in market.classes) - 1
-    steps = known + slots + 1
-    levels = [_within(one.edges, one.levels) for one in market.classes]
-    prices = np.empty((runs, steps, len(market.classes)))
-    if market.joint_chain is not None:
-        paths = _paths(market.joint_chain, market.stationary, steps, runs, rng)
-        for kind in range(len(market.classes)):
-            prices[:, :, kind] = levels[kind][market.joint_bins[kind][paths]]
-    else:
-        for kind, one in enumerate(market.classes):
-            prices[:, :, kind] = levels[kind][_paths(one.chain, one.stationary, steps, runs, rng) // one.ages]
-    flat = prices.reshape(runs * steps, -1)
-    peaks = flat[1:].copy()
-    for kind, one in enumerate(market.classes):
-        if one.hazard:
-            peaks[rng.random(len(peaks)) < one.hazard, kind] = np.inf
-    return SlotPrices(flat, peaks), np.arange(runs, dtype=np.int64) * steps + known
-
-
-def _paths(chain: Floats, first: Floats, steps: int, runs: int, rng: np.random.Generator) -> Ints:
-    """States of a chain, shape (runs, steps); `first`: probabilities of the first one."""
-    passed = np.cumsum(chain, axis=1)[:, :-1]
-    found = np.empty((runs, steps), np.int64)
-    found[:, 0] = np.searchsorted(np.cumsum(first)[:-1], rng.random(runs), "right")
-    for step in range(1, steps):
-        found[:, step] = (passed[found[:, step - 1]] <= rng.random(runs)[:, None]).sum(axis=1)
-    return found
-
-
-def _within(edges: Floats, levels: Floats) -> Floats:
-    """Levels; refused unless each is in its bin."""
-    if not np.array_equal(np.searchsorted(edges, levels, "left"), np.arange(levels.size)):
-        raise InputError("levels outside their bins cannot be simulated")
-    return levels

@@ -136,15 +136,6 @@ def bin_of(edges, price):
 
 
 @kernel
-def table_action(strategy, rules, left, state, work, saved, choice, hour, to_go, locked, prices):
-    """What a table says at these prices, where their ages do not matter."""
-    joint = 0
-    for i in range(strategy.sizes.size):
-        joint = joint * strategy.sizes[i] + bin_of(strategy.edges[i], prices[i])
-    return table_action_at(strategy, rules, left, state, work, saved, choice, hour, to_go, locked, joint)
-
-
-@kernel
 def table_action_at(strategy, rules, left, state, work, saved, choice, hour, to_go, locked, joint):
     """What a table says in a joint state of the prices."""
     if state == LOCAL_STATE:

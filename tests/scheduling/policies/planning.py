@@ -11,16 +11,33 @@ from collections.abc import Sequence
 import numpy as np
 
 from goffish.cloud.billing import billed_quanta, paid_left_s, rent
-from goffish.cloud.catalogue import Catalogue, MachineClass
+from goffish.cloud.catalogue import Billing, Catalogue, MachineClass
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import Estimate, Flow, compile_flow
 from goffish.scheduling.dataflow.model import Dataflow
 from goffish.scheduling.policies.lookahead import Aims
-from goffish.scheduling.policies.scaling import machine_weights
 from goffish.scheduling.policies.windows import Outlook
 
 SLACK = 1e-9
 M1 = (("small", 1, 1.0, 0.06), ("medium", 1, 2.0, 0.12), ("large", 2, 2.0, 0.24), ("xlarge", 4, 2.0, 0.48))
+
+
+def machine_weights(deployment: Deployment, element: int, billing: Billing) -> dict[int, float]:
+    """How much is lost by taking an instance of an element from each of its machines (VMWEIGHT, Eq. 10).
+
+    Hours of paid time left x share of its cores in use x share of the element's instances that are elsewhere x speed
+    for the price of an hour; where all instances are on one machine a tiny share.
+    """
+    found = {}
+    for number, machine in deployment.machines.items():
+        here = machine.instances.get(element, 0)
+        price = float(deployment.catalogue.prices[machine.kind])
+        hours = float(paid_left_s(machine.elapsed_s, billing)) / 3600.0
+        if here:
+            elsewhere = max(1.0 - here / int(deployment.counts[element]), SLACK)
+            factor = hours * deployment.speed(number) / price if price > 0 else math.inf
+            found[number] = deployment.used(number) * elsewhere * factor
+    return found
 
 
 def machine_classes(startup_s: float = 0.0, limit: int | None = None, only: int = len(M1)) -> Catalogue:

@@ -15,13 +15,13 @@ from goffish.scheduling.dataflow.flow import Flow
 from goffish.scheduling.policies.alternates import Variant
 from goffish.scheduling.policies.initial import initial_deployment
 from goffish.scheduling.policies.scaling import (
-    machine_weights,
     redeploy_resources,
     release_idle,
     scale_in,
     scale_out,
 )
 from tests.scheduling.policies.cases import M1, L, S, flows, ideal_by_hand, machines, started
+from tests.scheduling.policies.planning import machine_weights
 
 VARIANTS = st.sampled_from(["central", "sharded"])
 

@@ -13,13 +13,13 @@ from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import Flow
 from goffish.scheduling.policies import window_kernels as kernels
 from goffish.scheduling.policies.lookahead import Aims, look_ahead
-from goffish.scheduling.policies.scaling import machine_weights
 from goffish.scheduling.policies.windows import Outlook, Window
 from tests.scheduling.policies.planning import (
     chain,
     chain_deployment,
     chain_rates,
     machine_classes,
+    machine_weights,
     random_deployment,
     random_flow,
     random_outlook,

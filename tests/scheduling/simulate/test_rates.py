@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from goffish.cloud.columns import write_columns
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
@@ -97,7 +96,7 @@ def test_streams_of_a_dataflow(tmp_path: Path) -> None:
     one = rates.streams(ROAD, {"reports": np.array([5.0, 6.0])})
     assert one[:, reports].tolist() == [5, 6] and (one[:, weather] == 0.1).all()
     assert (np.delete(one, [weather, reports], axis=1) == 0).all()
-    write_columns(tmp_path / "r.csv", {"reports": np.array([5.0, 6.0, 7.0])})
+    (tmp_path / "r.csv").write_text("reports\n5\n6\n7\n")
     assert np.array_equal(rates.read_rates(tmp_path / "r.csv", ROAD, 2), one)
     with pytest.raises(InputError, match="no input 'tolls'"):
         rates.streams(ROAD, {"tolls": np.ones(3)})

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.spot.paths import midpoints
 from goffish.cloud.prices import SlotPrices
 from goffish.scheduling.spot.job import FINISHED, POSSIBLE, QUIESCED, START, JobPolicy, Status, advance, submitted
-from goffish.scheduling.spot.model import Local, Market, SpotClass, chain_of, midpoints
+from goffish.scheduling.spot.model import Local, Market, SpotClass, chain_of
 from goffish.scheduling.spot.table import build_table
 
 INF = float("inf")

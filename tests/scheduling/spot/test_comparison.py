@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from experiments.spot.paths import simulate_prices
 from goffish.cloud.catalogue import read_catalogue
 from goffish.cloud.prices import SlotPrices, Trace
 from goffish.errors import InputError
@@ -17,7 +18,6 @@ from goffish.scheduling.spot.comparison import POLICIES, cheapest_on_demand, com
 from goffish.scheduling.spot.fitting import OwnMachine, fit_market, read_fitted, write_fitted
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.job import CHECKPOINT, PROCESS, RELEASE, START, run_job, submitted
-from goffish.scheduling.spot.replay import simulate_prices
 from goffish.scheduling.spot.table import build_table
 from tests.scheduling.spot.spot_cases import reference, tiny
 

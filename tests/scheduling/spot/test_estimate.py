@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.spot.paths import midpoints, most_likely
 from goffish.cloud.billing import automaton
 from goffish.cloud.prices import Trace, trace_of
 from goffish.errors import InputError
@@ -17,11 +18,10 @@ from goffish.scheduling.spot.estimate import (
     estimate_class,
     estimate_joint,
     log_likelihood,
-    most_likely,
     most_probable_bids,
     quantile_bids,
 )
-from goffish.scheduling.spot.model import Local, Market, SpotClass, chain_of, midpoints, work_units
+from goffish.scheduling.spot.model import Local, Market, SpotClass, chain_of, work_units
 from tests.scheduling.spot.spot_cases import reference
 
 SLOT = 600.0

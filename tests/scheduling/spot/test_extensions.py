@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.spot.paths import midpoints, simulate_prices
 from goffish.cloud.prices import SlotPrices
 from goffish.errors import InputError, StoreError
 from goffish.scheduling.spot.clairvoyant import lower_bounds
@@ -27,8 +28,8 @@ from goffish.scheduling.spot.job import (
     run_job,
     settle,
 )
-from goffish.scheduling.spot.model import Market, SpotClass, chain_of, midpoints
-from goffish.scheduling.spot.replay import replay, simulate_prices
+from goffish.scheduling.spot.model import Market, SpotClass, chain_of
+from goffish.scheduling.spot.replay import replay
 from goffish.scheduling.spot.table import Table, build_table
 from tests.scheduling.spot.spot_bills import bill_of
 from tests.scheduling.spot.spot_cases import (

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.spot.paths import simulate_prices
 from goffish.cloud.prices import SlotPrices, trace_of
 from goffish.errors import InputError
 from goffish.scheduling.spot.clairvoyant import lower_bounds
@@ -25,7 +26,7 @@ from goffish.scheduling.spot.job import (
     run_job,
     submitted,
 )
-from goffish.scheduling.spot.replay import replay, simulate_prices
+from goffish.scheduling.spot.replay import replay
 from goffish.scheduling.spot.table import Table, build_table
 from tests.scheduling.spot.spot_cases import best_by_trial, exact_cost, joint_states, random_market, reference
 

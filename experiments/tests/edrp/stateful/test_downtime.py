@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.edrp.evaluation import CONFIGURATIONS
 from experiments.edrp.generators import fifteen_hosts, taxi_flow
 from experiments.edrp.loop import Method, Planner, Record, control
 from experiments.edrp.stateful.definition import Deployment, spread
@@ -20,14 +21,7 @@ from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import Dataflow, Element
 from goffish.scheduling.dataflow.needs import Needs
 from goffish.scheduling.policies.edrp.metrics import metrics
-from goffish.scheduling.policies.edrp.problem import (
-    CONFIGURATIONS,
-    Bounds,
-    Ints,
-    Problem,
-    Reconfiguration,
-    problem_of,
-)
+from goffish.scheduling.policies.edrp.problem import Bounds, Ints, Problem, Reconfiguration, problem_of
 from tests.scheduling.policies.edrp.test_program import anchor
 
 from .runs import COUNTS, Load, machines_of

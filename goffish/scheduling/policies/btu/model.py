@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from goffish.errors import InputError
-from goffish.scheduling.dataflow.flow import Flow
 
 #: Resources by which a sum may miss the size of a host.
 SLACK = 1e-9
@@ -102,23 +101,6 @@ class OperatorNeeds(NamedTuple):
     def size(self) -> int:
         """Number of operators."""
         return len(self.names)
-
-
-def operators_of(flow: Flow) -> OperatorNeeds:
-    """The operators of a dataflow whose elements tell their cores, memory and objective.
-
-    Raises
-    ------
-    InputError
-        An element without an objective (`duration_s`).
-    """
-    for name, duration in zip(flow.names, flow.needs.duration_s.tolist(), strict=True):
-        if math.isinf(duration):
-            raise InputError(f"element {name}: needs.duration_s is needed")
-    needs = flow.needs
-    return OperatorNeeds(
-        flow.names, tuple(needs.cores.tolist()), tuple(needs.memory_mb.tolist()), tuple(needs.duration_s.tolist())
-    )
 
 
 class Size(NamedTuple):

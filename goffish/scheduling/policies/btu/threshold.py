@@ -53,26 +53,6 @@ class ThresholdController:
         return []
 
 
-@dataclass(frozen=True)
-class FixedController:
-    """Over-provisioning: what is there at the beginning stays."""
-
-    settings: Settings = field(default_factory=Settings)
-    by_units: bool = False
-
-    def cycle(self, state: ClusterState, rng: np.random.Generator) -> list[Action]:
-        """Nothing."""
-        return []
-
-    def host_end(self, state: ClusterState, host: int, unit_s: float) -> list[Action]:
-        """Nothing."""
-        return []
-
-    def unit_end(self, state: ClusterState, host: int, unit_s: float, empty: bool) -> list[Action]:
-        """Nothing."""
-        return []
-
-
 def _free(state: ClusterState, host: LeasedMachine, leaving: dict[int, list[int]]) -> Size:
     """What is left of a host beside what runs, and what is about to leave."""
     free, going = host.free(state.operators), [needs_of(state, k) for k in leaving.get(host.number, [])]

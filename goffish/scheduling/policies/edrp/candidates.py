@@ -86,15 +86,6 @@ def near_candidates(problem: Problem, twice: Sequence[int] = ()) -> Candidates:
     return found
 
 
-def overloaded(problem: Problem) -> list[int]:
-    """Elements that cannot keep up on their current hosts."""
-    if problem.current is None:
-        return []
-    sizes = np.minimum(problem.current.sum(axis=1), problem.table.shape[1] - 1)
-    latency = problem.table[np.arange(problem.size), sizes]
-    return [i for i in range(problem.size) if np.isinf(latency[i][problem.current[i] > 0]).any() or not sizes[i]]
-
-
 def _hosts(problem: Problem, i: int) -> list[int]:
     needs, found = problem.flow.needs, problem.infrastructure
     room = (found.cores >= needs.cores[i] - SLACK) & (found.memory_mb >= needs.memory_mb[i] - SLACK)

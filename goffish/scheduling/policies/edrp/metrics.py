@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from goffish.errors import InputError
-from goffish.scheduling.dataflow.flow import SLACK, Floats
+from goffish.scheduling.dataflow.flow import SLACK
 from goffish.scheduling.policies.edrp import kernels
 from goffish.scheduling.policies.edrp.problem import Ints, Problem
 
@@ -70,29 +70,3 @@ def fits(problem: Problem, counts: Ints) -> bool:
         bool((need @ counts <= room * (1 + SLACK) + SLACK).all())
         for need, room in ((needs.cores, found.cores), (needs.memory_mb, found.memory_mb))
     )
-
-
-def downtimes(problem: Problem, counts: Ints) -> Floats:
-    """Downtime of each element's own change, seconds (Eq. 25 or 34)."""
-    model = problem.model
-    return np.array([kernels.element_downtime(model, i, row) for i, row in enumerate(counts)])
-
-
-def restarts(problem: Problem) -> Floats:
-    """Of each element, to be restarted where it is, seconds (Eq. 39); 0 in the general variant."""
-    return np.asarray(problem.model.elements[kernels.RESTART], np.float64)
-
-
-def transferred(before: Ints, after: Ints, *, literal: bool = False) -> tuple[float, float]:
-    """Shares of an element's state that go to the store, and come from it (Eq. 31 and 32).
-
-    Parameters
-    ----------
-    before, after : int64, shape (hosts,)
-    literal : bool
-        As printed: growing elements upload too much where they leave a host as well.
-    """
-    old, new = int(before.sum()), int(after.sum())
-    pairs = list(zip(before.tolist(), after.tolist(), strict=True))
-    up = math.fsum(kernels.upload_share(u, v, old, new, literal) for u, v in pairs)
-    return up, math.fsum(kernels.download_share(u, v, old, new) for u, v in pairs)

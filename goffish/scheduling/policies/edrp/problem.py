@@ -54,16 +54,6 @@ class Weights:
         return Weights(self.response * part, self.price * part, weight, self.availability * part)
 
 
-#: The configurations that the paper compares (§3.8), and its baseline with a trace of downtime against pointless moves.
-CONFIGURATIONS = {
-    "baseline": Weights(0.5, 0.5, 0.0),
-    "steady baseline": Weights(0.5, 0.5, 0.0).with_downtime(1e-3),
-    "balanced": Weights(0.3, 0.3, 0.4),
-    "response time": Weights(0.6, 0.0, 0.4),
-    "cost": Weights(0.0, 0.6, 0.4),
-}
-
-
 @dataclass(frozen=True)
 class Bounds:
     """Hard limits, and what the metrics are divided by.

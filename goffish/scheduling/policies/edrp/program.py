@@ -19,7 +19,6 @@ from goffish.scheduling.policies.edrp.candidates import (
     all_candidates,
     canonical,
     latencies_of,
-    near_candidates,
     pair_delays,
     pair_prices,
     program_size,
@@ -124,11 +123,6 @@ def solve(
         if again.values is not None:
             found = LinearSolution(again.values, found.objective, found.bound, found.optimal)
     return _solution(problem, program, found, variables, solved, relaxed)
-
-
-def solve_near(problem: Problem, twice: tuple[int, ...] = (), **options: Any) -> Solution:
-    """r-EDRP: the best deployment one step from the current one (§3.4); of elements in `twice`, two steps."""
-    return solve(problem, near_candidates(problem, twice), **options)
 
 
 def _solution(

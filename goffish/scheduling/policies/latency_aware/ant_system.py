@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 
 from goffish.errors import InputError
 from goffish.scheduling.policies.latency_aware import ant_kernels as kernels
-from goffish.scheduling.policies.latency_aware.hill_climbing import refuse_limits
 from goffish.scheduling.policies.latency_aware.score import Ints, PlacementProblem, Score, evaluate
 
 
@@ -85,41 +84,6 @@ class Marched(NamedTuple):
     placement: Ints
     score: Score
     iterations: int
-
-
-def ant_system(
-    problem: PlacementProblem,
-    rng: np.random.Generator,
-    start: ArrayLike | None = None,
-    *,
-    ants: Ants | None = None,
-    seconds: float | None = None,
-) -> Marched:
-    """Search with ants; the sum of score and 10 000 for every violation is what falls.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    start : int, shape (operators,), optional
-        The placement of now; default: none.
-    ants : Ants, optional
-    seconds : float, optional
-        No iteration but the first begins later than so many seconds from now. The outcome then depends on the machine.
-    """
-    refuse_limits(seconds=seconds)
-    ants = Ants() if ants is None else ants
-    end = None if seconds is None else time.monotonic() + seconds
-    best, done = None, 0
-    for colony in range(ants.colonies):
-        if colony and end is not None and time.monotonic() >= end:
-            break
-        left = None if end is None else max(0.0, end - time.monotonic())
-        found = one_colony(problem, rng, start, ants=ants, seconds=left)
-        done += found.iterations
-        if best is None or penalised(found.score) < penalised(best.score):
-            best = found
-    assert best is not None
-    return best._replace(iterations=done)
 
 
 def one_colony(

@@ -16,8 +16,7 @@ from goffish.scheduling.policies.feasible import feasible
 from goffish.scheduling.policies.latency_aware.ant_system import Ants
 from goffish.scheduling.policies.latency_aware.flows import flow_problem, host_counts
 from goffish.scheduling.policies.latency_aware.hybrid import hybrid
-from goffish.scheduling.policies.latency_aware.online import worth_it
-from goffish.scheduling.policies.latency_aware.score import Ints, ScoreWeights, evaluate
+from goffish.scheduling.policies.latency_aware.score import Ints, Score, ScoreWeights, evaluate
 from goffish.scheduling.policies.network import network_throughput
 from goffish.scheduling.policies.observation import Observation, Policy
 from goffish.scheduling.policies.reactive import Reactive
@@ -127,3 +126,10 @@ def _moved(plan: Deployment, counts: Ints) -> Deployment:
         new.instances = {element: count for element, count in enumerate(counts[:, column].tolist()) if count}
         moved.add_machine(new)
     return moved
+
+
+def worth_it(before: Score, after: Score, gain: float) -> bool:
+    """Whether a placement is better by enough: fewer violations, or as many and a score that is lower by `gain`."""
+    if after.violations != before.violations:
+        return after.violations < before.violations
+    return after.value <= (1 - gain) * before.value and after.value < before.value

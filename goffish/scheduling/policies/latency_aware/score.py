@@ -6,7 +6,7 @@ numbered from 0, a placement is the host of every operator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -236,10 +236,6 @@ class PlacementProblem:
             host_weight=self.weights.hosts / self.size,
         )
 
-    def with_weights(self, weights: ScoreWeights) -> PlacementProblem:
-        """The same with other weights."""
-        return replace(self, weights=weights)
-
     def placement(self, hosts: ArrayLike) -> Ints:
         """A placement as an array of its own; raises `InputError` unless every operator is on a host."""
         found = np.array(hosts, np.int64)
@@ -300,20 +296,6 @@ def evaluate(problem: PlacementProblem, placement: ArrayLike) -> Score:
         violations=violations,
         overload=overload,
     )
-
-
-def edge_events(edges: ArrayLike, emitted: ArrayLike) -> Floats:
-    """Events over each edge, from what engines count: emitted by an operator, divided by its outgoing edges (§2.2).
-
-    Parameters
-    ----------
-    edges : int, shape (edges, 2)
-    emitted : float, shape (operators,)
-        Events that each operator sent, one for every operation that received it.
-    """
-    source = np.asarray(edges, np.int64).reshape(-1, 2)[:, 0]
-    counted = np.asarray(emitted, np.float64)
-    return np.asarray(counted[source] / np.bincount(source, minlength=counted.size)[source])
 
 
 def greedy_placement(problem: PlacementProblem, start: Ints | None = None) -> Ints:

@@ -211,12 +211,6 @@ def crash_days(found: System, places: Places, runs: int, rng: np.random.Generato
     return Days(up / days, total / max(found.weights.sum(), 1e-300))
 
 
-def single_points(found: System, places: Places) -> list[set[int]]:
-    """Hosts whose crash alone breaks each query."""
-    only = np.where(places.sum(axis=1) == 1, places.argmax(axis=1), -1)
-    return [{int(only[o]) for o in some.tolist() if only[o] >= 0} for some in found.queries]
-
-
 def _bits(mask: int) -> list[int]:
     found = []
     while mask:

@@ -58,11 +58,3 @@ def importance(found: System, heuristic: Heuristic = "combined", rng: np.random.
     if heuristic == "ratio":
         return ratio(found)
     return out_degree(found) * low_utilisation(found)
-
-
-def query_importance(found: System, scores: Floats, aggregate: Literal["min", "mean"] = "min") -> Floats:
-    """Importance of every query from that of its operators, shape (queries,)."""
-    if aggregate not in ("min", "mean"):
-        raise InputError(f"aggregate = {aggregate!r}: one of min, mean is needed")
-    combine = np.min if aggregate == "min" else np.mean
-    return np.array([float(combine(scores[some])) for some in found.queries])

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.btu.item_results import Life, cost_of, units_of
+from experiments.btu.items import operators_of
 from experiments.btu.patterns import machines_of, walk
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.btu.controller import BtuController, make_room, scale_up
 from goffish.scheduling.policies.btu.ending import plan_emptying
-from goffish.scheduling.policies.btu.model import ClusterState, OperatorNeeds, Settings, Size, operators_of
+from goffish.scheduling.policies.btu.model import ClusterState, OperatorNeeds, Settings, Size
 from goffish.scheduling.policies.btu.ranking import best_host, donor_utility, host_score
 from goffish.scheduling.policies.btu.threshold import ThresholdController
 from goffish.scheduling.policies.btu.trigger import needs_instance, predicted_duration

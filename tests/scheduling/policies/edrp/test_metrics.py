@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.edrp.evaluation import downtimes, restarts, transferred
 from experiments.edrp.generators import random_problem
+from experiments.edrp.latency import fit_latency
 from goffish.cloud.infrastructure import Host, Infrastructure, Store
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import Dataflow
 from goffish.scheduling.policies.edrp.candidates import multisets
-from goffish.scheduling.policies.edrp.latency import Queue, fit_latency
-from goffish.scheduling.policies.edrp.metrics import downtimes, metrics, restarts, transferred
+from goffish.scheduling.policies.edrp.latency import Queue
+from goffish.scheduling.policies.edrp.metrics import metrics
 from goffish.scheduling.policies.edrp.problem import Bounds, Problem, Reconfiguration, Weights, problem_of
 
 from .oracle import Oracle, bag

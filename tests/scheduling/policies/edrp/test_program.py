@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.edrp.evaluation import CONFIGURATIONS, downtimes, overloaded, restarts, solve_near
 from experiments.edrp.generators import (
     fifteen_hosts,
     random_problem,
     reference_problem,
     scalability_problem,
 )
+from experiments.edrp.latency import Curve
 from goffish.cloud.infrastructure import Host, Infrastructure
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import compile_flow
@@ -25,24 +27,15 @@ from goffish.scheduling.policies.edrp.candidates import (
     multisets,
     near_candidates,
     neighbours,
-    overloaded,
     program_size,
     twins,
     without_dominated,
 )
 from goffish.scheduling.policies.edrp.heuristic import local_search
-from goffish.scheduling.policies.edrp.latency import Curve
 from goffish.scheduling.policies.edrp.linear import Solver
-from goffish.scheduling.policies.edrp.metrics import downtimes, metrics, restarts
-from goffish.scheduling.policies.edrp.problem import (
-    CONFIGURATIONS,
-    Bounds,
-    Problem,
-    Reconfiguration,
-    Weights,
-    problem_of,
-)
-from goffish.scheduling.policies.edrp.program import Program, solve, solve_near
+from goffish.scheduling.policies.edrp.metrics import metrics
+from goffish.scheduling.policies.edrp.problem import Bounds, Problem, Reconfiguration, Weights, problem_of
+from goffish.scheduling.policies.edrp.program import Program, solve
 
 from .oracle import Oracle
 from .test_metrics import hosts

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.latency_aware.ants import ant_system
 from experiments.latency_aware.generators import paper_problem
 from goffish.errors import InputError
 from goffish.scheduling.policies.latency_aware import ant_kernels as kernels
-from goffish.scheduling.policies.latency_aware.ant_system import Ants, ant_system, one_colony, penalised
+from goffish.scheduling.policies.latency_aware.ant_system import Ants, one_colony, penalised
 from goffish.scheduling.policies.latency_aware.hill_climbing import hill_climbing
 from goffish.scheduling.policies.latency_aware.hybrid import hybrid
 from goffish.scheduling.policies.latency_aware.score import PlacementProblem, evaluate

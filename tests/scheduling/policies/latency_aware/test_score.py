@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.latency_aware.online import edge_events
 from goffish.errors import InputError
 from goffish.scheduling.policies.latency_aware.score import (
     RELATIVE,
     PlacementProblem,
     ScoreWeights,
-    edge_events,
     evaluate,
     greedy_placement,
 )
@@ -55,7 +57,7 @@ def test_against_definitions(problem: PlacementProblem, data: st.DataObject) -> 
 
 def test_shared_latency_mode() -> None:
     """§6.3: latency over operators times the longest one, with weight 1."""
-    found = evaluate(chain_of_three().with_weights(RELATIVE), [0, 1, 0])
+    found = evaluate(replace(chain_of_three(), weights=RELATIVE), [0, 1, 0])
     assert found.value == pytest.approx(3.0 + 8.0 / (3 * 4.0))
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.replication.selection import single_points
 from goffish.errors import InputError
 from goffish.scheduling.policies.replication.availability import (
     Availability,
     aggregated,
     crash_days,
     query_availabilities,
-    single_points,
 )
 from goffish.scheduling.policies.replication.model import Network, Racks, System, check, network_use, primaries, system
 

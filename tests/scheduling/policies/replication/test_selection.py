@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from experiments.replication.generators import paper_system, with_budget
 from experiments.replication.queries import Operator, SharedQueries
+from experiments.replication.selection import knapsack, query_importance, select_queries
 from goffish.errors import InputError
 from goffish.scheduling.policies.replication.availability import crash_days, query_availabilities
 from goffish.scheduling.policies.replication.blocks import spof_order, spof_plan
-from goffish.scheduling.policies.replication.importance import importance, query_importance
+from goffish.scheduling.policies.replication.importance import importance
 from goffish.scheduling.policies.replication.model import Network, Racks, check, primaries, replica_load, system
 from goffish.scheduling.policies.replication.placement import colours_per_host, place_copies, replicated, spare
-from goffish.scheduling.policies.replication.selection import knapsack, ranked, select, select_queries
+from goffish.scheduling.policies.replication.selection import ranked, select
 
 FOUR = system(
     [0.5, 0.3, 0.2, 0.1], [0, 0, 0, 0], [[0, 1, 2], [0, 1, 3], [0, 1], [0]], [0.02, 0.02], [2.0, 2.0]

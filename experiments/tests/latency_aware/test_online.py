@@ -8,18 +8,11 @@ import numpy as np
 import pytest
 
 from experiments.latency_aware.generators import paper_problem
+from experiments.latency_aware.online import Running, SchedulerSettings, changed, cpu_demand, schedule, smoothed
 from experiments.latency_aware.throughput import most_throughput, reserved_cpu, throughput_factor
 from goffish.errors import InputError
 from goffish.scheduling.policies.latency_aware.ant_system import Ants
-from goffish.scheduling.policies.latency_aware.online import (
-    Running,
-    SchedulerSettings,
-    changed,
-    cpu_demand,
-    schedule,
-    smoothed,
-    worth_it,
-)
+from goffish.scheduling.policies.latency_aware.policy import worth_it
 from goffish.scheduling.policies.latency_aware.score import PlacementProblem, evaluate
 from tests.scheduling.policies.latency_aware.cases import chain_of_three
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from experiments.latency_aware import _spring_kernels as kernels
 from goffish.errors import InputError
-from goffish.scheduling.policies.latency_aware import spring_kernels as kernels
 from goffish.scheduling.policies.latency_aware.score import Floats
 
 #: Milliseconds there and back from one host to another; ``None`` if there is no answer.

@@ -11,10 +11,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from experiments.latency_aware.ants import ant_system
 from goffish.errors import InputError
-from goffish.scheduling.policies.latency_aware.ant_system import Ants, ant_system
+from goffish.scheduling.policies.latency_aware.ant_system import Ants
 from goffish.scheduling.policies.latency_aware.hill_climbing import hill_climbing
 from goffish.scheduling.policies.latency_aware.hybrid import hybrid
+from goffish.scheduling.policies.latency_aware.policy import worth_it
 from goffish.scheduling.policies.latency_aware.score import (
     CORE,
     UNKNOWN_CPU,
@@ -192,13 +194,6 @@ def changed(before: PlacementProblem, now: PlacementProblem, rules: SchedulerSet
     )
 
 
-def worth_it(before: Score, after: Score, gain: float) -> bool:
-    """Whether a placement is better by enough: fewer violations, or as many and a score that is lower by `gain`."""
-    if after.violations != before.violations:
-        return after.violations < before.violations
-    return after.value <= (1 - gain) * before.value and after.value < before.value
-
-
 def _differs(before: Floats, now: Floats, share: float) -> bool:
     return bool((np.abs(now - before) > share * before * (1 + 1e-9)).any())
 
@@ -212,3 +207,17 @@ def _place(problem: PlacementProblem, start: Ints | None, rng: np.random.Generat
 
 def _runs(problem: PlacementProblem, place: Ints, now_s: float) -> Running:
     return Running(tuple(problem.hosts[host] for host in place.tolist()), now_s, problem)
+
+
+def edge_events(edges: ArrayLike, emitted: ArrayLike) -> Floats:
+    """Events over each edge, from what engines count: emitted by an operator, divided by its outgoing edges (§2.2).
+
+    Parameters
+    ----------
+    edges : int, shape (edges, 2)
+    emitted : float, shape (operators,)
+        Events that each operator sent, one for every operation that received it.
+    """
+    source = np.asarray(edges, np.int64).reshape(-1, 2)[:, 0]
+    counted = np.asarray(emitted, np.float64)
+    return np.asarray(counted[source] / np.bincount(source, minlength=counted.size)[source])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from experiments.latency_aware.generators import paper_infrastructure
+from experiments.latency_aware.springs import LatencySpace, Ping, Springs, spring_step
 from goffish.errors import InputError
 from goffish.scheduling.policies.latency_aware.score import Floats
-from goffish.scheduling.policies.latency_aware.springs import LatencySpace, Ping, Springs, spring_step
 
 
 def pings(hosts: list[str], latency: Floats) -> Ping:
