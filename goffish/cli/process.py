@@ -68,7 +68,7 @@ def explain(outcome: dict[str, Any]) -> tuple[str | None, int]:
     if hasattr(error, "format_message"):  # a usage error of the command-line library
         return _usage_error(error), 2
     if isinstance(error, MemoryError):
-        return "error: not enough memory for this graph on this machine", 1
+        return "error: not enough memory on this machine", 1
     if isinstance(error, OSError):
         if error.filename is None:
             return output_failed(error), 1

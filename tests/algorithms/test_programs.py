@@ -205,6 +205,7 @@ def test_pagerank_with_fixed_supersteps(
     assert np.abs(result.table["rank"].to_numpy() - wanted).max() < 1e-12
 
 
+@pytest.mark.slow
 @given(cases(), FINDERS)
 def test_converged_ranks_equal_networkx(case: Case, finder: str) -> None:
     wanted = nx.pagerank(case.nx, tol=1e-13, max_iter=2000, weight=None)

@@ -62,6 +62,7 @@ def test_large_random_graph_equals_networkx(directed):
         assert component_of(build(2000, edges, directed)).tolist() == expected(2000, edges)
 
 
+@pytest.mark.slow
 def test_sixty_four_bit_targets_give_the_same_answer():
     graph = build(50, np.random.default_rng(2).integers(0, 50, (200, 2)).tolist(), False)
     wide = Graph(graph.offsets, graph.targets.astype(np.int64), False, graph.num_edges)

@@ -67,6 +67,7 @@ def test_larger_graphs_on_any_number_of_threads(exponent):
     assert core_numbers(graph).to_dict() == nx.core_number(expected)
 
 
+@pytest.mark.slow
 def test_sixty_four_bit_targets_give_the_same_answer():
     graph = build(60, np.random.default_rng(2).integers(0, 60, (400, 2)).tolist(), False)
     wide = Graph(graph.offsets, graph.targets.astype(np.int64), False, graph.num_edges)

@@ -139,6 +139,7 @@ def test_bfs_turns_round_on_a_dense_graph():
     assert parent.tolist() == [ruled.get(v, -1) for v in range(n)]
 
 
+@pytest.mark.slow
 def test_sixty_four_bit_targets_give_the_same_answer():
     rng = np.random.default_rng(8)
     graph = from_edges(rng.integers(0, 99, 300), rng.integers(0, 99, 300), rng.random(300))

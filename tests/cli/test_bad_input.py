@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import ROOT, Place, assert_refused
+from tests.cli.conftest import Place
+from tests.commands import ROOT, assert_refused
 
 BAD_FILES = {
     "empty.txt": ("", "empty.txt: no edges found: the file is empty"),

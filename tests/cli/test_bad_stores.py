@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Place, assert_refused
+from tests.cli.conftest import Place
+from tests.commands import assert_refused
 
 
 def slice_file(store: Path) -> Path:

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from goffish.scheduling.estimate import estimate, read_calibration, shape_of
-from tests.cli.conftest import ENVIRONMENT, Ended, Place, assert_refused, call
+from tests.cli.conftest import Place
+from tests.commands import ENVIRONMENT, Ended, assert_refused, call
 
 #: No time at all: as many runs as a fit and a test need.
 ASKED = ("calibrate", "--algorithms", "components,bfs", "--sizes", "tiny", "--minutes", "0.001", "-o", "c.json")
@@ -69,6 +70,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     return Session(folder, Ended(process.returncode, out, err), len(measured), left, kept, finished)
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_the_runs(session: Session) -> None:
     """Breaks when Ctrl-C loses measured runs, leaves stores behind, or pretends to have finished."""
     assert session.interrupted.code == 130, session.interrupted.err

@@ -20,7 +20,8 @@ from goffish.cloud.catalogue import read_catalogue
 from goffish.scheduling.control.records import TABLES
 from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
-from tests.cli.conftest import Place, assert_refused
+from tests.cli.conftest import Place
+from tests.commands import assert_refused
 
 MINE = """
 elements:
@@ -133,6 +134,7 @@ def runs(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_interrupted_real_runs_leave_no_process(here: Place) -> None:
     """Breaks when Ctrl-C leaves machines or instances behind."""
     command = [

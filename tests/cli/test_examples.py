@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cli.conftest import ROOT, Place, assert_refused
+from tests.cli.conftest import Place
+from tests.commands import ROOT, assert_refused
 
 
 def files(folder: Path) -> dict[str, bytes]:

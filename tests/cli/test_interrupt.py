@@ -22,7 +22,8 @@ import pytest
 
 from goffish.graph import from_edges
 from goffish.graph.io import write
-from tests.cli.conftest import ENVIRONMENT, Place, call, grid_edges
+from tests.cli.conftest import Place, grid_edges
+from tests.commands import ENVIRONMENT, call
 
 LIMIT = 1.5
 
@@ -135,6 +136,7 @@ def test_while_metis_partitions(big: Place) -> None:
     assert big.files() == before
 
 
+@pytest.mark.slow
 def test_while_writing_a_store(big: Place) -> None:
     args = ("partition", "big.arrow", "-o", "out.gofs", "-k", "96", "--method", "range")
     process = start(*args, cwd=big.path)
@@ -169,6 +171,7 @@ def test_while_writing_a_result(big: Place, suffix: str) -> None:
     assert (big / f"kept.{suffix}").stat().st_size > 100_000
 
 
+@pytest.mark.slow
 def test_killed_and_resumed(big: Place) -> None:
     args = ("run", "sssp", "grid.gofs", "--source", "77")
     whole = call(*args, "-o", "whole.csv", "--json", cwd=big.path)

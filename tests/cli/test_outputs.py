@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from goffish.algorithms.catalogue import ALGORITHMS
-from tests.cli.conftest import ENVIRONMENT, SMALL, Place
+from tests.cli.conftest import SMALL, Place
+from tests.commands import ENVIRONMENT
 
 FROM = {"bfs", "sssp", "hops"}
 

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from goffish.scheduling.spot.fitting import Fitted, write_fitted
-from tests.cli.conftest import Ended, Place, assert_refused
+from tests.cli.conftest import Place
+from tests.commands import Ended, assert_refused
 from tests.scheduling.spot.spot_cases import tiny
 
 DAYS = 12

@@ -13,7 +13,8 @@ import pytest
 from goffish.gofs.series import open_series
 from goffish.temporal.event_paths import temporal_paths
 from goffish.temporal.motifs import temporal_triangles
-from tests.cli.conftest import Place, assert_refused
+from tests.cli.conftest import Place
+from tests.commands import assert_refused
 
 DAY = 86_400
 

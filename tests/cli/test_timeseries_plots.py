@@ -15,7 +15,8 @@ from PIL import Image
 
 from goffish.gopher import Result
 from goffish.gopher.result import read_table
-from tests.cli.conftest import Place, assert_refused
+from tests.cli.conftest import Place
+from tests.commands import assert_refused
 
 DAY = 86_400
 PNG, PDF = b"\x89PNG", b"%PDF"

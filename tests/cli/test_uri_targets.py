@@ -14,7 +14,8 @@ import goffish as gf
 from goffish.cli.app import app
 from goffish.errors import GoffishError, InputError
 from goffish.partial import is_uri, local_path
-from tests.cli.conftest import Place, assert_refused
+from tests.cli.conftest import Place
+from tests.commands import assert_refused
 
 #: Options that name something to write, in any command.
 TARGETS = {

@@ -74,6 +74,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_kill_at_any_moment_leaves_one_whole_version(tmp_path: Path) -> None:
     """`kill -9` while two versions are written in turn: what is found is one of them, complete."""
     path = tmp_path / "s"

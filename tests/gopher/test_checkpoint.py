@@ -210,6 +210,7 @@ result.write(sys.argv[3])
 """
 
 
+@pytest.mark.slow
 def test_kill_9_in_mid_job_and_resume(tmp_path: Path) -> None:
     def start(pace: str, out: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", _SLOW, str(tmp_path / "ckpt"), pace, str(tmp_path / out)]

@@ -126,6 +126,7 @@ for name, options, stop in JOBS:
 """
 
 
+@pytest.mark.slow
 def test_checkpoints_go_from_engine_to_engine_and_to_other_numbers_of_ranks(tmp_path: Path, store: Path) -> None:
     code, out, told = mpirun(3, "-m", "mpi4py", "-c", _RESUMING, str(store), str(tmp_path))
     assert code == 0, told[-2000:]
@@ -152,6 +153,7 @@ assert seen - {"manifest.json"} == mine, (seen, mine)
 """
 
 
+@pytest.mark.slow
 def test_a_rank_opens_the_files_of_its_own_partitions_only(tmp_path: Path, store: Path) -> None:
     code, _, told = mpirun(3, "-m", "mpi4py", "-c", _OWN_SLICES, str(store), str(tmp_path))
     assert code == 0, told[-2000:]

@@ -35,6 +35,7 @@ for job, options in [*JOBS.items(), (Silent(), {})]:
 """
 
 
+@pytest.mark.slow
 def test_result_folders_hold_the_rows_of_the_local_engine(tmp_path: Path, stores: Path) -> None:
     """On five ranks for three partitions: a part of each that has one; labels, also of far vertices, are texts."""
     from pyarrow import dataset
@@ -76,6 +77,7 @@ def test_damaged_result_folders_are_refused(tmp_path: Path) -> None:
         check_folder(tmp_path / "r")
 
 
+@pytest.mark.slow
 def test_raw_files_and_stores_answer_alike_and_only_rank_0_speaks(tmp_path: Path, store: Path) -> None:
     raw = tmp_path / "edges.txt"
     graph = nx.gnm_random_graph(50, 90, seed=4)

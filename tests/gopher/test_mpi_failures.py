@@ -43,6 +43,7 @@ os._exit(0)  # tasks that sleep for a minute are still there
 """
 
 
+@pytest.mark.slow
 def test_an_error_on_one_rank_reaches_all_at_once(stores: Path) -> None:
     """The same error on all three, which names rank, partition and superstep, also while another is deep in a task."""
     begun = time.perf_counter()
@@ -107,6 +108,7 @@ def test_killed_rank_is_named_and_the_job_resumes(tmp_path: Path, store: Path, e
     assert read_table(tmp_path / "r.parquet").equals(expected)
 
 
+@pytest.mark.slow
 def test_full_disk_ends_the_job_and_leaves_the_checkpoint_before(tmp_path: Path, store: Path, expected: Any) -> None:
     """Rank 1 may write no file past 2 kB from superstep 10 on: the checkpoint of superstep 9 stays the newest."""
     job = ("run", "pagerank", str(store), "--supersteps", "30", "--checkpoint-dir", str(tmp_path / "c"))
@@ -121,6 +123,7 @@ def test_full_disk_ends_the_job_and_leaves_the_checkpoint_before(tmp_path: Path,
     assert table.equals(expected)
 
 
+@pytest.mark.slow
 def test_an_error_in_a_program_is_one_line_and_exit_code_1(tmp_path: Path, store: Path) -> None:
     wrong = patch(tmp_path / "wrong", "raise ValueError('on purpose')", 3)
     target = tmp_path / "out"
@@ -133,6 +136,7 @@ def test_an_error_in_a_program_is_one_line_and_exit_code_1(tmp_path: Path, store
     assert not target.exists() and not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.slow
 def test_interrupt_ends_all_ranks_with_one_line(tmp_path: Path, store: Path) -> None:
     slow = patch(tmp_path / "slow", "print('there', flush=True)", 2, pause=0.05)
     job = start(

@@ -138,6 +138,7 @@ def test_limit_of_supersteps(spark: Any) -> None:
         run_spark(Rounds(2), GRID, spark=spark, max_supersteps=1)
 
 
+@pytest.mark.slow
 def test_executors_may_come_and_go(spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The tasks of a superstep follow the number of processors, the answer does not."""
     program = _program("components")
@@ -151,6 +152,7 @@ def test_executors_may_come_and_go(spark: Any, monkeypatch: pytest.MonkeyPatch, 
     assert read_table(tmp_path / "out").sort_by("vertex").equals(run_program(program, SOCIAL).table)
 
 
+@pytest.mark.slow
 def test_resume_across_engines(spark: Any, tmp_path: Path) -> None:
     """A checkpoint of Spark is taken up by the local engine, and one of the local engine by Spark."""
     whole = run_program(_program("sssp", source=0), SOCIAL)
@@ -191,6 +193,7 @@ class Words(SubgraphProgram):
         }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", ["implicit", "numbers", "texts"])
 def test_written_parts_hold_the_local_answer(spark: Any, tmp_path: Path, labels: str) -> None:
     """One file per partition, with the columns and the rows of the local engine's table, each in the order read."""
@@ -235,6 +238,7 @@ class Uneven(Rounds):
         return {"where": sg["rounds"] + 999}
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_leaves_the_old_one(spark: Any, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_spark(Rounds(1), SOCIAL, out, spark=spark)
@@ -273,6 +277,7 @@ def test_a_part_that_is_written_again_is_the_same(tmp_path: Path) -> None:
         folder.write(4, table)
 
 
+@pytest.mark.slow
 def test_a_time_limit_ends_with_an_estimate(spark: Any) -> None:
     """The driver's clock stops the run; what comes out is the estimate from the pivots so far."""
 
@@ -353,6 +358,7 @@ def test_a_store_that_was_replaced_is_refused(spark: Any, tmp_path: Path) -> Non
         run_spark(Rounds(1), graph, spark=spark)
 
 
+@pytest.mark.slow
 def test_package_holds_what_is_needed(tmp_path: Path) -> None:
     """The package is imported from the archive, kernels included, by a Python that does not know the installed one."""
     assert write_package(tmp_path / "g.zip") == len(zipfile.ZipFile(tmp_path / "g.zip").namelist())

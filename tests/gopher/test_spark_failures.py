@@ -106,6 +106,7 @@ def test_killed_in_mid_job_gives_the_same_result(store: str, tmp_path: Path, vic
     assert told["supersteps"] == [12, 12]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("spark" not in ENGINES, reason="the command line does not know the engine yet")
 def test_spark_submit_through_the_entry(store: str, tmp_path: Path) -> None:
     """The command line on Spark's own launcher: the local engine's table, and one line where a job fails."""
@@ -119,6 +120,7 @@ def test_spark_submit_through_the_entry(store: str, tmp_path: Path) -> None:
     assert tables[0].equals(tables[1])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("spark" not in ENGINES, reason="the command line does not know the engine yet")
 def test_ctrl_c_leaves_no_process_behind(store: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "goffish", "run", "pagerank", store, "--engine", "spark", "--supersteps", "5000"]

@@ -27,6 +27,7 @@ def spark() -> Iterator[Any]:
     made.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "parts"), [("components", 3), ("louvain", 1)])
 def test_a_folder_holds_the_table(spark: Any, tmp_path: Path, name: str, parts: int) -> None:
     """Executors write the table of a program; what the driver makes of a program's columns is one part."""

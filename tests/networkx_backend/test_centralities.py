@@ -114,6 +114,7 @@ def test_ties_of_rounded_lengths(n: int, seed: int) -> None:
     alike(nx.edge_betweenness_centrality, graph, weight="weight")
 
 
+@pytest.mark.slow
 def test_a_larger_graph() -> None:
     graph = nx.relabel_nodes(nx.barabasi_albert_graph(700, 2, seed=3), lambda v: f"v{v * 7919 % 700}")
     graph.add_edges_from((f"w{i}", f"w{i + 1}") for i in range(50))

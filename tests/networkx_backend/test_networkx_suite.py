@@ -27,6 +27,7 @@ EXCUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_networkx_tests_pass_with_this_backend(tmp_path: Path) -> None:
     counts = tmp_path / "counts.json"

@@ -15,7 +15,14 @@ from tests.package.pages import PAGES, ROOT, blocks, fenced
 LANGUAGES = {"python", "py", "sh", "console", "text", "yaml", "json", "ini", "nginx"}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=() if page.name == "README.md" else pytest.mark.slow, id=page.name)
+        for page in PAGES
+        if blocks(page, "python")
+    ],
+)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(ROOT / "data", tmp_path / "data")
     monkeypatch.chdir(tmp_path)

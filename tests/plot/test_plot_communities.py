@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
@@ -22,6 +20,7 @@ from goffish.cli.app import app
 from goffish.errors import InputError
 from goffish.graph import Graph
 from goffish.plot import communities, save
+from tests.commands import assert_refused, call
 from tests.plot.plot_cases import by_gid, overlapping_texts
 
 
@@ -259,8 +258,7 @@ def test_bad_input_of_the_command_is_one_line(tmp_path: Path, monkeypatch: pytes
     for name, (columns, told) in tables.items():
         pd.DataFrame(columns).to_csv(name, index=False)
         words = ("plot", "communities", "g.csv", name, "-o", "p.png")
-        done = subprocess.run([sys.executable, "-m", "goffish", *words], capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert told in done.stderr
-        assert done.stderr.count("\n") == 1
+        done = call(*words)
+        assert_refused(done)
+        assert told in done.err
     assert not Path("p.png").exists()

@@ -90,6 +90,7 @@ def test_gantt_title_tells_imbalance_and_idle_share() -> None:
     assert f"{stats.idle_share:.0%}" in title
 
 
+@pytest.mark.slow
 def test_gantt_of_a_large_run_stays_small_and_keeps_the_compute_time() -> None:
     stats = fake_run(300, 200)
     figure = gantt(stats)

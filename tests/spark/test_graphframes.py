@@ -83,6 +83,7 @@ def empty_class(name: str) -> bytes:
     return struct.pack(">IHHH", 0xCAFEBABE, 0, 52, 5) + pool + struct.pack(">HHHHHHH", 0x21, 2, 4, 0, 0, 0, 0)
 
 
+@pytest.mark.slow
 def test_jars_that_the_environment_names(tmp_path: Path) -> None:
     """Breaks when a session cannot load the jars of GraphFrames without Maven."""
     jar = tmp_path / "graphframes-spark4.jar"

@@ -82,6 +82,7 @@ def brute_force(G: nx.MultiDiGraph, pattern: str) -> tuple[list[str], Counter[An
     return columns, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_motifs_as_brute_force_finds_them(spark: Any, tmp_path: Path, pattern: str) -> None:
     G = multigraph()

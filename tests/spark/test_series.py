@@ -85,6 +85,7 @@ def test_map_and_merge(spark: Any, series: Series) -> None:
     assert sorted(r["timestep"] for r in some.collect()) == [2, 3, 4]
 
 
+@pytest.mark.slow
 def test_iteration_carries_its_state_through_time(spark: Any, series: Series) -> None:
     """Who can have heard a rumour that takes one edge in every instance."""
 

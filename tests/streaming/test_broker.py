@@ -36,6 +36,7 @@ def machine(provider: LocalProvider, deployment: Deployment, name: str) -> int:
     return number
 
 
+@pytest.mark.slow
 def test_real_instances_do_what_the_estimate_says(provider: LocalProvider, tmp_path: Path) -> None:
     """Breaks when messages are lost between elements, alternates do not count, or cores are faster than rated."""
     flow = compile_flow(read_dataflow("sc13-diamond"))

@@ -25,6 +25,7 @@ def command_of(process: psutil.Process) -> str:
         return ""
 
 
+@pytest.mark.slow
 def test_a_real_run_adapts_and_survives_a_lost_machine() -> None:
     """Breaks when a decision is not carried out, a killed machine is not noticed, or its successor does no work."""
     # A wide band: this computer may have other work, and only the lost machine shall make a difference.

@@ -302,6 +302,7 @@ def test_spark_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.
         build_from_spark(None, tmp_path / "s", {})
 
 
+@pytest.mark.slow
 def test_spark_frames(tmp_path: Path, spark: Any) -> None:
     """A data frame of Spark gives the series that the same rows give as a table."""
     rng = np.random.default_rng(0)

@@ -140,6 +140,7 @@ if MPI.COMM_WORLD.rank == 0:
 """
 
 
+@pytest.mark.slow
 def test_on_ranks(store: str, wanted: dict[str, Any], tmp_path: Path) -> None:
     code, _, error = mpirun(3, "-m", "mpi4py", "-c", _ON_RANKS, store, str(tmp_path / "found.json"))
     assert code == 0, error
@@ -149,12 +150,14 @@ def test_on_ranks(store: str, wanted: dict[str, Any], tmp_path: Path) -> None:
     assert told == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_on_spark(store: str, spark: Any, name: str) -> None:
     there, here = (run_series(make(name), store, end=40, **way) for way in ({"engine": "spark", "spark": spark}, {}))
     assert plain(there) == plain(here)
 
 
+@pytest.mark.slow
 def test_side_by_side_on_spark(store: str, spark: Any) -> None:
     here = run_series(make("hashtag"), store, end=60)
     there = run_series(make("hashtag"), store, end=60, engine="spark", spark=spark, temporal_parallelism=2)

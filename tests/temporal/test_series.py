@@ -35,6 +35,7 @@ from tests.cases import grid
 from tests.temporal.fixtures import SeriesCase, check_all_values, random_series, tiny
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     case=random_series(largest=16, longest=11),

@@ -34,6 +34,7 @@ from tests.cases import grid
 from tests.temporal.fixtures import SeriesCase, check_all_values, random_series, tiny
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     case=random_series(largest=12),
@@ -116,6 +117,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "count"), [("append", 5), ("rewrite", 6)])
 def test_killed_at_any_moment_the_series_is_the_old_or_the_new_one(
     killed: Path, tmp_path: Path, how: str, count: int
@@ -240,6 +242,7 @@ for n in (10, 60):
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_instances(tmp_path: Path) -> None:
     """R5, of Python and of Arrow, in a process where nobody else allocates; the manifest alone grows."""
     done = subprocess.run([sys.executable, "-c", _PEAKS, tmp_path], check=False, capture_output=True, text=True)

@@ -216,6 +216,7 @@ class Spread(TimeSeriesProgram):
         return {"most": sg["most"]}
 
 
+@pytest.mark.slow
 def test_state_that_stays_messages_and_checkpoints_are_the_same(tmp_path: Any) -> None:
     kept = run_series(Spread(by_messages=False), VALUES).table
     exact = np.full(24, -1)

@@ -18,6 +18,10 @@ from goffish.cloud.catalogue import Catalogue
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import Floats, Flow, Hosts
 
+#: More machines are not planned for: streams that multiply in every layer, or a type of a millionth of the usual speed,
+#: would need billions of them.
+MOST_MACHINES = 100_000
+
 
 @dataclass(eq=False)
 class Machine:
@@ -77,12 +81,15 @@ class Deployment:
         self.power: Floats = np.zeros(self.active.size)
         self.counts: NDArray[np.int64] = np.zeros(self.active.size, np.int64)
         self._used: dict[int, int] = {}
+        #: The lowest id of a machine, 0 where all are above.
+        self._least = 0
 
     def copy(self) -> Deployment:
         """An independent copy."""
         other = Deployment(self.catalogue, self.active)
         other.machines = {number: machine.copy() for number, machine in self.machines.items()}
-        other.power, other.counts, other._used = self.power.copy(), self.counts.copy(), dict(self._used)
+        other.power, other.counts = self.power.copy(), self.counts.copy()
+        other._used, other._least = dict(self._used), self._least
         return other
 
     def speed(self, machine: int) -> float:
@@ -103,7 +110,10 @@ class Deployment:
         limit = self.catalogue.limit
         if limit is not None and len(self.machines) >= limit:
             raise InputError(f"the catalogue allows {limit} machines at a time")
-        number = min(0, min(self.machines, default=0)) - 1
+        if len(self.machines) >= MOST_MACHINES:
+            name = self.catalogue.classes[kind].name
+            raise InputError(f"more than {MOST_MACHINES:,} machines of type {name} are needed; look at its speed")
+        number = self._least - 1
         self.add_machine(Machine(number, kind))
         return number
 
@@ -111,6 +121,7 @@ class Deployment:
         """Add a machine with what runs on it."""
         self.machines[machine.id] = machine
         self._used[machine.id] = machine.used
+        self._least = min(self._least, machine.id)
         speed = self.speed(machine.id)
         for element, count in machine.instances.items():
             self.power[element] += count * speed
@@ -123,6 +134,8 @@ class Deployment:
             self.power[element] -= count * speed
             self.counts[element] -= count
         del self.machines[machine], self._used[machine]
+        if machine == self._least < 0:
+            self._least = min(0, min(self.machines, default=0))
 
     def put(self, element: int, machine: int, count: int = 1) -> None:
         """Give an element free cores of a machine."""

@@ -214,16 +214,15 @@ class Flow:
             Relative throughput: mean over the outputs, or all output over all ideal output.
         """
         external = self.rates if external is None else external
-        running, rates = self.activated(active), kernels.Rates(*np.empty((6, self.size)))
+        table = np.empty((6, self.size))
         backlog = np.zeros(self.size) if queue is None else queue / interval_s
-        kernels.ideal_rates(running, external, rates.ideal_in, rates.ideal_out)
-        if hosts is None:
-            omegas = kernels.estimate(running, external, power, backlog, rates)
-        else:
+        omegas = kernels.estimate_active(self.graph, self.alternates, active, external, power, backlog, table)
+        if hosts is not None:
+            running, rates = self.activated(active), kernels.Rates(*table)
             omegas = kernels.estimate_on_network(running, external, power, backlog, hosts, self.message_bits, rates)
         # An element without any core stops the whole.
         omega = 0.0 if (power <= 0).any() else omegas[0 if measure == "mean" else 1]
-        return Estimate(omega, *rates)
+        return Estimate(omega, *table)
 
 
 class Estimate(NamedTuple):

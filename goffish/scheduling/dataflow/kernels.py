@@ -144,6 +144,28 @@ def estimate(flow, external, power, backlog, rates):
 
 
 @kernel
+def activated(graph, alternates, active):
+    """The dataflow with these alternates, numbered from 0 within each element."""
+    flow = ActiveFlow(graph, np.empty(active.size), np.empty(active.size))
+    for i in range(active.size):
+        row = alternates.offsets[i] + active[i]
+        flow.cost[i], flow.selectivity[i] = alternates.cost[row], alternates.selectivity[row]
+    return flow
+
+
+@kernel
+def estimate_active(graph, alternates, active, external, power, backlog, table):
+    """The same as `estimate`, but all of `Rates` are filled: the rows of `table`, shape (6, elements).
+
+    A call from Python takes half the time: checking and passing an array costs more than the arithmetic on it.
+    """
+    flow = activated(graph, alternates, active)
+    rates = Rates(table[0], table[1], table[2], table[3], table[4], table[5])
+    ideal_rates(flow, external, rates.ideal_in, rates.ideal_out)
+    return estimate(flow, external, power, backlog, rates)
+
+
+@kernel
 def throughput(flow, external, power, backlog, rates):
     """Fill all of `rates`; return the mean relative throughput of the outputs, 0 where an element has no core."""
     ideal_rates(flow, external, rates.ideal_in, rates.ideal_out)

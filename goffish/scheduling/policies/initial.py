@@ -7,15 +7,12 @@ from numpy.typing import NDArray
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.errors import InputError
-from goffish.scheduling.dataflow.deployment import Deployment
+from goffish.scheduling.dataflow.deployment import MOST_MACHINES, Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 from goffish.scheduling.policies import reactive_kernels as kernels
 from goffish.scheduling.policies.alternates import Variant, alternate_costs
 from goffish.scheduling.policies.network import reaching_plan
 from goffish.scheduling.policies.repacking import Packing, place, repack_instances, repack_machines
-
-#: First deployments of more machines are refused: streams that multiply in every layer would need billions of them.
-MOST_MACHINES = 1_000_000
 
 
 def machines_left(catalogue: Catalogue, running: int) -> int:

@@ -46,7 +46,7 @@ def needs(flow: Flow, rates: Floats) -> Floats:
 
 def instances_for(power: Floats, speed: Floats) -> Counts:
     """Instances of a speed each that give so much power; at least one."""
-    return np.maximum(1, np.ceil(power / speed - SLACK)).astype(np.int64)
+    return np.maximum(1, np.ceil(power / speed - SLACK)).clip(max=1e18).astype(np.int64)
 
 
 def instance_speeds(observation: Observation) -> Floats:
@@ -73,11 +73,14 @@ def resize(plan: Deployment, wanted: Counts, kind: int | None = None) -> None:
             plan.take(element, number, min(surplus, plan.machines[number].instances[element]))
     kind = cheapest_class(plan.catalogue) if kind is None else kind
     short = sorted(np.flatnonzero(plan.counts < wanted).tolist(), key=lambda i: (plan.counts[i] > 0, i))
+    free = iter([number for number in sorted(plan.machines, key=_age) if plan.free(number)])
+    target = next(free, None)
     # Every element gets its first instance before any gets its second.
     for first in (True, False):
         for element in short:
             while plan.counts[element] < (1 if first else wanted[element]):
-                target = next((n for n in sorted(plan.machines, key=_age) if plan.free(n)), None)
+                if target is not None and not plan.free(target):
+                    target = next(free, None)
                 if target is None:
                     if plan.catalogue.limit is not None and len(plan.machines) >= plan.catalogue.limit:
                         return

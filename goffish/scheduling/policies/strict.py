@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.errors import InputError
-from goffish.scheduling.dataflow.deployment import Deployment
+from goffish.scheduling.dataflow.deployment import MOST_MACHINES, Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 from goffish.scheduling.policies.alternates import alternate_costs
 from goffish.scheduling.policies.initial import machines_left
@@ -42,11 +42,13 @@ def strict_deployment(flow: Flow, catalogue: Catalogue) -> Deployment:
     into, _ = flow.ideal(active, flow.rates)
     kind = catalogue.largest
     need = own_target(flow) * into * flow.cost[flow.rows(active)]
-    counts = np.maximum(1, np.ceil(need / catalogue.speeds[kind] - SLACK)).astype(np.int64)
+    counts = np.maximum(1, np.ceil(need / catalogue.speeds[kind] - SLACK)).clip(max=1e18).astype(np.int64)
     cores = int(catalogue.cores[kind])
     machines = -(-counts // cores)
-    if machines.sum() > machines_left(catalogue, 0):
-        raise InputError(f"the elements need {machines.sum()} machines, the catalogue allows {catalogue.limit}")
+    most = min(machines_left(catalogue, 0), MOST_MACHINES)
+    if machines.sum() > most:
+        name = catalogue.classes[kind].name
+        raise InputError(f"the elements need {machines.sum():,} machines of type {name}; at most {most:,} are possible")
     first = np.cumsum(machines) - machines
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     plan = Deployment(catalogue, active)

@@ -159,6 +159,7 @@ np.save(sys.argv[2], found.scores)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_process_goes_on_from_its_checkpoint(signal_number, tmp_path):
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "kept"), str(tmp_path / "scores.npy")]
@@ -178,6 +179,7 @@ def test_a_killed_process_goes_on_from_its_checkpoint(signal_number, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), expected)
 
 
+@pytest.mark.slow
 def test_the_command_keeps_checkpoints_and_stops_at_a_time_limit(tmp_path):
     edges = tmp_path / "edges.txt"
     G = make("random", 400, 1)

@@ -88,6 +88,7 @@ def test_threads_do_not_matter(monkeypatch):
     np.testing.assert_array_equal(betweenness(graph, threads=3).scores, alone)
 
 
+@pytest.mark.slow
 def test_roads_pay_and_dense_graphs_do_not(monkeypatch):
     monkeypatch.setattr(chains, "_SAVED", 0.4)
     core = nx.gnm_random_graph(60, 90, seed=1)

@@ -64,6 +64,7 @@ def test_every_vertex_a_unit_takes_a_superstep_per_hop() -> None:
         assert figure(found, "path_supersteps") == figure(found, "dependency_supersteps") == hops + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize(
     "options",

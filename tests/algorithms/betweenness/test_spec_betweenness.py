@@ -185,6 +185,7 @@ def test_checks_6_to_9_one_source(case: Case, chosen: int, finder: str) -> None:
         assert figure(result, "search_supersteps") == figure(result, "path_supersteps") == 1
 
 
+@pytest.mark.slow
 @given(cases())
 @settings(max_examples=40)
 def test_check_7_the_sum_of_all(case: Case) -> None:
@@ -270,6 +271,7 @@ def test_check_12_parallel_edges_and_loops(owner: list[int], compression: str) -
         assert figure(result, "removed_vertices") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("directed", [False, True])
 def test_check_13_messages_may_come_in_any_order(directed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     layouts = [
@@ -420,6 +422,7 @@ def test_check_17_many_sources_take_fewer_supersteps_for_the_same_answer() -> No
         assert figure(alone, kind) == figure(many, kind)
 
 
+@pytest.mark.slow
 def test_check_19_memory_grows_with_concurrent_sources() -> None:
     """28 bytes per vertex and source, 16 per remote vertex and some for messages."""
     n = 20_000
@@ -437,6 +440,7 @@ def test_check_19_memory_grows_with_concurrent_sources() -> None:
     assert slopes[1] == pytest.approx(slopes[0], rel=0.15)
 
 
+@pytest.mark.slow
 def test_check_20_partitions_as_units_take_a_fifth_of_the_supersteps() -> None:
     graph = thinned_grid(30)
     centric, vertex = (

@@ -109,6 +109,7 @@ def test_edge_scores_of_subsets_are_those_of_counting_all_paths(kind):
     close(found, by_edge(graph, expected), kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("family", ["preferential", "grid", "uniform", "powerlaw"])
 def test_larger_graphs_agree_with_igraph_and_threads_do_not_matter(family, directed, monkeypatch):

@@ -213,6 +213,7 @@ def test_rounds_make_a_graph_smaller_that_is_too_big_for_the_master(
         assert_connected(other, labels(result))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "k"), [("metis", 4), ("metis", 64), ("hash", 8)])
 def test_leiden_is_connected_and_as_good(method: str, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the merged graph is searched only once; and as good as Leiden on the whole graph."""

@@ -281,6 +281,7 @@ def test_degenerate_inputs(
         assert figure(result, "modularity") == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("options", VARIANTS[1:5])
 def test_a_run_goes_on_from_every_checkpoint(tmp_path: Path, options: dict[str, Any], directed: bool) -> None:
@@ -316,6 +317,7 @@ def test_arcs_that_only_come_in_from_outside() -> None:
         check(run(graph, owner, 3, **options), ordered)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["metis", "hash"])
 @pytest.mark.parametrize("k", [1, 4, 16, 64])
 def test_refined_is_at_least_as_good_as_sequential(method: str, k: int) -> None:

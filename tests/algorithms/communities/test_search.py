@@ -71,6 +71,7 @@ def test_modularity_is_exact_on_every_level(graph: gf.Graph, refine: Any, resolu
         assert at.modularity == pytest.approx(wanted, abs=1e-12)
 
 
+@pytest.mark.slow
 @given(graphs(), st.integers(0, 3))
 def test_leiden_communities_are_connected(graph: gf.Graph, seed: int) -> None:
     found = gf.louvain(graph, refine="leiden", seed=seed)

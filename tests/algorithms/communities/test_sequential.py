@@ -75,6 +75,7 @@ def test_gain_formula(n: int, edges: int, seed: int, data: st.DataObject) -> Non
         assert abs(change - (gain(target) - gain(label[i]))) < 1e-12
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60), st.integers(0, 200), SEEDS, st.sampled_from(ORDERS), st.booleans())
 def test_no_single_move_improves_a_finished_level(n: int, edges: int, seed: int, order: str, weighted: bool) -> None:
     """Check 6, with eps = 0, by brute force over vertices and neighbouring communities."""

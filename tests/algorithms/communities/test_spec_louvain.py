@@ -54,6 +54,7 @@ def loss(graph: Graph, k: int, method: str = "metis", repair_rounds: int = 0) ->
     return 100.0 * (1.0 - float(np.mean(found)) / sequential(graph))
 
 
+@pytest.mark.slow
 def test_sequential_equals_networkx_on_average() -> None:
     """Check 14."""
     graph = paper_graph(10_000)
@@ -64,6 +65,7 @@ def test_sequential_equals_networkx_on_average() -> None:
     assert sequential(graph) == pytest.approx(float(theirs), rel=5e-4)
 
 
+@pytest.mark.slow
 def test_loss_of_the_published_scheme() -> None:
     """Check 15."""
     assert loss(paper_graph(10_000), 32) < 0.4

@@ -26,6 +26,7 @@ def _profit(flow: Flow, plan: object) -> float:
     return flow.profit(flow.value_of(plan.active), plan.price_per_hour * hours)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "seeded"), [(1, True), (3, False), (5, True)])
 def test_close_to_the_optimum(rate: int, seeded: bool) -> None:
     """E1, G6: the best of three seeds within 2 % of the optimum, and never above it."""

@@ -53,6 +53,7 @@ def digest(folder: Path) -> str:
     return found.hexdigest()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path: Path) -> None:
     """I13: breaks when the clock, an address, memory nobody wrote or the order of a set gets into a result."""
     for number, (name, seed) in enumerate((("a", 1), ("b", 1), ("c", 2))):

@@ -93,6 +93,7 @@ def _off_model(market: Market, seed: int, slots: int) -> SlotPrices:
     return SlotPrices(prices.prices, prices.peaks + 0.1 * (rng.random(prices.peaks.shape) < 0.2))
 
 
+@pytest.mark.slow
 @given(SEEDS)
 @settings(max_examples=25, deadline=None)
 def test_replay_is_run_job(seed: int) -> None:
@@ -114,6 +115,7 @@ def test_replay_is_run_job(seed: int) -> None:
         assert not (hard and found.missed)
 
 
+@pytest.mark.slow
 @given(SEEDS)
 @settings(max_examples=15, deadline=None)
 def test_clairvoyant(seed: int) -> None:

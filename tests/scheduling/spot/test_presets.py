@@ -51,6 +51,7 @@ def test_presets() -> None:
     assert (market.startup_slots, market.checkpoint_slots, market.slots_per_hour) == (3, 6, 12)
 
 
+@pytest.mark.slow
 def test_hazards() -> None:
     """`1 - (1 - q)^(slot / month)`: a month of slots has the monthly frequency; the more hazard, the dearer."""
     slots = 365.25 / 12 * 144

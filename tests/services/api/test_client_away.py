@@ -48,6 +48,7 @@ def mortal(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Rea
         yield found
 
 
+@pytest.mark.slow
 def test_quiet_jobs_are_waited_for(mortal: RealServer, clock: SimpleNamespace) -> None:
     """Breaks when silence counts as absence, when who heard nothing yet gives up, or patience is not renewed."""
 
@@ -89,6 +90,7 @@ def _answering(client: Client, job: str) -> None:
             return
 
 
+@pytest.mark.slow
 def test_patience_ends(mortal: RealServer, clock: SimpleNamespace) -> None:
     """Breaks when a server that does not come back is waited for longer than was said, or one that never was at all."""
     with Client(mortal.address, patience_s=1) as client, ThreadPoolExecutor() as pool:

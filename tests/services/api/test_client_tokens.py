@@ -17,6 +17,7 @@ import pytest
 from goffish.client import AsyncClient, Client, ServiceError
 from goffish.client.channels import Access
 from goffish.errors import InputError
+from tests.commands import assert_refused, call
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "service"
 ELSEWHERE = [
@@ -59,13 +60,10 @@ def test_tokens_on_this_machine(address: str) -> None:
 @pytest.mark.parametrize("command", [["jobs", "list"], ["jobs", "submit", "components", "x"], ["top", "--once"]])
 def test_commands_refuse_in_one_line(command: list[str]) -> None:
     """Breaks when a command sends the token of its environment to an address that others can listen at."""
-    environment = os.environ | {"GOFFISH_TOKEN": "s3cr3t", "GOFFISH_SERVER": "server.example:7077"}
-    found = subprocess.run(
-        [sys.executable, "-m", "goffish", *command], env=environment, capture_output=True, text=True, check=False
-    )
-    assert found.returncode == 2 and len(found.stderr.splitlines()) == 1
-    assert found.stderr.startswith("error: server server.example:7077: the token would be sent unencrypted; use TLS")
-    assert "s3cr3t" not in found.stderr + found.stdout
+    found = call(*command, variables={"GOFFISH_TOKEN": "s3cr3t", "GOFFISH_SERVER": "server.example:7077"})
+    assert_refused(found)
+    assert found.err.startswith("error: server server.example:7077: the token would be sent unencrypted; use TLS")
+    assert "s3cr3t" not in found.err
 
 
 @contextlib.contextmanager

@@ -55,6 +55,7 @@ def test_those_that_run_come_first(busy: RealServer, capfd: pytest.CaptureFixtur
     assert rest[-1].split()[0] == over and len({line.split()[0] for line in rest[2:]}) == 203
 
 
+@pytest.mark.slow
 def test_the_live_table(busy: RealServer) -> None:
     """Breaks when the table ends with its server, shows nothing new, or leaves the terminal as it should not be."""
     command = [sys.executable, "-c", TERMINAL, "top", "--every", "1.5", "--server", busy.address]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,18 +14,16 @@ import pytest
 from goffish.cli.app import app
 from goffish.client import ServiceError
 from goffish.errors import InputError
+from tests.commands import call
 from tests.services.api.serving import Known, RealServer
 
 
 def goffish(*command: str, code: int = 0, **environment: str) -> tuple[str, str]:
     """Output and errors of a command that ends with a code."""
-    done = subprocess.run(
-        [sys.executable, "-m", "goffish", *command], check=False, capture_output=True, text=True, timeout=120,
-        env=os.environ | environment,
-    )  # fmt: skip
-    assert done.returncode == code, (done.stdout, done.stderr)
-    assert "Traceback" not in done.stderr
-    return done.stdout, done.stderr
+    done = call(*command, variables=environment)
+    assert done.code == code, (done.out, done.err)
+    assert "Traceback" not in done.err
+    return done.out, done.err
 
 
 def test_a_job_by_hand(server: RealServer, tmp_path: Path) -> None:
@@ -124,6 +121,7 @@ def test_no_server() -> None:
     assert errors.startswith("error: the server does not answer") and len(errors.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_without_the_extra() -> None:
     """Breaks when who has not installed the extra is not told which."""
     code = "import sys; sys.modules['grpc'] = None; sys.argv = ['goffish', {!r}, *{!r}]; "

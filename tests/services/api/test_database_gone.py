@@ -123,6 +123,7 @@ def becomes(address: str, status: int) -> bool:
     return found == status
 
 
+@pytest.mark.slow
 def test_a_server_whose_database_is_moved_away(tmp_path: Path, data: Path) -> None:
     """Breaks when the server goes on accepting, stays healthy, says nothing, or does not recover."""
     states = health_pb2.HealthCheckResponse

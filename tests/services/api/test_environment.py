@@ -40,6 +40,7 @@ def look(server: RealServer, found: dict[str, set[bytes]], over: threading.Event
             seen.update([process.pid] if kind != "other" else [])
 
 
+@pytest.mark.slow
 def test_workers_get_no_secrets(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a process of any runner, or a planner, can read what the operator gave the server only."""
     for name in SECRETS:

@@ -115,6 +115,7 @@ def test_grpcurl(script: str, run: Run) -> None:
     assert wrong.returncode != 0 and "setting.dataflow_name" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_the_guide(run: Run, tmp_path: Path) -> None:
     """Breaks when the Python of the client guide does not do what the guide says."""
     root = EXAMPLES.parents[1]

@@ -132,6 +132,7 @@ def kill_at_random(
     return killed
 
 
+@pytest.mark.slow
 def test_a_few_kills(tmp_path: Path) -> None:
     """Breaks when a job is lost, done twice, or goes wrong after its worker or the server was killed."""
     kill_at_random(tmp_path, 3, 1)

@@ -121,6 +121,7 @@ def test_a_job_has_its_own_lower_limit(client: Client) -> None:
     assert client.job(job.id).error.startswith("memory limit exceeded: 400 MB allowed")
 
 
+@pytest.mark.slow
 def test_run_time_and_cores(tmp_path: Path, folder: Path) -> None:
     """Breaks when a job runs for longer than the operator allows, or on more cores."""
     with serving(tmp_path / "home", folder, "--most-run", "6", "--most-cores", "1", "--grace", "1") as limited:
@@ -146,6 +147,7 @@ def _check_run_time_and_cores(limited: RealServer) -> None:
     assert 1 in cores
 
 
+@pytest.mark.slow
 def test_the_size_of_a_graph_is_found_outside_the_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when the server itself unpacks a file to estimate a job, or an estimate fails that could be guessed."""
     monkeypatch.setattr(cloud_needs, "_MOST_READ_S", 120.0)

@@ -75,6 +75,7 @@ def client(limited: RealServer) -> Iterator[ServiceClient]:
         yield found
 
 
+@pytest.mark.slow
 def test_plans_after_abandoned_ones(limited: RealServer, client: ServiceClient) -> None:
     """Breaks when plans that nobody waits for any more keep the processes of those that somebody waits for."""
     assert limited.process is not None
@@ -107,6 +108,7 @@ def test_the_operators_limit(client: ServiceClient) -> None:
     assert caught.value.code() == Code.RESOURCE_EXHAUSTED
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed(limited: RealServer, client: ServiceClient) -> None:
     """Breaks when a process that is gone is waited for, or holds up who comes next."""
     assert limited.process is not None
@@ -142,6 +144,7 @@ def _allocated(megabytes: int) -> int:
     return np.ones(megabytes << 17).nbytes
 
 
+@pytest.mark.slow
 def test_memory_of_a_plan() -> None:
     """Breaks when a plan takes any amount of memory, the answer does not name the limit, or it breaks what follows."""
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,16 +15,16 @@ from goffish.scheduling.spot.fitting import read_fitted
 from goffish.scheduling.spot.job import START
 from goffish.services.api.spot_advice import Markets, _decide, strategy
 from goffish.v1 import planning_pb2
+from tests.commands import call
 from tests.services.api.serving import serving
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def command(*given: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "goffish", "spot", *given], check=True, capture_output=True, text=True, cwd=ROOT
-    )
-    return done.stdout
+    done = call("spot", *given, cwd=ROOT)
+    assert done.code == 0, done.err
+    return done.out
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +134,7 @@ def test_advice_that_is_not_given(folder: Path) -> None:
             advise(markets, planning_pb2.AdviseSpotRequest(**asked))
 
 
+@pytest.mark.slow
 def test_advice_takes_the_planning_pool(folder: Path, tmp_path: Path, data: Path) -> None:
     """Breaks when tables are built in the server itself: others wait, equal ones are built twice, no end at SIGTERM."""
     market = read_fitted(str(folder / "two.json")).market

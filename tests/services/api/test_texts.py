@@ -108,6 +108,7 @@ def test_results_in_spreadsheets(own: tuple[RealServer, Client, str], tmp_path: 
     assert set(client.result(job.id).column("vertex").to_pylist()) == {"b", *RISKY[:4]}
 
 
+@pytest.mark.slow
 def test_backup_and_restore_as_documented(tmp_path: Path, data: Path) -> None:
     """Breaks when the commands of the guide, run one after the other, do not bring the jobs back."""
     if shutil.which("sqlite3") is None:

@@ -292,6 +292,7 @@ def test_clients_that_are_added_at_once(tmp_path: Path) -> None:
     assert len(read_clients(file).clients) == 24
 
 
+@pytest.mark.slow
 def test_clients_change_while_it_runs(tmp_path: Path, data: Path) -> None:
     """Breaks when a token that leaked is good until the next start, or a file with a mistake lets nobody in."""
     file = tmp_path / "clients.yaml"
@@ -337,6 +338,7 @@ def test_a_file_of_clients_that_others_can_read(tmp_path: Path) -> None:
         asyncio.run(asyncio.wait_for(server.run(), 20))
 
 
+@pytest.mark.slow
 def test_stopping_and_starting_again(tmp_path: Path, data: Path) -> None:
     """Breaks when a server that is asked to stop loses a job, hangs, or tells its watchers nothing; or when two of them
     can work at one folder. (Servers that are killed: test_killed.)"""

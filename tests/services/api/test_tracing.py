@@ -28,6 +28,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):  # type: ignore[mi
         return trace_service_pb2.ExportTraceServiceResponse()
 
 
+@pytest.mark.slow
 def test_a_span_for_each_call(tmp_path: Path, data: Path) -> None:
     """Breaks when a collector is not told of a call, or a call goes wrong because somebody looks."""
     collector = Collector()

@@ -242,6 +242,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     started.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(executable() is None, reason=f"no browser: none of {', '.join(NAMES)} is on the path")
 def test_in_a_browser(browser: Browser, tmp_path: Path) -> None:
     """A real server: jobs appear by themselves, can be cancelled, and the page outlives a server that is killed."""

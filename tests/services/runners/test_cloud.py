@@ -52,6 +52,7 @@ def workers(folder: Path) -> list[psutil.Process]:
     return [one for one in processes_with(str(folder)) if "goffish.services.runners.worker" in " ".join(one.cmdline())]
 
 
+@pytest.mark.slow
 def test_a_machine_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a machine outlives its price, the job does not go on from its checkpoint on another one, the answer
     is wrong, or the bill is not what the machines cost.
@@ -94,6 +95,7 @@ def test_a_machine_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert left == []
 
 
+@pytest.mark.slow
 def test_another_price_is_told_of_once(tmp_path: Path) -> None:
     """Breaks when prices between the start and the end of a machine are not told of, or again and again."""
     make_store(tmp_path, 60_000, 400_000)

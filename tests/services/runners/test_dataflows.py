@@ -99,6 +99,7 @@ def test_a_dataflow_at_sites(tmp_path: Path) -> None:
         assert service.result(job)["latency_s"].to_pylist() == pytest.approx([0.07] * 6)
 
 
+@pytest.mark.slow
 def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a run that was cut off is not finished, tells of intervals again, or ends otherwise."""
     monkeypatch.setattr(dataflows, "_TELL_S", 0.1)

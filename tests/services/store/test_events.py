@@ -47,6 +47,7 @@ def test_an_event_of_no_kind_is_not_written(tmp_path: Path) -> None:
     assert [event.kind for event in jobs.events(job.id)] == ["submitted", "state"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [("progress", "cost"), ("progress", "checkpoint", "cost", "progress")])
 def test_one_of_many(jobs: Jobs, kinds: tuple[str, ...]) -> None:
     """Breaks when a kind that takes turns with others is left out altogether, or one that comes rarely at all."""

@@ -120,6 +120,7 @@ def test_rules_numbers_and_sums_of_two_inputs(spark: Any, tmp_path: Path) -> Non
     assert not (tmp_path / "s.work").exists()
 
 
+@pytest.mark.slow
 def test_instances_hold_what_happened_in_each_day(stamped: Any, tmp_path: Path) -> None:
     """Breaks when an edge is in the wrong instance, has the value of another day, or is missing in the template."""
     folder, rows, _, report = stamped
@@ -164,6 +165,7 @@ def test_instances_hold_what_happened_in_each_day(stamped: Any, tmp_path: Path) 
     assert read_manifest(open_folder(tmp_path / "t")) == read_manifest(open_folder(folder / "s"))
 
 
+@pytest.mark.slow
 def test_a_day_without_rows_and_a_series_on_its_way(spark: Any, tmp_path: Path) -> None:
     """Breaks when a whole group of instances without rows has no slices, or an ingested store cannot be appended to."""
     day = 1_704_067_200
@@ -203,6 +205,7 @@ def test_saving_an_opened_store_takes_its_instances_along(stamped: Any, tmp_path
     assert not (tmp_path / "third").exists()
 
 
+@pytest.mark.slow
 def test_the_same_store_from_other_tasks(spark: Any, stamped: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """Breaks when a number, a sum or a byte depends on how Spark divides the work, or on how the rows lie in files."""
     folder, _, _, report = stamped
@@ -218,6 +221,7 @@ def test_the_same_store_from_other_tasks(spark: Any, stamped: Any, tmp_path: Pat
     assert other.conf.get("spark.sql.shuffle.partitions") == "5", "the caller's session was changed"
 
 
+@pytest.mark.slow
 def test_the_store_is_that_of_partition_and_goes_on_after_a_fault(spark: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """Breaks when a store on Spark is another one than on one machine, or a rerun begins anew or mixes two jobs."""
     rows = stamped_rows(8, 300)

@@ -96,6 +96,7 @@ def _headed(path: Path) -> dict[str, Any]:
     return {"path": str(path), "options": {"header": True}}
 
 
+@pytest.mark.slow
 def test_inputs_that_cannot_be_used(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a,b\nx,y\nz,\n")
     base: dict[str, Any] = {

@@ -179,6 +179,7 @@ def _first_instance_only() -> ArrayValues:
     return values
 
 
+@pytest.mark.slow
 def test_resumed_run_is_the_same(tmp_path: Any) -> None:
     """Stopped in the middle of every timestep, and taken up again."""
     values = grid_values()

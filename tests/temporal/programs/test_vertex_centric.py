@@ -30,6 +30,7 @@ PROGRAMS: tuple[TimeSeriesProgram, ...] = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=35)
 @given(series())
 def test_units_do_not_matter(case: Any) -> None:

@@ -124,8 +124,8 @@ class Edrp:
         load = into * flow.cost[flow.rows(live.active)]
         machines = self._machines(live, load)
         hosts = self._hosts(live, machines)
-        # Enough for 70 % of utilisation with all of the load on the slowest host.
-        most = np.ceil(load / (0.7 * hosts.speeds.min())).astype(np.int64) + 1
+        # Enough for 70 % of utilisation with all of the load on the slowest host; each takes a core.
+        most = np.minimum(np.ceil(load / (0.7 * hosts.speeds.min())) + 1, hosts.cores.sum()).astype(np.int64)
         most = np.maximum(most, live.counts)
         limits = np.where(flow.needs.most_instances == NO_LIMIT, most, flow.needs.most_instances)
         weights = Weights(self.response_weight, self.price_weight, self.downtime_weight)
@@ -185,7 +185,7 @@ class Edrp:
         wanted = int(np.ceil(load / (0.7 * speed)).clip(min=1).sum()) + 1
         held = sum(int(catalogue.cores[kind]) for _, kind in found)
         room = self.most_hosts if catalogue.limit is None else min(self.most_hosts, catalogue.limit - len(found))
-        kinds = [best] * (max(0, -(-(wanted - held) // cores)) + self.spare)
+        kinds = [best] * min(max(0, -(-(wanted - held) // cores)) + self.spare, max(0, room))
         for kind in catalogue.by_power():
             if kind != best:
                 kinds += [kind] * self.spare

@@ -207,6 +207,7 @@ def mean_with(budget: float, heuristic: str, failure: float = 0.02) -> tuple[flo
     return 100 * float(np.mean(found)), 100 * float(np.mean(share)) if share else 0.0
 
 
+@pytest.mark.slow
 def test_experiments() -> None:
     """Y1 to Y4, Y6 and Y12 of the specification, on two seeds."""
     assert 92 < mean_with(0, "combined")[0] < 95 and 89 < mean_with(0, "combined", 0.03)[0] < 93
@@ -222,6 +223,7 @@ def test_experiments() -> None:
     assert at["min"] - at["mean"] >= 0.5 and abs(at["min"] - at["combined"]) <= 0.3
 
 
+@pytest.mark.slow
 def test_budgets() -> None:
     """Y5: availability rises with the budget, the more the likelier failures are."""
     for budget, more in ((0, 1), (1, 10), (10, 50), (50, 90), (90, 100)):
