@@ -77,7 +77,6 @@ def test_many_streams_read_events_once(tmp_path: Path) -> None:
         watching = [asyncio.create_task(watch(at % 3)) for at in range(streams)]
         late = asyncio.create_task(watch(10**9))
         await asyncio.sleep(0.5)
-        begun = jobs.reads
         [job] = jobs.claim()
         for state in (State.PROVISIONING, State.RUNNING):
             job = jobs.move(job, state)
@@ -88,7 +87,8 @@ def test_many_streams_read_events_once(tmp_path: Path) -> None:
         for at, numbers in enumerate(found):
             assert numbers == list(range(at % 3 + 1, job.events + 1))
         assert await late == []
-        assert jobs.reads - begun <= 2 * (notes + 5), "not for each of the streams"
+        # Each stream reads when it begins, all of them together when something happens.
+        assert jobs.reads <= 2 * (streams + notes + 5) < streams * notes / 10
 
     asyncio.run(asyncio.wait_for(ask(), 60))
 
