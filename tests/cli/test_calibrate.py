@@ -79,6 +79,7 @@ def test_an_interrupt_keeps_the_runs(session: Session) -> None:
     assert not session.left
 
 
+@pytest.mark.slow
 def test_resuming_measures_the_rest_only(session: Session) -> None:
     """Breaks when a run is measured twice, or an old one is lost."""
     body = session.finished.json

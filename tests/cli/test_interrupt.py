@@ -122,6 +122,7 @@ def test_while_reading(big: Place, number: int) -> None:
     assert big.files() == before
 
 
+@pytest.mark.slow
 def test_while_metis_partitions(big: Place) -> None:
     before = big.files()
     process = start("partition", "big.arrow", "-o", "out.gofs", "-k", "64", cwd=big.path)

@@ -63,9 +63,9 @@ if comm.rank == 0:
 @pytest.mark.parametrize(
     ("ranks", "how", "graphs"),
     [
-        (1, "whole", "texts"),
+        pytest.param(1, "whole", "texts", marks=pytest.mark.slow),
         (2, "rounds", "sparse vertices"),
-        (3, "whole", "grid texts"),
+        pytest.param(3, "whole", "grid texts", marks=pytest.mark.slow),
         pytest.param(5, "whole", "sparse whole", marks=pytest.mark.slow),
     ],
 )

@@ -126,7 +126,10 @@ def test_on_two_ranks(on_ranks: Path, name: str) -> None:
     assert pickle.loads((on_ranks / f"{name}.pickle").read_bytes()) == expected(name)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("components", "louvain") else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS],
+)
 def test_on_spark(spark: Any, stores: dict[str, str], name: str) -> None:
     found = gf.run(name, open_store(stores[name]), engine="spark", spark=spark, **OPTIONS.get(name, {}))
     assert told(found) == expected(name)

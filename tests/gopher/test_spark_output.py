@@ -40,6 +40,7 @@ def test_a_folder_holds_the_table(spark: Any, tmp_path: Path, name: str, parts: 
     assert len(list((tmp_path / "out").glob("part-*.parquet"))) == parts
 
 
+@pytest.mark.slow
 def test_the_command_line(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = make_case("preferential", 20, 3, 7, grown=False, weights="real").layout().save(tmp_path / "store")
     command = ["run", "components", str(tmp_path / "store"), "--engine", "spark", "-o"]

@@ -66,6 +66,7 @@ def test_assign_takes_graphs_only() -> None:
             assign(given_graph, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "graph", [grid(40, 30), rings(30, 40), star(1000), edgeless(9)], ids=["grid", "rings", "star", "none"]
 )

@@ -45,6 +45,7 @@ def edges_of(series: Series) -> list[set[tuple[str, str]]]:
     return found
 
 
+@pytest.mark.slow
 def test_frames_hold_what_exists_with_its_attributes(spark: Any, series: Series) -> None:
     frames = series_frames(series, spark=spark)
     rows = frames.edges.toArrow().to_pylist()
@@ -105,6 +106,7 @@ def test_iteration_carries_its_state_through_time(spark: Any, series: Series) ->
     assert len(found) > 5
 
 
+@pytest.mark.slow
 def test_motifs_over_instances(spark: Any, series: Series) -> None:
     """Something that was passed on in the very next instance."""
     found = motifs(series_frames(series, attributes=[], spark=spark), "(a)-[e]->(b); (b)-[f]->(c)")

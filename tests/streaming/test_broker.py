@@ -61,6 +61,7 @@ def test_real_instances_do_what_the_estimate_says(provider: LocalProvider, tmp_p
     assert found.queue[2] > 20 and 0.6 < found.coefficients[number] < 1.05
 
 
+@pytest.mark.slow
 def test_a_lost_machine_loses_no_message(provider: LocalProvider, tmp_path: Path) -> None:
     """Breaks when messages that a killed machine was working on are gone, or instances do not start elsewhere."""
     flow = compile_flow(read_dataflow({"elements": [{"id": "A", "cost": 0.5}], "inputs": {"A": 0}}))

@@ -79,6 +79,7 @@ TABLE = {
 ABOUT = {(1, 20): 3900, (10, 20): 3500, (50, 20): 3500}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pack", "bins"), TABLE)
 def test_table_of_reads(stores: dict[tuple[int, int], Path], pack: int, bins: int) -> None:
     """The table of §5.3: the numbers exactly; the random order against a simulated cache and the table's estimate."""

@@ -6,9 +6,10 @@ import os
 import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from goffish.services.store.spec import GraphJob
+if TYPE_CHECKING:  # a process that runs a graph job needs neither the database nor dataflows
+    from goffish.services.store.spec import GraphJob
 
 
 @dataclass(frozen=True)

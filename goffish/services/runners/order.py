@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from goffish.algorithms.catalogue import file_options
 from goffish.errors import InputError
 from goffish.services.runners.limits import JobLimits
-from goffish.services.store.spec import GraphJob
+
+if TYPE_CHECKING:
+    from goffish.services.store.spec import GraphJob
 
 Resolve = Callable[[str], str]
 

@@ -209,6 +209,7 @@ def test_dropping_leaves_of_a_directed_graph() -> None:
         run(layout, compression="drop")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"compression": "none"}, {"compression": "drop"}, {"top": 5, "batch": 8}])
 def test_a_time_limit_gives_an_estimate_that_going_on_makes_whole(tmp_path: Path, options: dict[str, Any]) -> None:
     layout = cut(make_graph("preferential", 60, 3, weighted=True, directed=False), "random", 3, 0)

@@ -83,6 +83,7 @@ def test_check_2_compression_is_exact(case: Case, finder: str) -> None:
     np.testing.assert_array_equal(values(run(cut(case.graph(), "contiguous", 1, 0), max_concurrent=60)), values(result))
 
 
+@pytest.mark.slow
 @given(cases(families=("tree", "forest", "random", "tails")))
 @settings(max_examples=40)
 def test_checks_3_and_9_the_core_and_the_supersteps_to_it(case: Case) -> None:
@@ -223,6 +224,7 @@ def test_check_10_with_all_pivots_the_set_is_the_true_one(case: Case, top: int, 
     assert not (values(result)[outside] == values(result)[least[0]])[outside < least.max()].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["none", "exact", "drop"])
 @pytest.mark.parametrize("family", ["preferential", "tails"])
 def test_check_11_partitions_do_not_matter(family: str, compression: str) -> None:

@@ -158,6 +158,7 @@ def side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("goffish.algorithms.communities.levels._ONE_TASK", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("side_by_side")
 @pytest.mark.parametrize("refine", ["vertices", "leiden"])
 @pytest.mark.parametrize("blocks", [1, 2, 5])

@@ -75,8 +75,9 @@ def test_loss_of_the_published_scheme() -> None:
 
 @pytest.mark.parametrize(
     ("n", "k", "most"),
-    [(10_000, 32, 0.08), (10_000, 128, 0.15), pytest.param(50_000, 128, 0.08, marks=pytest.mark.slow)],
+    [(10_000, 32, 0.08), (10_000, 128, 0.15), (50_000, 128, 0.08)],
 )
+@pytest.mark.slow
 def test_loss_after_three_rounds(n: int, k: int, most: float) -> None:
     """Check 16."""
     assert loss(paper_graph(n), k, repair_rounds=3) < most

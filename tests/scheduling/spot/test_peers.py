@@ -36,6 +36,7 @@ def _adversaries(rng: np.random.Generator, slots: int, count: int) -> np.ndarray
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "given_",

@@ -252,6 +252,7 @@ def test_failing_jobs_say_why(ann: Client) -> None:
     assert refused(lambda: ann.job("nothing")).code == Code.NOT_FOUND
 
 
+@pytest.mark.slow
 def test_limits_of_a_job(ann: Client) -> None:
     """Breaks when a job goes on after its deadline, or takes more of the computer than it may."""
     endless = {"tolerance": "1e-300", "max_iterations": "10000000"}

@@ -189,6 +189,7 @@ def _saved(path: Path) -> pa.Table:
     return pa.ipc.open_stream(path.read_bytes()).read_all()
 
 
+@pytest.mark.slow
 def test_results_go_on_where_they_broke_off(
     wire: Wire, large: tuple[str, Path, pa.Table], tmp_path: Path, clock: SimpleNamespace
 ) -> None:

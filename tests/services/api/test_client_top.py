@@ -41,6 +41,7 @@ def only(client: Client, label: str) -> str:
     return next(job.id for job in client.list(labels={"is": label}))
 
 
+@pytest.mark.slow
 def test_those_that_run_come_first(busy: RealServer, capfd: pytest.CaptureFixture[str]) -> None:
     """Breaks when a job that runs is not shown because many wait, or is not told how long it has been running."""
     app(["top", "--once", "--limit", "3", "--server", busy.address], standalone_mode=False)

@@ -100,6 +100,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield str(EXAMPLES / "grpcurl.sh")
 
 
+@pytest.mark.slow
 def test_grpcurl(script: str, run: Run) -> None:
     """Breaks when a shell cannot do the same with what the server's reflection tells."""
     assert "goffish.v1.JobService" in run(script, "list").stdout.split()

@@ -169,6 +169,7 @@ def test_marked_options_are_found() -> None:
     assert ALGORITHMS["louvain"].files() == ["initial", "fixed", "truth"]
 
 
+@pytest.mark.slow
 def test_uploads_as_options(server: RealServer, data: Path, tmp_path: Path, canary: Canary) -> None:
     """Breaks when options that name files do not work by upload and by data folder, or a result differs from Python."""
     graph = gf.read(data / "edges.txt")

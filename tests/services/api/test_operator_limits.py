@@ -103,7 +103,13 @@ def test_safe_defaults(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "runner"),
-    [("bomb.txt.gz", "local"), ("bomb.graphml.gz", "local"), ("bomb.txt.gz", "mpi"), ("bomb.graphml.gz", "spark")],
+    [
+        ("bomb.txt.gz", "local"),
+        *(
+            pytest.param(name, runner, marks=pytest.mark.slow)
+            for name, runner in (("bomb.graphml.gz", "local"), ("bomb.txt.gz", "mpi"), ("bomb.graphml.gz", "spark"))
+        ),
+    ],
 )
 def test_memory_is_limited_by_the_operating_system(name: str, runner: str, client: Client) -> None:
     """Breaks when a small file makes a worker take more than the operator allows, or that is not the error."""

@@ -101,6 +101,7 @@ def test_plans_after_abandoned_ones(limited: RealServer, client: ServiceClient) 
     assert explained.alternatives
 
 
+@pytest.mark.slow
 def test_the_operators_limit(client: ServiceClient) -> None:
     """Breaks when a plan takes longer than the operator lets it, or the answer does not say so."""
     with pytest.raises(grpc.RpcError, match="a plan may take 4 s on this server") as caught:
@@ -192,6 +193,7 @@ def test_equal_calls_are_shared(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(ask(), 60))
 
 
+@pytest.mark.slow
 def test_places_of_a_client() -> None:
     """Breaks when one client can take all processes, or an exception or an end leaves one behind."""
 

@@ -188,6 +188,7 @@ def test_a_day_without_rows_and_a_series_on_its_way(spark: Any, tmp_path: Path) 
     assert [i.edge("exists").to_pylist() for i in gf.open(tmp_path / "s").instances()][10] == [False, True]
 
 
+@pytest.mark.slow
 def test_saving_an_opened_store_takes_its_instances_along(stamped: Any, tmp_path: Path) -> None:
     """Breaks when the copy of a store holds only the template, or saving it where it lies loses something."""
     folder, _, _, report = stamped
