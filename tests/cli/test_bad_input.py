@@ -159,6 +159,7 @@ def test_no_permission(public: Place) -> None:
     place.path.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_user_without_a_home(public: Place) -> None:
     """A service user on a read-only installation: numba finds no place for its kernels, and refused to work."""
     if os.getuid() != 0 or shutil.which("setpriv") is None:

@@ -71,6 +71,7 @@ def test_a_definition_is_planned_like_the_file(client: Client) -> None:
             assert client.plan("sc13-diamond", one.catalogue) == client.plan("sc13-diamond", one.name)
 
 
+@pytest.mark.slow
 def test_adapting_step_by_step_is_simulating(client: Client) -> None:
     """Breaks when what was observed reaches the policy changed: a run by hand has to be the simulator's."""
     flow = compile_flow(read_dataflow("sc13-diamond"))
