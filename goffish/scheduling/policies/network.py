@@ -36,20 +36,22 @@ def network_throughput(plan: Deployment, flow: Flow, external: Floats, bandwidth
     bandwidths : mapping from machine id to float, optional
         Observed over rated bandwidth; default: as rated.
     """
-    hosts = plan.hosts(dict(bandwidths or {})) if links_matter(plan, flow, external, bandwidths) else None
-    return flow.estimate(plan.active, plan.power, external, hosts=hosts).omega
+    found = flow.estimate(plan.active, plan.power, external)
+    if links_matter(plan, found.ideal_out.max() * flow.message_bits, bandwidths):
+        found = flow.estimate(plan.active, plan.power, external, hosts=plan.hosts(dict(bandwidths or {})))
+    return found.omega
 
 
-def links_matter(plan: Deployment, flow: Flow, external: Floats, bandwidths: Bandwidths | None = None) -> bool:
-    """Whether a link may be too slow: what a single one can carry needs no look at where the elements are."""
-    _, sent = flow.ideal(plan.active, external)
+def links_matter(plan: Deployment, bits_per_s: float, bandwidths: Bandwidths | None = None) -> bool:
+    """Whether a link may be too slow for the element that sends most, wherever the elements are."""
     rated, seen = plan.catalogue.bandwidths, bandwidths or {}
     if seen:
         narrowest = min((rated[m.kind] * seen.get(n, 1.0) for n, m in plan.machines.items()), default=np.inf)
     else:
         narrowest = min((rated[kind] for kind in {machine.kind for machine in plan.machines.values()}), default=np.inf)
-    narrowest = min(narrowest, plan.catalogue.network.bandwidth_mbit_s.min())
-    return bool(sent.max() * flow.message_bits > narrowest * 1e6)
+    if plan.catalogue.links:
+        narrowest = min(narrowest, plan.catalogue.network.bandwidth_mbit_s.min())
+    return bool(bits_per_s > narrowest * 1e6)
 
 
 def reaching_plan(

@@ -8,7 +8,7 @@ import pytest
 
 from goffish.cloud.catalogue import read_catalogue
 from goffish.errors import InputError
-from goffish.scheduling.dataflow.flow import compile_flow
+from goffish.scheduling.dataflow.flow import compile_flow, external_rates
 from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.policies import looks_ahead, make_policy, policy_names, policy_schema
 from goffish.scheduling.policies.report import describe_plan
@@ -27,6 +27,22 @@ def test_every_policy_plans(name: str) -> None:
     assert described["throughput"] >= flow.goal.throughput - 1e-9
     assert sum(e["instances"] for e in described["elements"]) == sum(m["used"] for m in described["machines"])
     assert described["cost"] == pytest.approx(described["cost_per_hour"] * 10)
+
+
+@pytest.mark.parametrize("name", ["reactive-global", "reactive-strict", "ds2", "btu", "edrp"])
+def test_types_that_are_far_too_slow(name: str) -> None:
+    """Breaks when a policy plans millions of machines, or tables for as many instances."""
+    types = [
+        {"name": "tiny", "cores": 1, "speed": 1e-6, "price_per_hour": 0.01},
+        {"name": "big", "cores": 8, "speed": 1e-5, "price_per_hour": 1.0},
+    ]
+    flow, slow = compile_flow(read_dataflow("linear-road")), read_catalogue({"classes": types})
+    flow = flow.with_rates(external_rates(flow, {"reports": 50.0}))
+    if name == "edrp":
+        assert len(make_policy(name).deploy(flow, slow).machines) == 40
+        return
+    with pytest.raises(InputError, match="machines of"):
+        make_policy(name).deploy(flow, slow)
 
 
 def test_options_are_taken_for_what_they_are() -> None:
