@@ -175,8 +175,8 @@ def make_world(flow: Flow, trace: Trace, setting: Noisy, window: int, rng: np.ra
     every = np.rint(1.0 / selectivity)
     wrong = np.flatnonzero(np.abs(every * selectivity - 1.0) > 1e-6)
     if wrong.size:
-        told = f"element {flow.names[wrong[0]]}: selectivity = {selectivity[wrong[0]]:g}"
-        raise InputError(f"{told}: 1 over a whole number is needed")
+        refused = f"element {flow.names[wrong[0]]}: selectivity = {selectivity[wrong[0]]:g}"
+        raise InputError(f"{refused}: 1 over a whole number is needed")
     if not 0 < setting.service_share <= 1:
         raise InputError(f"service_share = {setting.service_share:g}: more than 0 and at most 1 is needed")
     if not 0 <= setting.noise < 10:

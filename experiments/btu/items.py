@@ -99,7 +99,7 @@ def run_items(
     Parameters
     ----------
     flow : Flow
-        Whose elements tell cores, memory and objectives; selectivities of one message for so many.
+        Whose elements have cores, memory and objectives; selectivities of one message for so many.
     trace : Trace
         What comes in (`machine_trace`).
     controller : Autoscaler
@@ -394,7 +394,7 @@ class ItemRun:
 
 
 def operators_of(flow: Flow) -> OperatorNeeds:
-    """The operators of a dataflow whose elements tell their cores, memory and objective.
+    """The operators of a dataflow whose elements have cores, memory and an objective.
 
     Raises
     ------

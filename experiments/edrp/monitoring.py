@@ -32,8 +32,8 @@ def with_delays(hosts: Infrastructure, delays_ms: ArrayLike, quantum_ms: float =
         found = quantum_ms * np.round(found / quantum_ms)
     np.fill_diagonal(found, 0.0)
     # Built anew and not copied: a copy would keep what was computed from the delays before.
-    told = {name: getattr(hosts, name) for name in Infrastructure.model_fields}
-    return Infrastructure(**told | {"latency_ms": tuple(map(tuple, found.tolist()))})
+    fields = {name: getattr(hosts, name) for name in Infrastructure.model_fields}
+    return Infrastructure(**fields | {"latency_ms": tuple(map(tuple, found.tolist()))})
 
 
 def with_coordinates(hosts: Infrastructure, space: LatencySpace, quantum_ms: float = QUANTUM_MS) -> Infrastructure:

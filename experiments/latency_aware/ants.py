@@ -20,17 +20,7 @@ def ant_system(
     ants: Ants | None = None,
     seconds: float | None = None,
 ) -> Marched:
-    """Search with ants; the sum of score and 10 000 for every violation is what falls.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    start : int, shape (operators,), optional
-        The placement of now; default: none.
-    ants : Ants, optional
-    seconds : float, optional
-        No iteration but the first begins later than so many seconds from now. The outcome then depends on the machine.
-    """
+    """The best of several colonies; parameters as in `one_colony`."""
     refuse_limits(seconds=seconds)
     ants = Ants() if ants is None else ants
     end = None if seconds is None else time.monotonic() + seconds

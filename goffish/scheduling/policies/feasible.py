@@ -18,7 +18,7 @@ from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import SLACK, Flow
 
 #: Machines that are planned for what an element lacks; the time grows with their square, 2,000 take seconds.
-MOST_MACHINES = 2_000
+MOST_ADDED = 2_000
 
 
 def check_sites(names: Sequence[str], sites: Sequence[tuple[str, ...]], catalogue: Catalogue) -> None:
@@ -129,9 +129,9 @@ def _put(plan: Deployment, flow: Flow, element: int, missing: dict[int, float], 
         elif number is None and any(more):
             prices = np.ceil(power / catalogue.powers - SLACK) * catalogue.prices
             kind = int(np.argmin(np.where(more, prices, np.inf)))
-            if power / catalogue.powers[kind] > MOST_MACHINES:
+            if power / catalogue.powers[kind] > MOST_ADDED:
                 needed = f"{power / catalogue.powers[kind]:.2g} machines of type {catalogue.classes[kind].name}"
-                raise InputError(f"element {flow.names[element]}: {needed} are needed; at most {MOST_MACHINES:,}")
+                raise InputError(f"element {flow.names[element]}: {needed} are needed; at most {MOST_ADDED:,}")
             number = plan.plan_machine(kind)
         elif number is None:
             place = _giving_way(plan, flow, element, usable)

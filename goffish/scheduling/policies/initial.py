@@ -17,7 +17,8 @@ from goffish.scheduling.policies.repacking import Packing, place, repack_instanc
 
 def machines_left(catalogue: Catalogue, running: int) -> int:
     """How many more machines may be asked for."""
-    return int(np.iinfo(np.int64).max) if catalogue.limit is None else max(0, catalogue.limit - running)
+    most = MOST_MACHINES if catalogue.limit is None else min(catalogue.limit, MOST_MACHINES)
+    return max(0, most - running)
 
 
 def initial_deployment(

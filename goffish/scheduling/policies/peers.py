@@ -46,7 +46,7 @@ def needs(flow: Flow, rates: Floats) -> Floats:
 
 def instances_for(power: Floats, speed: Floats) -> Counts:
     """Instances of a speed each that give so much power; at least one."""
-    return np.maximum(1, np.ceil(power / speed - SLACK)).clip(max=1e18).astype(np.int64)
+    return np.maximum(1, np.ceil(power / speed - SLACK)).clip(max=1e12).astype(np.int64)
 
 
 def instance_speeds(observation: Observation) -> Floats:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.errors import InputError
-from goffish.scheduling.dataflow.deployment import MOST_MACHINES, Deployment
+from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 from goffish.scheduling.policies.alternates import alternate_costs
 from goffish.scheduling.policies.initial import machines_left
@@ -42,13 +42,13 @@ def strict_deployment(flow: Flow, catalogue: Catalogue) -> Deployment:
     into, _ = flow.ideal(active, flow.rates)
     kind = catalogue.largest
     need = own_target(flow) * into * flow.cost[flow.rows(active)]
-    counts = np.maximum(1, np.ceil(need / catalogue.speeds[kind] - SLACK)).clip(max=1e18).astype(np.int64)
+    counts = np.maximum(1, np.ceil(need / catalogue.speeds[kind] - SLACK)).clip(max=1e12).astype(np.int64)
     cores = int(catalogue.cores[kind])
     machines = -(-counts // cores)
-    most = min(machines_left(catalogue, 0), MOST_MACHINES)
+    most = machines_left(catalogue, 0)
     if machines.sum() > most:
         name = catalogue.classes[kind].name
-        raise InputError(f"the elements need {machines.sum():,} machines of type {name}; at most {most:,} are possible")
+        raise InputError(f"more than {most:,} machines of type {name} are needed; that is the limit")
     first = np.cumsum(machines) - machines
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     plan = Deployment(catalogue, active)

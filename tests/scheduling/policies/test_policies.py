@@ -40,6 +40,9 @@ def test_types_that_are_far_too_slow(name: str) -> None:
     flow = flow.with_rates(external_rates(flow, {"reports": 50.0}))
     if name == "edrp":
         assert len(make_policy(name).deploy(flow, slow).machines) == 40
+        large = read_catalogue({"classes": [types[0] | {"cores": 100_000}, types[1]]})
+        with pytest.raises(InputError, match="too many to compare"):
+            make_policy(name).deploy(flow, large)
         return
     with pytest.raises(InputError, match="machines of"):
         make_policy(name).deploy(flow, slow)

@@ -23,6 +23,9 @@ from goffish.scheduling.policies.edrp.latency import Latency, Queue
 
 Ints = NDArray[np.int64]
 
+#: Entries of the table of latencies: 800 MB.
+MOST_LATENCIES = 100_000_000
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -182,6 +185,11 @@ class Problem:
         """Latency of each element by its number of replicas and the host, shape (elements, most + 1, hosts) (Eq. 1)."""
         speeds = self.infrastructure.speeds
         most = int(self.most.max())
+        if self.size * (most + 1) * speeds.size > MOST_LATENCIES:
+            raise InputError(
+                f"{self.size} elements of up to {most:,} instances on {speeds.size} hosts are too many to compare: "
+                "set needs.most_instances, or leave out machine types that are far too slow"
+            )
         found = np.full((self.size, most + 1, speeds.size), np.inf)
         for i, latency in enumerate(self.latencies):
             load = self.skew * self.input_rates[i] / np.arange(1, most + 1)[:, None]

@@ -94,7 +94,17 @@ def one_colony(
     ants: Ants | None = None,
     seconds: float | None = None,
 ) -> Marched:
-    """Search with one colony, as the paper does; see `ant_system`."""
+    """Search with one colony, as the paper does; the sum of score and 10 000 for every violation is what falls.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    start : int, shape (operators,), optional
+        The current placement; default: none.
+    ants : Ants, optional
+    seconds : float, optional
+        No iteration but the first begins later than so many seconds from now. The outcome then depends on the machine.
+    """
     ants = Ants() if ants is None else ants
     end = None if seconds is None else time.monotonic() + seconds
     columns, operators = problem.columns, problem.operators

@@ -29,7 +29,7 @@ class Combined(NamedTuple):
     placement : int64, shape (operators,)
     score : Score
     ants : Marched
-        Of the best colony, as `ant_system` would tell it.
+        Of the best colony.
     climb : Climbed
         The best one.
     """
