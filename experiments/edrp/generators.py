@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from goffish.cloud.infrastructure import Host, Infrastructure, Store
 from goffish.scheduling.dataflow.flow import Flow, compile_flow
+from goffish.scheduling.dataflow.hosts import HostColumns, host_columns
 from goffish.scheduling.dataflow.model import Dataflow, Element
 from goffish.scheduling.dataflow.needs import Needs
 from goffish.scheduling.policies.edrp.problem import (
@@ -87,18 +87,16 @@ def taxi_flow(rate: float, *, most: int = 2, pinned: bool = True, cores: float =
     return compile_flow(Dataflow(name="taxi routes", elements=elements, edges=EDGES, inputs={"source": rate}))
 
 
-def network(delays_ms: Any, *, cores: float = 2.0, traffic_price: float = TRAFFIC_PRICE) -> Infrastructure:
+def network(delays_ms: Any, *, cores: float = 2.0, traffic_price: float = TRAFFIC_PRICE) -> HostColumns:
     """Hosts "0", "1", ... with symmetric delays, and the other figures of the numerical study (§3.9)."""
     rows = np.asarray(delays_ms, np.float64)
-    return Infrastructure(
-        hosts=tuple(Host(name=str(at), cores=cores, startup_s=0.5) for at in range(len(rows))),
-        latency_ms=tuple(map(tuple, rows.tolist())),
-        traffic_price=traffic_price,
-        store=Store(latency_ms=5.0, bandwidth_mbit_s=100.0),
-    )
+    return host_columns(
+        [str(at) for at in range(len(rows))], cores=cores, startup_s=0.5, latency_ms=rows, traffic_prices=traffic_price,
+        store_latency_ms=5.0, to_store=100.0, from_store=100.0,
+    )  # fmt: skip
 
 
-def fifteen_hosts(*, traffic_price: float = TRAFFIC_PRICE) -> Infrastructure:
+def fifteen_hosts(*, traffic_price: float = TRAFFIC_PRICE) -> HostColumns:
     """The reference instance's hosts."""
     rows = np.zeros((15, 15))
     for at, row in enumerate(DELAYS_MS):
@@ -145,35 +143,30 @@ def random_problem(
         made.append(Element(id=name, cost=1.0 / float(rng.uniform(45, 150)), selectivity=selectivity, needs=needs))
     flow = compile_flow(Dataflow(elements=tuple(made), edges=tuple(edges), inputs={names[0]: rate}))
 
-    def pairs(low: float, high: float) -> tuple[tuple[float, ...], ...]:
-        found = rng.uniform(low, high, (hosts, hosts))
-        np.fill_diagonal(found, 0.0)
-        return tuple(map(tuple, found.tolist()))
-
-    found = Infrastructure(
-        hosts=tuple(
-            Host(
-                name=name, cores=float(rng.integers(2, 5)), speed=float(rng.choice([1.0, 1.0, 0.7, 1.5])),
-                memory_mb=float(rng.uniform(60, 200)), startup_s=float(rng.uniform(0.1, 0.8)),
-                failure=float(rng.uniform(0, 0.02)),
-            )
-            for name in machines
-        ),
-        latency_ms=pairs(1, 40), traffic_price=pairs(0, 0.01), store=Store(latency_ms=5, bandwidth_mbit_s=100),
-    )  # fmt: skip
+    drawn = [
+        (
+            float(rng.integers(2, 5)), float(rng.choice([1.0, 1.0, 0.7, 1.5])), float(rng.uniform(60, 200)),
+            float(rng.uniform(0.1, 0.8)), float(rng.uniform(0, 0.02)),
+        )
+        for _ in machines
+    ]  # fmt: skip
+    cores, speeds, memory, startup, failures = zip(*drawn, strict=True)
+    stored = np.array([[5.0], [100.0], [100.0]]) * np.ones(hosts)
+    latency, traffic = rng.uniform(1, 40, (hosts, hosts)), rng.uniform(0, 0.01, (hosts, hosts))
     # Of a generator of its own, so that all else is drawn as it would be with one store for all.
     apart = rng.spawn(1)[0]
     if apart.random() < 0.5:
-        each = [tuple(apart.uniform(*limits, hosts).tolist()) for limits in ((0, 30), (20, 200), (20, 200))]
-        stored = Store(latency_ms=each[0], bandwidth_mbit_s=each[1], down_mbit_s=each[2])
-        found = found.model_copy(update={"store": stored})
+        stored = np.array([apart.uniform(*limits, hosts) for limits in ((0, 30), (20, 200), (20, 200))])
+    found = host_columns(
+        machines, cores=cores, speeds=speeds, memory_mb=memory, startup_s=startup, failures=failures,
+        latency_ms=latency, traffic_prices=traffic, store_latency_ms=stored[0], to_store=stored[1],
+        from_store=stored[2],
+    )  # fmt: skip
     floor = float(rng.uniform(0.8, 0.95)) if rng.random() < 0.3 else None
     raw = rng.uniform(0, 1, 4) * (rng.random(4) < 0.8) * [1, 1, float(running), float(floor is not None)]
     share = (raw if raw.sum() > 0 else np.array([1.0, 1.0, 0.0, 0.0])) / max(raw.sum(), 1e-12 if raw.sum() else 2.0)
     current = np.zeros((elements, hosts), np.int64)
-    for row, allowed, limit in zip(
-        current, found.allowed(flow.needs.hosts, flow.needs.sites), flow.needs.most_instances, strict=True
-    ):
+    for row, allowed, limit in zip(current, found.allowed(flow.needs), flow.needs.most_instances, strict=True):
         np.add.at(row, rng.choice(np.flatnonzero(allowed), int(rng.integers(1, limit + 1))), 1)
     return problem_of(
         flow, found, weights=Weights(*(float(w) for w in share)),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from experiments.latency_aware.springs import LatencySpace
-from goffish.cloud.infrastructure import Infrastructure
 from goffish.errors import InputError
+from goffish.scheduling.dataflow.hosts import HostColumns
 
 #: Milliseconds to whose multiples delays are rounded.
 QUANTUM_MS = 1.0
 
 
-def with_delays(hosts: Infrastructure, delays_ms: ArrayLike, quantum_ms: float = QUANTUM_MS) -> Infrastructure:
+def with_delays(hosts: HostColumns, delays_ms: ArrayLike, quantum_ms: float = QUANTUM_MS) -> HostColumns:
     """Hosts with measured delays, rounded: slight changes of what is measured then move nothing.
 
     Parameters
@@ -31,12 +33,10 @@ def with_delays(hosts: Infrastructure, delays_ms: ArrayLike, quantum_ms: float =
     if quantum_ms > 0:
         found = quantum_ms * np.round(found / quantum_ms)
     np.fill_diagonal(found, 0.0)
-    # Built anew and not copied: a copy would keep what was computed from the delays before.
-    fields = {name: getattr(hosts, name) for name in Infrastructure.model_fields}
-    return Infrastructure(**fields | {"latency_ms": tuple(map(tuple, found.tolist()))})
+    return replace(hosts, latency_ms=found)
 
 
-def with_coordinates(hosts: Infrastructure, space: LatencySpace, quantum_ms: float = QUANTUM_MS) -> Infrastructure:
+def with_coordinates(hosts: HostColumns, space: LatencySpace, quantum_ms: float = QUANTUM_MS) -> HostColumns:
     """Hosts with the delays between their network coordinates; fresh measurements count before them.
 
     Parameters
@@ -44,4 +44,4 @@ def with_coordinates(hosts: Infrastructure, space: LatencySpace, quantum_ms: flo
     space : LatencySpace
         Knows all hosts by their names.
     """
-    return with_delays(hosts, space.latency_ms([host.name for host in hosts.hosts]), quantum_ms)
+    return with_delays(hosts, space.latency_ms(hosts.names), quantum_ms)

@@ -26,7 +26,7 @@ def threshold(problem: Problem, *, high: float = 0.8, low: float = 0.3) -> Ints:
     if not 0 <= low < high:
         raise InputError(f"thresholds {low:g} and {high:g}: the low one must be 0 or more and below the high one")
     found, load = np.array(problem.current, np.int64), utilisation(problem, problem.current)
-    delays = problem.infrastructure.latencies_s
+    delays = problem.hosts.latencies_s
     for i in problem.flow.order.tolist():
         size = int(found[i].sum())
         if load[i] > high and size < problem.most[i]:
@@ -50,7 +50,7 @@ def round_robin(problem: Problem) -> Ints:
     InputError
         The hosts have no room for them.
     """
-    count = problem.infrastructure.size
+    count = problem.hosts.size
     found, host = np.zeros((problem.size, count), np.int64), 0
     stable = np.asarray(np.isfinite(problem.table).all(axis=2), np.bool_)
     for i in problem.flow.order.tolist():

@@ -18,7 +18,7 @@ from experiments.latency_aware.ants import ant_system
 from experiments.latency_aware.baselines import resource_aware, round_robin
 from experiments.latency_aware.events import event_graph, simulate_events, sustained_throughput
 from experiments.latency_aware.exact import optimal_placement
-from experiments.latency_aware.generators import Topology, paper_infrastructure, paper_problem
+from experiments.latency_aware.generators import Topology, paper_hosts, paper_problem
 from experiments.latency_aware.springs import LatencySpace, Springs
 from experiments.latency_aware.throughput import most_throughput, reserved_cpu, throughput_factor
 from goffish.scheduling.policies.latency_aware.ant_system import Ants
@@ -271,7 +271,7 @@ def mean_latencies() -> None:
 
 
 def estimates() -> None:
-    tree = 1000.0 * paper_infrastructure().latencies_s
+    tree = paper_hosts().latency_ms
     points = np.random.default_rng(1).uniform(0.0, 10.0, (11, 3))
     embedded = np.linalg.norm(points[:, None] - points[None], axis=2)
     strengths = (0.01, 0.05, 0.1, 0.2, 0.25, 0.5, 1.0)

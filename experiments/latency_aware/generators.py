@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.cloud.infrastructure import Host, Infrastructure
 from goffish.errors import InputError
+from goffish.scheduling.dataflow.hosts import HostColumns, host_columns
 from goffish.scheduling.policies.latency_aware.score import (
     CORE,
     UNKNOWN_CPU,
@@ -156,7 +156,7 @@ class Topology:
         return found[:, :2], found[:, 2]
 
 
-def paper_infrastructure() -> Infrastructure:
+def paper_hosts() -> HostColumns:
     """The eleven hosts of the paper (§4.1) on the substitute network (§4.2); sites are switches."""
     cores = dict.fromkeys((2, 6, 7), 1.0) | {1: 1.5}
     memory = dict.fromkeys((2, 6, 7), 1024.0) | {1: 2048.0}
@@ -172,12 +172,11 @@ def paper_infrastructure() -> Infrastructure:
         apart = 0.0 if sites[a] == sites[b] else uplink[sites[a]] + uplink[sites[b]]
         return access.get(a, 0.5) + access.get(b, 0.5) + apart
 
-    return Infrastructure(
-        hosts=tuple(
-            Host(name=f"w{n}", cores=cores.get(n, 0.3), memory_mb=memory.get(n, 768.0), slots=1) for n in hosts
-        ),
-        latency_ms=tuple(tuple(latency(a, b) for b in hosts) for a in hosts),
-        source="Ecker et al., hosts as printed; network of the specification, 4.2",
+    return host_columns(
+        [f"w{n}" for n in hosts],
+        cores=[cores.get(n, 0.3) for n in hosts],
+        memory_mb=[memory.get(n, 768.0) for n in hosts],
+        latency_ms=[[latency(a, b) for b in hosts] for a in hosts],
     )
 
 
@@ -252,16 +251,16 @@ def paper_problem(name: str, *, rate: float = 100.0, cycle: bool = False) -> tup
     shape = paper_topology(name, cycle=cycle)
     draw = random.Random(zlib.crc32(shape.name.encode()) % 1000)
     if shape.name[0] == "M":
-        return topology_problem(shape, paper_infrastructure(), [UNKNOWN_CPU] * shape.operations, rate=rate), shape
+        return topology_problem(shape, paper_hosts(), [UNKNOWN_CPU] * shape.operations, rate=rate), shape
     selectivity = tuple(draw.choice([0.5, 1.0, 1.0, 1.5]) for _ in shape.instances)
     demand = [draw.uniform(5, 18) for _ in shape.instances]
     topology = replace(shape, selectivity=selectivity)
-    return topology_problem(topology, paper_infrastructure(), demand, rate=rate), topology
+    return topology_problem(topology, paper_hosts(), demand, rate=rate), topology
 
 
 def topology_problem(
     topology: Topology,
-    infrastructure: Infrastructure,
+    hosts: HostColumns,
     cpu: Sequence[float] | NDArray[np.float64],
     *,
     memory_mb: float = UNKNOWN_MEMORY,
@@ -278,17 +277,15 @@ def topology_problem(
     rate : float
         Input of every source.
     """
-    free = np.array([host.slots is None or host.slots > 0 for host in infrastructure.hosts])
     return PlacementProblem(
         edges=topology.operator_edges(),
         events=topology.events(rate),
         cpu=np.asarray(cpu, np.float64)[topology.operation],
         memory=np.full(topology.operators, memory_mb),
-        cpu_capacity=CORE * infrastructure.cores * infrastructure.speeds,
-        memory_capacity=infrastructure.memory_mb,
-        latency_ms=1000.0 * infrastructure.latencies_s,
-        allowed=np.tile(free, (topology.operators, 1)),
-        hosts=tuple(host.name for host in infrastructure.hosts),
+        cpu_capacity=CORE * hosts.cores * hosts.speeds,
+        memory_capacity=hosts.memory_mb,
+        latency_ms=hosts.latency_ms,
+        hosts=hosts.names,
     )
 
 

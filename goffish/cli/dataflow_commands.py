@@ -242,12 +242,12 @@ def _setting(dataflow: str, cloud: str, rate: list[str] | None, fixed: bool) -> 
     from goffish.cloud.catalogue import read_catalogue
     from goffish.scheduling.dataflow.flow import compile_flow, external_rates
     from goffish.scheduling.dataflow.model import read_dataflow
-    from goffish.scheduling.policies.feasible import check_sites
+    from goffish.scheduling.policies.feasible import check_places
     from goffish.scheduling.policies.reactive import without_alternates
 
     flow, catalogue = compile_flow(read_dataflow(dataflow)), read_catalogue(cloud)
     try:
-        check_sites(flow.names, flow.needs.sites, catalogue)
+        check_places(flow.names, flow.needs, catalogue)
     except InputError as error:
         raise InputError(f"{dataflow} on {cloud}: {error}") from None
     rates = {}

@@ -8,8 +8,8 @@ import pytest
 from experiments.edrp.evaluation import CONFIGURATIONS, solve_near
 from experiments.edrp.generators import random_problem, scalability_problem
 from experiments.edrp.loop import Planner
-from goffish.cloud.infrastructure import Infrastructure
 from goffish.errors import InputError
+from goffish.scheduling.dataflow.hosts import host_columns
 from goffish.scheduling.policies.edrp.candidates import all_candidates, near_candidates, program_size
 from goffish.scheduling.policies.edrp.linear import Solver
 from goffish.scheduling.policies.edrp.metrics import metrics
@@ -42,24 +42,19 @@ def test_sizes_of_the_largest_published_programs() -> None:
 
 def with_another_host(problem: Problem, rng: np.random.Generator) -> Problem:
     """One more host, like the first but for its name, links that are short, and that it is fast and free."""
-    found, n = problem.infrastructure, problem.infrastructure.size
+    found, n = problem.hosts, problem.hosts.size
 
-    def wider(matrix: object, low: float, high: float) -> tuple[tuple[float, ...], ...]:
-        rows = rng.uniform(low, high, (n + 1, n + 1))
-        rows[:n, :n] = np.asarray(matrix)
-        rows[n, n] = 0.0
-        return tuple(map(tuple, rows.tolist()))
+    def wider(matrix: np.ndarray, high: float) -> np.ndarray:
+        rows = rng.uniform(0, high, (n + 1, n + 1))
+        rows[:n, :n] = matrix
+        return rows
 
-    store = found.store
-    per_host = {
-        name: (*given, given[0])
-        for name in ("latency_ms", "bandwidth_mbit_s", "down_mbit_s")
-        if isinstance(given := getattr(store, name), tuple)
-    }
-    hosts = Infrastructure(
-        hosts=(*found.hosts, found.hosts[0].model_copy(update={"name": "more", "speed": 3.0, "cores": 9.0})),
-        latency_ms=wider(found.latency_ms, 0, 1), traffic_price=wider(found.traffic_price, 0, 0.001),
-        store=store.model_copy(update=per_host),
+    each = {name: value for name, value in vars(found).items() if isinstance(value, np.ndarray) and value.ndim == 1}
+    more = {name: np.append(value, value[0]) for name, value in each.items()}
+    more["speeds"][n], more["cores"][n] = 3.0, 9.0
+    hosts = host_columns(
+        [*found.names, "more"], **more,
+        latency_ms=wider(found.latency_ms, 1), traffic_prices=wider(found.traffic_prices, 0.001),
     )  # fmt: skip
     link = problem.link_availability
     wide_links = None
@@ -68,7 +63,7 @@ def with_another_host(problem: Problem, rng: np.random.Generator) -> Problem:
         wide_links[:n, :n] = link
     price = None if problem.host_price is None else np.append(problem.host_price, 0.0)
     now = None if problem.current is None else np.pad(problem.current, ((0, 0), (0, 1)))
-    return problem.change(infrastructure=hosts, current=now, host_price=price, link_availability=wide_links)
+    return problem.change(hosts=hosts, current=now, host_price=price, link_availability=wide_links)
 
 
 def test_more_hosts_and_wider_bounds_are_never_worse() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,11 +64,9 @@ def test_greedy_places_fit() -> None:
         searched = local_search(problem, np.random.default_rng(1), rounds=5)
         assert searched is not None and metrics(problem, searched).objective <= metrics(problem, found).objective
     crowded = reference_problem(70, CONFIGURATIONS["balanced"])
-    tiny = crowded.infrastructure.model_copy(
-        update={"hosts": tuple(h.model_copy(update={"cores": 0.5}) for h in crowded.infrastructure.hosts)}
-    )
-    assert greedy(crowded.change(infrastructure=tiny)) is None
-    assert local_search(crowded.change(infrastructure=tiny), np.random.default_rng(0)) is None
+    tiny = replace(crowded.hosts, cores=np.full(crowded.hosts.size, 0.5))
+    assert greedy(crowded.change(hosts=tiny)) is None
+    assert local_search(crowded.change(hosts=tiny), np.random.default_rng(0)) is None
 
 
 def test_ten_minutes_of_the_balanced_controller() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,10 +13,10 @@ from experiments.edrp.loop import Planner, control, start_deployment
 from experiments.edrp.monitoring import with_coordinates, with_delays
 from experiments.latency_aware.springs import LatencySpace, Springs
 from goffish.cloud.catalogue import read_catalogue
-from goffish.cloud.infrastructure import Host, Infrastructure, Store, read_infrastructure
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import compile_flow
+from goffish.scheduling.dataflow.hosts import HostColumns, host_columns
 from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.edrp.monitoring import early_assignment, offered_rates
 from goffish.scheduling.policies.edrp.policy import Edrp
@@ -26,7 +28,7 @@ from tests.scheduling.policies.edrp.test_program import anchor
 from .test_loop import running
 
 
-def chain(hosts: Infrastructure, rate: float = 20.0, **fields: object) -> Problem:
+def chain(hosts: HostColumns, rate: float = 20.0, **fields: object) -> Problem:
     """Three elements one after the other, the first on host 0 and the last on host 1, where only one fits."""
     elements = [
         {"id": name, "cost": 0.01, "needs": {"hosts": pin, "state_mb": 1.0, "code_mb": 0.1}}
@@ -55,9 +57,9 @@ def test_rounded_delays() -> None:
     assert hosts.latencies_s.max() == 0.0
     told = with_delays(hosts, [[0.3, 3.4], [3.6, 0.0]])
     assert (1e3 * told.latencies_s).tolist() == [[0.0, 3.0], [4.0, 0.0]]
-    assert told.store == hosts.store and told.hosts == hosts.hosts and hosts.latencies_s.max() == 0.0
-    assert with_delays(hosts, [[0.0, 3.4], [3.6, 0.0]], 0.0).latency_ms[0][1] == 3.4
-    assert with_delays(hosts, [[0.0, 3.4], [3.6, 0.0]], 5.0).latency_ms == ((0.0, 5.0), (5.0, 0.0))
+    assert told.to_store is hosts.to_store and told.names == hosts.names and hosts.latencies_s.max() == 0.0
+    assert with_delays(hosts, [[0.0, 3.4], [3.6, 0.0]], 0.0).latency_ms[0, 1] == 3.4
+    assert with_delays(hosts, [[0.0, 3.4], [3.6, 0.0]], 5.0).latency_ms.tolist() == [[0.0, 5.0], [5.0, 0.0]]
     with pytest.raises(InputError, match="quantum_ms = -1"):
         with_delays(hosts, np.zeros((2, 2)), -1.0)
     with pytest.raises(InputError, match="2 rows of 2"):
@@ -70,7 +72,7 @@ def test_delays_from_coordinates() -> None:
     spots = rng.uniform(0, 30, (8, 2))
     true = np.linalg.norm(spots[:, None] - spots[None], axis=2)
     hosts = network(np.zeros((8, 8)))
-    space, names = LatencySpace(Springs(nearest=2, random=1)), [host.name for host in hosts.hosts]
+    space, names = LatencySpace(Springs(nearest=2, random=1)), hosts.names
     for _ in range(80):
         space.run_round(names, lambda a, b: 2 * float(true[int(a), int(b)]), rng)
     told = 1e3 * with_coordinates(hosts, space).latencies_s
@@ -78,7 +80,7 @@ def test_delays_from_coordinates() -> None:
     assert np.abs(told - true).max() > 0.1
     space.run_round(names[:4], lambda a, b: None, rng)
     with pytest.raises(InputError, match="'9' has no position"):
-        with_coordinates(hosts.model_copy(update={"hosts": (*hosts.hosts[:7], Host(name="9"))}), space)
+        with_coordinates(replace(hosts, names=(*hosts.names[:7], "9")), space)
 
 
 def test_rounding_saves_moves() -> None:
@@ -127,16 +129,20 @@ def test_start_up() -> None:
 
 def test_a_store_at_each_host() -> None:
     """§2.6 by hand: code and state through the store, with the delays and rates of the two hosts."""
-    machines = tuple(Host(name=str(at), startup_s=0.5, cores=4.0) for at in range(3))
-    store = Store(latency_ms=(10.0, 1.0, 40.0), bandwidth_mbit_s=(8.0, 80.0, 80.0), down_mbit_s=(80.0, 80.0, 4.0))
+    hosts = host_columns(
+        list("012"),
+        startup_s=0.5,
+        cores=4.0,
+        store_latency_ms=[10, 1, 40],
+        to_store=[8, 80, 80],
+        from_store=[80, 80, 4],
+    )
     now = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0]])
-    problem = chain(Infrastructure(hosts=machines, store=store), current=now)
+    problem = chain(hosts, current=now)
     moved = now.copy()
     moved[1] = [0, 0, 1]
     upload, code, download = 0.02 + 8 / 8, 0.08 + 0.8 / 4, 0.08 + 8 / 4
     assert downtimes(problem, moved)[1] == pytest.approx(0.25 + max(upload, code) + download + 0.5)
-    with pytest.raises(InputError, match=r"store.down_mbit_s: 3 figures"):
-        read_infrastructure({"hosts": [{"name": n} for n in "abc"], "store": {"down_mbit_s": [1.0, 2.0]}})
 
 
 def test_backlog_and_early_deployment_in_the_simulator() -> None:

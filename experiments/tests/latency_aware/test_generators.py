@@ -11,7 +11,7 @@ from experiments.latency_aware.generators import (
     PAPER_TOPOLOGIES,
     JavaRandom,
     Topology,
-    paper_infrastructure,
+    paper_hosts,
     paper_problem,
     paper_topology,
     random_operations,
@@ -98,10 +98,10 @@ def test_events_that_multiply_without_end() -> None:
 
 def test_hosts_of_the_paper() -> None:
     """§4.1: sums; §4.2: latencies by hand."""
-    found = paper_infrastructure()
+    found = paper_hosts()
     assert found.cores.sum() == pytest.approx(6.6)
     assert found.memory_mb.sum() == 10_496
-    ms = 1000 * found.latencies_s
+    ms = found.latency_ms
     assert ms[0, 1] == pytest.approx(0.2 + 0.3 + 1.0)
     assert ms[2, 3] == pytest.approx(1.0)
     assert ms[5, 10] == ms[10, 5] == pytest.approx(0.3 + 0.5 + 2.0 + 3.0)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from experiments.latency_aware.generators import paper_infrastructure
+from experiments.latency_aware.generators import paper_hosts
 from experiments.latency_aware.springs import LatencySpace, Ping, Springs, spring_step
 from goffish.errors import InputError
 from goffish.scheduling.policies.latency_aware.score import Floats
@@ -31,7 +31,7 @@ def converged(latency: Floats, strength: float, seed: int) -> float:
     return error(space, hosts, latency)
 
 
-TREE = 1000.0 * paper_infrastructure().latencies_s
+TREE = paper_hosts().latency_ms
 POINTS = np.random.default_rng(1).uniform(0.0, 10.0, (11, 3))
 EMBEDDED = np.linalg.norm(POINTS[:, None] - POINTS[None], axis=2)
 

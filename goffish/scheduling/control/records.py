@@ -21,7 +21,6 @@ from goffish.cloud.catalogue import Catalogue
 from goffish.partial import local_path
 from goffish.scheduling.control.cluster import SLACK_S, Changes, Cluster
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
-from goffish.scheduling.dataflow.host_plan import critical_path
 
 TABLES = ("intervals", "elements", "machines", "events")
 
@@ -336,4 +335,4 @@ def latency_s(
     wait = np.divide(waiting, done, out=np.where(waiting > 0, interval_s, 0.0), where=done > 0)
     speed = np.divide(measured.power, instances, out=np.zeros(flow.size), where=instances > 0)
     work = np.divide(flow.cost[flow.rows(active)], speed, out=np.full(flow.size, interval_s), where=speed > 0)
-    return critical_path(flow, wait + work, np.zeros(flow.pred.size) + measured.delays_s)
+    return flow.critical_path(wait + work, np.zeros(flow.pred.size) + measured.delays_s)

@@ -167,6 +167,18 @@ class Flow:
         kernels.ideal_rates(self.activated(active), external, into, out)
         return into, out
 
+    def critical_path(self, node: Floats, edge: Floats) -> float:
+        """The longest path from an input to an element without successors.
+
+        Parameters
+        ----------
+        node : float64, shape (elements,)
+            Length of each element.
+        edge : float64, shape (edges,)
+            Length of each edge, in the order of `pred`.
+        """
+        return float(kernels.longest_path(self.graph, node, edge))
+
     def link_delays(self, hosts: Hosts, delay_s: Floats) -> Floats:
         """Mean seconds that a message of each edge spends between machines, shape (edges,).
 

@@ -28,7 +28,7 @@ class Needs(Definition):
         Of the whole element: what moves when its instances do, and what is loaded where it starts.
     most_instances : int, optional
     hosts : tuple of str
-        Names of the only hosts where it may run; none: anywhere.
+        Names of the only machine types where it may run, such as of hosts that exist already; none: on any.
     sites : tuple of str
         Names of the only sites where it may run, such as that of a sensor; none: anywhere.
     duration_s : float, optional
@@ -56,6 +56,21 @@ class NeedColumns(NamedTuple):
     duration_s: NDArray[np.float64]
     hosts: tuple[tuple[str, ...], ...]
     sites: tuple[tuple[str, ...], ...]
+
+    @property
+    def tied(self) -> bool:
+        """Whether any element may not run anywhere."""
+        return any(self.hosts) or any(self.sites)
+
+    def allowed(self, types: Sequence[str], sites: Sequence[str | None]) -> NDArray[np.bool_]:
+        """Where each element may run, of machines with these types and sites; shape (elements, machines)."""
+        found = np.ones((len(self.hosts), len(types)), np.bool_)
+        for row, names, places in zip(found, self.hosts, self.sites, strict=True):
+            if names:
+                row &= [name in names for name in types]
+            if places:
+                row &= [site in places for site in sites]
+        return found
 
 
 def need_columns(needs: Sequence[Needs]) -> NeedColumns:

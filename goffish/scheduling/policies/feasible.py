@@ -1,4 +1,4 @@
-"""Plans within what there is: elements at the sites that they need, and no more machines of a type than exist.
+"""Plans within what there is: elements where they may run, and no more machines of a type than exist.
 
 Policies need not know of either; what they put elsewhere, or on machines too many, moves.
 """
@@ -11,48 +11,61 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import SLACK, Flow
+from goffish.scheduling.dataflow.needs import NeedColumns
 
 #: Machines that are planned for what an element lacks; the time grows with their square, 2,000 take seconds.
 MOST_ADDED = 2_000
 
 
-def check_sites(names: Sequence[str], sites: Sequence[tuple[str, ...]], catalogue: Catalogue) -> None:
-    """Refuse elements whose sites a catalogue does not have.
+def check_places(names: Sequence[str], needs: NeedColumns, catalogue: Catalogue) -> None:
+    """Refuse elements whose sites or machine types a catalogue does not have.
 
     Parameters
     ----------
     names : sequence of str
         Of the elements.
-    sites : sequence of tuple of str
-        Where each may run, as in `NeedColumns`.
+    needs : NeedColumns
     catalogue : Catalogue
 
     Raises
     ------
     InputError
-        Names the element, the site and the sites that have machines.
+        Names the element, what it needs and what there is.
     """
-    known = sorted({c.site for c in catalogue.classes if c.site is not None})
-    for name, needed in zip(names, sites, strict=True):
-        unknown = next((site for site in needed if site not in known), None)
+    types = [c.name for c in catalogue.classes]
+    sites = sorted({c.site for c in catalogue.classes if c.site is not None})
+    for name, hosts, places in zip(names, needs.hosts, needs.sites, strict=True):
+        unknown = next((site for site in places if site not in sites), None)
         if unknown is not None:
-            told = f"machines are at: {', '.join(known)}" if known else "the catalogue has no sites"
-            raise InputError(f"element {name}: needs.sites: no site {unknown!r}; {told}")
+            known = f"machines are at: {', '.join(sites)}" if sites else "the catalogue has no sites"
+            raise InputError(f"element {name}: needs.sites: no site {unknown!r}; {known}")
+        unknown = next((host for host in hosts if host not in types), None)
+        if unknown is not None:
+            raise InputError(f"element {name}: needs.hosts: no machine type {unknown!r}; there are: {', '.join(types)}")
+    nowhere = np.flatnonzero(~_allowed(needs, catalogue).any(axis=1))
+    if nowhere.size:
+        raise InputError(f"element {names[nowhere[0]]}: needs: none of its hosts is at one of its sites")
+
+
+def _allowed(needs: NeedColumns, catalogue: Catalogue) -> NDArray[np.bool_]:
+    """Machine types on which each element may run, shape (elements, types)."""
+    return needs.allowed([c.name for c in catalogue.classes], [c.site for c in catalogue.classes])
 
 
 def feasible(plan: Deployment, flow: Flow, live: Deployment | None = None) -> Deployment:
-    """Move instances to the sites that their elements need, and from machines that exceed the limit of their type.
+    """Move instances to the machines that their elements need, and from machines that exceed the limit of their type.
 
     An element keeps the speed that it was given. Its instances go to free cores of the oldest machines that it may run
     on, then to machines that the plan would release, then to new ones of the type that is cheapest for what is missing.
-    Where none of these is left, elements tied to a site take cores of the others, which move in turn; what finds no
-    core at all is left out, but for one instance of each element. Planned machines that are left empty are dropped, and
-    replicas at other sites too.
+    Where none of these is left, elements that may not run anywhere take cores of those that may, which move in turn.
+    What finds no core at all is left out, but for one instance of each element. Planned machines that are left empty
+    are dropped, and replicas on other machines too.
 
     Parameters
     ----------
@@ -69,16 +82,18 @@ def feasible(plan: Deployment, flow: Flow, live: Deployment | None = None) -> De
     Raises
     ------
     InputError
-        The catalogue lacks a site, or has no core left for an element.
+        The catalogue lacks a site or machine type, or has no core left for an element.
     """
-    catalogue, sites = plan.catalogue, flow.needs.sites
-    if not any(sites) and all(c.limit is None for c in catalogue.classes):
+    catalogue = plan.catalogue
+    if not flow.needs.tied and all(c.limit is None for c in catalogue.classes):
         return plan
-    check_sites(flow.names, sites, catalogue)
+    check_places(flow.names, flow.needs, catalogue)
+    allowed = _allowed(flow.needs, catalogue)
+    tied = np.asarray(~allowed.all(axis=1))
     plan = plan.copy()
     missing: dict[int, float] = {}
-    for element, needed in enumerate(sites):
-        elsewhere = [n for n, m in plan.machines.items() if needed and catalogue.classes[m.kind].site not in needed]
+    for element in np.flatnonzero(tied).tolist():
+        elsewhere = [n for n, m in plan.machines.items() if not allowed[element, m.kind]]
         plan.drop_replicas(element, elsewhere)
         for number in elsewhere:
             _leave(plan, element, number, plan.machines[number].instances.get(element, 0), missing)
@@ -95,8 +110,8 @@ def feasible(plan: Deployment, flow: Flow, live: Deployment | None = None) -> De
         plan.drop_machine(number)
     released = [] if live is None else [m for n, m in sorted(live.machines.items()) if n not in plan.machines]
     while missing:
-        element = min(missing, key=lambda e: (not sites[e], e))
-        _put(plan, flow, element, missing, released)
+        element = min(missing, key=lambda e: (not tied[e], e))
+        _put(plan, flow.names, element, allowed, missing, released)
     return plan
 
 
@@ -111,15 +126,21 @@ def _leave(plan: Deployment, element: int, number: int, count: int, missing: dic
         missing[element] = missing.get(element, 0.0) + count * plan.speed(number)
 
 
-def _put(plan: Deployment, flow: Flow, element: int, missing: dict[int, float], released: list[Machine]) -> None:
+def _put(
+    plan: Deployment,
+    names: Sequence[str],
+    element: int,
+    allowed: NDArray[np.bool_],
+    missing: dict[int, float],
+    released: list[Machine],
+) -> None:
     """Give an element instances of the speed that it lacks."""
-    catalogue, sites, power = plan.catalogue, flow.needs.sites, missing.pop(element)
-    allowed = [not sites[element] or c.site in sites[element] for c in catalogue.classes]
+    catalogue, may, power = plan.catalogue, allowed[element], missing.pop(element)
     while power > SLACK:
         count = Counter(machine.kind for machine in plan.machines.values())
         room = catalogue.limit is None or len(plan.machines) < catalogue.limit
-        more = [room and allowed[k] and count[k] < (c.limit or math.inf) for k, c in enumerate(catalogue.classes)]
-        usable = sorted((n for n, m in plan.machines.items() if allowed[m.kind] and plan.speed(n) > 0), key=_age)
+        more = [room and may[k] and count[k] < (c.limit or math.inf) for k, c in enumerate(catalogue.classes)]
+        usable = sorted((n for n, m in plan.machines.items() if may[m.kind] and plan.speed(n) > 0), key=_age)
         number = next((n for n in usable if plan.free(n)), None)
         kept = next((m for m in released if more[m.kind] and m.coefficient > 0), None)
         if number is None and kept is not None:
@@ -131,15 +152,15 @@ def _put(plan: Deployment, flow: Flow, element: int, missing: dict[int, float], 
             kind = int(np.argmin(np.where(more, prices, np.inf)))
             if power / catalogue.powers[kind] > MOST_ADDED:
                 needed = f"{power / catalogue.powers[kind]:.2g} machines of type {catalogue.classes[kind].name}"
-                raise InputError(f"element {flow.names[element]}: {needed} are needed; at most {MOST_ADDED:,}")
+                raise InputError(f"element {names[element]}: {needed} are needed; at most {MOST_ADDED:,}")
             number = plan.plan_machine(kind)
         elif number is None:
-            place = _giving_way(plan, flow, element, usable)
+            place = _giving_way(plan, element, usable, np.asarray(~allowed.all(axis=1)))
             if place is None and plan.counts[element]:
                 return
             if place is None:
                 told = "no core is left for it; raise a limit of the catalogue"
-                raise InputError(f"element {flow.names[element]}: {told}")
+                raise InputError(f"element {names[element]}: {told}")
             number = place[0]
             _leave(plan, place[1], number, 1, missing)
         cores = min(plan.free(number), max(1, math.ceil(power / plan.speed(number) - SLACK)))
@@ -147,14 +168,14 @@ def _put(plan: Deployment, flow: Flow, element: int, missing: dict[int, float], 
         power -= cores * plan.speed(number)
 
 
-def _giving_way(plan: Deployment, flow: Flow, element: int, usable: list[int]) -> tuple[int, int] | None:
+def _giving_way(plan: Deployment, element: int, usable: list[int], tied: NDArray[np.bool_]) -> tuple[int, int] | None:
     """Find the machine and element of an instance that leaves its core to another element.
 
     Its element has others left, and may run anywhere unless this is the first instance of the other one. Only for the
-    first instance at a site the last one of an element that may run anywhere gives way.
+    first instance of one that may not the last one of an element that may run anywhere gives way.
     """
-    sites, first = flow.needs.sites, plan.counts[element] == 0
+    first = plan.counts[element] == 0
     places = [(n, e) for n in usable for e in plan.machines[n].instances if e != element]
-    several = [(n, e) for n, e in places if plan.counts[e] > 1 and (first or (sites[element] and not sites[e]))]
-    last = [(n, e) for n, e in places if first and sites[element] and not sites[e]]
+    several = [(n, e) for n, e in places if plan.counts[e] > 1 and (first or (tied[element] and not tied[e]))]
+    last = [(n, e) for n, e in places if first and tied[element] and not tied[e]]
     return next(iter([*several, *last]), None)

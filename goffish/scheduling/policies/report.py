@@ -8,7 +8,6 @@ import numpy as np
 
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import Floats, Flow
-from goffish.scheduling.dataflow.host_plan import critical_path
 from goffish.scheduling.policies.network import network_throughput
 
 
@@ -79,4 +78,4 @@ def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, A
 
 def _links_s(flow: Flow, plan: Deployment) -> float:
     delays = flow.link_delays(plan.hosts(), plan.catalogue.network.delay_ms / 1000.0)
-    return critical_path(flow, np.zeros(flow.size), delays)
+    return flow.critical_path(np.zeros(flow.size), delays)

@@ -118,7 +118,8 @@ def _check_graph(graph: GraphJob, inputs: Inputs, runners: Collection[str], limi
 
 
 def _check_dataflow(job: DataflowJob, limits: JobLimits) -> None:
-    from goffish.scheduling.policies.feasible import check_sites
+    from goffish.scheduling.dataflow.needs import need_columns
+    from goffish.scheduling.policies.feasible import check_places
     from goffish.scheduling.policies.policies import make_policy, policy_names
     from goffish.scheduling.simulate.scenario import RATES
     from goffish.services.runners.dataflows import intervals_of
@@ -127,7 +128,7 @@ def _check_dataflow(job: DataflowJob, limits: JobLimits) -> None:
     dataflow = known_dataflow(given, "spec.dataflow.dataflow_name") if isinstance(given, str) else given
     cloud, elements = known_cloud(job.cloud_name, "spec.dataflow.cloud_name"), dataflow.elements
     try:
-        check_sites([one.id for one in elements], [one.needs.sites for one in elements], cloud)
+        check_places([one.id for one in elements], need_columns([one.needs for one in elements]), cloud)
     except InputError as error:
         raise InputError(f"spec.dataflow.cloud_name: {job.cloud_name}: {error}") from None
     if job.rates not in RATES:

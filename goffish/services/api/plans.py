@@ -17,7 +17,7 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import Floats, Flow, compile_flow
 from goffish.scheduling.policies.explain import alternatives, reasons
-from goffish.scheduling.policies.feasible import check_sites, feasible
+from goffish.scheduling.policies.feasible import check_places, feasible
 from goffish.scheduling.policies.observation import Observation, Policy
 from goffish.scheduling.policies.policies import looks_ahead, make_policy, policy_names
 from goffish.scheduling.policies.report import describe_plan
@@ -74,7 +74,7 @@ def read(setting: planning_pb2.Setting) -> tuple[Ready, int]:
         raise InputError(f"setting.{field}: {error}") from None
     catalogue = wire.cloud_of(setting, "setting")
     try:
-        check_sites(flow.names, flow.needs.sites, catalogue)
+        check_places(flow.names, flow.needs, catalogue)
     except InputError as error:
         raise InputError(f"setting.dataflow: {error}") from None
     # An option of ds2 multiplies what is needed.

@@ -12,7 +12,7 @@ import pytest
 from goffish.cloud.catalogue import read_catalogue
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
-from goffish.scheduling.dataflow.flow import compile_flow
+from goffish.scheduling.dataflow.flow import Flow, compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.feasible import feasible
 from goffish.scheduling.policies.policies import make_policy
@@ -126,19 +126,33 @@ def test_replicas_stay_at_their_sites_too() -> None:
     assert [machine.replicas for machine in found.machines.values()] == [{}, {}, {(CAMERAS, 0): 1, (DETECT, 1): 1}]
 
 
-def test_unknown_sites_are_refused() -> None:
-    """Breaks when an element is tied to a site that the catalogue lacks, and is put somewhere else."""
+def test_unknown_sites_and_types_are_refused() -> None:
+    """Breaks when an element is tied to a site or type that the catalogue lacks, and is put somewhere else."""
     plan = Deployment(one_place(), FACTORY.best)
     with pytest.raises(InputError, match=r"cameras: needs\.sites: no site 'factory'; the catalogue has no sites"):
         feasible(plan, FACTORY)
     elsewhere = FACTORY.needs._replace(sites=((), ("moon",), (), (), ()))
     with pytest.raises(InputError, match=r"detect: needs\.sites: no site 'moon'; machines are at: cloud, factory"):
         feasible(Deployment(CLOUD, FACTORY.best), replace(FACTORY, needs=elsewhere))
+    with pytest.raises(InputError, match=r"track: needs\.hosts: no machine type 'huge'; there are: gateway,"):
+        feasible(Deployment(CLOUD, FACTORY.best), tied(FACTORY, TRACK, "huge"))
+    with pytest.raises(InputError, match="cameras: needs: none of its hosts is at one of its sites"):
+        feasible(Deployment(CLOUD, FACTORY.best), tied(FACTORY, CAMERAS, "small"))
+
+
+def tied(flow: Flow, element: int, *hosts: str) -> Flow:
+    """The same with an element that needs machines of these types."""
+    names = tuple(hosts if at == element else given for at, given in enumerate(flow.needs.hosts))
+    return replace(flow, needs=flow.needs._replace(hosts=names))
 
 
 @pytest.mark.parametrize("policy", ["reactive-global", "latency-aware", "edrp", "replicate", "btu", "plasticc", "ds2"])
-def test_every_policy_keeps_elements_at_their_sites(policy: str) -> None:
-    """The example, with an input that grows threefold: breaks when an element runs elsewhere, or misses the goal."""
+def test_every_policy_keeps_elements_where_they_may_run(policy: str) -> None:
+    """The example with an archive that needs a small machine, and an input that grows threefold: breaks when an element
+    runs elsewhere, or misses the goal.
+    """
+    flow = tied(FACTORY, ARCHIVE, "small")
+    allowed = flow.needs.allowed([c.name for c in CLOUD.classes], [c.site for c in CLOUD.classes])
     rates = np.outer(np.linspace(1, 3, 12), FACTORY.rates)
     planner = make_policy(policy)
     seen = []
@@ -150,13 +164,12 @@ def test_every_policy_keeps_elements_at_their_sites(policy: str) -> None:
             seen.append(observation.live)
             return planner.adapt(observation, memory)
 
-    result = simulate(FACTORY, CLOUD, Watched(), rates)
+    result = simulate(flow, CLOUD, Watched(), rates)
     assert len(seen) == 11 and result.summary.valid
     for live in seen:
         for machine in live.machines.values():
             for element in {*machine.instances, *(element for element, _ in machine.replicas)}:
-                sites = FACTORY.needs.sites[element]
-                assert not sites or CLOUD.classes[machine.kind].site in sites
+                assert allowed[element, machine.kind]
     assert result.summary.starts <= 6
 
 

@@ -16,8 +16,8 @@ from experiments.edrp.stateful.definition import Deployment, spread
 from experiments.edrp.stateful.job import Change, Job
 from experiments.edrp.stateful.outside import Arrival
 from experiments.edrp.stateful.storage import DataStore
-from goffish.cloud.infrastructure import Host, Infrastructure, Store
 from goffish.scheduling.dataflow.flow import compile_flow
+from goffish.scheduling.dataflow.hosts import host_columns
 from goffish.scheduling.dataflow.model import Dataflow, Element
 from goffish.scheduling.dataflow.needs import Needs
 from goffish.scheduling.policies.edrp.metrics import metrics
@@ -37,9 +37,8 @@ def model(sync_s: float, start_s: float, store_mbit_s: float) -> Problem:
         for name, state in (("check", 0.0), ("count", state_mb))
     )
     flow = compile_flow(Dataflow(elements=elements, edges=(("check", "count"),), inputs={"check": 300}))
-    hosts = Infrastructure(
-        hosts=tuple(Host(name=str(at), cores=8, startup_s=start_s) for at in range(2)),
-        store=Store(latency_ms=0.1, bandwidth_mbit_s=store_mbit_s),
+    hosts = host_columns(
+        list("01"), cores=8, startup_s=start_s, store_latency_ms=0.1, to_store=store_mbit_s, from_store=store_mbit_s
     )
     return problem_of(flow, hosts, reconfiguration=Reconfiguration(sync_s, storm=True))
 

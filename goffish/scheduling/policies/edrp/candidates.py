@@ -68,7 +68,7 @@ def all_candidates(problem: Problem, *, limit: int = 1_000_000) -> Candidates:
                 f"element {problem.flow.names[i]}: {multiset_count(len(hosts), most)} deployments; at most {limit} are "
                 "listed: plan from a current deployment, or with the heuristic"
             )
-        found.append(multisets(hosts, most, problem.infrastructure.size))
+        found.append(multisets(hosts, most, problem.hosts.size))
     return found
 
 
@@ -87,7 +87,7 @@ def near_candidates(problem: Problem, twice: Sequence[int] = ()) -> Candidates:
 
 
 def _hosts(problem: Problem, i: int) -> list[int]:
-    needs, found = problem.flow.needs, problem.infrastructure
+    needs, found = problem.flow.needs, problem.hosts
     room = (found.cores >= needs.cores[i] - SLACK) & (found.memory_mb >= needs.memory_mb[i] - SLACK)
     return np.flatnonzero(problem.allowed[i] & room).tolist()
 
@@ -103,7 +103,7 @@ def usable(problem: Problem, candidates: Candidates, *, relaxed: bool = False) -
 
     `relaxed`: bounds do not count, only stability and room.
     """
-    bounds, needs, found = problem.bounds, problem.flow.needs, problem.infrastructure
+    bounds, needs, found = problem.bounds, problem.flow.needs, problem.hosts
     kept = []
     for i, rows in enumerate(candidates):
         latency = latencies_of(problem, i, rows)
@@ -125,7 +125,7 @@ def without_dominated(problem: Problem, candidates: Candidates) -> Candidates:
     It uses no more of any host, so fewer hosts and links; what has to be compared are its latency, its downtime, and
     the mean price of traffic to and from every host. Exact: some optimum is left.
     """
-    traffic = problem.infrastructure.traffic_prices
+    traffic = problem.hosts.traffic_prices
     kept = []
     for i, rows in enumerate(candidates):
         if not len(rows):
@@ -156,7 +156,7 @@ def without_dominated(problem: Problem, candidates: Candidates) -> Candidates:
 
 def twins(problem: Problem) -> list[list[int]]:
     """Groups of two or more hosts that can be exchanged for one another without any change of the problem."""
-    model, found = problem.model, problem.infrastructure
+    model, found = problem.model, problem.hosts
     # What runs on them now says more than whether anything does.
     each = np.delete(model.hosts, kernels.OCCUPIED, axis=0)
     alike = np.vstack((each, found.speeds, problem.allowed, model.current))

@@ -29,7 +29,7 @@ def greedy(problem: Problem) -> Ints | None:
     at[problem.flow.order] = np.arange(problem.size)
     order = np.lexsort((at, problem.allowed.sum(axis=1))).astype(np.int64)
     for grow in (True, False):
-        counts = np.zeros((problem.size, problem.infrastructure.size), np.int64)
+        counts = np.zeros((problem.size, problem.hosts.size), np.int64)
         if move_kernels.place(problem.model, order, grow, counts):
             return counts
     return None
@@ -67,7 +67,7 @@ def local_search(
         raise InputError(f"rounds = {rounds}: 0 or more")
     model = problem.model
     starts = [problem.current if start is None else start, greedy(problem) if anew else None]
-    groups = np.arange(problem.infrastructure.size)
+    groups = np.arange(problem.hosts.size)
     for group in twins(problem):
         groups[group] = group[0]
     found: Ints | None = None
@@ -92,7 +92,7 @@ def local_search(
 
 def _shaken(problem: Problem, counts: Ints, rng: np.random.Generator) -> Ints:
     """Some elements at random other hosts with room, in random numbers; elements without room stay."""
-    found, needs, hosts = counts.copy(), problem.flow.needs, problem.infrastructure
+    found, needs, hosts = counts.copy(), problem.flow.needs, problem.hosts
     for i in rng.choice(problem.size, min(problem.size, int(rng.integers(2, 5))), replace=False).tolist():
         before, size = found[i].copy(), int(rng.integers(1, problem.most[i] + 1))
         found[i] = 0

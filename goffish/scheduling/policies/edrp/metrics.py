@@ -50,7 +50,7 @@ def metrics(problem: Problem, counts: Ints) -> Metrics:
         At least one replica of each element.
     """
     counts = np.ascontiguousarray(counts, np.int64)
-    if counts.shape != (problem.size, problem.infrastructure.size) or (counts.sum(axis=1) < 1).any():
+    if counts.shape != (problem.size, problem.hosts.size) or (counts.sum(axis=1) < 1).any():
         raise InputError(f"counts of shape {counts.shape}: a row with at least one replica for each element")
     model = problem.model
     (response, price, downtime, log, missing), _, _, _ = kernels.all_figures(model, counts)
@@ -63,7 +63,7 @@ def metrics(problem: Problem, counts: Ints) -> Metrics:
 
 def fits(problem: Problem, counts: Ints) -> bool:
     """Whether elements run where they may, in numbers that they may have, and hosts have room (Eq. 18)."""
-    found, needs = problem.infrastructure, problem.flow.needs
+    found, needs = problem.hosts, problem.flow.needs
     if (counts.sum(axis=1) > problem.most).any() or ((counts > 0) & ~problem.allowed).any():
         return False
     return all(

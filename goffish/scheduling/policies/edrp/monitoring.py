@@ -58,7 +58,7 @@ def early_assignment(problem: Problem) -> Ints:
     InputError
         No host has room for an element.
     """
-    flow, hosts = problem.flow, problem.infrastructure
+    flow, hosts = problem.flow, problem.hosts
     delays, needs = hosts.latencies_s, flow.needs
     at = np.empty(problem.size, np.int64)
     at[flow.order] = np.arange(problem.size)

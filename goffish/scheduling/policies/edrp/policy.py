@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from goffish.cloud.catalogue import Catalogue
-from goffish.cloud.infrastructure import Infrastructure, infrastructure_of
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import Floats, Flow
-from goffish.scheduling.dataflow.host_plan import critical_path
+from goffish.scheduling.dataflow.hosts import HostColumns, machine_hosts
 from goffish.scheduling.dataflow.needs import NO_LIMIT
 from goffish.scheduling.policies.edrp.candidates import all_candidates, near_candidates, program_size, usable
 from goffish.scheduling.policies.edrp.heuristic import local_search
@@ -138,9 +137,9 @@ class Edrp:
         else:
             weights = weights.with_downtime(0.0)
         idle = flow.cost[flow.rows(live.active)] / hosts.speeds.max() + hosts.latencies_s.max()
-        longest = critical_path(flow, np.asarray(idle), np.zeros(flow.pred.size))
-        start_s = max(host.startup_s for host in hosts.hosts)
-        single = flow.needs._replace(cores=np.ones(flow.size), hosts=((),) * flow.size)
+        longest = flow.critical_path(np.asarray(idle), np.zeros(flow.pred.size))
+        start_s = float(hosts.startup_s.max())
+        single = flow.needs._replace(cores=np.ones(flow.size))
         problem = problem_of(
             replace(flow, needs=single), hosts, external=rates, active=live.active, unit_price=0.0, weights=weights,
             bounds=Bounds(
@@ -160,7 +159,7 @@ class Edrp:
         searched = local_search(problem, np.random.default_rng(self.seed), rounds=self.rounds, anew=not running)
         if running and (searched is None or not metrics(problem, searched).feasible):
             searched = local_search(problem, np.random.default_rng(self.seed), start=searched, rounds=self.rounds)
-        small = int(problem.most.max()) <= 3 and problem.infrastructure.size <= 12
+        small = int(problem.most.max()) <= 3 and problem.hosts.size <= 12
         if problem.current is None and not small:
             return searched
         given = all_candidates(problem) if problem.current is None else near_candidates(problem)
@@ -202,18 +201,16 @@ class Edrp:
         machines = -(-int(cores.sum()) // int(catalogue.cores[best]))
         return max(3.0 * machines * float(catalogue.prices[best]), 1e-6)
 
-    def _hosts(self, live: Deployment, machines: list[tuple[int | None, int]]) -> Infrastructure:
+    def _hosts(self, live: Deployment, machines: list[tuple[int | None, int]]) -> HostColumns:
         catalogue = live.catalogue
         if not machines:
             raise InputError("the catalogue allows no machine")
         speeds = [1.0 if number is None else live.machines[number].coefficient for number, _ in machines]
-        found = infrastructure_of(catalogue, [kind for _, kind in machines], speeds)
         start = [
             catalogue.startup_s if number is None else max(0.0, catalogue.startup_s - live.machines[number].elapsed_s)
             for number, _ in machines
         ]
-        hosts = [host.model_copy(update={"startup_s": s}) for host, s in zip(found.hosts, start, strict=True)]
-        return found.model_copy(update={"hosts": tuple(hosts)})
+        return machine_hosts(catalogue, [kind for _, kind in machines], speeds, start)
 
 
 def _enacted(live: Deployment, machines: list[tuple[int | None, int]], counts: Ints) -> Deployment:

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.cloud.infrastructure import Infrastructure
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import Floats, Flow
-from goffish.scheduling.dataflow.host_plan import HostPlan
+from goffish.scheduling.dataflow.hosts import HostColumns
 from goffish.scheduling.dataflow.needs import NO_LIMIT
 from goffish.scheduling.policies.edrp import kernels as _kernels
 from goffish.scheduling.policies.edrp.latency import Latency, Queue
@@ -112,7 +111,7 @@ class Problem:
     ----------
     flow : Flow
         Elements, edges, and what an instance of each needs.
-    infrastructure : Infrastructure
+    hosts : HostColumns
     input_rates : float64, shape (elements,)
         Of each element; of a source what it sends (lambda).
     edge_rates : float64, shape (edges,)
@@ -137,7 +136,7 @@ class Problem:
     """
 
     flow: Flow
-    infrastructure: Infrastructure
+    hosts: HostColumns
     input_rates: Floats
     edge_rates: Floats
     latencies: tuple[Latency, ...]
@@ -157,7 +156,7 @@ class Problem:
             raise InputError(f"skew = {self.skew:g}: 1 or more")
         if self.weights.availability > 0 and self.bounds.availability is None:
             raise InputError("a weight of availability needs a bound availability")
-        shape = (self.flow.size, self.infrastructure.size)
+        shape = (self.flow.size, self.hosts.size)
         if self.current is not None and self.current.shape != shape:
             raise InputError(f"current deployment of shape {self.current.shape}: {shape} is needed")
 
@@ -178,12 +177,12 @@ class Problem:
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:
         """Where each element may run, shape (elements, hosts)."""
-        return self.infrastructure.allowed(self.flow.needs.hosts, self.flow.needs.sites)
+        return self.hosts.allowed(self.flow.needs)
 
     @cached_property
     def table(self) -> Floats:
         """Latency of each element by its number of replicas and the host, shape (elements, most + 1, hosts) (Eq. 1)."""
-        speeds = self.infrastructure.speeds
+        speeds = self.hosts.speeds
         most = int(self.most.max())
         if self.size * (most + 1) * speeds.size > MOST_LATENCIES:
             raise InputError(
@@ -204,7 +203,7 @@ class Problem:
     @cached_property
     def model(self) -> Any:
         """The arrays for the kernels."""
-        flow, hosts, change = self.flow, self.infrastructure, self.reconfiguration
+        flow, hosts, change = self.flow, self.hosts, self.reconfiguration
         count, needs = hosts.size, flow.needs
         none = np.zeros((self.size, count), np.int64)
         current = none if self.current is None else np.ascontiguousarray(self.current, np.int64)
@@ -220,7 +219,7 @@ class Problem:
             0.0 if self.current is None else w.downtime / b.downtime_s,
         ]
         host_price = np.zeros(count) if self.host_price is None else self.host_price
-        trip_s, (up_bps, down_bps) = hosts.store_latencies_s, (1e6 * rate for rate in hosts.store_bandwidths)
+        trip_s, up_bps, down_bps = hosts.store_latency_ms / 1000.0, 1e6 * hosts.to_store, 1e6 * hosts.from_store
         elements = np.array(
             [
                 self.unit_price * needs.cores, needs.cores, needs.memory_mb, needs.state_mb * 8e6, needs.code_mb * 8e6,
@@ -230,7 +229,7 @@ class Problem:
         each = np.array(
             [
                 host_price, np.log1p(-hosts.failures), hosts.cores, hosts.memory_mb, trip_s, trip_s, up_bps, down_bps,
-                np.array([host.startup_s for host in hosts.hosts]), current.any(axis=0),
+                hosts.startup_s, current.any(axis=0),
             ]
         )  # fmt: skip
         model = _kernels.Model(
@@ -249,14 +248,10 @@ class Problem:
         elements[_kernels.RESTART, rows] = [_kernels.restart_downtime(model, i, current[i]) for i in rows]
         return model
 
-    def plan(self, counts: Ints) -> HostPlan:
-        """Counts as a plan of the shared model."""
-        return HostPlan(self.infrastructure, counts)
-
 
 def problem_of(
     flow: Flow,
-    infrastructure: Infrastructure,
+    hosts: HostColumns,
     *,
     external: Floats | None = None,
     active: Ints | None = None,
@@ -296,6 +291,6 @@ def problem_of(
         raise InputError(f"{len(given)} latencies for {flow.size} elements")
     limits = flow.needs.most_instances
     return Problem(
-        flow, infrastructure, into, out[flow.pred], given, np.where(limits == NO_LIMIT, most, limits).astype(np.int64),
+        flow, hosts, into, out[flow.pred], given, np.where(limits == NO_LIMIT, most, limits).astype(np.int64),
         np.broadcast_to(np.asarray(unit_price, np.float64), (flow.size,)).copy(), **fields,
     )  # fmt: skip

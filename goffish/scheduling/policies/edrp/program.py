@@ -166,9 +166,7 @@ class Program:
         self.t = linear.columns(1, upper=open_end, cost=problem.weights.downtime if self.known else 0.0)
         self.z = linear.columns(1, upper=1.0, whole=True) if self.storm else None
         self.open = (
-            linear.columns(problem.infrastructure.size, upper=1.0, whole=True)
-            if model.hosts[kernels.HOST_PRICE].any()
-            else None
+            linear.columns(problem.hosts.size, upper=1.0, whole=True) if model.hosts[kernels.HOST_PRICE].any() else None
         )
         self.latency = [latencies_of(problem, i, rows) / bounds.response_s for i, rows in enumerate(candidates)]
         self.downtime = [
@@ -200,7 +198,7 @@ class Program:
     def _paths(self) -> None:
         """Eq. 13 by potentials."""
         linear, problem = self.linear, self.problem
-        delays = problem.infrastructure.latencies_s / problem.bounds.response_s
+        delays = problem.hosts.latencies_s / problem.bounds.response_s
         fed = {v for _, v in self.edges}
         for i in range(problem.size):
             if i not in fed:
@@ -254,7 +252,7 @@ class Program:
     def _room(self) -> None:
         """Eq. 18 for cores and memory, and hosts in use."""
         problem, linear = self.problem, self.linear
-        needs, found = problem.flow.needs, problem.infrastructure
+        needs, found = problem.flow.needs, problem.hosts
         for need, room in ((needs.cores, found.cores), (needs.memory_mb, found.memory_mb)):
             for host in np.flatnonzero(np.isfinite(room)).tolist():
                 parts = [

@@ -8,28 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from goffish.cloud.infrastructure import Infrastructure
 from goffish.errors import InputError
-from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
-from goffish.scheduling.dataflow.host_plan import HostPlan
-from goffish.scheduling.policies.latency_aware.ant_system import Ants
-from goffish.scheduling.policies.latency_aware.hybrid import hybrid
+from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.dataflow.hosts import HostColumns
 from goffish.scheduling.policies.latency_aware.score import CORE, Ints, PlacementProblem, ScoreWeights
-
-
-def instances_needed(flow: Flow, external: Floats | None = None) -> Ints:
-    """Instances of every element that keep up with an input on reference cores, on the best alternates.
-
-    At least one, and no more than the element allows.
-    """
-    into, _ = flow.ideal(flow.best, flow.rates if external is None else external)
-    work = into * flow.cost[flow.rows(flow.best)] / flow.needs.cores
-    return np.minimum(flow.needs.most_instances, np.maximum(1, np.ceil(work - SLACK))).astype(np.int64)
 
 
 def flow_problem(
     flow: Flow,
-    infrastructure: Infrastructure,
+    hosts: HostColumns,
     instances: Ints,
     *,
     active: Ints | None = None,
@@ -70,21 +57,20 @@ def flow_problem(
             edges.append(np.stack(ends, axis=-1).reshape(-1, 2))
             each = sent[source] / (counts[source] * counts[target])
             events.append(np.full(len(edges[-1]), each))
-    free = np.array([host.slots is None or host.slots > 0 for host in infrastructure.hosts])
-    allowed = infrastructure.allowed(flow.needs.hosts, flow.needs.sites) & free
+    allowed = hosts.allowed(flow.needs)
     stuck = np.flatnonzero(~allowed.any(axis=1))
     if stuck.size:
-        raise InputError(f"element {flow.names[stuck[0]]} may run on no host that has a free slot")
+        raise InputError(f"element {flow.names[stuck[0]]} may run on none of the hosts")
     return PlacementProblem(
         edges=np.concatenate(edges),
         events=np.concatenate(events),
         cpu=CORE * (flow.needs.cores if cores is None else cores)[element],
         memory=flow.needs.memory_mb[element],
-        cpu_capacity=CORE * infrastructure.cores,
-        memory_capacity=infrastructure.memory_mb,
-        latency_ms=1000.0 * infrastructure.latencies_s,
+        cpu_capacity=CORE * hosts.cores,
+        memory_capacity=hosts.memory_mb,
+        latency_ms=hosts.latency_ms,
         allowed=allowed[element],
-        hosts=tuple(host.name for host in infrastructure.hosts),
+        hosts=hosts.names,
         weights=ScoreWeights() if weights is None else weights,
         limit=1.0,
     )
@@ -95,44 +81,3 @@ def host_counts(placement: Ints, instances: Ints, hosts: int) -> Ints:
     found = np.zeros((len(instances), hosts), np.int64)
     np.add.at(found, (np.repeat(np.arange(len(instances)), instances), placement), 1)
     return found
-
-
-def latency_aware_plan(
-    flow: Flow,
-    infrastructure: Infrastructure,
-    rng: np.random.Generator,
-    *,
-    instances: Ints | None = None,
-    external: Floats | None = None,
-    start: HostPlan | None = None,
-    ants: Ants | None = None,
-    weights: ScoreWeights | None = None,
-    seconds: float | None = None,
-) -> HostPlan:
-    """Places for the instances of a dataflow, by the hybrid.
-
-    Parameters
-    ----------
-    instances : int64, shape (elements,), optional
-        Default: those of `start`, else `instances_needed`.
-    start : HostPlan, optional
-        What runs.
-    external, ants, weights, seconds
-        As in `flow_problem` and `hybrid`.
-
-    Raises
-    ------
-    InputError
-        If it found no places where every host has enough cores and memory.
-    """
-    counts = instances
-    if counts is None:
-        counts = instances_needed(flow, external) if start is None else start.instances
-    problem = flow_problem(flow, infrastructure, counts, external=external, weights=weights)
-    begin = None
-    if start is not None and np.array_equal(start.instances, counts):
-        begin = [host for element in range(flow.size) for host in start.hosts_of(element)]
-    found = hybrid(problem, rng, begin, ants=ants, seconds=seconds)
-    if found.score.violations:
-        raise InputError(f"no places without overload were found for {problem.operators} instances on these hosts")
-    return HostPlan(infrastructure, host_counts(found.placement, counts, infrastructure.size))

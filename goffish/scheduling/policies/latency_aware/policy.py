@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from goffish.cloud.catalogue import Catalogue
-from goffish.cloud.infrastructure import infrastructure_of
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
+from goffish.scheduling.dataflow.hosts import machine_hosts
 from goffish.scheduling.policies.feasible import feasible
 from goffish.scheduling.policies.latency_aware.ant_system import Ants
 from goffish.scheduling.policies.latency_aware.flows import flow_problem, host_counts
@@ -83,10 +83,9 @@ class LatencyAware:
             return plan
         numbers = list(plan.machines)
         machines = [plan.machines[number] for number in numbers]
-        places = infrastructure_of(plan.catalogue, [m.kind for m in machines], [m.coefficient for m in machines])
-        # Whoever is tied to named hosts is so on given ones; machines that are rented have no such names.
+        places = machine_hosts(plan.catalogue, [m.kind for m in machines], [m.coefficient for m in machines])
         problem = flow_problem(
-            replace(flow, needs=flow.needs._replace(hosts=((),) * flow.size)),
+            flow,
             places,
             plan.counts,
             active=plan.active,

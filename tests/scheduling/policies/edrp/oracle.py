@@ -28,21 +28,17 @@ class Oracle:
     """Metrics of one instance."""
 
     def __init__(self, problem: Problem) -> None:
-        self.p, self.hosts = problem, problem.infrastructure.hosts
+        self.p, self.hosts = problem, problem.hosts
         flow = problem.flow
         self.edges = [
             (int(flow.pred[at]), v, float(problem.edge_rates[at]))
             for v in range(flow.size) for at in range(flow.pred_offsets[v], flow.pred_offsets[v + 1])
         ]  # fmt: skip
-        self.d, self.c = problem.infrastructure.latencies_s, problem.infrastructure.traffic_prices
+        self.d, self.c = problem.hosts.latencies_s, problem.hosts.traffic_prices
         self.now = None if problem.current is None else [bag(row) for row in problem.current]
-        store = problem.infrastructure.store
-        down = store.bandwidth_mbit_s if store.down_mbit_s is None else store.down_mbit_s
-        each = [
-            list(given) if isinstance(given, tuple) else [given] * len(self.hosts)
-            for given in (store.latency_ms, store.bandwidth_mbit_s, down)
-        ]
-        self.trip, self.up, self.down = each
+        self.trip, self.up, self.down = (
+            given.tolist() for given in (self.hosts.store_latency_ms, self.hosts.to_store, self.hosts.from_store)
+        )
 
     def paths(self) -> Iterator[list[int]]:
         """Every path from a source to a sink."""
@@ -59,7 +55,7 @@ class Oracle:
         load = self.p.skew * float(self.p.input_rates[i]) / bag.total()
         mu, worst = self.p.latencies[i].rate, 0.0
         for u in bag:
-            speed = self.hosts[u].speed
+            speed = self.hosts.speeds[u]
             able = mu * speed if self.p.scale_rates else mu
             if load >= able:
                 return math.inf
@@ -96,7 +92,7 @@ class Oracle:
         return max(found, default=0.0)
 
     def start(self, v: int) -> float:
-        return self.hosts[v].startup_s
+        return self.hosts.startup_s[v]
 
     def storm(self, i: int, old: Bag, new: Bag) -> float:
         needs, local = self.p.flow.needs, self.p.reconfiguration.local_mbit_s * 1e6
@@ -141,7 +137,7 @@ class Oracle:
             if p.reconfiguration.storm and plan != self.now:
                 downtime = max(downtime, *(self.restart(i) for i in range(p.size)))
         for some in plan:
-            available *= math.prod(1 - self.hosts[u].failure for u in some)
+            available *= math.prod(1 - self.hosts.failures[u] for u in some)
         if p.link_availability is not None:
             for i, j, _ in self.edges:
                 available *= math.prod(p.link_availability[u, v] for u, v in product(plan[i], plan[j]) if u != v)
@@ -160,10 +156,10 @@ class Oracle:
 
     def fits(self, plan: list[Bag]) -> bool:
         needs = self.p.flow.needs
-        for u, host in enumerate(self.hosts):
-            if sum(bag[u] * needs.cores[i] for i, bag in enumerate(plan)) > host.cores + 1e-9:
+        for u in range(self.hosts.size):
+            if sum(bag[u] * needs.cores[i] for i, bag in enumerate(plan)) > self.hosts.cores[u] + 1e-9:
                 return False
-            if sum(bag[u] * needs.memory_mb[i] for i, bag in enumerate(plan)) > host.memory_mb + 1e-9:
+            if sum(bag[u] * needs.memory_mb[i] for i, bag in enumerate(plan)) > self.hosts.memory_mb[u] + 1e-9:
                 return False
         return True
 

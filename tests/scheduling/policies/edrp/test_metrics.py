@@ -11,9 +11,9 @@ import pytest
 from experiments.edrp.evaluation import downtimes, restarts, transferred
 from experiments.edrp.generators import random_problem
 from experiments.edrp.latency import fit_latency
-from goffish.cloud.infrastructure import Host, Infrastructure, Store
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import compile_flow
+from goffish.scheduling.dataflow.hosts import HostColumns, host_columns
 from goffish.scheduling.dataflow.model import Dataflow
 from goffish.scheduling.policies.edrp.candidates import multisets
 from goffish.scheduling.policies.edrp.latency import Queue
@@ -23,9 +23,9 @@ from goffish.scheduling.policies.edrp.problem import Bounds, Problem, Reconfigur
 from .oracle import Oracle, bag
 
 
-def hosts(cores: float = 8, count: int = 2, **fields: Any) -> Infrastructure:
-    machines = tuple(Host(name=f"h{at}", cores=cores, startup_s=0.5) for at in range(count))
-    return Infrastructure(hosts=machines, store=Store(latency_ms=5, bandwidth_mbit_s=100), **fields)
+def hosts(cores: float = 8, count: int = 2, **fields: Any) -> HostColumns:
+    names = [f"h{at}" for at in range(count)]
+    return host_columns(names, cores=cores, startup_s=0.5, store_latency_ms=5, to_store=100, from_store=100, **fields)
 
 
 def pair(before: list[int], state_mb: float, **change: Any) -> Problem:

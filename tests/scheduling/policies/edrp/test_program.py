@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,9 @@ from experiments.edrp.generators import (
     scalability_problem,
 )
 from experiments.edrp.latency import Curve
-from goffish.cloud.infrastructure import Host, Infrastructure
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import compile_flow
+from goffish.scheduling.dataflow.hosts import host_columns
 from goffish.scheduling.dataflow.model import Dataflow
 from goffish.scheduling.policies.edrp.candidates import (
     all_candidates,
@@ -200,12 +201,10 @@ def test_properties_of_optima() -> None:
     for _ in range(12):
         problem, found = running(rng)
         value = found.metrics.objective
-        roomy = problem.infrastructure.model_copy(
-            update={"hosts": tuple(h.model_copy(update={"cores": h.cores + 1}) for h in problem.infrastructure.hosts)}
-        )
+        roomy = replace(problem.hosts, cores=problem.hosts.cores + 1)
         limits = problem.bounds
         # Bounds divide as well: a relaxed bound is made neutral by its weight.
-        for easier in (problem.change(infrastructure=roomy), problem.change(most=problem.most + 1)):
+        for easier in (problem.change(hosts=roomy), problem.change(most=problem.most + 1)):
             better = solve(easier, solver=EXACT).metrics
             assert better is not None and better.objective <= value + 1e-7
         dear = solve(problem.change(weights=problem.weights.with_downtime(0.8)), solver=EXACT).metrics
@@ -252,8 +251,7 @@ def test_metrics_are_those_of_the_program_and_y_is_whole() -> None:
 
 def test_reductions_leave_an_optimum() -> None:
     """Twins and dominated candidates go, and nothing is lost; breaks when hosts that differ pass for twins."""
-    machines = [Host(name=f"h{at}", cores=2, startup_s=0.5, speed=0.5 if at == 4 else 1.0) for at in range(5)]
-    cloud = Infrastructure(hosts=tuple(machines), latency_ms=5)
+    cloud = host_columns(list("abcde"), cores=2, startup_s=0.5, speeds=[1, 1, 1, 1, 0.5], latency_ms=5)
     flow = chain(2).flow
     flat = Curve(np.array([0.0, 50.0, 130.0]), np.array([0.01, 0.02, 0.02]))
     made = problem_of(flow, cloud, latencies=[flat, flat], bounds=Bounds(0.1, 4, 5), host_price=np.full(5, 0.3))

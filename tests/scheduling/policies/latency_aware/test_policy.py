@@ -10,13 +10,14 @@ import pytest
 
 from experiments.latency_aware.exact import optimal_placement
 from goffish.cloud.catalogue import Catalogue, read_catalogue
-from goffish.cloud.infrastructure import Host, Infrastructure
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import Flow, compile_flow
+from goffish.scheduling.dataflow.hosts import host_columns
 from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.latency_aware.ant_system import Ants
-from goffish.scheduling.policies.latency_aware.flows import flow_problem, instances_needed, latency_aware_plan
+from goffish.scheduling.policies.latency_aware.flows import flow_problem, host_counts
+from goffish.scheduling.policies.latency_aware.hybrid import hybrid
 from goffish.scheduling.policies.latency_aware.policy import LatencyAware
 from goffish.scheduling.policies.observation import Observation
 from goffish.scheduling.simulate.run import simulate
@@ -38,54 +39,41 @@ def flow_of(needs: dict[str, dict[str, Any]]) -> Flow:
     )
 
 
-SITES = Infrastructure(
-    hosts=(
-        Host(name="edge", cores=2.0, memory_mb=1000.0),
-        Host(name="full", cores=16.0, slots=0),
-        Host(name="fog", cores=8.0, memory_mb=4000.0),
-    ),
-    latency_ms=5.0,
-)
+HOSTS = host_columns(["edge", "fog"], cores=[2.0, 8.0], memory_mb=[1000.0, 4000.0], latency_ms=5.0)
 
 
 def test_flow_as_a_problem() -> None:
-    """All figures by hand: rates 10, 20, 40; counts 1, 2, 4 (10 * 0.1, 20 * 0.1, 40 * 0.1 cores)."""
-    flow = flow_of({"work": {"cores": 0.5, "memory_mb": 200, "hosts": ["edge", "fog"]}, "out": {"most_instances": 3}})
-    assert instances_needed(flow).tolist() == [1, 4, 3]
-    problem = flow_problem(flow, SITES, np.array([1, 2, 1]))
+    """All figures by hand: rates 10, 20, 40."""
+    flow = flow_of({"work": {"cores": 0.5, "memory_mb": 200, "hosts": ["fog"]}, "out": {"most_instances": 3}})
+    problem = flow_problem(flow, HOSTS, np.array([1, 2, 1]))
     assert problem.edges.tolist() == [[0, 1], [0, 2], [1, 3], [2, 3]]
     assert problem.events.tolist() == [10.0, 10.0, 20.0, 20.0]
     assert problem.cpu.tolist() == [100.0, 50.0, 50.0, 100.0]
     assert problem.memory.tolist() == [0.0, 200.0, 200.0, 0.0]
-    assert problem.cpu_capacity.tolist() == [200.0, 1600.0, 800.0]
-    assert problem.memory_capacity.tolist() == [1000.0, np.inf, 4000.0]
-    assert problem.may.tolist() == [[True, False, True]] * 4
+    assert problem.cpu_capacity.tolist() == [200.0, 800.0]
+    assert problem.memory_capacity.tolist() == [1000.0, 4000.0]
+    assert problem.may.tolist() == [[True, True], [False, True], [False, True], [True, True]]
     assert problem.limit == 1.0
 
 
-def test_plan_on_hosts() -> None:
-    """Sound, optimal, and where an element is tied to a host, it is there."""
+def test_places_are_optimal_and_kept() -> None:
+    """Where an element is tied to a host, it is there; places that are the best already stay."""
     flow = flow_of({"in": {"hosts": ["edge"]}, "work": {"memory_mb": 600}, "out": {}})
-    plan = latency_aware_plan(flow, SITES, np.random.default_rng(0))
-    plan.check(flow)
-    assert plan.instances.tolist() == [1, 2, 4]
-    assert plan.hosts_of(0) == [0]
-    best = optimal_placement(flow_problem(flow, SITES, plan.instances)).score
-    assert best is not None
-    places = [host for element in range(flow.size) for host in plan.hosts_of(element)]
-    assert flow_problem(flow, SITES, plan.instances).placement(places).tolist() == places
-    assert best.hosts == plan.used.mean()
-    again = latency_aware_plan(flow, SITES, np.random.default_rng(1), start=plan)
-    assert plan.moved(again) == 0
+    problem = flow_problem(flow, HOSTS, np.array([1, 2, 4]))
+    found = hybrid(problem, np.random.default_rng(0))
+    best = optimal_placement(problem).score
+    assert best is not None and found.score.value == pytest.approx(best.value) and found.score.violations == 0
+    assert found.placement[0] == 0
+    again = hybrid(problem, np.random.default_rng(1), found.placement)
+    assert again.placement.tolist() == found.placement.tolist()
+    assert host_counts(found.placement, np.array([1, 2, 4]), 2).sum(axis=1).tolist() == [1, 2, 4]
 
 
-def test_no_room_and_no_host() -> None:
-    with pytest.raises(InputError, match="no places without overload were found for 13 instances"):
-        latency_aware_plan(flow_of({}), SITES, np.random.default_rng(0), instances=np.array([4, 4, 5]))
-    with pytest.raises(InputError, match="element work may run on no host that has a free slot"):
-        flow_problem(flow_of({"work": {"hosts": ["full"]}}), SITES, np.ones(3, np.int64))
+def test_no_host_and_no_instance() -> None:
+    with pytest.raises(InputError, match="element work may run on none of the hosts"):
+        flow_problem(flow_of({"work": {"hosts": ["cloud"]}}), HOSTS, np.ones(3, np.int64))
     with pytest.raises(InputError, match="at least one of each of 3 elements"):
-        flow_problem(flow_of({}), SITES, np.array([1, 0, 1]))
+        flow_problem(flow_of({}), HOSTS, np.array([1, 0, 1]))
 
 
 @dataclass(frozen=True)
