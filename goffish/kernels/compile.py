@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from numba import njit
 from numba.core.caching import IndexDataCacheFile
+from numba.core.compiler_lock import global_compiler_lock
 
 _read_index = IndexDataCacheFile._load_index
+#: Files that this process has locked: kernels call kernels of the same file.
+_locked: set[str] = set()
 
 
 def kernel(function: Callable[..., Any] | None = None, *, inline: str = "never") -> Any:
@@ -20,8 +27,30 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: str = "never")
     inline : {"never", "always"}
         "always": its statements become part of every kernel that calls it.
     """
-    compiled = njit(cache=True, nogil=True, inline=inline)
-    return compiled if function is None else compiled(function)
+    if function is None:
+        return partial(kernel, inline=inline)
+    compiled = njit(cache=True, nogil=True, inline=inline)(function)
+    compiled.compile = partial(_compile_once, compiled.compile, function.__code__.co_filename)
+    return compiled
+
+
+def _compile_once(compile_types: Callable[[Any], Any], source: str, types: Any) -> Any:
+    """Compile, or wait until another process of this machine has, and load what it kept.
+
+    Processes take turns at the kernels of a module. A kernel calls those of its own module and of modules that its
+    module imports, never the other way round: no two processes wait for each other.
+    """
+    with ExitStack() as held:
+        # As the compiler does, but before the file: threads that compile wait for each other without it.
+        held.enter_context(global_compiler_lock)
+        if source not in _locked:
+            try:
+                fcntl.flock(held.enter_context(Path(source).open("rb")), fcntl.LOCK_EX)
+                _locked.add(source)
+                held.callback(_locked.remove, source)
+            except OSError:
+                pass  # Not in a file, or one that cannot be locked: compiled by every process.
+        return compile_types(types)
 
 
 def _index_of_this_version(cache: Any) -> Any:

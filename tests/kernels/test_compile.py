@@ -30,3 +30,31 @@ def test_an_upgrade_that_renames_a_type(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.stdout == "3\n", done.stderr
     assert list(tmp_path.rglob("*.nbi")), "the kernel was not kept, so nothing was tested"
+
+
+SLOW = """
+import numpy as np
+from goffish.kernels.compile import kernel
+
+@kernel
+def inner(values):
+    return np.sort(values)[0]
+
+@kernel
+def outer(values):
+    return inner(values) + np.linalg.solve(np.eye(2), values)[0]
+
+print(outer(np.array([3.0, 5.0])), sum(outer.stats.cache_misses.values()))
+"""
+
+
+def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
+    """Breaks when every process of a job compiles every kernel for itself, or they wait for each other for ever."""
+    (tmp_path / "program.py").write_text(SLOW)
+    command = [sys.executable, "-c", "import program"]
+    begun = [
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    printed = [process.communicate(timeout=120) for process in begun]
+    assert sorted(out for out, _ in printed) == ["6.0 0\n", "6.0 0\n", "6.0 1\n"], printed
