@@ -187,7 +187,7 @@ class Responses(NamedTuple):
     Attributes
     ----------
     unbuffered_s : float
-        Mean over those that no change held up: what the paper's measurements on Storm tell.
+        Mean over those that no change held up, as the paper measured on Storm.
     mean_s : float
         Over all messages.
     quantile_s : float
@@ -203,7 +203,7 @@ def responses(record: Record, rates: Sequence[float] | Floats, period_s: float, 
     """Response times with and without the messages that are buffered while the deployment is changed (EDRP, §6.18).
 
     Messages come evenly. Those of the downtime at the beginning of a period wait for its end first, and then take as
-    long as all others of the period; that they are worked off as a burst is not told.
+    long as all others of the period; it does not show that they are processed as a burst.
 
     Parameters
     ----------
@@ -221,16 +221,18 @@ def responses(record: Record, rates: Sequence[float] | Floats, period_s: float, 
         Rates that are no rates or all zero, a share out of range, or a downtime as long as a period.
     """
     per_s = np.asarray(rates, np.float64)
-    told = [period.metrics for period in record.periods]
-    if per_s.shape != (len(told),) or not (np.isfinite(per_s) & (per_s >= 0)).all() or not per_s.any():
-        raise InputError(f"rates of shape {per_s.shape}: one, not negative, for each of {len(told)} periods, not all 0")
+    measured = [period.metrics for period in record.periods]
+    if per_s.shape != (len(measured),) or not (np.isfinite(per_s) & (per_s >= 0)).all() or not per_s.any():
+        raise InputError(
+            f"rates of shape {per_s.shape}: one, not negative, for each of {len(measured)} periods, not all 0"
+        )
     if not 0.0 < share < 1.0:
         raise InputError(f"share = {share:g}: it must be between 0 and 1")
-    longest = max(metric.downtime_s for metric in told)
+    longest = max(metric.downtime_s for metric in measured)
     if not longest < period_s < math.inf:
         raise InputError(f"period_s = {period_s:g}: it must be longer than the longest downtime, {longest:g} s")
     some = per_s > 0
-    response, downtime = (np.array([getattr(m, name) for m in told])[some] for name in ("response_s", "downtime_s"))
+    response, downtime = (np.array([getattr(m, name) for m in measured])[some] for name in ("response_s", "downtime_s"))
     held, others = per_s[some] * downtime, per_s[some] * (period_s - downtime)
     return Responses(
         float(response @ others / others.sum()),
@@ -280,8 +282,7 @@ def control(problems: Iterable[Problem], start: Ints | None = None, planner: Pla
                 found, how = _started(problem, planner)
             else:
                 found, how = planner.plan(problem)
-        told = metrics(problem, found)
-        periods.append(Period(found, told, counts is None or not np.array_equal(found, counts), how))
+        periods.append(Period(found, metrics(problem, found), counts is None or not np.array_equal(found, counts), how))
         counts = found
     return Record(periods)
 

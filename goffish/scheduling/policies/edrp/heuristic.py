@@ -76,14 +76,14 @@ def local_search(
         if given is None or not (given.sum(axis=1) > 0).all() or not fits(problem, given):
             continue
         counts = np.array(given, np.int64)
-        value = float(move_kernels.descend(model, counts, groups, move_kernels.workspace(model, counts), effort))
+        value = float(move_kernels.descend(model, counts, groups, effort))
         if value < best:
             found, best = counts, value
     if found is None:
         return None
     for _ in range(rounds):
         counts = _shaken(problem, found, rng)
-        value = float(move_kernels.descend(model, counts, groups, move_kernels.workspace(model, counts), effort))
+        value = float(move_kernels.descend(model, counts, groups, effort))
         # Equals are taken: plateaus are left, and the search stays deterministic.
         if value <= best:
             found, best = counts, value

@@ -19,6 +19,10 @@ UNIT_PRICE, CORES, MEMORY, STATE, CODE, RESTART = range(6)
 HOST_PRICE, NODE_LOG, ROOM_CORES, ROOM_MEMORY, TO_S, FROM_S, UP_BPS, DOWN_BPS, START, OCCUPIED = range(10)
 DELAY, TRAFFIC, LINK_LOG = range(3)
 LOCAL_BPS, SYNC_S, ALL_CODE = range(3)
+#: What `refresh` keeps of places: of each element its latency (where it cannot keep up, by how much, as a negative
+#: number), the logarithm of its availability and its downtime; of each edge its delay, price and availability.
+LATENCY, LOG, DOWN = range(3)
+EDGE_DELAY, PAID, EDGE_LOG = range(3)
 #: A violated bound weighs so much more than any objective.
 PENALTY = 1000.0
 
@@ -33,8 +37,9 @@ def total(row):
 
 
 @kernel
-def _transfer(bits, there_s, back_s, bps, literal):
-    return 0.0 if bits == 0.0 and not literal else there_s + bits / bps + back_s
+def _transfer(hosts, bits, v, bandwidth, literal):
+    """Seconds to the store or from it, by the bandwidth in that row."""
+    return 0.0 if bits == 0.0 and not literal else hosts[TO_S, v] + bits / hosts[bandwidth, v] + hosts[FROM_S, v]
 
 
 @kernel
@@ -70,10 +75,10 @@ def general_downtime(m, i, before, after):
         if after[v] == 0:
             continue
         share = download_share(before[v], after[v], old, new)
-        down = _transfer(state * share, m.hosts[TO_S, v], m.hosts[FROM_S, v], m.hosts[DOWN_BPS, v], m.literal)
+        down = _transfer(m.hosts, state * share, v, DOWN_BPS, m.literal)
         code = 0.0
         if before[v] == 0:
-            code = _transfer(m.elements[CODE, i], m.hosts[TO_S, v], m.hosts[FROM_S, v], m.hosts[DOWN_BPS, v], m.literal)
+            code = _transfer(m.hosts, m.elements[CODE, i], v, DOWN_BPS, m.literal)
         begin = m.hosts[START, v] if after[v] > before[v] else 0.0
         if not m.literal:
             worst = max(worst, begin)
@@ -84,7 +89,7 @@ def general_downtime(m, i, before, after):
             if before[u] == 0 or u == v:
                 continue
             share = upload_share(before[u], after[u], old, new, m.literal)
-            up = _transfer(state * share, m.hosts[TO_S, u], m.hosts[FROM_S, u], m.hosts[UP_BPS, u], m.literal)
+            up = _transfer(m.hosts, state * share, u, UP_BPS, m.literal)
             worst = max(worst, max(code, up) + down + begin)
     return m.scalars[SYNC_S] + worst
 
@@ -103,12 +108,8 @@ def storm_downtime(m, i, before, after):
     for v in range(hosts):
         if after[v] == 0:
             continue
-        down = _transfer(state * after[v] / new, m.hosts[TO_S, v], m.hosts[FROM_S, v], m.hosts[DOWN_BPS, v], m.literal)
-        code = (
-            0.0
-            if m.hosts[OCCUPIED, v] > 0.0
-            else _transfer(every, m.hosts[TO_S, v], m.hosts[FROM_S, v], m.hosts[DOWN_BPS, v], m.literal)
-        )
+        down = _transfer(m.hosts, state * after[v] / new, v, DOWN_BPS, m.literal)
+        code = 0.0 if m.hosts[OCCUPIED, v] > 0.0 else _transfer(m.hosts, every, v, DOWN_BPS, m.literal)
         begin = after[v] * m.hosts[START, v]
         if old == 0:
             worst = max(worst, code + down + begin)
@@ -116,7 +117,7 @@ def storm_downtime(m, i, before, after):
             if before[u] == 0 or u == v:
                 continue
             pair = True
-            up = _transfer(state * before[u] / old, m.hosts[TO_S, u], m.hosts[FROM_S, u], m.hosts[UP_BPS, u], m.literal)
+            up = _transfer(m.hosts, state * before[u] / old, u, UP_BPS, m.literal)
             worst = max(worst, code + up + down + begin)
     if not pair and old > 0 and not m.literal:
         for v in range(hosts):
@@ -202,7 +203,7 @@ def stream_price(traffic, rate, first, second):
 
 
 @kernel
-def refresh(m, counts, i, node, edge, paid, logs, edge_logs, down):
+def refresh(m, counts, i, nodes, edges):
     """Bring what depends on the places of element i up to date."""
     row = counts[i]
     size = total(row)
@@ -213,80 +214,76 @@ def refresh(m, counts, i, node, edge, paid, logs, edge_logs, down):
             if latency == np.inf:
                 missing = max(missing, 1.0, m.missing[i, u] - size)
             log += m.hosts[NODE_LOG, u]
-    # An element that cannot keep up has no latency; how far it is off is told as negative numbers.
-    node[i] = -missing if missing > 0 else latency
-    logs[i] = log
-    down[i] = element_downtime(m, i, row)
-    for at in range(m.pred_offsets[i], m.pred_offsets[i + 1]):
-        _refresh_edge(m, counts, at, edge, paid, edge_logs)
-    for at in range(m.out_offsets[i], m.out_offsets[i + 1]):
-        _refresh_edge(m, counts, m.out_edges[at], edge, paid, edge_logs)
+    nodes[LATENCY, i] = -missing if missing > 0 else latency
+    nodes[LOG, i] = log
+    nodes[DOWN, i] = element_downtime(m, i, row)
+    into, out = m.pred_offsets[i + 1] - m.pred_offsets[i], m.out_offsets[i + 1] - m.out_offsets[i]
+    for k in range(into + out):
+        at = m.pred_offsets[i] + k if k < into else m.out_edges[m.out_offsets[i] + k - into]
+        _refresh_edge(m.pairs, m.edge_rates[at], counts[m.pred[at]], counts[m.targets[at]], edges[:, at])
 
 
 @kernel
-def _refresh_edge(m, counts, at, edge, paid, edge_logs):
-    first, second = counts[m.pred[at]], counts[m.targets[at]]
+def _refresh_edge(between, rate, first, second, edge):
+    edge[:] = 0.0
     if total(first) == 0 or total(second) == 0:
-        edge[at] = paid[at] = edge_logs[at] = 0.0
         return
-    edge[at] = stream_delay(m.pairs[DELAY], first, second)
-    paid[at] = stream_price(m.pairs[TRAFFIC], m.edge_rates[at], first, second)
-    log = 0.0
+    edge[EDGE_DELAY] = stream_delay(between[DELAY], first, second)
+    edge[PAID] = stream_price(between[TRAFFIC], rate, first, second)
     for u in range(first.size):
         if first[u] > 0:
             for v in range(second.size):
                 if second[v] > 0 and u != v:
-                    log += m.pairs[LINK_LOG, u, v]
-    edge_logs[at] = log
+                    edge[EDGE_LOG] += between[LINK_LOG, u, v]
 
 
 @kernel
-def figures(m, counts, node, edge, paid, logs, edge_logs, down):
+def figures(m, counts, nodes, edges):
     """Response time, price, downtime, logarithm of the availability, and by how much elements cannot keep up."""
-    length = np.zeros(node.size)
+    size = len(counts)
+    length = np.zeros(size)
     response, missing, price, downtime = 0.0, 0.0, 0.0, 0.0
     for i in m.order:
         before = 0.0
         for at in range(m.pred_offsets[i], m.pred_offsets[i + 1]):
-            before = max(before, length[m.pred[at]] + edge[at])
-        if node[i] < 0:
-            missing -= node[i]
-        length[i] = before + max(node[i], 0.0)
+            before = max(before, length[m.pred[at]] + edges[EDGE_DELAY, at])
+        missing -= min(nodes[LATENCY, i], 0.0)
+        length[i] = before + max(nodes[LATENCY, i], 0.0)
         response = max(response, length[i])
         price += total(counts[i]) * m.elements[UNIT_PRICE, i]
-        downtime = max(downtime, down[i])
+        downtime = max(downtime, nodes[DOWN, i])
     changed = False
-    for i in range(node.size):
+    for i in range(size):
         for u in range(counts.shape[1]):
             changed = changed or counts[i, u] != m.current[i, u]
     if m.storm and m.known and changed:
-        for i in range(node.size):
+        for i in range(size):
             downtime = max(downtime, m.elements[RESTART, i])
     for u in range(m.hosts[HOST_PRICE].size):
         if m.hosts[HOST_PRICE, u] != 0.0:
-            for i in range(node.size):
+            for i in range(size):
                 if counts[i, u] > 0:
                     price += m.hosts[HOST_PRICE, u]
                     break
     log = 0.0
-    for i in range(node.size):
-        log += logs[i]
-    for at in range(edge.size):
-        price += paid[at]
-        log += edge_logs[at]
+    for i in range(size):
+        log += nodes[LOG, i]
+    for at in range(edges.shape[1]):
+        price += edges[PAID, at]
+        log += edges[EDGE_LOG, at]
     return response, price, downtime, log, missing
 
 
 @kernel
-def objective(m, response, price, downtime, log):
+def objective(scale, response, price, downtime, log):
     """Eq. 12; `scale`: each weight over its bound."""
-    return m.scale[0] * response + m.scale[1] * price + m.scale[2] * downtime + m.scale[3] * log
+    return scale[0] * response + scale[1] * price + scale[2] * downtime + scale[3] * log
 
 
 @kernel
-def excess(m, response, price, downtime, log):
+def excess(bounds, response, price, downtime, log):
     """By how much bounds are violated, in units of the bounds."""
-    b = m.bounds
+    b = bounds
     over = max(response / b[0] - 1.0, 0.0) + max(price / b[1] - 1.0, 0.0) + max(downtime / b[2] - 1.0, 0.0)
     if b[3] < 0.0:
         over += max(log / b[3] - 1.0, 0.0)
@@ -294,11 +291,16 @@ def excess(m, response, price, downtime, log):
 
 
 @kernel
+def workspace(m, counts):
+    """What `refresh` keeps, of these places."""
+    nodes, edges = np.zeros((3, len(counts))), np.zeros((3, m.pred.size))
+    for i in range(len(counts)):
+        refresh(m, counts, i, nodes, edges)
+    return nodes, edges
+
+
+@kernel
 def all_figures(m, counts):
     """`figures` from the counts alone."""
-    size, edges = len(counts), m.pred.size
-    node, logs, down = np.zeros(size), np.zeros(size), np.zeros(size)
-    edge, paid, edge_logs = np.zeros(edges), np.zeros(edges), np.zeros(edges)
-    for i in range(size):
-        refresh(m, counts, i, node, edge, paid, logs, edge_logs, down)
-    return figures(m, counts, node, edge, paid, logs, edge_logs, down), node, edge, down
+    nodes, edges = workspace(m, counts)
+    return figures(m, counts, nodes, edges), nodes, edges

@@ -53,11 +53,11 @@ def metrics(problem: Problem, counts: Ints) -> Metrics:
     if counts.shape != (problem.size, problem.hosts.size) or (counts.sum(axis=1) < 1).any():
         raise InputError(f"counts of shape {counts.shape}: a row with at least one replica for each element")
     model = problem.model
-    (response, price, downtime, log, missing), _, _, _ = kernels.all_figures(model, counts)
+    (response, price, downtime, log, missing), _, _ = kernels.all_figures(model, counts)
     if missing > 0:
         response = math.inf
-    value = math.inf if missing > 0 else kernels.objective(model, response, price, downtime, log)
-    over = missing > 0 or kernels.excess(model, response, price, downtime, log) > 1e-6
+    value = math.inf if missing > 0 else kernels.objective(model.scale, response, price, downtime, log)
+    over = missing > 0 or kernels.excess(model.bounds, response, price, downtime, log) > 1e-6
     return Metrics(response, price, downtime, math.exp(log), value, not over and fits(problem, counts))
 
 

@@ -19,6 +19,7 @@ from goffish.scheduling.policies.edrp.kernels import (
     objective,
     refresh,
     total,
+    workspace,
 )
 
 _SLACK = 1e-9
@@ -41,45 +42,28 @@ def _on(counts, v):
 
 
 @kernel
-def score(m, counts, work):
+def score(m, counts, nodes, edges):
     """The objective, and far above it what is violated."""
-    node, edge, paid, logs, edge_logs, down = work
-    response, price, downtime, log, missing = figures(m, counts, node, edge, paid, logs, edge_logs, down)
-    over = excess(m, response, price, downtime, log) + 10.0 * missing
-    return objective(m, response, price, downtime, log) + PENALTY * over
+    response, price, downtime, log, missing = figures(m, counts, nodes, edges)
+    over = excess(m.bounds, response, price, downtime, log) + 10.0 * missing
+    return objective(m.scale, response, price, downtime, log) + PENALTY * over
 
 
 @kernel
-def _update(m, counts, i, work):
-    node, edge, paid, logs, edge_logs, down = work
-    refresh(m, counts, i, node, edge, paid, logs, edge_logs, down)
-
-
-@kernel
-def _fits(m, counts, v):
+def _fits(elements, hosts, counts, v):
     cores, memory = 0.0, 0.0
     for i in range(len(counts)):
-        cores += counts[i, v] * m.elements[CORES, i]
+        cores += counts[i, v] * elements[CORES, i]
         if counts[i, v] > 0:
-            memory += counts[i, v] * m.elements[MEMORY, i]
+            memory += counts[i, v] * elements[MEMORY, i]
     return (
-        cores <= m.hosts[ROOM_CORES, v] * (1 + _SLACK) + _SLACK
-        and memory <= m.hosts[ROOM_MEMORY, v] * (1 + _SLACK) + _SLACK
+        cores <= hosts[ROOM_CORES, v] * (1 + _SLACK) + _SLACK
+        and memory <= hosts[ROOM_MEMORY, v] * (1 + _SLACK) + _SLACK
     )
 
 
 @kernel
-def workspace(m, counts):
-    """What `refresh` keeps, of these places."""
-    size, edges = len(counts), m.pred.size
-    work = (np.zeros(size), np.zeros(edges), np.zeros(edges), np.zeros(size), np.zeros(edges), np.zeros(size))
-    for i in range(size):
-        _update(m, counts, i, work)
-    return work
-
-
-@kernel
-def attempt(m, counts, wanted, work, best, keep):
+def attempt(m, counts, wanted, nodes, edges, best, keep):
     """Score of other places if they have room and are better than `best`, else infinite.
 
     `counts` become them if they are to be kept; `wanted` becomes `counts` if not. All moves pass through here: every
@@ -95,7 +79,7 @@ def attempt(m, counts, wanted, work, best, keep):
                 grown[v] = grown[v] or wanted[i, v] > counts[i, v]
     found = np.inf
     for v in range(hosts):
-        if grown[v] and not _fits(m, wanted, v):
+        if grown[v] and not _fits(m.elements, m.hosts, wanted, v):
             _copy(counts, wanted)
             return found
     for again in range(2):
@@ -105,9 +89,9 @@ def attempt(m, counts, wanted, work, best, keep):
                     wanted[i, v], counts[i, v] = counts[i, v], wanted[i, v]
         for i in range(size):
             if changed[i]:
-                _update(m, counts, i, work)
+                refresh(m, counts, i, nodes, edges)
         if again == 0:
-            found = score(m, counts, work)
+            found = score(m, counts, nodes, edges)
             if found >= best - 1e-12:
                 found = np.inf
             elif keep:
@@ -129,7 +113,7 @@ def _first_of_kind(counts, groups):
 
 
 @kernel
-def _element_moves(m, counts, i, groups):
+def _element_moves(allowed, most, current, counts, i, groups):
     """Other places of element i: one step away, all on one host, or as they are now; one in a row."""
     hosts, first, size = counts.shape[1], _first_of_kind(counts, groups), total(counts[i])
     rows, at = np.empty((hosts * hosts + 3 * hosts + 1, hosts), np.int64), 0
@@ -138,9 +122,9 @@ def _element_moves(m, counts, i, groups):
             continue
         for v in range(-1, hosts):
             # -1: from nowhere, to nowhere.
-            if u == v or (v >= 0 and not (m.allowed[i, v] and first[v])):
+            if u == v or (v >= 0 and not (allowed[v] and first[v])):
                 continue
-            if (u < 0 and size >= m.most[i]) or (v < 0 and size == 1):
+            if (u < 0 and size >= most) or (v < 0 and size == 1):
                 continue
             for w in range(hosts):
                 rows[at, w] = counts[i, w]
@@ -150,38 +134,39 @@ def _element_moves(m, counts, i, groups):
                 rows[at, v] += 1
             at += 1
     for v in range(hosts):
-        if size > 1 and m.allowed[i, v] and first[v] and counts[i, v] < size:
+        if size > 1 and allowed[v] and first[v] and counts[i, v] < size:
             for w in range(hosts):
                 rows[at, w] = size if w == v else 0
             at += 1
-    if m.known and 0 < total(m.current[i]) <= m.most[i]:
+    # Without current places there is nothing in them.
+    if 0 < total(current) <= most:
         for w in range(hosts):
-            rows[at, w] = m.current[i, w]
+            rows[at, w] = current[w]
         at += 1
     return rows[:at]
 
 
 @kernel
-def _pair_moves(m, counts, groups):
+def _pair_moves(pred, targets, allowed, counts, groups):
     """Exchanges of two replicas (i, j, u, v), and both ends of an edge on one host (i, j, v, -1)."""
     size, hosts = counts.shape
     held, end = 0, 0
     for i in range(size):
         for u in range(hosts):
             held += counts[i, u] > 0
-    found = np.empty((held * held + m.pred.size * hosts, 4), np.int64)
+    found = np.empty((held * held + pred.size * hosts, 4), np.int64)
     for i in range(size):
         for j in range(i + 1, size):
             for u in range(hosts):
                 for v in range(hosts):
-                    if u != v and counts[i, u] > 0 and counts[j, v] > 0 and m.allowed[i, v] and m.allowed[j, u]:
+                    if u != v and counts[i, u] > 0 and counts[j, v] > 0 and allowed[i, v] and allowed[j, u]:
                         found[end, 0], found[end, 1], found[end, 2], found[end, 3] = i, j, u, v
                         end += 1
     first = _first_of_kind(counts, groups)
-    for at in range(m.pred.size):
+    for at in range(pred.size):
         for v in range(hosts):
-            if first[v] and m.allowed[m.pred[at], v] and m.allowed[m.targets[at], v]:
-                found[end, 0], found[end, 1], found[end, 2], found[end, 3] = m.pred[at], m.targets[at], v, -1
+            if first[v] and allowed[pred[at], v] and allowed[targets[at], v]:
+                found[end, 0], found[end, 1], found[end, 2], found[end, 3] = pred[at], targets[at], v, -1
                 end += 1
     return found[:end]
 
@@ -199,7 +184,7 @@ def _vacate(m, counts, v):
                 if w == v or not m.allowed[i, w] or used[w] == 0:
                     continue
                 counts[i, w] += 1
-                if _fits(m, counts, w):
+                if _fits(m.elements, m.hosts, counts, w):
                     found = _nearness(m, counts, i, w, total(counts[i]))
                     if found < least:
                         least, chosen = found, w
@@ -211,10 +196,10 @@ def _vacate(m, counts, v):
 
 
 @kernel
-def _far_moves(m, counts, groups, work, best):
+def _far_moves(m, counts, groups, nodes, edges, best):
     """Make the first exchange, gathering of an edge, or emptying of a host that is better; gives its score."""
     wanted = counts.copy()
-    pairs = _pair_moves(m, counts, groups)
+    pairs = _pair_moves(m.pred, m.targets, m.allowed, counts, groups)
     for at in range(len(pairs) + counts.shape[1]):
         if at < len(pairs):
             i, j, u, v = pairs[at, 0], pairs[at, 1], pairs[at, 2], pairs[at, 3]
@@ -233,25 +218,26 @@ def _far_moves(m, counts, groups, work, best):
             if m.hosts[HOST_PRICE, host] == 0.0 or _on(counts, host) == 0 or not _vacate(m, wanted, host):
                 _copy(counts, wanted)
                 continue
-        found = attempt(m, counts, wanted, work, best, True)
+        found = attempt(m, counts, wanted, nodes, edges, best, True)
         if found < np.inf:
             return found
     return np.inf
 
 
 @kernel
-def descend(m, counts, groups, work, effort):
+def descend(m, counts, groups, effort):
     """Change places as long as that is better; gives the score.
 
     `groups`: equal numbers for exchangeable hosts; `effort`: no move is tried after so many.
     """
-    best, wanted = score(m, counts, work), counts.copy()
+    nodes, edges = workspace(m, counts)
+    best, wanted = score(m, counts, nodes, edges), counts.copy()
     while True:
         better = False
         for i in range(len(counts)):
             if effort <= 0:
                 return best
-            rows = _element_moves(m, counts, i, groups)
+            rows = _element_moves(m.allowed[i], m.most[i], m.current[i], counts, i, groups)
             effort -= len(rows)
             least, chosen = best, -1
             for at in range(len(rows) + 1):
@@ -261,14 +247,14 @@ def descend(m, counts, groups, work, effort):
                     break
                 for v in range(counts.shape[1]):
                     wanted[i, v] = rows[chosen if last else at, v]
-                found = attempt(m, counts, wanted, work, best if last else least, last)
+                found = attempt(m, counts, wanted, nodes, edges, best if last else least, last)
                 if found < np.inf:
                     least, chosen = found, at
             if chosen >= 0:
                 best, better = least, True
         if better:
             continue
-        found = _far_moves(m, counts, groups, work, best)
+        found = _far_moves(m, counts, groups, nodes, edges, best)
         if found == np.inf:
             return best
         best = found
@@ -289,7 +275,7 @@ def place(m, order, grow, counts):
                 if not m.allowed[i, v]:
                     continue
                 counts[i, v] += 1
-                if _fits(m, counts, v):
+                if _fits(m.elements, m.hosts, counts, v):
                     found = _nearness(m, counts, i, v, wanted)
                     if found < best:
                         best, chosen = found, v
@@ -310,18 +296,18 @@ def _nearness(m, counts, i, v, size):
     if m.hosts[HOST_PRICE, v] != 0.0 and _on(counts, v) == 1:
         worth += m.scale[1] * m.hosts[HOST_PRICE, v]
     for at in range(m.pred_offsets[i], m.pred_offsets[i + 1]):
-        worth += _far(m, counts[m.pred[at]], v, m.edge_rates[at], True)
+        worth += _far(m.pairs, m.scale, counts[m.pred[at]], v, m.edge_rates[at], True)
     for k in range(m.out_offsets[i], m.out_offsets[i + 1]):
         at = m.out_edges[k]
-        worth += _far(m, counts[m.targets[at]], v, m.edge_rates[at], False)
+        worth += _far(m.pairs, m.scale, counts[m.targets[at]], v, m.edge_rates[at], False)
     return worth
 
 
 @kernel
-def _far(m, row, v, rate, into):
+def _far(between, scale, row, v, rate, into):
     delay, price, size = 0.0, 0.0, total(row)
     for u in range(row.size):
         if row[u] > 0:
-            delay = max(delay, m.pairs[DELAY, u, v] if into else m.pairs[DELAY, v, u])
-            price += row[u] / size * rate * (m.pairs[TRAFFIC, u, v] if into else m.pairs[TRAFFIC, v, u])
-    return m.scale[0] * delay + m.scale[1] * price
+            delay = max(delay, between[DELAY, u, v] if into else between[DELAY, v, u])
+            price += row[u] / size * rate * (between[TRAFFIC, u, v] if into else between[TRAFFIC, v, u])
+    return scale[0] * delay + scale[1] * price

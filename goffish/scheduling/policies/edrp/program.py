@@ -299,13 +299,13 @@ class Program:
             values[x[number]] = 1.0
         for (u, v), y in zip(self.edges, self.y, strict=True):
             values[y[chosen[u] * self.x[v].size + chosen[v]]] = 1.0
-        (response, price, downtime, log, _), node, edge, _ = kernels.all_figures(model, np.ascontiguousarray(counts))
-        if kernels.excess(model, response, price, downtime, log) > 0:
+        (response, price, downtime, log, _), nodes, edges = kernels.all_figures(model, np.ascontiguousarray(counts))
+        if kernels.excess(model.bounds, response, price, downtime, log) > 0:
             return None
         for i in problem.flow.order.tolist():
             low, high = problem.flow.pred_offsets[i : i + 2].tolist()
-            before = [values[self.potential[problem.flow.pred[e]]] + edge[e] for e in range(low, high)]
-            values[self.potential[i]] = max(before, default=0.0) + node[i]
+            begun, delays = values[self.potential[problem.flow.pred[low:high]]], edges[kernels.EDGE_DELAY, low:high]
+            values[self.potential[i]] = (begun + delays).max(initial=0.0) + nodes[kernels.LATENCY, i]
         values[self.potential] /= problem.bounds.response_s
         values[self.r], values[self.t] = response / problem.bounds.response_s, downtime / problem.bounds.downtime_s
         if self.z is not None:
