@@ -173,6 +173,20 @@ def test_every_policy_keeps_elements_where_they_may_run(policy: str) -> None:
     assert result.summary.starts <= 6
 
 
+@pytest.mark.parametrize("policy", ["reactive-global", "latency-aware", "edrp", "replicate", "btu", "plasticc", "ds2"])
+@pytest.mark.parametrize("rate", [100.0, 500.0])
+def test_hosts_that_cost_nothing_come_first_but_are_not_enough(policy: str, rate: float) -> None:
+    """One host of two cores costs nothing, three others do: breaks when a policy uses the first only, or never."""
+    elements = [{"id": "a", "cost": 0.002, "needs": {"hosts": ["own"]}}, {"id": "b", "cost": 0.03}]
+    flow = compile_flow(read_dataflow({"elements": elements, "edges": [["a", "b"]], "inputs": {"a": rate}}))
+    own = {"name": "own", "cores": 2, "price_per_hour": 0, "limit": 1}
+    hosts = read_catalogue({"classes": [own, {"name": "rack", "cores": 8, "price_per_hour": 0.1, "limit": 3}]})
+    plan = feasible(make_policy(policy).deploy(flow, hosts), flow)
+    counts = Counter(machine.kind for machine in plan.machines.values())
+    assert counts[0] == 1 and 1 <= counts[1] <= 3
+    assert flow.estimate(plan.active, plan.power).omega >= flow.goal.throughput
+
+
 def test_policies_that_know_of_sites_avoid_the_link() -> None:
     """Work on the slowest path is 30 ms, a link 40 ms: there and back by reactive-global, once by the others."""
     rates = np.tile(FACTORY.rates, (6, 1))

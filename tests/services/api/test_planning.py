@@ -166,14 +166,19 @@ def test_networks_that_are_refused(client: Client, change: dict[str, Any], told:
     assert "setting.cloud_definition" in str(caught.value) and told in str(caught.value), str(caught.value)
 
 
-def test_sites_that_a_catalogue_lacks_are_refused(client: Client) -> None:
-    """Breaks when a dataflow is planned, or accepted as a job, on machines that are at none of its sites."""
+def test_sites_and_types_that_a_catalogue_lacks_are_refused(client: Client) -> None:
+    """Breaks when a dataflow is planned, or accepted as a job, on machines where one of its elements may not run."""
     flow = requests.dataflow(EXAMPLES / "factory.yaml")
     told = "element cameras: needs.sites: no site 'factory'; the catalogue has no sites"
     with pytest.raises(ServiceError, match=f"setting.dataflow: {told}"):
         client.plan(flow, "ec2-2013")
     with pytest.raises(ServiceError, match=f"spec.dataflow.cloud_name: ec2-2013: {told}"):
         client.submit_dataflow(flow, cloud_name="ec2-2013")
+    flow = requests.dataflow(EXAMPLES / "factory.yaml")
+    flow.elements[2].needs.hosts.append("huge")
+    told = "element track: needs.hosts: no machine type 'huge'; there are: gateway, small, large"
+    with pytest.raises(ServiceError, match=f"setting.dataflow: {told}"):
+        client.plan(flow, requests.catalogue(EXAMPLES / "edge-cloud.yaml"))
 
 
 def _is(table: Any, step: int) -> Any:

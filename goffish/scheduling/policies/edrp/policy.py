@@ -6,6 +6,8 @@ for small instances and local search for the others; which one depends on the si
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 from goffish.cloud.catalogue import Catalogue
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
-from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 from goffish.scheduling.dataflow.hosts import HostColumns, machine_hosts
 from goffish.scheduling.dataflow.needs import NO_LIMIT
 from goffish.scheduling.policies.edrp.candidates import all_candidates, near_candidates, program_size, usable
@@ -180,14 +182,14 @@ class Edrp:
         catalogue = live.catalogue
         found: list[tuple[int | None, int]] = [(n, live.machines[n].kind) for n in sorted(live.machines)]
         best = cheapest_class(catalogue, large=True)
-        cores, speed = int(catalogue.cores[best]), float(catalogue.speeds[best])
-        wanted = int(np.ceil(load / (0.7 * speed)).clip(min=1).sum()) + 1
+        wanted = int(np.ceil(load / (0.7 * float(catalogue.speeds[best]))).clip(min=1).sum()) + 1
         held = sum(int(catalogue.cores[kind]) for _, kind in found)
         room = self.most_hosts if catalogue.limit is None else min(self.most_hosts, catalogue.limit - len(found))
-        kinds = [best] * min(max(0, -(-(wanted - held) // cores)) + self.spare, max(0, room))
+        enough = _enough(catalogue, wanted - held, Counter(kind for _, kind in found))
+        kinds = [best] * min(enough[best] + self.spare, max(0, room))
         for kind in catalogue.by_power():
             if kind != best:
-                kinds += [kind] * self.spare
+                kinds += [kind] * (enough[kind] + self.spare)
         left = {k: c.limit - sum(k == kind for _, kind in found) for k, c in enumerate(catalogue.classes) if c.limit}
         kinds = [kind for at, kind in enumerate(kinds) if kinds[:at].count(kind) < left.get(kind, at + 1)]
         return found + [(None, kind) for kind in kinds[: max(0, room)]]
@@ -198,8 +200,8 @@ class Edrp:
         cores = np.ceil(load / (0.7 * float(catalogue.speeds[best]) * (float(np.mean(seen)) if seen else 1.0))).clip(
             min=1
         )
-        machines = -(-int(cores.sum()) // int(catalogue.cores[best]))
-        return max(3.0 * machines * float(catalogue.prices[best]), 1e-6)
+        enough = _enough(catalogue, int(cores.sum()), Counter())
+        return max(3.0 * sum(count * float(catalogue.prices[kind]) for kind, count in enough.items()), 1e-6)
 
     def _hosts(self, live: Deployment, machines: list[tuple[int | None, int]]) -> HostColumns:
         catalogue = live.catalogue
@@ -211,6 +213,22 @@ class Edrp:
             for number, _ in machines
         ]
         return machine_hosts(catalogue, [kind for _, kind in machines], speeds, start)
+
+
+def _enough(catalogue: Catalogue, cores: float, held: Counter[int]) -> Counter[int]:
+    """Machines of each class with so many cores as fast as the cheapest's, the cheapest first, as many as exist."""
+    best = cheapest_class(catalogue, large=True)
+    others = sorted(
+        (k for k in catalogue.by_power() if k != best), key=lambda k: catalogue.prices[k] / catalogue.powers[k]
+    )
+    found: Counter[int] = Counter()
+    for kind in [best, *others]:
+        worth = float(catalogue.powers[kind] / catalogue.speeds[best])
+        limit = catalogue.classes[kind].limit
+        most = math.inf if limit is None else max(0, limit - held[kind])
+        found[kind] = int(min(max(0, math.ceil(cores / worth - SLACK)), most))
+        cores -= found[kind] * worth
+    return found
 
 
 def _enacted(live: Deployment, machines: list[tuple[int | None, int]], counts: Ints) -> Deployment:
