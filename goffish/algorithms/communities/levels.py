@@ -188,8 +188,9 @@ def _from_directed(graph: Graph) -> Level:
     out_degree = np.asarray(arcs.sum(axis=1)).ravel().astype(kind)
     in_degree = np.asarray(arcs.sum(axis=0)).ravel().astype(kind)
     return _level(
-        both.indptr.astype(np.int64), both.indices, both.data.astype(kind), loops.astype(kind), out_degree, in_degree
-    )
+        both.indptr.astype(np.int64), both.indices.astype(graph.targets.dtype), both.data.astype(kind),
+        loops.astype(kind), out_degree, in_degree,
+    )  # fmt: skip
 
 
 def _level(
