@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from numba import njit
 from numba.core.caching import IndexDataCacheFile
@@ -16,6 +17,8 @@ from numba.core.compiler_lock import global_compiler_lock
 _read_index = IndexDataCacheFile._load_index
 #: Files that this process has locked: kernels call kernels of the same file.
 _locked: set[str] = set()
+#: Seconds for which a process waits for another one that compiles; no kernel takes as long.
+_LONGEST_S = 60.0
 
 
 def kernel(function: Callable[..., Any] | None = None, *, inline: str = "never") -> Any:
@@ -43,14 +46,25 @@ def _compile_once(compile_types: Callable[[Any], Any], source: str, types: Any) 
     with ExitStack() as held:
         # As the compiler does, but before the file: threads that compile wait for each other without it.
         held.enter_context(global_compiler_lock)
-        if source not in _locked:
-            try:
-                fcntl.flock(held.enter_context(Path(source).open("rb")), fcntl.LOCK_EX)
+        # Kernels that are in no file, or in one that cannot be locked, are compiled by every process.
+        with suppress(OSError):
+            if source not in _locked and _lock(held.enter_context(Path(source).open("rb"))):
                 _locked.add(source)
                 held.callback(_locked.remove, source)
-            except OSError:
-                pass  # Not in a file, or one that cannot be locked: compiled by every process.
         return compile_types(types)
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Lock a file; without success if another process has held it for longer than a compilation takes."""
+    last = time.monotonic() + _LONGEST_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > last:
+                return False
+            time.sleep(0.02)
 
 
 def _index_of_this_version(cache: Any) -> Any:

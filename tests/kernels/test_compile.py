@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
@@ -58,3 +59,14 @@ def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
     ]
     printed = [process.communicate(timeout=120) for process in begun]
     assert sorted(out for out, _ in printed) == ["6.0 0\n", "6.0 0\n", "6.0 1\n"], printed
+
+
+def test_a_process_that_does_not_go_on_holds_up_nobody(tmp_path: Path) -> None:
+    """Breaks when a stopped process that was compiling, or a user who can read the file, stops all others for ever."""
+    program = tmp_path / "program.py"
+    program.write_text("from goffish.kernels import compile\ncompile._LONGEST_S = 0.3\n" + SLOW)
+    with program.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        command = [sys.executable, "-c", "import program"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout == "6.0 1\n", done.stderr
