@@ -43,7 +43,7 @@ def inner(values):
 
 @kernel
 def outer(values):
-    return inner(values) + np.linalg.solve(np.eye(2), values)[0]
+    return inner(values) + values[::-1].copy()[0] - 2.0
 
 print(outer(np.array([3.0, 5.0])), sum(outer.stats.cache_misses.values()))
 """
