@@ -48,9 +48,11 @@ def _compile_once(compile_types: Callable[[Any], Any], source: str, types: Any) 
         held.enter_context(global_compiler_lock)
         # Kernels that are in no file, or in one that cannot be locked, are compiled by every process.
         with suppress(OSError):
-            if source not in _locked and _lock(held.enter_context(Path(source).open("rb"))):
+            if source not in _locked and _lock(file := held.enter_context(Path(source).open("rb"))):
                 _locked.add(source)
                 held.callback(_locked.remove, source)
+                # A process that was forked in the meantime has the file open as well.
+                held.callback(fcntl.flock, file, fcntl.LOCK_UN)
         return compile_types(types)
 
 
