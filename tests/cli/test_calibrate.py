@@ -96,6 +96,7 @@ def test_resuming_measures_the_rest_only(session: Session) -> None:
     assert not (session.folder / "c.json.runs").exists()
 
 
+@pytest.mark.slow
 def test_the_errors_can_be_shown_again(session: Session, shared: Place) -> None:
     path = session.folder / "c.json"
     shown = shared("calibrate", "--show", "-o", path)
@@ -108,6 +109,7 @@ def test_the_errors_can_be_shown_again(session: Session, shared: Place) -> None:
     assert {error["runs"] for error in errors} == {1}
 
 
+@pytest.mark.slow
 def test_an_estimate_is_in_core_hours(session: Session, tmp_path: Path) -> None:
     """Against the processor time of ``goffish run`` as the kernel counts it; breaks when units are mixed up."""
     edges = "".join(f"{v} {v + 1}\n{v} {(7 * v) % 500}\n" for v in range(500))

@@ -121,6 +121,7 @@ def test_on_two_threads(name: str) -> None:
     assert told(gf.run(name, layout(name), engine="local", threads=2, **OPTIONS.get(name, {}))) == expected(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_on_two_ranks(on_ranks: Path, name: str) -> None:
     assert pickle.loads((on_ranks / f"{name}.pickle").read_bytes()) == expected(name)

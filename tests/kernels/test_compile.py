@@ -55,10 +55,10 @@ def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import program"]
     begun = [
         subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(3)
+        for _ in range(2)
     ]
     printed = [process.communicate(timeout=120) for process in begun]
-    assert sorted(out for out, _ in printed) == ["6.0 0\n", "6.0 0\n", "6.0 1\n"], printed
+    assert sorted(out for out, _ in printed) == ["6.0 0\n", "6.0 1\n"], printed
 
 
 def test_a_process_that_does_not_go_on_holds_up_nobody(tmp_path: Path) -> None:
