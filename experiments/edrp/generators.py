@@ -125,7 +125,7 @@ def hour_of_rates() -> list[float]:
 def random_problem(
     rng: np.random.Generator, *, elements: int = 3, hosts: int = 3, most: int = 2, running: bool = True
 ) -> Problem:
-    """A small instance with everything that can differ: speeds, rooms, pins, prices, bounds, weights and variants."""
+    """A small instance with everything that can differ: speeds, capacity, pins, prices, bounds, weights, variants."""
     names = [f"e{at}" for at in range(elements)]
     edges = [(names[at], names[at + 1]) for at in range(elements - 1)]
     edges += [(names[u], names[v]) for u in range(elements) for v in range(u + 2, elements) if rng.random() < 0.4]

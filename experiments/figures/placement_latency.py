@@ -201,7 +201,7 @@ def small_topologies() -> None:
 
     They fit on one host, and round robin with one worker puts them there: nothing can be better than what it is
     compared with, whatever the network costs. Without that point the factor grows with what an event costs in the
-    network over what it costs in an operator, which the paper does not tell; each topology needs another figure.
+    network over what it costs in an operator, which the paper does not report; each topology needs another figure.
     """
     rows = []
     for name in ("M1", "M2", "M3"):
@@ -226,8 +226,8 @@ def colonies() -> None:
             found = [hybrid(problem, np.random.default_rng(seed), ants=Ants(colonies=count)) for seed in range(20)]
             ants = [100 * (one.ants.score.value / best - 1) for one in found if not one.ants.score.violations]
             both = [100 * (one.score.value / best - 1) for one in found]
-            told = f"{statistics.mean(ants):+.1f}" if ants else "-"
-            cells.append(f"{told} / {statistics.mean(both):+.1f} ({max(both):.1f})")
+            only = f"{statistics.mean(ants):+.1f}" if ants else "-"
+            cells.append(f"{only} / {statistics.mean(both):+.1f} ({max(both):.1f})")
         rows.append([name, *cells])
     print("\nGap to the best known score in % of 20 seeds by the number of colonies: ants / hybrid (worst)\n")
     _harness.print_table(["topology", "1", "3", "5", "10"], rows)

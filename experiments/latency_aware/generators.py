@@ -1,4 +1,4 @@
-"""The paper's hosts, network and topologies, as far as they can be told, and the test problems made of them.
+"""The paper's hosts, network and topologies, as far as they are published, and the test problems made of them.
 
 Specification of latency-aware placement, §2.2, §4.1 to §4.3 and §7.3.
 """

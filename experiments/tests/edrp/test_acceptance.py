@@ -103,8 +103,8 @@ def test_only_what_stays_costs_no_downtime() -> None:
             np.add.at(row, rng.integers(0, 3, int(rng.integers(1, 4))), 1)
         same = np.array_equal(plan, problem.current)
         changed += not same
-        told = metrics(problem, plan).downtime_s
-        assert told == 0.0 if same else told >= problem.reconfiguration.sync_s > 0
+        downtime = metrics(problem, plan).downtime_s
+        assert downtime == 0.0 if same else downtime >= problem.reconfiguration.sync_s > 0
     assert 30 < changed < 80
 
 

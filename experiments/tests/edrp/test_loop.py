@@ -40,15 +40,15 @@ def test_local_search_is_near_the_optimum() -> None:
         problem = random_problem(rng, elements=3, hosts=3, most=2, running=bool(rng.random() < 0.75))
         best = Oracle(problem).best()
         found = local_search(problem, np.random.default_rng(0), rounds=30)
-        told = None if found is None else metrics(problem, found)
+        reached = None if found is None else metrics(problem, found)
         if math.isinf(best):
-            assert told is None or not told.feasible
+            assert reached is None or not reached.feasible
             continue
-        if told is None or not told.feasible:
+        if reached is None or not reached.feasible:
             missed += 1
             continue
-        assert told.objective >= best - 1e-7
-        gaps.append(told.objective / best - 1 if best > 1e-9 else 0.0)
+        assert reached.objective >= best - 1e-7
+        gaps.append(reached.objective / best - 1 if best > 1e-9 else 0.0)
         again = local_search(problem, np.random.default_rng(0), rounds=30)
         assert np.array_equal(again, found)
     assert len(gaps) >= 40 and missed <= 2 and np.mean(gaps) < 0.01 and np.mean(np.array(gaps) < 1e-6) > 0.9
@@ -136,11 +136,11 @@ def test_responses_with_what_changes_hold_up() -> None:
     assert responses(late, [9.0, 1.0], 60.0, 0.95) == (math.inf, math.inf, math.inf)
     assert responses(late, [9.0, 1.0], 60.0, 0.8).quantile_s == 0.1
     assert responses(late, [9.0, 0.0], 60.0, 0.95) == pytest.approx((0.1, 0.1, 0.1))
-    for rates_of, period, share, told in (
+    for rates_of, period, share, reached in (
         ([1.0, 1.0], 60.0, 0.9, "for each of 1 periods"), ([-1.0], 60.0, 0.9, "not negative"),
         ([0.0], 60.0, 0.9, "not all 0"), ([1.0], 6.0, 0.9, "longest downtime, 6 s"), ([1.0], 60.0, 1.0, "share = 1"),
     ):  # fmt: skip
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=reached):
             responses(one, rates_of, period, share)
 
 
@@ -172,7 +172,7 @@ def test_controller_falls_back() -> None:
 
 
 def test_rules_to_compare_with() -> None:
-    """§3.8: above 80 % one more, below 30 % one less; round-robin keeps to rooms; breaks when a rule does neither."""
+    """§3.8: above 80 % one more, below 30 % one less; round-robin fits; breaks when a rule does neither."""
     problem = reference_problem(100, CONFIGURATIONS["balanced"], current=anchor())
     load = utilisation(problem, anchor())
     assert load[6] == pytest.approx(2130 / 2371) and load[1] == pytest.approx(100 / 233)

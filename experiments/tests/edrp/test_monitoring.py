@@ -44,20 +44,20 @@ def test_offered_rates() -> None:
     assert offered_rates(rates).tolist() == [30.0, 1.0]
     assert offered_rates(rates, [600.0, 60.0], 60.0).tolist() == [40.0, 2.0]
     assert offered_rates(rates, [600.0, 60.0]).tolist() == [30.0, 1.0]
-    for wrong, told in (
+    for wrong, given in (
         (lambda: offered_rates([]), "at least one row"), (lambda: offered_rates(rates, [1.0], 1.0), "2 numbers"),
         (lambda: offered_rates(rates, [1.0, 1.0], 0.0), "drain_s = 0"), (lambda: Edrp(drain_s=0.0), "drain_s = 0"),
     ):  # fmt: skip
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=given):
             wrong()
 
 
 def test_rounded_delays() -> None:
     hosts = network(np.zeros((2, 2)))
     assert hosts.latencies_s.max() == 0.0
-    told = with_delays(hosts, [[0.3, 3.4], [3.6, 0.0]])
-    assert (1e3 * told.latencies_s).tolist() == [[0.0, 3.0], [4.0, 0.0]]
-    assert told.to_store is hosts.to_store and told.names == hosts.names and hosts.latencies_s.max() == 0.0
+    given = with_delays(hosts, [[0.3, 3.4], [3.6, 0.0]])
+    assert (1e3 * given.latencies_s).tolist() == [[0.0, 3.0], [4.0, 0.0]]
+    assert given.to_store is hosts.to_store and given.names == hosts.names and hosts.latencies_s.max() == 0.0
     assert with_delays(hosts, [[0.0, 3.4], [3.6, 0.0]], 0.0).latency_ms[0, 1] == 3.4
     assert with_delays(hosts, [[0.0, 3.4], [3.6, 0.0]], 5.0).latency_ms.tolist() == [[0.0, 5.0], [5.0, 0.0]]
     with pytest.raises(InputError, match="quantum_ms = -1"):
@@ -75,9 +75,9 @@ def test_delays_from_coordinates() -> None:
     space, names = LatencySpace(Springs(nearest=2, random=1)), hosts.names
     for _ in range(80):
         space.run_round(names, lambda a, b: 2 * float(true[int(a), int(b)]), rng)
-    told = 1e3 * with_coordinates(hosts, space).latencies_s
-    assert np.abs(told - true).max() <= 1.5 and (told == np.round(told)).all()
-    assert np.abs(told - true).max() > 0.1
+    given = 1e3 * with_coordinates(hosts, space).latencies_s
+    assert np.abs(given - true).max() <= 1.5 and (given == np.round(given)).all()
+    assert np.abs(given - true).max() > 0.1
     space.run_round(names[:4], lambda a, b: None, rng)
     with pytest.raises(InputError, match="'9' has no position"):
         with_coordinates(replace(hosts, names=(*hosts.names[:7], "9")), space)

@@ -14,6 +14,7 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import Flow, compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
+from goffish.scheduling.policies.edrp.policy import Edrp
 from goffish.scheduling.policies.feasible import feasible
 from goffish.scheduling.policies.policies import make_policy
 from goffish.scheduling.policies.report import describe_plan
@@ -185,6 +186,19 @@ def test_hosts_that_cost_nothing_come_first_but_are_not_enough(policy: str, rate
     counts = Counter(machine.kind for machine in plan.machines.values())
     assert counts[0] == 1 and 1 <= counts[1] <= 3
     assert flow.estimate(plan.active, plan.power).omega >= flow.goal.throughput
+
+
+def test_edrp_behind_a_limited_type_is_bounded() -> None:
+    """Breaks when a list is made of as many machines as a type of a billionth of the usual speed would need."""
+    flow = compile_flow(read_dataflow({"elements": [{"id": "a", "cost": 0.03}], "edges": [], "inputs": {"a": 500.0}}))
+    own = {"name": "own", "cores": 1, "price_per_hour": 0, "limit": 1}
+    slow = {"name": "slow", "cores": 1, "speed": 1e-9, "price_per_hour": 1e-6}
+    machines, _ = Edrp().problem(
+        flow, Deployment(read_catalogue({"classes": [own, slow]}), flow.best), np.zeros(1), 60.0
+    )
+    assert 1 < len(machines) <= Edrp().most_hosts
+    with pytest.raises(InputError, match="too many to compare"):
+        make_policy("edrp").deploy(flow, read_catalogue({"classes": [own, slow | {"cores": 100_000}]}))
 
 
 def test_policies_that_know_of_sites_avoid_the_link() -> None:

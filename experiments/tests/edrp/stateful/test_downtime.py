@@ -113,11 +113,11 @@ def test_latency_has_one_spike_for_each_reconfiguration(tmp_path: Path) -> None:
         [peak for begun, peak in seen if end - change.down_s - 0.2 < begun < end]
         for change, end in zip(changes, ends[1:], strict=True)
     ]
-    told = [
+    printed = [
         f"{p:.2f} / {c.down_s:.2f} / {[round(x, 2) for x in w]}"
         for p, c, w in zip(predicted, changes, within, strict=True)
     ]
-    print(f"t_s {start_s:.3f}, t_syn {least - start_s:.3f}; predicted / down / latency: {', '.join(told)}")
+    print(f"t_s {start_s:.3f}, t_syn {least - start_s:.3f}; predicted / down / latency: {', '.join(printed)}")
     assert [change.outcome for change in changes] == ["done"] * len(moves)
     # One each; one more may be the computer's, which has other work.
     assert [len(some) for some in within] == [1] * len(moves) and len(seen) <= len(moves) + 1

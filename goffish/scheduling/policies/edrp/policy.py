@@ -184,15 +184,20 @@ class Edrp:
         best = cheapest_class(catalogue, large=True)
         wanted = int(np.ceil(load / (0.7 * float(catalogue.speeds[best]))).clip(min=1).sum()) + 1
         held = sum(int(catalogue.cores[kind]) for _, kind in found)
-        room = self.most_hosts if catalogue.limit is None else min(self.most_hosts, catalogue.limit - len(found))
+        most = self.most_hosts if catalogue.limit is None else min(self.most_hosts, catalogue.limit - len(found))
+        most = max(0, most)
         enough = _enough(catalogue, wanted - held, Counter(kind for _, kind in found))
-        kinds = [best] * min(enough[best] + self.spare, max(0, room))
+        kinds = [best] * min(enough[best] + self.spare, most)
         for kind in catalogue.by_power():
             if kind != best:
-                kinds += [kind] * (enough[kind] + self.spare)
-        left = {k: c.limit - sum(k == kind for _, kind in found) for k, c in enumerate(catalogue.classes) if c.limit}
-        kinds = [kind for at, kind in enumerate(kinds) if kinds[:at].count(kind) < left.get(kind, at + 1)]
-        return found + [(None, kind) for kind in kinds[: max(0, room)]]
+                kinds += [kind] * min(enough[kind] + self.spare, max(most, self.spare))
+        taken = Counter(kind for _, kind in found)
+        kept = []
+        for kind in kinds:
+            taken[kind] += 1
+            if taken[kind] <= (catalogue.classes[kind].limit or math.inf):
+                kept.append(kind)
+        return found + [(None, kind) for kind in kept[:most]]
 
     def _price(self, live: Deployment, load: Floats) -> float:
         catalogue, best = live.catalogue, cheapest_class(live.catalogue, large=True)
