@@ -65,7 +65,7 @@ class NeedColumns(NamedTuple):
     def allowed(self, types: Sequence[str], sites: Sequence[str | None]) -> NDArray[np.bool_]:
         """Where each element may run, of machines with these types and sites; shape (elements, machines)."""
         found = np.ones((len(self.hosts), len(types)), np.bool_)
-        for row, names, places in zip(found, self.hosts, self.sites, strict=True):
+        for row, names, places in zip(found, map(frozenset, self.hosts), map(frozenset, self.sites), strict=True):
             if names:
                 row &= [name in names for name in types]
             if places:

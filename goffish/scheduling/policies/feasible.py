@@ -38,8 +38,8 @@ def check_places(names: Sequence[str], needs: NeedColumns, catalogue: Catalogue)
     InputError
         Names the element, what it needs and what there is.
     """
-    types = [c.name for c in catalogue.classes]
-    sites = sorted({c.site for c in catalogue.classes if c.site is not None})
+    types = dict.fromkeys(c.name for c in catalogue.classes)
+    sites = dict.fromkeys(sorted({c.site for c in catalogue.classes if c.site is not None}))
     for name, hosts, places in zip(names, needs.hosts, needs.sites, strict=True):
         unknown = next((site for site in places if site not in sites), None)
         if unknown is not None:
