@@ -47,7 +47,8 @@ def check_places(names: Sequence[str], needs: NeedColumns, catalogue: Catalogue)
             raise InputError(f"element {name}: needs.sites: no site {unknown!r}; {known}")
         unknown = next((host for host in hosts if host not in types), None)
         if unknown is not None:
-            raise InputError(f"element {name}: needs.hosts: no machine type {unknown!r}; there are: {', '.join(types)}")
+            known = ", ".join([*types][:20])
+            raise InputError(f"element {name}: needs.hosts: no machine type {unknown!r}; there are: {known}")
     nowhere = np.flatnonzero(~_allowed(needs, catalogue).any(axis=1))
     if nowhere.size:
         raise InputError(f"element {names[nowhere[0]]}: needs: none of its hosts is at one of its sites")
