@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import signal
 import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -34,26 +31,14 @@ from goffish.graph import from_edges
 from goffish.spark.package import write_package
 from tests.cases import grid, grid_blocks, make_case
 from tests.gopher.test_mpi_programs import Silent
-from tests.gopher.test_spark_sessions import QUICK
 
 pytest.importorskip("pyspark")
 
-from goffish.gopher.spark import run_spark, session, write_spark
+from goffish.gopher.spark import run_spark, write_spark
 
 COUNTS = ["superstep", "partition", "active", "messages", "combined", "remote", "remote_bytes"]
 GRID = build_layout(grid(9, 6), grid_blocks(9, 6, 1, 3), 3)
 SOCIAL = make_case("preferential", 40, 3, 7, grown=False, weights="real").layout()
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # a test run in the background of a shell
-    made = session(master="local[2]", memory="1g", config=QUICK)
-    yield made
-    made.stop()
-    # Ctrl-C is that again, and not an error of the handler that PySpark leaves behind.
-    with nullcontext() if ignored else pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
 
 
 def _same(columns: Any, others: Any) -> None:

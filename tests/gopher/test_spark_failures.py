@@ -18,7 +18,7 @@ from goffish.gofs import build_layout, write_store
 from goffish.gopher.engine import ENGINES
 from goffish.spark import entry
 from tests.cases import grid, grid_blocks
-from tests.gopher.test_spark_sessions import JAVA_OPTIONS
+from tests.conftest import JAVA_OPTIONS
 
 pytest.importorskip("pyspark")
 

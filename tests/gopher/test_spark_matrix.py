@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import pickle
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,9 @@ from goffish.gofs import PartitionedGraph, build_layout, open_store
 from goffish.gopher.engine import ENGINES
 from tests.cases import grid, grid_blocks, make_case
 from tests.gopher.test_mpi_programs import COUNTS, JOBS
-from tests.gopher.test_spark_sessions import QUICK
 
 pytest.importorskip("pyspark")
 
-from goffish.gopher.spark import session
 
 #: Options with which a program takes few supersteps, or which it cannot do without.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -78,13 +75,6 @@ def _values(column: pa.ChunkedArray) -> Any:
 @cache
 def expected(name: str) -> dict[str, Any]:
     return told(gf.run(name, layout(name), engine="local", threads=1, **OPTIONS.get(name, {})))
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    made = session(master="local[2]", memory="1g", config=QUICK)
-    yield made
-    made.stop()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,8 @@ from goffish.cli.app import app
 from goffish.errors import InputError
 from goffish.gopher.result import read_table
 from tests.cases import make_case
-from tests.gopher.test_spark_sessions import QUICK
 
 pytest.importorskip("pyspark")
-
-from goffish.gopher.spark import session
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    made = session(master="local[2]", memory="1g", config=QUICK)
-    yield made
-    made.stop()
 
 
 @pytest.mark.slow

@@ -1,14 +1,10 @@
-"""Settings for the short lives of Spark sessions in tests; what is told of Spark's errors."""
+"""What is said of Spark's errors."""
 
 from __future__ import annotations
 
 import pytest
 
 from goffish.gopher.spark.session import first_line
-
-#: Half of a test's time goes into compiling Java code that never runs often enough to earn it back.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-QUICK = {"spark.driver.extraJavaOptions": JAVA_OPTIONS}
 
 WORKER = """An exception was thrown from the Python worker. Please see the stack trace below.
 {}Traceback (most recent call last):

@@ -1,0 +1,44 @@
+"""One Spark session for all tests: starting the Java machine takes longer than most tests of it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadFileScheduling
+
+#: Half of a test's time goes into compiling Java code that never runs often enough to earn it back.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class OneSparkWorker(LoadFileScheduling):
+    """Tests of a file are for one worker, and so are all files that are named after Spark."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "spark" if "spark" in file else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSparkWorker:
+    return OneSparkWorker(config, log)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    pytest.importorskip("pyspark")
+    from goffish.gopher.spark import session
+
+    settings = {"spark.driver.extraJavaOptions": JAVA_OPTIONS, "spark.sql.shuffle.partitions": 2}
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # a test run in the background of a shell
+    made = session(master="local[2]", memory="1g", config=settings)
+    # Tests of other parts of the package interrupt themselves while the session waits for its next test.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield made
+    signal.signal(signal.SIGINT, handler)
+    made.stop()
+    # Ctrl-C is that again, and not an error of the handler that PySpark leaves behind.
+    with nullcontext() if ignored else pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
