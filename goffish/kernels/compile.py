@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from numba import njit
 from numba.core.caching import IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.types import unliteral
 
 _read_index = IndexDataCacheFile._load_index
 #: Files that this process has locked: kernels call kernels of the same file.
@@ -53,7 +54,8 @@ def _compile_once(compile_types: Callable[[Any], Any], source: str, types: Any) 
                 held.callback(_locked.remove, source)
                 # A process that was forked in the meantime has the file open as well.
                 held.callback(fcntl.flock, file, fcntl.LOCK_UN)
-        return compile_types(types)
+        # A constant is passed like any other number: kernels would be compiled again for each of them.
+        return compile_types(tuple(map(unliteral, types)))
 
 
 def _lock(file: BinaryIO) -> bool:
