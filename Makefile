@@ -49,7 +49,7 @@ short-tests: setup
 test-experiments: setup
 	$(BIN)/python -m pytest experiments $(PARALLEL)
 
-# Every test, also those that take minutes, with ten times as many generated examples.
+# Every test, also those that take minutes, with 200 generated examples in place of 12.
 test-all: lint
 	$(BIN)/python -m pytest tests experiments --hypothesis-profile thorough $(PARALLEL)
 

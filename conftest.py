@@ -24,7 +24,7 @@ settings.register_profile(
     "goffish",
     derandomize=True,
     deadline=None,
-    max_examples=20,
+    max_examples=12,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile("thorough", settings.get_profile("goffish"), max_examples=200)

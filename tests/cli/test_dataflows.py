@@ -107,6 +107,7 @@ def test_a_simulated_run_and_its_files(here: Place) -> None:
     assert written() == before and len(before) == 11
 
 
+@pytest.mark.slow
 def test_events_and_the_interval_model_agree(here: Place) -> None:
     """Breaks when one of the engines loses messages or machines: the same run, seen twice."""
     runs = {

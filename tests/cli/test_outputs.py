@@ -223,7 +223,14 @@ def test_predefined_assignment(place: Place) -> None:
     assert figures["edge_cut"] == expected
 
 
-@pytest.mark.parametrize("args", [("run", "components", "grid.gofs", "--json"), ("info", "grid.gofs"), ("--help",)])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("run", "components", "grid.gofs", "--json"),
+        pytest.param(("info", "grid.gofs"), marks=pytest.mark.slow),
+        pytest.param(("--help",), marks=pytest.mark.slow),
+    ],
+)
 def test_broken_pipe(shared: Place, args: tuple[str, ...]) -> None:
     """``goffish … | head -c 10``: the reader has seen enough, and that is no error."""
     process = subprocess.Popen(

@@ -68,6 +68,7 @@ def test_pictures(here: Place, picture: tuple[str, ...], output: str, kind: byte
         assert b"of 20 vertices reached" in body
 
 
+@pytest.mark.slow
 def test_animations(here: Place) -> None:
     steps = ("--timesteps", "days.csv")
     done = here("timeseries", "plot", "animate", "s", "arrivals.parquet", *WINDOWS, *steps, "-o", "a.html")

@@ -30,7 +30,7 @@ COUNTS = ["superstep", "partition", "active", "messages", "combined", "remote", 
 
 
 @pytest.mark.parametrize("name", JOBS)
-@pytest.mark.parametrize("units", ["components", "vertex"])
+@pytest.mark.parametrize("units", ["components", pytest.param("vertex", marks=pytest.mark.slow)])
 def test_resumed_equals_uninterrupted(tmp_path: Path, name: str, units: str) -> None:
     layout = LAYOUT if units == "components" else build_layout(grid(24, 20), grid_blocks(24, 20), 12, finder="vertex")
     job = make(name, JOBS[name])

@@ -102,7 +102,11 @@ def test_raw_files_and_stores_answer_alike_and_only_rank_0_speaks(tmp_path: Path
     ("command", "expected"),
     [
         (("sssp", "--source", "9999"), "error: unknown vertex 9999: it is not a vertex of this graph"),
-        (("components", "-o", "/nowhere/out/"), "error: /nowhere/out/: the folder /nowhere does not exist"),
+        pytest.param(
+            ("components", "-o", "/nowhere/out/"),
+            "error: /nowhere/out/: the folder /nowhere does not exist",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_bad_input_is_told_once(store: Path, command: tuple[str, ...], expected: str) -> None:

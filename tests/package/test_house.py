@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import doctest
 import importlib
 import subprocess
@@ -29,43 +28,6 @@ def test_fixed_top_level() -> None:
     for folder in ("goffish", "proto", "tests"):
         assert (ROOT / folder).is_dir()
         assert not (ROOT / folder).is_symlink()
-
-
-def test_private_modules_stay_in_their_package() -> None:
-    """Breaks when a module imports one with a leading underscore from a package that it is not in."""
-    reached = []
-    for path in sorted((ROOT / "goffish").rglob("*.py")):
-        importer = path.relative_to(ROOT).with_suffix("").parts
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.ImportFrom) or node.module is None:
-                continue
-            for parts in ((*node.module.split("."), name.name) for name in node.names):
-                private = next((at for at, part in enumerate(parts) if part.startswith("_")), None)
-                module = ROOT.joinpath(*parts[: private + 1]) if private is not None else None
-                if module is not None and module.with_suffix(".py").is_file() and importer[:private] != parts[:private]:
-                    reached.append((importer, parts))
-    assert reached == []
-
-
-def test_functions_take_few_parameters() -> None:
-    """Breaks when a kernel has more than 12 parameters, or a public function more than 10.
-
-    Options of a command are parameters of its function, so commands are left out.
-    """
-    long = []
-    for path in sorted((ROOT / "goffish").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            decorators = " ".join(map(ast.unparse, node.decorator_list))
-            kernel, command = "kernel" in decorators, "command" in decorators or "callback" in decorators
-            if not kernel and (command or (node.name.startswith("_") and node.name != "__init__")):
-                continue
-            names = [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-            count = len(names) - (names[:1] in (["self"], ["cls"]))
-            if count > (12 if kernel else 10):
-                long.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {count}")
-    assert long == []
 
 
 def test_a_call_crosses_few_files() -> None:

@@ -28,7 +28,7 @@ def test_files_have_the_format_of_their_suffix(tmp_path: Path, suffix: str) -> N
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("suffix", MAGIC)
+@pytest.mark.parametrize("suffix", [pytest.param(s, marks=() if s == ".svg" else pytest.mark.slow) for s in MAGIC])
 def test_equal_figures_give_equal_bytes(tmp_path: Path, suffix: str) -> None:
     from goffish.gofs import build_layout
 

@@ -117,7 +117,7 @@ def test_gantt_puts_a_resumed_run_on_one_clock() -> None:
     assert (np.diff(starts[:, 0]) >= starts[:-1, 1] - 1e-6).all()
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (4, 8), (30, 3), (72, 40)])
+@pytest.mark.parametrize("shape", [(1, 1), (4, 8), (30, 3), pytest.param((72, 40), marks=pytest.mark.slow)])
 def test_no_text_covers_another(shape: tuple[int, int]) -> None:
     assert overlapping_texts(gantt(fake_run(*shape))) == []
     assert overlapping_texts(supersteps(fake_run(*shape))) == []

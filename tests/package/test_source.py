@@ -1,10 +1,11 @@
-"""Every module of the package serves a command, a service call or a public function."""
+"""What the source of the package keeps to: reachable modules, private ones in their package, few parameters."""
 
 from __future__ import annotations
 
 import ast
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from goffish.scheduling.policies.policies import POLICIES
@@ -16,13 +17,17 @@ DOCUMENTED = ("goffish.client", "goffish.plot", "goffish.spark")
 MIGRATIONS = "goffish.services.store.migrations"
 
 
+@cache
+def sources() -> dict[Path, ast.Module]:
+    return {
+        path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "goffish").rglob("*.py"))
+        if not path.stem.endswith(("_pb2", "_pb2_grpc"))
+    }
+
+
 def modules() -> dict[str, ast.Module]:
-    found = {}
-    for path in sorted((ROOT / "goffish").rglob("*.py")):
-        if not path.stem.endswith(("_pb2", "_pb2_grpc")):
-            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-            found[name] = ast.parse(path.read_text(encoding="utf-8"))
-    return found
+    return {".".join(path.with_suffix("").parts).removesuffix(".__init__"): tree for path, tree in sources().items()}
 
 
 def mentioned(name: str, tree: ast.Module) -> Iterator[str]:
@@ -72,3 +77,40 @@ def test_every_module_is_reached() -> None:
 def test_what_nothing_mentions_is_found() -> None:
     known = {name: ast.parse(code) for name, code in {"a": "import b.c", "b": "", "b.c": "", "d": "import a"}.items()}
     assert reached(known, {"a"}) == {"a", "b", "b.c"}
+
+
+def test_private_modules_stay_in_their_package() -> None:
+    """Breaks when a module imports one with a leading underscore from a package that it is not in."""
+    reached = []
+    for path, tree in sources().items():
+        importer = path.with_suffix("").parts
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                continue
+            for parts in ((*node.module.split("."), name.name) for name in node.names):
+                private = next((at for at, part in enumerate(parts) if part.startswith("_")), None)
+                module = ROOT.joinpath(*parts[: private + 1]) if private is not None else None
+                if module is not None and module.with_suffix(".py").is_file() and importer[:private] != parts[:private]:
+                    reached.append((importer, parts))
+    assert reached == []
+
+
+def test_functions_take_few_parameters() -> None:
+    """Breaks when a kernel has more than 12 parameters, or a public function more than 10.
+
+    Options of a command are parameters of its function, so commands are left out.
+    """
+    long = []
+    for path, tree in sources().items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            decorators = " ".join(map(ast.unparse, node.decorator_list))
+            kernel, command = "kernel" in decorators, "command" in decorators or "callback" in decorators
+            if not kernel and (command or (node.name.startswith("_") and node.name != "__init__")):
+                continue
+            names = [one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            count = len(names) - (names[:1] in (["self"], ["cls"]))
+            if count > (12 if kernel else 10):
+                long.append(f"{path}:{node.lineno}: {node.name} has {count}")
+    assert long == []
