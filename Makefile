@@ -51,7 +51,7 @@ test-experiments: setup
 
 # Every test, also those that take minutes, with 200 generated examples in place of 12.
 test-all: lint
-	$(BIN)/python -m pytest tests experiments --hypothesis-profile thorough $(PARALLEL)
+	$(BIN)/python -m pytest tests experiments --timeout 1200 --hypothesis-profile thorough $(PARALLEL)
 
 bench: setup
 	$(call install,.[bench])

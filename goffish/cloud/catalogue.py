@@ -202,7 +202,7 @@ class MachineClass(Definition):
     name: Name
     cores: int = Field(ge=1, le=100_000, strict=True)
     speed: Positive = 1.0
-    price_per_hour: NotNegative
+    price_per_hour: Annotated[float, Field(ge=0, lt=PROHIBITIVE)]
     bandwidth_mbit_s: Positive | None = None
     memory_mb: Positive | None = None
     market: Literal["on-demand", "spot", "local"] = "on-demand"

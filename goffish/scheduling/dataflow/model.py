@@ -16,6 +16,7 @@ from goffish.cloud.catalogue import Name, NotNegative, Positive
 from goffish.definitions import Definition, read_shipped, shipped_definitions
 from goffish.scheduling.dataflow.needs import Needs
 
+Text = Annotated[str, Field(max_length=1000)]
 _ROOM = resources.files("goffish.scheduling.dataflow") / "library"
 
 
@@ -121,14 +122,14 @@ class Dataflow(Definition):
     goal : Goal
     """
 
-    name: str = ""
+    name: Text = ""
     elements: Annotated[tuple[Element, ...], Field(min_length=1)]
     edges: tuple[tuple[Name, Name], ...] = ()
     inputs: Annotated[dict[Name, NotNegative], Field(min_length=1)]
     outputs: tuple[Name, ...] = ()
     message_bytes: Positive = 1000.0
     goal: Goal = Goal()
-    source: str = ""
+    source: Text = ""
 
     @model_validator(mode="after")
     def _sound(self) -> Dataflow:
@@ -155,7 +156,7 @@ class Dataflow(Definition):
             raise ValueError(
                 f"edges: a cycle {' -> '.join([cycle[0][0], *(edge[1] for edge in cycle)])}; a dataflow has none"
             )
-        fed = set(self.inputs).union(*(nx.descendants(graph, name) for name in self.inputs))
+        fed = {name for layer in nx.bfs_layers(graph, self.inputs) for name in layer}
         dry = [name for name in known if name not in fed]
         if dry:
             raise ValueError(f"no stream reaches {dry[0]!r}: give it a rate in inputs, or an edge to it")

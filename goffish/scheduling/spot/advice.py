@@ -134,13 +134,15 @@ def running(market: Market, work: int, saved: int, name: str, bid: float | None,
     bid : float, optional
         Default: it is on demand. The nearest bid of the market that is not greater is taken.
     used_s : float
-        Seconds of its billed hour so far, rounded down to slots.
+        Seconds of its billed hour so far, 0 to 3600, rounded down to slots.
 
     Raises
     ------
     InputError
-        For an unknown class, or a bid below all of the market.
+        For an unknown class, a bid below all of the market, or more than an hour.
     """
+    if not 0 <= used_s <= 3600:
+        raise InputError(f"used_s: {used_s:g}; 0 to 3600 are accepted")
     names = [one.name for one in market.classes]
     if name not in names:
         raise InputError(f"no class {name!r}; there are: {', '.join(names)}")

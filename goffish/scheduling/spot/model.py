@@ -392,7 +392,7 @@ def chain_of(leave: float | Floats, goes: Floats) -> Floats:
 
 def units_left(core_hours: float, unit: float) -> int:
     """Work in units of `unit` core-hours, rounded up, except for what rounding of numbers adds (§3.5)."""
-    if not core_hours >= 0 or not unit > 0:
+    if not 0 <= core_hours < np.inf or not unit > 0:
         raise InputError(f"{core_hours:g} core-hours in units of {unit:g}: must be 0 or more, and more than 0")
     return int(np.ceil(core_hours / unit - 1e-9))
 

@@ -208,6 +208,7 @@ def build_table(
     threads: int = 2,
     extends: Table | None = None,
     progress: Callable[[int], object] | None = None,
+    most_bytes: int = MOST_BYTES,
 ) -> Table:
     """Build the table (BUILD): finite-horizon dynamic programming, slot by slot from the deadline backwards.
 
@@ -224,11 +225,13 @@ def build_table(
         A table of the same market and work with fewer slots; only the rest is computed.
     progress : callable, optional
         Called after each slot with the slots that are done.
+    most_bytes : int
+        That may be held while it is built.
 
     Raises
     ------
     InputError
-        If bounds are below 1, the values of a slot would take more than `MOST_BYTES`, or `extends` does not fit.
+        If bounds are below 1, the values of a slot would take more than `most_bytes`, or `extends` does not fit.
     """
     if work < 1 or slots < 1 or threads < 1:
         raise InputError(f"work = {work}, slots = {slots}, threads = {threads}: all must be at least 1")
@@ -239,7 +242,7 @@ def build_table(
     joint, penalty = market.joint_states, market.late_penalty
     hours = sum(_hour_states(market, j) for j in range(market.choices))
     total = 8 * joint * (work * (work + 1) // 2 * hours * market.longest_checkpoint + (slots + 1) * (work + 1))
-    if total > MOST_BYTES:
+    if total > most_bytes:
         raise InputError(
             f"building the table would take {total / 2**30:.1f} GB; take longer slots, larger units or fewer bids"
         )

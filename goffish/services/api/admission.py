@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -14,8 +13,6 @@ from goffish.services.api.wire import known_cloud, known_dataflow
 from goffish.services.runners.limits import UNLIMITED, JobLimits
 from goffish.services.runners.order import Files, as_named
 from goffish.services.store.spec import DataflowJob, GraphJob, JobSpec
-
-_SIZE = re.compile(r"\s*[+-]?[0-9_]+(\.[0-9_]*)?([eE][+-]?[0-9]+)?\s*")
 
 
 def check_spec(spec: JobSpec, inputs: Inputs, runners: Collection[str], limits: JobLimits = UNLIMITED) -> None:
@@ -74,8 +71,16 @@ def _whole_numbers(schema: Mapping[str, Any]) -> frozenset[str]:
 
 def _check_sizes(options: Mapping[str, str], whole: Collection[str], most: int, field: str) -> None:
     for name, value in options.items():
-        if name in whole and _SIZE.fullmatch(value) and abs(float(value)) > most:
+        if name in whole and abs(_size(value)) > most:
             raise InputError(f"{field}: {name}={value[:40]}: at most {most:,} on this server (--most-option)")
+
+
+def _size(value: str) -> float:
+    """A number in a text; 0 for what is none, which is refused elsewhere."""
+    try:
+        return float(value)
+    except ValueError:
+        return 0.0
 
 
 def _check_graph(graph: GraphJob, inputs: Inputs, runners: Collection[str], limits: JobLimits) -> None:

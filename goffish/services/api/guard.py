@@ -41,6 +41,7 @@ _ROLES = {
 }  # fmt: skip
 _FIELD = re.compile(r"^((?:[A-Za-z_][\w.\[\]-]*: )*[A-Za-z_][\w.\[\]-]*)(?:: | = )")
 _DETAILS = "grpc-status-details-bin"
+_TEXT_BYTES = 1000
 Code = grpc.StatusCode
 Read = Callable[[bytes], Any]
 
@@ -91,7 +92,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         async def behaviour(request: Any, context: Any) -> Any:
             watched = _Watched(self._metrics, method, context)
             try:
-                with self._admitted(method, given, context, watched, self._limits.call):
+                with self._admitted(method, given, request, context, watched, self._limits.call):
                     return await call(_message(request, read), context)
             except asyncio.CancelledError:
                 watched.cut()
@@ -107,7 +108,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         async def behaviour(request: Any, context: Any) -> AsyncIterator[Any]:
             watched = _Watched(self._metrics, method, context)
             try:
-                with self._admitted(method, given, context, watched, self._limits.stream):
+                with self._admitted(method, given, request, context, watched, self._limits.stream):
                     async for one in call(_message(request, read), context):
                         yield one
             except (asyncio.CancelledError, GeneratorExit):
@@ -122,14 +123,14 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
     @contextmanager
     def _admitted(
-        self, method: str, given: dict[str, Any], context: Any, watched: _Watched,
-        limit: Callable[[str], AbstractContextManager[None]],
+        self, method: str, given: dict[str, Any], request: Any, context: Any, watched: _Watched,
+        limit: Callable[[str, int], AbstractContextManager[None]],
     ) -> Iterator[None]:  # fmt: skip
         client = self._find(given, context)
         watched.client = client.name
         _check_role(client, method)
         caller.set(client)
-        with limit(client.name):
+        with limit(client.name, len(request) if isinstance(request, bytes) else 0):
             yield
 
     def _find(self, given: dict[str, Any], context: Any) -> Client:
@@ -185,7 +186,10 @@ class _Watched:
         """Tell the client what went wrong; always raises."""
         if isinstance(error, grpc.aio.AbortError):
             raise error
-        self._code, self._text = told(error)
+        self._code, text = told(error)
+        # Texts go into headers, of which clients accept 8 KB, percent-encoded.
+        cut = text.encode(errors="replace")[:_TEXT_BYTES].decode(errors="ignore")
+        self._text = text if len(cut) == len(text) else f"{cut} …"
         trailing = _violation(self._code, self._text)
         await self._context.abort(self._code, self._text, trailing)
 

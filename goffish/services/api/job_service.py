@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, BinaryIO
 
 import grpc
@@ -15,7 +16,7 @@ import grpc
 from goffish.errors import InputError
 from goffish.services.api import wire
 from goffish.services.api.admission import check_spec
-from goffish.services.api.calls import elsewhere
+from goffish.services.api.calls import elsewhere, parsed
 from goffish.services.api.clients import Role
 from goffish.services.api.feeds import Feeds
 from goffish.services.api.guard import Refused, caller, subject
@@ -23,6 +24,7 @@ from goffish.services.api.inputs import Inputs
 from goffish.services.runners.limits import UNLIMITED, JobLimits
 from goffish.services.runners.supervisor import Supervisor
 from goffish.services.store.records import OVER, Job, State
+from goffish.services.store.spec import MOST_BYTES, MOST_LABELS, JobSpec
 from goffish.services.store.store import Jobs
 from goffish.v1 import jobs_pb2, jobs_pb2_grpc
 
@@ -69,18 +71,20 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
 
     async def Submit(self, request: jobs_pb2.SubmitRequest, context: Any) -> jobs_pb2.SubmitResponse:
         """Accept a job."""
+        if request.spec.ByteSize() > MOST_BYTES:
+            raise InputError(f"spec: {request.spec.ByteSize():,} bytes; at most {MOST_BYTES:,} are accepted")
         if len(request.client_key) > _KEY_LENGTH:
             raise InputError(f"client_key: at most {_KEY_LENGTH} characters")
         name = caller.get().name
-        job, known = await self._write(self._accept, request, name)
+        spec = await parsed(wire.spec_of, request.spec)
+        job, known = await self._write(self._accept, spec, request.client_key, name)
         subject.set(job.id)
         self._supervisor.wake()
         return jobs_pb2.SubmitResponse(job=wire.job_message(job), known=known)
 
-    def _accept(self, request: jobs_pb2.SubmitRequest, client: str) -> Any:
-        spec = wire.spec_of(request.spec)
+    def _accept(self, spec: JobSpec, client_key: str, client: str) -> Any:
         # Whoever asks again gets its job, even if it would not be accepted any more.
-        known = self._jobs.known(spec, client, request.client_key) if request.client_key else None
+        known = self._jobs.known(spec, client, client_key) if client_key else None
         if known is not None:
             return known, True
         check_spec(spec, self._inputs, self._runners, self._limits)
@@ -91,7 +95,7 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         if waiting[client] >= self._most_queued:
             told = f"{client} has {self._most_queued:,} jobs in the queue, all that it may (--most-queued); retry later"
             raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, told)
-        accepted = self._jobs.submit(spec, client, request.client_key or None)
+        accepted = self._jobs.submit(spec, client, client_key or None)
         waiting[client] += 1
         return accepted
 
@@ -112,6 +116,8 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
             raise InputError(f"page_size: {request.page_size}; 1 to {_MOST_PAGE} are accepted")
         if request.page_token and not request.page_token.isdecimal():
             raise InputError("page_token: give the next_page_token of the page before")
+        if len(request.labels) > MOST_LABELS:
+            raise InputError(f"labels: {len(request.labels):,}; at most {MOST_LABELS} are accepted")
         size = request.page_size or _PAGE
         find = functools.partial(
             self._jobs.find, states=wire.states_of(request.states), labels=dict(request.labels),
@@ -120,15 +126,16 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         )  # fmt: skip
 
         def page() -> jobs_pb2.ListResponse:
-            found, made, held = find(), jobs_pb2.ListResponse(), 0
-            for job in found[:size]:
-                message = wire.job_message(job)
-                held += message.ByteSize()
-                if made.jobs and held > _PAGE_BYTES:
-                    break
-                made.jobs.append(message)
-            if len(made.jobs) < len(found):
-                made.next_page_token = str(found[len(made.jobs) - 1].number)
+            made, held, last = jobs_pb2.ListResponse(), 0, 0
+            with closing(find()) as found:
+                for job in found:
+                    message = wire.job_message(job)
+                    held += message.ByteSize()
+                    if len(made.jobs) == size or (made.jobs and held > _PAGE_BYTES):
+                        made.next_page_token = str(last)
+                        break
+                    made.jobs.append(message)
+                    last = job.number
             return made
 
         return await elsewhere(page)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+#: Bytes of messages under way of a client, and of all: what is made of a message takes seven times as much.
+_CLIENT_BYTES, _BYTES = 32 << 20, 128 << 20
 #: Clients that are remembered; those that have not called for the longest time are forgotten first.
 _MOST = 10_000
 
@@ -24,6 +26,7 @@ class _Account:
     tokens: float
     filled: float
     calls: int = 0
+    bytes: int = 0
     streams: int = 0
 
 
@@ -49,10 +52,17 @@ class Limits:
         self._rate, self._burst, self._at_a_time, self._now = rate, burst, at_a_time, now
         self._streams = streams
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
+        self._bytes = 0
 
     @contextmanager
-    def call(self, client: str) -> Iterator[None]:
+    def call(self, client: str, size: int = 0) -> Iterator[None]:
         """One call of a client.
+
+        Parameters
+        ----------
+        client : str
+        size : int
+            Bytes of its message. One message is accepted whatever its size.
 
         Raises
         ------
@@ -61,6 +71,9 @@ class Limits:
         account = self._account(client)
         if account.calls >= self._at_a_time:
             raise TooMuch(f"{client} has {self._at_a_time:,} calls under way; end one of them first")
+        for who, held, most in ((client, account.bytes, _CLIENT_BYTES), ("all clients together", self._bytes, _BYTES)):
+            if held and held + size > most:
+                raise TooMuch(f"messages under way of {who}: at most {most >> 20} MB; wait for answers first")
         now = self._now()
         account.tokens = min(self._burst, account.tokens + (now - account.filled) * self._rate)
         account.filled = now
@@ -69,14 +82,18 @@ class Limits:
             raise TooMuch(f"{client} may call {self._rate:g} times a second; come again in {wait:.3f} s")
         account.tokens -= 1.0
         account.calls += 1
+        account.bytes += size
+        self._bytes += size
         try:
             yield
         finally:
             account.calls -= 1
+            account.bytes -= size
+            self._bytes -= size
 
     @contextmanager
-    def stream(self, client: str) -> Iterator[None]:
-        """One call of a client whose answer is a stream.
+    def stream(self, client: str, size: int = 0) -> Iterator[None]:
+        """One call of a client whose answer is a stream; as `call`.
 
         Raises
         ------
@@ -86,7 +103,7 @@ class Limits:
         if account.streams >= self._streams:
             told = f"{client} has {self._streams:,} streams open, as many as this server accepts (--most-streams)"
             raise TooMuch(f"{told}; close one of them first")
-        with self.call(client):
+        with self.call(client, size):
             account.streams += 1
             try:
                 yield

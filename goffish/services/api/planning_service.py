@@ -9,7 +9,7 @@ from goffish.errors import InputError
 from goffish.services.api import plans
 from goffish.services.api.admission import check_policy_sizes
 from goffish.services.api.cache import OwnerCache
-from goffish.services.api.calls import elsewhere
+from goffish.services.api.calls import elsewhere, parsed
 from goffish.services.api.guard import caller
 from goffish.services.api.observations import observation_of
 from goffish.services.api.planners import Planners
@@ -92,7 +92,7 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
         known = self._settings.get("", key)
         if known is not None:
             return known
-        found, size = await elsewhere(plans.read, setting)
+        found, size = await parsed(plans.read, setting)
         self._settings.put("", key, found, size)
         return found
 
@@ -100,7 +100,9 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
         if len(request.session) > _SESSION_NAME:
             raise InputError(f"session: {len(request.session):,} characters; at most {_SESSION_NAME}")
         ready, client = await self._ready(request.setting), caller.get().name
-        memory = self._sessions.get(client, request.session) if request.session else None
+        # A policy cannot go on from what another one remembers.
+        session = (request.session, _key(request.setting)) if request.session else None
+        memory = None if session is None else self._sessions.get(client, session)
         observation = None
         if ready is not None and ready.dearest is not None and plans.easily_read(request):
             observation = observation_of(request.observations, ready.flow, ready.catalogue)
@@ -109,8 +111,8 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
             answer, kept = plans.adapted(ready, request, observation, memory)
         else:
             answer, kept = await self._planners.call(plans.adapt, ready, request, memory)
-        if request.session:
-            self._sessions.put(client, request.session, kept, len(kept))
+        if session is not None:
+            self._sessions.put(client, session, kept, len(kept))
         return answer
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: state of the prices, choice) takes about 2 microseconds, and 25 bytes while the table is built: the largest one takes
 #: two minutes and 1.6 GB.
 _MARKETS, _MOST_UNITS, _MOST_SLOTS, _MOST_ENTRIES = 8, 120, 600, 60_000_000
+_MOST_HOURS = 1e6
 
 
 class Markets:
@@ -77,14 +78,18 @@ class Markets:
             known = ", ".join(self.names) or "none; the operator gives --markets"
             raise InputError(f"market: nothing called {request.market[:80]!r}; there are: {known}")
         for field in ("core_hours", "hours"):
-            if not 0 < getattr(request, field) <= 1e6:
-                raise InputError(f"{field}: {getattr(request, field):g}; more than 0 is needed")
+            if not 0 < getattr(request, field) <= _MOST_HOURS:
+                told = f"more than 0, and at most {_MOST_HOURS:,.0f}, is accepted"
+                raise InputError(f"{field}: {getattr(request, field):g}; {told}")
         fitted = self._fitted(request.market)
         market = fitted.market
         work = market.units(request.core_hours)
         status = submitted(work)
         if request.HasField("running"):
             job = request.running
+            if not 0 <= job.saved_core_hours <= _MOST_HOURS:
+                told = f"0 to {_MOST_HOURS:,.0f} are accepted"
+                raise InputError(f"running.saved_core_hours: {job.saved_core_hours:g}; {told}")
             saved = market.units(job.saved_core_hours)
             bid = job.bid if job.HasField("bid") else None
             status = running(market, work, saved, getattr(job, "class"), bid, job.used_s)

@@ -227,7 +227,6 @@ def spec_message(spec: JobSpec) -> jobs_pb2.JobSpec:
     if spec.dataflow is not None:
         given = body["dataflow"]
         del given["dataflow"]
-        given["seed"] = int(given["seed"])
         made.dataflow.CopyFrom(jobs_pb2.DataflowJob(**given))
         if isinstance(spec.dataflow.dataflow, str):
             made.dataflow.dataflow_name = spec.dataflow.dataflow
@@ -261,10 +260,11 @@ def states_of(numbers: Any) -> list[State]:
     ------
     InputError
     """
-    for number in numbers:
+    asked = set(numbers)
+    for number in asked:
         if number not in _STATES_BY_NUMBER:
             raise InputError(f"states: {number} is none; give some of {', '.join(jobs_pb2.JobState.keys()[1:])}")
-    return [_STATES_BY_NUMBER[number] for number in numbers]
+    return [_STATES_BY_NUMBER[number] for number in asked]
 
 
 def job_message(job: Job) -> jobs_pb2.Job:

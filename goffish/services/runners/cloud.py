@@ -22,7 +22,7 @@ from goffish.environment import child_environment
 from goffish.errors import InputError, JobError
 from goffish.scheduling.spot.advice import text_of
 from goffish.scheduling.spot.job import RELEASE, RUNNING, START, STARTUP, Status, slots_left, submitted
-from goffish.services.runners.attempt import Attempt, Ended
+from goffish.services.runners.attempt import Attempt, Ended, Why
 from goffish.services.runners.cloud_needs import Sized, size_of
 from goffish.services.runners.cloud_planning import HOUR_S, Need, Plan, Planner, began_at
 from goffish.services.runners.folder import Busy, JobFolder, write_whole
@@ -81,6 +81,8 @@ class CloudRunner:
             return self._run(attempt)
         except Busy as error:
             return Ended(State.QUEUED, str(error), lost=True)
+        except _Stopped as stopped:
+            return attempt.ended(stopped.why)
 
     def _run(self, attempt: Attempt) -> Ended:
         folder, job = attempt.folder, attempt.job
@@ -100,7 +102,7 @@ class CloudRunner:
         left = _read_left(folder)
         if left is not None:
             need = Need(left, need.startup_s, need.checkpoint_s, need.left_s, need.least_slot_s)
-        plan = self.planner.plan(catalogue, graph.policy, need)
+        plan = self.planner.plan(catalogue, graph.policy, need, lambda: _stop(attempt))
         _tell_plan(attempt, graph, plan, sized, need, catalogue.currency)
         since = began_at(catalogue, (self.clock.now() - (job.started or job.submitted)) * self.pace)
         folder.path.mkdir(parents=True, exist_ok=True)
@@ -115,6 +117,20 @@ class CloudRunner:
             environment=self.environment,
         ) as provider:
             return _Rented(attempt, plan, need, provider, order_of(graph, files, self.limits), self.pace, since).run()
+
+
+class _Stopped(Exception):
+    """An attempt that has to stop."""
+
+    def __init__(self, why: Why) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+def _stop(attempt: Attempt) -> None:
+    why = attempt.stops()
+    if why is not None:
+        raise _Stopped(why)
 
 
 class _Rented:

@@ -39,6 +39,11 @@ _FAR = 16.0
 _PATIENCE = 4.0
 #: Tables and markets that are kept.
 _MOST_KEPT = 16
+#: Entries (unit of work, slot, joint state of the prices, choice) of a table, and bytes while it is built: the largest
+#: one takes two minutes.
+_MOST_ENTRIES, _MOST_BYTES = 60_000_000, 1 << 30
+#: Seconds between two looks at whether a job that waits for its turn has to stop.
+_LOOK_S = 0.2
 #: Runs over the history of which the expected cost of a rule is the mean.
 _RUNS = 200
 HOUR_S = 3600.0
@@ -120,7 +125,7 @@ class Planner:
         self._tables: OrderedDict[Any, Any] = OrderedDict()
         self._lock = threading.Lock()
 
-    def plan(self, catalogue: Catalogue, policy: str, need: Need) -> Plan:
+    def plan(self, catalogue: Catalogue, policy: str, need: Need, check: Callable[[], None] = lambda: None) -> Plan:
         """A plan for a job.
 
         Parameters
@@ -129,6 +134,8 @@ class Planner:
             With spot classes.
         policy : {"rtba", "h1", "h2", "h3", "on-demand"}
         need : Need
+        check : callable, optional
+            Called again and again; raises what ends the planning.
 
         Raises
         ------
@@ -137,7 +144,9 @@ class Planner:
         """
         spot = spot_classes(catalogue)
         key = catalogue.model_dump_json()
-        with self._lock:
+        while not self._lock.acquire(timeout=_LOOK_S):
+            check()
+        try:
             traces = _kept(self._markets, key, lambda: _histories(spot))
             chosen = _choose(spot, traces, need)
             least_s = need.startup_s + need.core_hours * HOUR_S / max(_cores(spot[at]) for at in chosen)
@@ -151,10 +160,18 @@ class Planner:
             promised = slots >= market.least_slots(work)
             if policy == "rtba" and promised:
                 bounds = (_rounded(work), _rounded(slots))
-                made: Table | Heuristic = _kept(self._tables, (shape, *bounds), lambda: build_table(market, *bounds))
+                if bounds[0] * bounds[1] * market.joint_states * market.choices > _MOST_ENTRIES:
+                    told = f"{need.core_hours:,.4g} core-hours in {slots:,} slots of {slot_s:g} s"
+                    raise InputError(f"policy: rtba cannot plan {told}; choose h1, h2, h3 or on-demand")
+                made: Table | Heuristic = _kept(
+                    self._tables, (shape, *bounds),
+                    lambda: build_table(market, *bounds, progress=lambda _: check(), most_bytes=_MOST_BYTES),
+                )  # fmt: skip
             else:
                 # Where there is no time to wait for prices, there is nothing to choose but the fastest class.
                 made = _rule(market, policy if policy != "rtba" else "on-demand", work, slots, held)
+        finally:
+            self._lock.release()
         expected = _expected(made, work, slots, held)
         return Plan(
             market, made, work, slots, machines_of(catalogue, market, classes), expected,

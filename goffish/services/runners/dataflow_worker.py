@@ -31,6 +31,8 @@ from goffish.services.store.spec import DataflowJob
 
 #: Shortest time between two reports, and how far policies look ahead that do.
 _REPORT_S, _HORIZON_S = 0.2, 1200.0
+#: Machines that an event lists, of each kind of change; clients take messages of 4 MB.
+_MOST_LISTED = 1000
 
 
 def setting_of(job: DataflowJob, catalogue: Catalogue) -> Setting:
@@ -44,16 +46,16 @@ def setting_of(job: DataflowJob, catalogue: Catalogue) -> Setting:
     flow = compile_flow(job.dataflow)
     interval_s = flow.goal.interval_s
     steps = intervals_of(job, flow.goal)
-    rates, machines = make_rates(job.rates, flow, steps, interval_s, int(job.seed)), make_variability("none")
+    rates, machines = make_rates(job.rates, flow, steps, interval_s, job.seed), make_variability("none")
     forecaster = None
     if looks_ahead(job.policy):
         forecaster = make_forecaster(
             "smoothing", flow, rates, machines, interval_s=interval_s, horizon=max(1, round(_HORIZON_S / interval_s)),
-            seed=int(job.seed),
+            seed=job.seed,
         )  # fmt: skip
     return Setting(
         flow=flow, catalogue=catalogue, policy=make_policy(job.policy, job.options), rates=rates,
-        interval_s=interval_s, variability=machines, forecaster=forecaster, seed=int(job.seed),
+        interval_s=interval_s, variability=machines, forecaster=forecaster, seed=job.seed,
     )  # fmt: skip
 
 
@@ -86,10 +88,11 @@ class _Teller:
             names = setting.flow.names
             told = {
                 "interval": step, "start_s": step * setting.interval_s,
-                "started": [self._started(number) for number in changes.started],
-                "stopped": [{"machine": number, "cost": rents[number]} for number in changes.stopped],
-                "lost": [self._lost_one(number, rents[number]) for number in lost],
+                "started": [self._started(number) for number in changes.started[:_MOST_LISTED]],
+                "stopped": [{"machine": number, "cost": rents[number]} for number in changes.stopped[:_MOST_LISTED]],
+                "lost": [self._lost_one(number, rents[number]) for number in lost[:_MOST_LISTED]],
                 "switched": [names[element] for element, _ in changes.switched],
+                "counts": {"started": len(changes.started), "stopped": len(changes.stopped), "lost": len(lost)},
                 "instances_moved": changes.moved, "machines": len(cluster.live.machines),
                 "throughput": measured.omega, "cost": cost,
             }  # fmt: skip

@@ -183,15 +183,16 @@ class Teller:
 
 def _text(one: dict[str, Any], currency: str) -> str:
     """What changed in an interval, in words."""
+    counts = {**one["counts"], "switched": len(one["switched"])}
     parts = [
-        f"{len(one[name])} {what}"
+        f"{counts[name]} {what}"
         for name, what in (
             ("started", "machines started"),
             ("stopped", "stopped"),
             ("lost", "lost"),
             ("switched", "alternates switched"),
         )
-        if one[name]
+        if counts[name]
     ]
     if one["instances_moved"]:
         parts.append(f"{one['instances_moved']} instances moved")

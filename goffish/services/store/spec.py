@@ -14,6 +14,10 @@ from goffish.scheduling.dataflow.model import Dataflow
 UPLOAD = "upload:"
 Label = Annotated[str, Field(min_length=1, max_length=120)]
 Whole = Annotated[int, Field(ge=1, le=1_000_000_000)]
+#: Bytes of a job as it is kept.
+MOST_BYTES = 256 << 10
+#: Labels of a job.
+MOST_LABELS = 32
 Options = dict[Label, Annotated[str, Field(max_length=4000)]]
 Runner = Literal["local", "mpi", "spark", "cloud"]
 
@@ -74,7 +78,7 @@ class DataflowJob(Definition):
     options: Options = {}
     rates: Label = "constant"
     hours: Positive | None = None
-    seed: NotNegative = 0
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     hours_per_second: Positive | None = None
 
 
@@ -98,7 +102,7 @@ class JobSpec(Definition):
     dataflow: DataflowJob | None = None
     deadline_s: Positive | None = None
     budget: NotNegative | None = None
-    labels: Annotated[dict[Label, Annotated[str, Field(max_length=240)]], Field(max_length=32)] = {}
+    labels: Annotated[dict[Label, Annotated[str, Field(max_length=240)]], Field(max_length=MOST_LABELS)] = {}
     most_attempts: Annotated[int, Field(ge=1, le=1000)] = 20
 
     @model_validator(mode="after")

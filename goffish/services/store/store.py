@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,8 @@ from goffish.services.store.tables import EventRow, JobRow, LabelRow
 
 #: Jobs that one query names.
 _AT_ONCE = 500
+#: Jobs of a list that are held at a time.
+_AT_A_TIME = 20
 
 
 class UnknownJob(InputError):
@@ -118,8 +120,8 @@ class Jobs:
     def find(
         self, *, states: Sequence[State] = (), labels: Mapping[str, str] | None = None, what: str = "",
         client: str = "", before: int | None = None, limit: int = 100,
-    ) -> list[Job]:  # fmt: skip
-        """Jobs, the newest first.
+    ) -> Generator[Job]:  # fmt: skip
+        """Jobs, the newest first, read a few at a time.
 
         Parameters
         ----------
@@ -142,7 +144,8 @@ class Jobs:
             held = sa.select(LabelRow.job).where(LabelRow.name == name, LabelRow.value == value)
             asked = asked.where(JobRow.number.in_(held))
         with Session(self._reads) as session:
-            return [job_of(row) for row in session.scalars(asked)]
+            for row in session.scalars(asked.execution_options(yield_per=_AT_A_TIME)):
+                yield job_of(row)
 
     def counts(self, client: str = "") -> dict[State, int]:
         """Jobs in each state, of everybody or one client."""

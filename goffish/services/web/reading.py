@@ -76,17 +76,18 @@ class Reading:
             name, _, value = asked.label.partition("=")
             labels = {name.strip(): value.strip()}
         states = [State(asked.state)] if asked.state in set(State) else []
-        found = self._jobs.find(
+        listed = self._jobs.find(
             states=states, labels=labels, what=asked.algorithm, client=asked.client, before=asked.before,
             limit=_PAGE + 1,
         )  # fmt: skip
-        counts, now = self._jobs.counts(), self._clock.now()
+        found = [(job.number, _row(job, self._clock.now())) for job in listed]
+        counts = self._jobs.counts()
         return {
             "asked": asked, "counts": {str(state): count for state, count in counts.items()},
             "total": sum(counts.values()), "waiting": counts[State.QUEUED],
             "working": sum(n for state, n in counts.items() if state not in OVER and state != State.QUEUED),
-            "rows": [_row(job, now) for job in found[:_PAGE]],
-            "older": found[_PAGE - 1].number if len(found) > _PAGE else None,
+            "rows": [row for _, row in found[:_PAGE]],
+            "older": found[_PAGE - 1][0] if len(found) > _PAGE else None,
         }  # fmt: skip
 
     def job(self, name: str, before: int | None) -> dict[str, Any]:

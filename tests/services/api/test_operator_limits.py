@@ -76,13 +76,22 @@ def test_graph_jobs_that_ask_for_too_much(asked: dict[str, object], told: str, f
     ("policy", "options"),
     [
         ("ga", {"generations": "100000000"}), ("hybrid", {"population": "100000000"}),
-        ("static-ga", {"generations": "1e8"}), ("latency-aware", {"ants": "100000000"}),
+        ("static-ga", {"generations": "inf"}), ("static-ga", {"generations": "1e8"}),
+        ("latency-aware", {"ants": "100000000"}),
     ],
 )  # fmt: skip
 def test_policies_that_ask_for_too_much(policy: str, options: dict[str, str], tmp_path: Path) -> None:
     """Breaks when options of a policy make a dataflow job plan for any time."""
     job = {"dataflow": {"dataflow": "sc13-diamond", "policy": policy, "options": options}}
     with pytest.raises(GoffishError, match=r"at most 10,000,000 on this server \(--most-option\)"):
+        check_spec(JobSpec.model_validate(job), Inputs([], tmp_path, 1, 1), (), Settings(tmp_path).job_limits)
+
+
+@pytest.mark.parametrize("value", ["_", "+_", "1__0", "nan", ""])
+def test_policies_with_what_is_no_number(value: str, tmp_path: Path) -> None:
+    """Breaks when what looks like a number and is none is a fault of the server."""
+    job = {"dataflow": {"dataflow": "sc13-diamond", "policy": "ga", "options": {"generations": value}}}
+    with pytest.raises(InputError, match="generations"):
         check_spec(JobSpec.model_validate(job), Inputs([], tmp_path, 1, 1), (), Settings(tmp_path).job_limits)
 
 

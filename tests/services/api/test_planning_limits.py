@@ -222,6 +222,11 @@ def test_sessions_of_clients() -> None:
     observation = observations.observation_of(asked("", 1, True).observations, flow, catalogue)
     expected = policy.adapt(observation, None)[0]
     assert first.plan.cost_per_hour == pytest.approx(expected.price_per_hour) and here.calls
+    # Another policy begins anew, as it cannot go on from what this one remembers.
+    for name in ("threshold", "latency-aware", "ds2"):
+        other = asked("s", 1, False)
+        other.setting.policy = name
+        assert answer(service, "Adapt", other).plan.elements
     # The same in the event loop.
     here.calls.clear()
     assert answer(service, "Adapt", asked("u", 1, False)).plan.machines

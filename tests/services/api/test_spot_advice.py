@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -43,6 +44,25 @@ def advise(markets: Markets, asked: planning_pb2.AdviseSpotRequest) -> planning_
     """As the service does, with the table built here."""
     found = markets.read(asked)
     return found.answer(strategy(found.market, *found.key[1:]))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        *(
+            ({"used_s": value}, "used_s: .*; 0 to 3600")
+            for value in (1e308, 3601.0, -1.0, math.inf, -math.inf, math.nan)
+        ),
+        *(({"saved_core_hours": value}, "saved_core_hours: ") for value in (math.inf, math.nan, -1.0, 1e308)),
+    ],
+)
+def test_a_running_job_that_cannot_be(folder: Path, change: dict[str, float], told: str) -> None:
+    """Breaks when numbers of a client keep a thread busy for ever, or are a fault of the server."""
+    name = Markets(folder).messages()[0].classes[0].name
+    running = {"class": name, "saved_core_hours": 2.0, "used_s": 60.0} | change
+    asked = planning_pb2.AdviseSpotRequest(core_hours=4, hours=10, market="two", running=running)
+    with pytest.raises(InputError, match=told):
+        Markets(folder).read(asked)
 
 
 def test_advice_is_that_of_the_command(folder: Path) -> None:

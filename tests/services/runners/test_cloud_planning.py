@@ -60,6 +60,29 @@ def test_a_deadline_that_cannot_be_promised(tmp_path: Path) -> None:
     assert plan.decide(10_000, submitted(6), [HIGH]) == WAIT
 
 
+def test_jobs_that_are_too_large_for_a_table(tmp_path: Path) -> None:
+    """Breaks when a job makes the server build a table that fills its memory."""
+    cloud = cloud_of(write_cloud(tmp_path))
+    with pytest.raises(InputError, match=r"policy: rtba cannot plan 1e\+05 core-hours in .* choose h1, h2, h3 or"):
+        Planner().plan(cloud, "rtba", Need(1e5, 300.0, 10.0, None, 360.0))
+    assert Planner().plan(cloud, "on-demand", Need(1e5, 300.0, 10.0, None, 360.0)).slots > 100_000
+
+
+def test_planning_ends_with_its_job(tmp_path: Path) -> None:
+    """Breaks when a job that is cancelled goes on planning, or leaves the planner locked for others."""
+    cloud, planner = cloud_of(write_cloud(tmp_path)), Planner()
+    asked: list[int] = []
+
+    def check() -> None:
+        asked.append(1)
+        if len(asked) == 3:
+            raise KeyError("cancelled")
+
+    with pytest.raises(KeyError, match="cancelled"):
+        planner.plan(cloud, "rtba", NEED, check)
+    assert len(asked) == 3 and planner.plan(cloud, "rtba", NEED).slots == 36
+
+
 def test_planners_know_the_past_only(tmp_path: Path) -> None:
     """Breaks when a plan depends on prices that its job will live to see."""
     calm, wild = (cloud_of(write_cloud(tmp_path / name, changes)) for name, changes in (

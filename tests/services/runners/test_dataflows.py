@@ -15,7 +15,7 @@ from goffish.cloud.catalogue import Catalogue, read_catalogue
 from goffish.errors import InputError
 from goffish.scheduling.control.records import Result
 from goffish.scheduling.dataflow.flow import compile_flow
-from goffish.scheduling.dataflow.model import read_dataflow
+from goffish.scheduling.dataflow.model import Dataflow, read_dataflow
 from goffish.scheduling.policies.policies import make_policy
 from goffish.scheduling.simulate.run import simulate
 from goffish.scheduling.simulate.scenario import make_rates
@@ -97,6 +97,20 @@ def test_a_dataflow_at_sites(tmp_path: Path) -> None:
         job = service.submit(JobSpec(dataflow=spec))
         assert service.settle(job).state == State.DONE
         assert service.result(job)["latency_s"].to_pylist() == pytest.approx([0.07] * 6)
+
+
+def test_events_list_some_machines_only(tmp_path: Path) -> None:
+    """Breaks when a plan of very many machines is an event that is too large for a client to receive."""
+    element = {"id": "e", "cost": 1.0}
+    dataflow = Dataflow.model_validate({"elements": [element], "inputs": {"e": 20_000.0}})
+    with serving(tmp_path, runners()) as service:
+        job = service.submit(JobSpec(dataflow=DataflowJob(dataflow=dataflow, hours=0.1)))
+        assert service.settle(job).state == State.DONE
+        first = next(event for event in service.events(job) if event.kind == "plan")
+    assert first.details is not None
+    count = first.details["counts"]["started"]
+    assert count == first.details["machines"] > len(first.details["started"]) == 1000
+    assert f"{count} machines started" in first.text
 
 
 @pytest.mark.slow

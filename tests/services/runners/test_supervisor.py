@@ -162,7 +162,7 @@ def test_a_database_that_is_away_stops_nobody_for_good(tmp_path: Path, monkeypat
     forgotten = jobs.submit(spec(), "ann")[0]
     supervisor = Supervisor(jobs, tmp_path, {"local": Given(lambda attempt: Ended(State.DONE, "1 row"))}, keep_s=0.2)
     supervisor.start()
-    until(lambda: jobs.asked["forget"] > 2 and not jobs.find(), 20)
+    until(lambda: jobs.asked["forget"] > 2 and not list(jobs.find()), 20)
     later = jobs.submit(spec(), "ann")[0]
     until(lambda: later.id not in {job.id for job in jobs.find(states=[State.QUEUED])}, 20)
     supervisor.stop(1)

@@ -11,14 +11,17 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
 from goffish.errors import InputError
+from goffish.services.store import store
 from goffish.services.store.database import open_database
-from goffish.services.store.records import OVER, LostJob, State
+from goffish.services.store.records import OVER, Job, LostJob, State, job_of
 from goffish.services.store.spec import JobSpec
 from goffish.services.store.store import Jobs, UnknownJob
 from tests.services.store.databases import new_file
@@ -145,8 +148,8 @@ def test_finding_jobs(jobs: Jobs) -> None:
         labels = {name: rng.choice("xy") for name in ("team", "kind") if rng.random() < 0.7}
         jobs.submit(spec(rng.choice(["pagerank", "bfs"]), **labels), rng.choice(["ann", "bob"]))
         if at % 3 == 0:
-            jobs.cancel(jobs.find(limit=1)[0].id, "ann")
-    everything = jobs.find(limit=1000)
+            jobs.cancel(next(jobs.find(limit=1)).id, "ann")
+    everything = list(jobs.find(limit=1000))
     assert [job.number for job in everything] == sorted((job.number for job in everything), reverse=True)
     assert jobs.counts()[State.CANCELLED] == 20 and jobs.counts()[State.QUEUED] == 40
     assert sum(jobs.counts("ann").values()) == sum(job.client == "ann" for job in everything)
@@ -160,12 +163,29 @@ def test_finding_jobs(jobs: Jobs) -> None:
                         and what in ("", job.spec.what) and (not states or job.state in states)
                     ]  # fmt: skip
                     found, before = [], None
-                    while page := jobs.find(
-                        states=states, labels=labels, what=what, client=client, before=before, limit=7
+                    while page := list(
+                        jobs.find(states=states, labels=labels, what=what, client=client, before=before, limit=7)
                     ):
                         found += [job.id for job in page]
                         before = page[-1].number
                     assert found == expected
+
+
+def test_lists_are_read_a_few_jobs_at_a_time(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a list holds all jobs of a page in memory, whatever a client has put into them."""
+    for _ in range(5):
+        jobs.submit(spec(), "ann")
+    made: list[str] = []
+
+    def counted(row: Any) -> Job:
+        made.append("")
+        return job_of(row)
+
+    monkeypatch.setattr(store, "job_of", counted)
+    with closing(jobs.find()) as found:
+        next(found)
+        assert len(made) == 1
+    assert len(list(jobs.find())) == 5
 
 
 def test_forgetting_old_jobs(jobs: Jobs) -> None:
@@ -228,7 +248,7 @@ def test_inputs_in_use(jobs: Jobs) -> None:
         graph = {"algorithm": "bfs", "input_uri": uri}
         jobs.submit(JobSpec.model_validate({"graph": graph}), "ann", uri)
     jobs.submit(JobSpec.model_validate({"dataflow": {"dataflow": "linear-road"}}), "ann")
-    jobs.cancel(jobs.find()[1].id, "ann")
+    jobs.cancel(list(jobs.find())[1].id, "ann")
     tables = {"truth": "upload:ef/t.csv", "refine": "leiden", "initial": "first.parquet"}
     graph = {"algorithm": "louvain", "input_uri": "g.txt", "options": tables}
     jobs.submit(JobSpec.model_validate({"graph": graph}), "ann")
@@ -261,7 +281,7 @@ def test_a_locked_database_is_waited_for(tmp_path: Path) -> None:
     with pytest.raises(OperationalError, match="locked"):
         impatient.submit(spec(), "ann")
     assert time.monotonic() - begun < 5
-    assert impatient.find() == []  # who only reads does not wait
+    assert list(impatient.find()) == []  # who only reads does not wait
     threading.Timer(0.5, lambda: other.execute("COMMIT")).start()
     job, _ = patient.submit(spec(), "ann")
     assert impatient.get(job.id) == job
