@@ -16,6 +16,7 @@ from pymoo.core.survival import Survival
 from pymoo.core.termination import NoTermination
 
 from goffish.cloud.catalogue import TypeColumns
+from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 from goffish.scheduling.policies import genetic_kernels as kernels
 
@@ -49,6 +50,13 @@ class Search:
     violation_weight: float = 1.0
     change_weight: float = 0.002
     seeded: bool = True
+
+    def __post_init__(self) -> None:
+        if self.population < 1:
+            raise InputError(f"population = {self.population}: 1 or more is needed")
+        for name in ("elite", "switch", "slot_change"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} = {getattr(self, name)}: should be 0 to 1")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from goffish.cloud.billing import paid_left_s
 from goffish.cloud.catalogue import Catalogue
+from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 from goffish.scheduling.policies.observation import Observation
@@ -175,6 +176,11 @@ class UtilisationScaling:
 
         changed: int = -(10**9)
         wanted: deque[tuple[int, Counts]] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        for name in ("utilisation", "catch_up_s"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} = {getattr(self, name)}: more than 0 is needed")
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
         return first_deployment(flow, catalogue, 1.0 / self.utilisation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 import typing
 from collections.abc import Mapping
@@ -44,6 +45,8 @@ class Known(NamedTuple):
 
 _ROOM = "goffish.scheduling.policies"
 _AVERAGING = "averaging.Averaging"
+#: No option needs more than this; seeds may be larger.
+_LARGEST = 1e9
 POLICIES: dict[str, Known] = {
     "reactive-global": Known(
         "costs of alternates include what follows; machines are repacked (CE)",
@@ -223,10 +226,15 @@ def _checked(policy: str, made: Any, option: str, value: Any) -> Any:
     """A value as the field of a dataclass needs it."""
     field = next(field for field in dataclasses.fields(made) if field.name == option)
     try:
-        return TypeAdapter(_hint(made, field)).validate_python(value)
+        found = TypeAdapter(_hint(made, field)).validate_python(value)
     except ValidationError as error:
         told = error.errors(include_url=False)[0]["msg"].removeprefix("Input ")
         raise InputError(f"policy {policy}: {option} = {value!r}: {told}") from None
+    # The options of the user's own policies may be anything.
+    most = math.inf if option == "seed" else _LARGEST
+    if policy in policy_names() and isinstance(found, int | float) and not 0 <= found <= most:
+        raise InputError(f"policy {policy}: {option} = {value!r}: should be 0 to {most:g}")
+    return found
 
 
 def _hint(made: Any, field: dataclasses.Field[Any]) -> Any:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-#: Bytes of messages under way of a client, and of all: what is made of a message takes seven times as much.
-_CLIENT_BYTES, _BYTES = 32 << 20, 128 << 20
+#: Bytes of messages under way of a client, and of all: what is made of a message takes up to sixteen times as much.
+_CLIENT_BYTES, _BYTES = 16 << 20, 64 << 20
 #: Clients that are remembered; those that have not called for the longest time are forgotten first.
 _MOST = 10_000
 

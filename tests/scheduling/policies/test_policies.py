@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from goffish.cloud.catalogue import read_catalogue
@@ -12,6 +14,7 @@ from goffish.scheduling.dataflow.flow import compile_flow, external_rates
 from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.policies import looks_ahead, make_policy, policy_names, policy_schema
 from goffish.scheduling.policies.report import describe_plan
+from goffish.scheduling.simulate.run import simulate
 
 FAST = {"ga": {"generations": "5", "population": "20"}}
 
@@ -46,6 +49,37 @@ def test_types_that_are_far_too_slow(name: str) -> None:
         return
     with pytest.raises(InputError, match="machines of"):
         make_policy(name).deploy(flow, slow)
+
+
+def numbers_of(policy: str) -> list[str]:
+    """The options of a policy that are numbers."""
+    found = []
+    for name, one in policy_schema(policy)["properties"].items():
+        kinds = {kind.get("type") for kind in (one, *one.get("anyOf", ()))}
+        if kinds & {"integer", "number"} and "string" not in kinds:
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("policy", [name for name in policy_names() if not name.startswith("static-")])
+def test_numbers_that_no_option_can_be(policy: str) -> None:
+    """Breaks when an option of a policy accepts a number that it can do nothing with."""
+    for option in numbers_of(policy):
+        for value in ("-1", "nan", "inf", "-inf", "1e308"):
+            with pytest.raises(InputError, match=option):
+                make_policy(policy, {option: value})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [name for name in policy_names() if not name.startswith("static-")])
+def test_numbers_at_the_edge(policy: str) -> None:
+    """Breaks when a number that an option accepts is a fault of the policy."""
+    flow, catalogue = compile_flow(read_dataflow("sc13-diamond")), read_catalogue("ec2-2013-m1")
+    for option in numbers_of(policy):
+        for value in ("0", "1e9", "1e-300"):
+            with suppress(InputError):  # a whole number, or more than 0
+                made = make_policy(policy, {option: value})
+                simulate(flow, catalogue, made, np.tile(flow.rates, (3, 1)))
 
 
 def test_options_are_taken_for_what_they_are() -> None:

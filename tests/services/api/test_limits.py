@@ -98,15 +98,15 @@ def test_streams_at_a_time() -> None:
 
 def test_bytes_under_way() -> None:
     """Breaks when large messages of one client, or of many, fill the memory; a single one is accepted."""
-    limits, large = Limits(100.0, 100.0, 100, Hand()), 12 << 20
-    with limits.call("ann", 100 << 20):
-        with pytest.raises(TooMuch, match="of ann: at most 32 MB"), limits.call("ann", 1):
+    limits, large = Limits(100.0, 100.0, 100, Hand()), 6 << 20
+    with limits.call("ann", 50 << 20):
+        with pytest.raises(TooMuch, match="of ann: at most 16 MB"), limits.call("ann", 1):
             pass
         with limits.call("bob", large), limits.call("bob", large):
-            with pytest.raises(TooMuch, match="of bob: at most 32 MB"), limits.call("bob", large):
+            with pytest.raises(TooMuch, match="of bob: at most 16 MB"), limits.call("bob", large):
                 pass
-            with pytest.raises(TooMuch, match="of all clients together: at most 128 MB"), limits.stream("eve", large):
+            with pytest.raises(TooMuch, match="of all clients together: at most 64 MB"), limits.stream("eve", large):
                 pass
             assert asks(limits, "eve")
-    with limits.call("ann", large), limits.call("bob", large), limits.call("eve", 32 << 20):
+    with limits.call("ann", large), limits.call("bob", large), limits.call("eve", 16 << 20):
         pass

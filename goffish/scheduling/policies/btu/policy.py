@@ -15,6 +15,7 @@ import numpy as np
 
 from goffish.cloud.billing import paid_left_s
 from goffish.cloud.catalogue import Catalogue
+from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Flow
 from goffish.scheduling.policies.btu.controller import Autoscaler, BtuController
@@ -60,6 +61,10 @@ class Btu:
     method: Literal["units", "threshold"] = "units"
     slowdown: float = 10.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.slowdown > 0:
+            raise InputError(f"slowdown = {self.slowdown}: more than 0 is needed")
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
         """Instances for the expected input; the source begins with one each, whatever comes in."""
