@@ -5,22 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any, Generic, TypeVar
 
 Answer = TypeVar("Answer")
-#: Large messages are read side by side with short calls, not in front of them.
-_readers = ThreadPoolExecutor(2, thread_name_prefix="read")
 
 
-async def elsewhere(call: Callable[..., Answer], *given: Any) -> Answer:
-    """Call in another thread what may wait for a disk or a database."""
-    return await asyncio.get_running_loop().run_in_executor(None, call, *given)
-
-
-async def parsed(call: Callable[..., Answer], *given: Any) -> Answer:
-    """Call in another thread what reads and checks a message, which takes long for a large one."""
-    return await asyncio.get_running_loop().run_in_executor(_readers, call, *given)
+async def elsewhere(call: Callable[..., Answer], *given: Any, threads: Executor | None = None) -> Answer:
+    """Call in another thread what may wait for a disk or a database; what takes long, in threads of its own."""
+    return await asyncio.get_running_loop().run_in_executor(threads, call, *given)
 
 
 class Once(Generic[Answer]):

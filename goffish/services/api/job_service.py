@@ -6,7 +6,7 @@ import asyncio
 import functools
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, BinaryIO
@@ -16,7 +16,7 @@ import grpc
 from goffish.errors import InputError
 from goffish.services.api import wire
 from goffish.services.api.admission import check_spec
-from goffish.services.api.calls import elsewhere, parsed
+from goffish.services.api.calls import elsewhere
 from goffish.services.api.clients import Role
 from goffish.services.api.feeds import Feeds
 from goffish.services.api.guard import Refused, caller, subject
@@ -39,8 +39,9 @@ _PAGE_BYTES = 2 << 20
 _COUNT_S = 1.0
 #: Seconds without a piece of an upload after which it is given up.
 _IDLE_S = 60.0
-#: Threads that wait for their turn to write into the database.
-_WRITERS = 2
+#: Threads that wait for their turn to write into the database, so that nobody who reads from it waits, and threads
+#: that read and check large jobs.
+_WRITERS, _READERS = 2, 1
 
 
 class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused-ignore]
@@ -68,6 +69,7 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         self._runners, self._most_waiting = runners, most_waiting
         self._counted, self._count_again = Counter[str](), 0.0
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="write")
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="read")
 
     async def Submit(self, request: jobs_pb2.SubmitRequest, context: Any) -> jobs_pb2.SubmitResponse:
         """Accept a job."""
@@ -76,8 +78,8 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         if len(request.client_key) > _KEY_LENGTH:
             raise InputError(f"client_key: at most {_KEY_LENGTH} characters")
         name = caller.get().name
-        spec = await parsed(wire.spec_of, request.spec)
-        job, known = await self._write(self._accept, spec, request.client_key, name)
+        spec = await elsewhere(wire.spec_of, request.spec, threads=self._readers)
+        job, known = await elsewhere(self._accept, spec, request.client_key, name, threads=self._writers)
         subject.set(job.id)
         self._supervisor.wake()
         return jobs_pb2.SubmitResponse(job=wire.job_message(job), known=known)
@@ -147,7 +149,7 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         job = await elsewhere(self._jobs.get, request.id)
         if job.client != client.name and client.rank < Role.ADMIN:
             raise Refused(grpc.StatusCode.PERMISSION_DENIED, f"job {job.id} is {job.client}'s: admin is needed")
-        job = await self._write(self._jobs.cancel, request.id, client.name)
+        job = await elsewhere(self._jobs.cancel, request.id, client.name, threads=self._writers)
         self._supervisor.wake(job)
         return jobs_pb2.CancelResponse(job=wire.job_message(job))
 
@@ -221,10 +223,6 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         finally:
             if upload is not None:
                 await asyncio.shield(elsewhere(upload.drop))
-
-    async def _write(self, call: Callable[..., Any], *given: Any) -> Any:
-        """Call in a thread of those for writing: who reads does not wait for a locked database."""
-        return await asyncio.get_running_loop().run_in_executor(self._writers, call, *given)
 
     def _check_here(self, job: Job) -> None:
         if job.server != self._jobs.server:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import InputError
 from goffish.services.api import plans
 from goffish.services.api.admission import check_policy_sizes
 from goffish.services.api.cache import OwnerCache
-from goffish.services.api.calls import elsewhere, parsed
+from goffish.services.api.calls import elsewhere
 from goffish.services.api.guard import caller
 from goffish.services.api.observations import observation_of
 from goffish.services.api.planners import Planners
@@ -24,6 +25,8 @@ _SETTING_BYTES, _SETTINGS_BYTES = 64 << 10, 32 << 20
 #: Bytes of the sessions of a client, and of all; seconds after which one is forgotten.
 _CLIENT_BYTES, _SESSIONS_BYTES, _SESSION_S = 16 << 20, 256 << 20, 3600.0
 _SESSION_NAME = 200
+#: Threads that read and check settings: a flood of large ones does not hold up short calls.
+_READERS = 2
 #: Bytes of the strategy tables that are kept.
 _TABLES_BYTES = 512 << 20
 
@@ -42,6 +45,7 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
 
     def __init__(self, markets: Markets, planners: Planners, most_option: int) -> None:
         self._markets, self._planners, self._most_option = markets, planners, most_option
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="read")
         self._settings: OwnerCache[plans.Ready] = OwnerCache(_SETTINGS_BYTES, _SETTINGS_BYTES)
         self._tables: OwnerCache[Table] = OwnerCache(_TABLES_BYTES, _TABLES_BYTES)
         self._sessions: OwnerCache[bytes] = OwnerCache(_CLIENT_BYTES, _SESSIONS_BYTES, _SESSION_S)
@@ -92,7 +96,7 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
         known = self._settings.get("", key)
         if known is not None:
             return known
-        found, size = await parsed(plans.read, setting)
+        found, size = await elsewhere(plans.read, setting, threads=self._readers)
         self._settings.put("", key, found, size)
         return found
 

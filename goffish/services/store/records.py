@@ -52,7 +52,8 @@ EVENT_KINDS: dict[str, tuple[str, str]] = {
         "graph job: how it is to be run; dataflow: an interval in which something changed",
         "graph job: `policy`, `expected_cost`, `on_demand_cost`, `promised`, `classes`, `slot_s`, `slots`, `work`, "
         "`core_hours`, `startup_s`, `seconds_here`, `remark`; dataflow: `interval`, `start_s`, `started`, `stopped`, "
-        "`lost`, `switched`, `instances_moved`, `machines`, `throughput`, `cost`, in the first one `expected_cost`",
+        "`lost`, `counts` (of these three), `switched`, `instances_moved`, `machines`, `throughput`, `cost`, in the "
+        "first one `expected_cost`",
     ),
     "machine": ("a machine was started, or given back", f"{_LIFE}; started: `slots_left`, `work_left`"),
     "price": ("the price of the machine is another one than in the slot before", _MACHINE),

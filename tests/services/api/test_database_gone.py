@@ -78,7 +78,7 @@ def test_nothing_is_accepted(tmp_path: Path, change: Callable[[Path], None]) -> 
     change(path)
     before = {file.name: file.stat().st_size for file in tmp_path.glob("jobs.sqlite")}
     for call in (
-        lambda: jobs.submit(SPEC, "ann"), lambda: jobs.get(first.id), jobs.check, jobs.find, jobs.claim,
+        lambda: jobs.submit(SPEC, "ann"), lambda: jobs.get(first.id), jobs.check, lambda: list(jobs.find()), jobs.claim,
         lambda: jobs.known(SPEC, "ann", "first"), lambda: jobs.cancel(first.id, "ann"),
     ):  # fmt: skip
         with pytest.raises(AWAY):
