@@ -42,7 +42,12 @@ lint: setup
 test: setup
 	$(MAKE) --jobs 2 lint short-tests
 
-short-tests: setup
+# The first collection compiles thousands of modules, which takes a minute: once, and not in every test process.
+$(VENV)/.collected: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not slow" --collect-only -qqq
+	touch $@
+
+short-tests: $(VENV)/.collected
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 # Reproductions of the papers' evaluations.
