@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks import _harness
+from experiments.dataflows.brute_force import brute_force
 from experiments.dataflows.generators import layered_dataflow, mixed_dataflow
 from goffish.cloud.catalogue import Catalogue, read_catalogue
 from goffish.cloud.prices import seconds_of
 from goffish.scheduling.control.records import Result
 from goffish.scheduling.dataflow.flow import Flow, compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
-from goffish.scheduling.policies.brute_force import BruteForce
 from goffish.scheduling.policies.genetic import Genetic
 from goffish.scheduling.policies.observation import Observation, Policy
 from goffish.scheduling.policies.policies import looks_ahead, make_policy
@@ -100,7 +100,9 @@ def e1() -> None:
     rows = []
     for rate in (1.0, 2.0, 3.0, 4.0, 5.0):
         flow = graph_s(rate)
-        plans = {"BR": BruteForce().deploy(flow, M1)}
+        optimum = brute_force(flow, M1).deployment
+        assert optimum is not None
+        plans = {"BR": optimum}
         plans |= {f"GA {seed}": Genetic(seed=seed).deploy(flow, M1) for seed in range(3)}
         plans |= {"CE": Reactive("central").deploy(flow, M1), "SH": Reactive("sharded").deploy(flow, M1)}
         profits = {

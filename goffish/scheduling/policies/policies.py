@@ -65,7 +65,6 @@ POLICIES: dict[str, Known] = {
         nested=("search", "evolution.Search"),
     ),
     "hybrid": Known("genetic algorithm for the first deployment, reactive-global from then on", "reactive.Hybrid"),
-    "brute-force": Known("the optimum for a handful of elements; never adapted", "brute_force.BruteForce"),
     "plasticc": Known("plans ahead on forecasts, acts late", "plasticc.Plasticc", looks_ahead=True),
     "caf": Known("plans one step on the last interval", _AVERAGING, {"kind": "CAF"}),
     "waaf": Known("plans one step on the mean of the last intervals", _AVERAGING, {"kind": "WAAF"}),

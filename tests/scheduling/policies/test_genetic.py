@@ -7,13 +7,14 @@ import pytest
 
 from goffish.scheduling.dataflow.flow import Flow
 from goffish.scheduling.policies import genetic_kernels as kernels
-from goffish.scheduling.policies.brute_force import brute_force
 from goffish.scheduling.policies.evolution import Question, Search
 from goffish.scheduling.policies.genetic import Genetic, genetic_adaptation, genetic_deployment
 from goffish.scheduling.policies.initial import initial_deployment
 from goffish.scheduling.policies.reactive import Reactive
 from tests.scheduling.policies.cases import M1, L, S, ideal_by_hand, machines, observation, started
 
+#: Rate: the greatest profit (table G6 of the paper's specification, which experiments/ proves by exhaustive search).
+OPTIMUM = {1: 0.956125, 3: 0.894700, 5: 0.850825}
 SHORT = Search(generations=30, population=60)
 
 
@@ -30,7 +31,7 @@ def _profit(flow: Flow, plan: object) -> float:
 @pytest.mark.parametrize(("rate", "seeded"), [(1, True), (3, False), (5, True)])
 def test_close_to_the_optimum(rate: int, seeded: bool) -> None:
     """E1, G6: the best of three seeds within 2 % of the optimum, and never above it."""
-    flow, optimum = _at(rate), brute_force(_at(rate), M1).profit
+    flow, optimum = _at(rate), OPTIMUM[rate]
     found = []
     for seed in range(3):
         plan, history = genetic_deployment(flow, M1, np.random.default_rng(seed), Search(seeded=seeded))
@@ -39,7 +40,7 @@ def test_close_to_the_optimum(rate: int, seeded: bool) -> None:
         assert (np.diff(history[history.count(-np.inf) :]) >= 0).all()
         assert history[-1] == pytest.approx(_profit(flow, plan))
         found.append(_profit(flow, plan))
-    assert 0.98 * optimum <= max(found) <= optimum + 1e-9
+    assert 0.98 * optimum <= max(found) <= optimum + 5e-7
 
 
 def test_seeded_is_no_worse_than_the_heuristics() -> None:
@@ -93,7 +94,8 @@ def test_adaptation_is_no_worse_than_ce_and_keeps_machines() -> None:
 def test_changes_cost_something() -> None:
     """With a penalty for changes and a deployment that is right already, as good as nothing may be touched."""
     flow = _at(3)
-    live = started(brute_force(flow, M1).deployment)  # type: ignore[arg-type]
+    optimum = [("m1.large", {0: 1, 1: 1}, 1.0, 600.0), ("m1.xlarge", {2: 1, 3: 3}, 1.0, 600.0)]
+    live = machines(M1, [1, 1, 0, 1], optimum)  # type: ignore[arg-type]
     seen = observation(flow, live, flow.rates, 0.9)
     plan, _ = genetic_adaptation(seen, np.random.default_rng(3), Search(generations=30))
     assert plan.active.tolist() == live.active.tolist()

@@ -11,21 +11,19 @@ import math
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import coo_array, eye_array, hstack, vstack
 
+from experiments.dataflows import _search_kernels as kernels
 from goffish.cloud.catalogue import Catalogue
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Flow
 from goffish.scheduling.dataflow.kernels import Rates
-from goffish.scheduling.policies import search_kernels as kernels
-from goffish.scheduling.policies.observation import Observation
 
 Ints = NDArray[np.int64]
 _MOST = 1_000_000
@@ -199,33 +197,3 @@ class _Search:
                 for _ in range(min(int(self.catalogue.cores[kind]), len(elements))):
                     plan.put(elements.pop(0), machine)
         return plan
-
-
-@dataclass(frozen=True)
-class BruteForce:
-    """The best static deployment as a policy; it never adapts.
-
-    Attributes
-    ----------
-    limit_s : float
-        Seconds that the search may take.
-    """
-
-    limit_s: float = 600.0
-
-    def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
-        """The best deployment that was found.
-
-        Raises
-        ------
-        InputError
-            If none was found in the time.
-        """
-        found = brute_force(flow, catalogue, self.limit_s).deployment
-        if found is None:
-            raise InputError(f"brute force found no deployment of {flow.size} elements in {self.limit_s:g} s")
-        return found
-
-    def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, None]:
-        """What runs."""
-        return observation.live, None
