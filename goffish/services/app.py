@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
+import resource
 import secrets
 import signal
 from collections.abc import Callable, Iterator
@@ -83,6 +84,10 @@ _SERVICES = tuple(
 )
 #: Threads that wait for the database and for disks.
 _THREADS = 16
+#: Open files of the server, if the system allows as many. Half of them are for connections.
+_FILES = 65_536
+#: Seconds in which a connection says that it speaks TLS or HTTP/2.
+_HANDSHAKE_S = 10
 #: Seconds between two looks at the database.
 _LOOK_S = 1.0
 
@@ -161,6 +166,8 @@ class Server:
                 ("grpc.max_receive_message_length", settings.most_message_bytes),
                 ("grpc.max_send_message_length", max(settings.most_message_bytes, 8 << 20)),
                 ("grpc.so_reuseport", 0),
+                ("grpc.max_allowed_incoming_connections", _open_files() // 2),
+                ("grpc.server_handshake_timeout_ms", _HANDSHAKE_S * 1000),
                 # Who has vanished is found out, and who asks whether the server is there is not sent away.
                 ("grpc.keepalive_time_ms", 60_000),
                 ("grpc.keepalive_timeout_ms", 20_000),
@@ -239,6 +246,14 @@ class Server:
                     _log.info("the database is back")
                     await self._set_health(states.SERVING)
                 well = True
+
+
+def _open_files() -> int:
+    """Raise the limit of open files as far as the server may and needs; the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = max(soft, _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    return limit
 
 
 def _bind(server: Any, settings: Settings) -> int:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +19,15 @@ from goffish.client import Client
 
 
 class RealServer:
-    """A ``goffish serve`` on a folder; the address stays the same when it is started again."""
+    """A ``goffish serve`` on a folder; the address stays the same when it is started again.
 
-    def __init__(self, home: Path, data: Path, *options: str, listen: str | None = None) -> None:
-        self.home, self.data = home, data
+    `within` is a command that runs it, such as ``prlimit``.
+    """
+
+    def __init__(
+        self, home: Path, data: Path, *options: str, listen: str | None = None, within: Sequence[str] = ()
+    ) -> None:
+        self.home, self.data, self._within = home, data, within
         self.address = listen or f"unix:{home}/socket"
         self._options = options
         self.process: subprocess.Popen[str] | None = None
@@ -34,7 +39,7 @@ class RealServer:
         command = [sys.executable, "-m", "goffish", "serve", "--home", str(self.home), "--listen", self.address]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [*command, "--data", str(self.data), *self._options],
+                [*self._within, *command, "--data", str(self.data), *self._options],
                 stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
             )  # fmt: skip
         assert self.process.stdout is not None
@@ -79,9 +84,11 @@ def processes_with(text: str) -> list[psutil.Process]:
 
 
 @contextmanager
-def serving(home: Path, data: Path, *options: str, listen: str | None = None) -> Iterator[RealServer]:
+def serving(
+    home: Path, data: Path, *options: str, listen: str | None = None, within: Sequence[str] = ()
+) -> Iterator[RealServer]:
     """A server that ends with this, and everything that it started."""
-    server = RealServer(home, data, *options, listen=listen).start()
+    server = RealServer(home, data, *options, listen=listen, within=within).start()
     try:
         yield server
     finally:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import grpc
+import psutil
 import pytest
 from google.protobuf import json_format
 
@@ -16,7 +20,7 @@ from goffish.cloud.catalogue import read_catalogue
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.model import Dataflow
 from goffish.v1 import dataflows_pb2, jobs_pb2, planning_pb2
-from tests.services.api.serving import RealServer
+from tests.services.api.serving import RealServer, serving, settle
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +98,32 @@ def test_prices_beyond_numbers() -> None:
     """Breaks when a cost that is no number any more is a fault of the server."""
     with pytest.raises(InputError, match=r"price_per_hour = 1e\+300: should be less than 1000000000"):
         read_catalogue({"classes": [{"name": "m", "cores": 1, "price_per_hour": 1e300}]})
+
+
+def test_connections_that_say_nothing(tmp_path: Path, data: Path) -> None:
+    """Breaks when they take all open files: no call was answered, and jobs stood still, until they were closed."""
+    within = ("prlimit", "--nofile=256:256")
+    with serving(tmp_path / "home", data, listen="127.0.0.1:0", within=within) as server, server.client() as known:
+        assert not list(known.list())  # connected before the others
+        with ExitStack() as held:
+            for _ in range(300):
+                held.enter_context(silent(server))
+            job = known.submit_graph("components", "edges.txt")
+            settle(known, [job.id], 60)
+            assert server.process is not None and psutil.Process(server.process.pid).num_fds() < 200
+
+
+@pytest.mark.slow
+def test_a_connection_that_says_nothing_is_closed(tmp_path: Path, data: Path) -> None:
+    """Breaks when it is kept for two minutes: a few strangers took all connections of a server."""
+    with serving(tmp_path / "home", data, listen="127.0.0.1:0") as server, silent(server) as held:
+        held.settimeout(60)
+        with suppress(ConnectionError):
+            while held.recv(1 << 16):
+                pass
+
+
+def silent(server: RealServer) -> socket.socket:
+    """A connection on which nothing is said."""
+    host, _, port = server.address.rpartition(":")
+    return socket.create_connection((host, int(port)))
