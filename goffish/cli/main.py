@@ -11,6 +11,7 @@ import threading
 from types import FrameType
 from typing import Any, NoReturn
 
+from goffish.cli.mpi import LAST_TO_LEAVE_S
 from goffish.cli.process import (
     INTERRUPTED,
     TERMINATED,
@@ -23,7 +24,6 @@ from goffish.cli.process import (
     stop,
     terminate,
 )
-from goffish.cli.ranks import LAST_TO_LEAVE_S
 from goffish.partial import remove_partial_files
 
 

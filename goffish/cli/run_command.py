@@ -14,6 +14,7 @@ from goffish.algorithms.algorithm import Algorithm
 from goffish.algorithms.catalogue import ALGORITHMS, make
 from goffish.cli.checks import check_parts_target, check_result_target, check_run, check_stats_target
 from goffish.cli.inputs import is_store, load, run_status
+from goffish.cli.mpi import is_folder_name, joined
 from goffish.cli.options import (
     apply_signature,
     field_parameter,
@@ -24,7 +25,6 @@ from goffish.cli.options import (
     reading_parameters,
 )
 from goffish.cli.output import as_json, print_facts, print_json, print_result, print_stats, say
-from goffish.cli.ranks import is_folder_name, joined
 from goffish.errors import InputError
 from goffish.partial import local_path, output_file
 

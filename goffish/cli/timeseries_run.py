@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from goffish.cli.checks import check_checkpoint_dir, check_choice, check_result_target
+from goffish.cli.mpi import joined
 from goffish.cli.options import apply_signature, field_parameter, json_option, parameter
-from goffish.cli.ranks import joined
 from goffish.temporal.options import APPLICATIONS, Application
 
 if TYPE_CHECKING:

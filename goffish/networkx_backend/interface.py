@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from goffish.networkx_backend import centralities, communities, counts, paths, ranks
+from goffish.networkx_backend import centralities, communities, paths
 from goffish.networkx_backend.centralities import (
     betweenness_centrality,
     betweenness_centrality_subset,
@@ -13,6 +13,19 @@ from goffish.networkx_backend.centralities import (
     edge_betweenness_centrality,
     edge_betweenness_centrality_subset,
     harmonic_centrality,
+)
+from goffish.networkx_backend.clustering import (
+    asks_for_few,
+    average_clustering,
+    can_average,
+    can_cluster,
+    can_count,
+    can_peel,
+    can_relate,
+    clustering,
+    core_number,
+    transitivity,
+    triangles,
 )
 from goffish.networkx_backend.communities import (
     leiden_communities,
@@ -30,8 +43,8 @@ from goffish.networkx_backend.components import (
     number_weakly_connected_components,
     weakly_connected_components,
 )
-from goffish.networkx_backend.counts import average_clustering, clustering, core_number, transitivity, triangles
 from goffish.networkx_backend.graph import BackendGraph, convert, convert_from_nx, convert_to_nx
+from goffish.networkx_backend.pagerank import can_rank, pagerank
 from goffish.networkx_backend.paths import (
     all_pairs_dijkstra_path_length,
     all_pairs_shortest_path_length,
@@ -41,7 +54,6 @@ from goffish.networkx_backend.paths import (
     single_source_dijkstra_path_length,
     single_source_shortest_path_length,
 )
-from goffish.networkx_backend.ranks import pagerank
 
 __all__ = [
     "BackendGraph", "all_pairs_dijkstra_path_length", "all_pairs_shortest_path_length", "average_clustering",
@@ -59,12 +71,12 @@ __all__ = [
 _CHECKS: dict[str, Callable[..., bool | str]] = {
     "all_pairs_dijkstra_path_length": paths.can_measure_all,
     "all_pairs_shortest_path_length": paths.can_search_all,
-    "average_clustering": counts.can_average,
+    "average_clustering": can_average,
     "betweenness_centrality": centralities.can_sample,
     "betweenness_centrality_subset": centralities.can_relate,
     "closeness_centrality": centralities.can_near,
-    "clustering": counts.can_cluster,
-    "core_number": counts.can_peel,
+    "clustering": can_cluster,
+    "core_number": can_peel,
     "descendants_at_distance": paths.can_reach,
     "edge_betweenness_centrality": centralities.can_sample_edges,
     "edge_betweenness_centrality_subset": centralities.can_relate_edges,
@@ -74,12 +86,12 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "louvain_communities": communities.can_divide,
     "louvain_partitions": communities.can_divide_by_level,
     "modularity": communities.can_assess,
-    "pagerank": ranks.can_rank,
+    "pagerank": can_rank,
     "shortest_path_length": paths.can_choose,
     "single_source_dijkstra_path_length": paths.can_measure,
     "single_source_shortest_path_length": paths.can_search,
-    "transitivity": counts.can_relate,
-    "triangles": counts.can_count,
+    "transitivity": can_relate,
+    "triangles": can_count,
 }
 #: Below this many nodes networkx has answered before a conversion pays (measured: see docs/networkx.md).
 _SMALL = 200
@@ -131,7 +143,7 @@ def _converted(graph: Any) -> bool:
 def _is_short(name: str, graph: Any, options: dict[str, Any]) -> bool:
     """Whether the options leave networkx little to look at."""
     if name in ("triangles", "clustering", "average_clustering"):
-        return counts.asks_for_few(graph, options.get("nodes"))
+        return asks_for_few(graph, options.get("nodes"))
     if name == "closeness_centrality":
         return options.get("u") is not None
     if name == "harmonic_centrality":

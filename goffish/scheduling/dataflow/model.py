@@ -17,7 +17,7 @@ from goffish.definitions import Definition, read_shipped, shipped_definitions
 from goffish.scheduling.dataflow.needs import Needs
 
 Text = Annotated[str, Field(max_length=1000)]
-_ROOM = resources.files("goffish.scheduling.dataflow") / "library"
+_LIBRARY = resources.files("goffish.scheduling.dataflow") / "library"
 
 
 class Alternate(Definition):
@@ -179,7 +179,7 @@ def _refuse_twice(names: list[str], what: str) -> None:
 
 def known_dataflows() -> list[str]:
     """Names of the dataflows that come with GoFFish."""
-    return shipped_definitions(_ROOM)
+    return shipped_definitions(_LIBRARY)
 
 
 def read_dataflow(given: str | Path | dict[str, Any] | Dataflow) -> Dataflow:
@@ -190,4 +190,4 @@ def read_dataflow(given: str | Path | dict[str, Any] | Dataflow) -> Dataflow:
     InputError
         In one line: the file, the field, what is wrong and what is accepted.
     """
-    return read_shipped(Dataflow, given, _ROOM, "dataflow", "elements and inputs")
+    return read_shipped(Dataflow, given, _LIBRARY, "dataflow", "elements and inputs")

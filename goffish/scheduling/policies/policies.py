@@ -43,7 +43,7 @@ class Known(NamedTuple):
     nested: tuple[str, str] | None = None
 
 
-_ROOM = "goffish.scheduling.policies"
+_PACKAGE = "goffish.scheduling.policies"
 _AVERAGING = "averaging.Averaging"
 #: No option needs more than this; seeds may be larger.
 _LARGEST = 1e9
@@ -244,4 +244,4 @@ def _hint(made: Any, field: dataclasses.Field[Any]) -> Any:
 
 def _class(place: str) -> Any:
     module, name = place.rsplit(".", 1)
-    return getattr(import_module(f"{_ROOM}.{module}"), name)
+    return getattr(import_module(f"{_PACKAGE}.{module}"), name)
