@@ -138,8 +138,12 @@ def test_a_run_loses_its_spot_machines_and_replaces_them(tmp_path: Path, engine:
     assert found.summary.cost == pytest.approx(total) == pytest.approx(table["rent"].sum())
 
 
-#: Brute force only deploys.
-ADAPTING = [name for name in policy_names() if not name.startswith("static-") and name != "brute-force"]
+#: The genetic algorithm takes as long as all others together.
+ADAPTING = [
+    pytest.param(name, marks=pytest.mark.slow if name == "ga" else ())
+    for name in policy_names()
+    if not name.startswith("static-")
+]
 
 
 @pytest.mark.parametrize("policy", ADAPTING)

@@ -197,6 +197,7 @@ def test_check_7_the_sum_of_all(case: Case) -> None:
         assert values(run(layout, compression=compression, max_concurrent=60)).sum() == pytest.approx(pairs, rel=1e-12)
 
 
+@pytest.mark.slow
 @given(cases(largest=14))
 @settings(max_examples=8)
 def test_check_10_the_estimator_is_unbiased(case: Case) -> None:

@@ -140,6 +140,7 @@ def test_the_ensemble_says_what_it_found(n: int, edges: int, seed: int, weighted
         assert np.unique(np.stack((fine, coarse)), axis=1).shape[1] == fine.max() + 1
 
 
+@pytest.mark.slow
 def test_the_ensemble_is_better_than_single_searches() -> None:
     """What it is for: the worst of several seeds, and the mean, on a graph where single searches differ."""
     graph = gf.read(ENRON)

@@ -99,6 +99,7 @@ def test_a_dataflow_at_sites(tmp_path: Path) -> None:
         assert service.result(job)["latency_s"].to_pylist() == pytest.approx([0.07] * 6)
 
 
+@pytest.mark.slow
 def test_events_list_some_machines_only(tmp_path: Path) -> None:
     """Breaks when a plan of very many machines is an event that is too large for a client to receive."""
     element = {"id": "e", "cost": 1.0}
