@@ -84,9 +84,9 @@ _SERVICES = tuple(
 )
 #: Threads that wait for the database and for disks.
 _THREADS = 16
-#: Open files of the server, if the system allows as many. Half of them are for connections.
+#: File descriptors of the server, if the system allows as many. Half of them are for connections.
 _FILES = 65_536
-#: Seconds in which a connection says that it speaks TLS or HTTP/2.
+#: Seconds until a connection without a TLS or HTTP/2 handshake is closed.
 _HANDSHAKE_S = 10
 #: Seconds between two looks at the database.
 _LOOK_S = 1.0
@@ -249,7 +249,7 @@ class Server:
 
 
 def _open_files() -> int:
-    """Raise the limit of open files as far as the server may and needs; the limit."""
+    """Raise the soft limit of file descriptors as far as allowed, up to `_FILES`, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = max(soft, _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES))
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

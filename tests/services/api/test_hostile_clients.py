@@ -100,30 +100,30 @@ def test_prices_beyond_numbers() -> None:
         read_catalogue({"classes": [{"name": "m", "cores": 1, "price_per_hour": 1e300}]})
 
 
-def test_connections_that_say_nothing(tmp_path: Path, data: Path) -> None:
-    """Breaks when they take all open files: no call was answered, and jobs stood still, until they were closed."""
+def test_idle_connections(tmp_path: Path, data: Path) -> None:
+    """Breaks when they use all file descriptors: no call was answered, and jobs stood still, until they were closed."""
     within = ("prlimit", "--nofile=256:256")
     with serving(tmp_path / "home", data, listen="127.0.0.1:0", within=within) as server, server.client() as known:
         assert not list(known.list())  # connected before the others
         with ExitStack() as held:
             for _ in range(300):
-                held.enter_context(silent(server))
+                held.enter_context(idle(server))
             job = known.submit_graph("components", "edges.txt")
             settle(known, [job.id], 60)
             assert server.process is not None and psutil.Process(server.process.pid).num_fds() < 200
 
 
 @pytest.mark.slow
-def test_a_connection_that_says_nothing_is_closed(tmp_path: Path, data: Path) -> None:
-    """Breaks when it is kept for two minutes: a few strangers took all connections of a server."""
-    with serving(tmp_path / "home", data, listen="127.0.0.1:0") as server, silent(server) as held:
+def test_idle_connections_are_closed(tmp_path: Path, data: Path) -> None:
+    """Breaks when it is kept for two minutes: a few strangers held all connections of a server."""
+    with serving(tmp_path / "home", data, listen="127.0.0.1:0") as server, idle(server) as held:
         held.settimeout(60)
         with suppress(ConnectionError):
             while held.recv(1 << 16):
                 pass
 
 
-def silent(server: RealServer) -> socket.socket:
-    """A connection on which nothing is said."""
+def idle(server: RealServer) -> socket.socket:
+    """A connection without a handshake."""
     host, _, port = server.address.rpartition(":")
     return socket.create_connection((host, int(port)))
