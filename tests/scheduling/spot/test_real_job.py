@@ -93,7 +93,13 @@ def test_a_job_is_done_although_its_machine_is_taken_away(tmp_path: Path) -> Non
                     status = Status(RUNNING, work, work, status.choice, (status.hour + 1) % 2)
             if done:
                 break
-    assert done, "the deadline was missed"
+        # On a busy machine the job takes more slots than it has.
+        end = time.monotonic() + 600
+        while task is not None and not done and provider.exit_code(task) in (None, 0):
+            done = provider.exit_code(task) == 0
+            assert time.monotonic() < end, "the job did not end"
+            time.sleep(0.5)
+    assert done, runs
     assert runs[0] == (True, False) and runs[-1][1], runs
     assert isinstance(task, Task)
     expected = gf.pagerank(graph, tolerance=1e-12).table.sort_by("vertex")

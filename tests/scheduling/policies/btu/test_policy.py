@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -151,6 +152,7 @@ def test_a_real_run(tmp_path: Path) -> None:
     load = [10] * 3 + [30] * 6 + [10] * 7
     (tmp_path / "rates.csv").write_text("a\n" + "".join(f"{rate}\n" for rate in load))
     runs, lives, counts = {}, {}, {}
+    psutil.cpu_percent()
     for method in ("units", "threshold"):
         command = [
             sys.executable, "-m", "goffish", "simulate", "flow.yaml", "--cloud", "cloud.yaml", "--engine", "real",
@@ -170,5 +172,7 @@ def test_a_real_run(tmp_path: Path) -> None:
     assert all((found >= 1).all() for found in counts.values())
     assert max(counts["units"]) > 1, "nothing was added"
     assert all(life % 16 >= 11.5 or life % 16 < 0.5 for life in lives["units"]), lives
-    assert runs["units"]["omega"] >= runs["threshold"]["omega"] - 0.1  # of a computer that does other things, too
+    if psutil.cpu_percent() > 60:  # since the call above; of all cores
+        pytest.skip("throughput and changes of real runs are compared on a quiet machine only")
+    assert runs["units"]["omega"] >= runs["threshold"]["omega"] - 0.1
     assert runs["units"]["instance_changes"] <= runs["threshold"]["instance_changes"]
