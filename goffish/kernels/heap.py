@@ -46,7 +46,10 @@ def pop(keys, items, size, ties):
 
 @kernel
 def make_room(values, size, wanted):
-    """`values` where it holds `wanted` elements; else a longer array that begins with the first `size` of them."""
+    """`values` where it holds `wanted` elements; else a longer array that begins with the first `size` of them.
+
+    Compare the sizes before a call on a hot path: the call costs as much as a push.
+    """
     if wanted <= values.size:
         return values
     more = np.empty(2 * wanted, values.dtype)

@@ -65,7 +65,8 @@ def advance_front(
             if not done[v] and d > label[v]:
                 continue
             most = size + offsets[v + 1] - offsets[v]
-            keys, items = make_room(keys, size, most), make_room(items, size, most)
+            if most > keys.size:
+                keys, items = make_room(keys, size, most), make_room(items, size, most)
             for i in range(offsets[v], offsets[v + 1]):
                 if limited and not exists[i]:
                     continue

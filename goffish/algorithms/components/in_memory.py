@@ -30,11 +30,12 @@ def component_of(graph: Graph) -> NDArray[np.integer[Any]]:
     int32 or int64 as `graph.targets`, shape (n,)
     """
     parent = np.empty(graph.num_vertices, graph.targets.dtype)
+    work = graph.num_arcs // 8  # joining takes 2 ns an arc, an eighth of what searches take
     if not graph.directed and graph.num_arcs >= _SAMPLED_DEGREE * graph.num_vertices > 0:
         seen = np.zeros(graph.num_vertices, np.int32)
-        interruptible(graph.num_arcs, kernels.join_sampled, graph.offsets, graph.targets, _SAMPLES, parent, seen)
+        interruptible(work, kernels.join_sampled, graph.offsets, graph.targets, _SAMPLES, parent, seen)
     else:
-        interruptible(graph.num_arcs, kernels.join_all, graph.offsets, graph.targets, not graph.directed, parent)
+        interruptible(work, kernels.join_all, graph.offsets, graph.targets, not graph.directed, parent)
     return parent
 
 

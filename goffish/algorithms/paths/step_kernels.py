@@ -94,7 +94,8 @@ def relax_weighted(active, rows, weights, entries, parents, source, vertex_ids, 
             if d > distance[v]:
                 continue
             most = size + offsets[v + 1] - offsets[v]
-            keys, items = make_room(keys, size, most), make_room(items, size, most)
+            if most > keys.size:
+                keys, items = make_room(keys, size, most), make_room(items, size, most)
             for i in range(offsets[v], offsets[v + 1]):
                 nd = d + (weights[i] if weighted else 1.0)
                 t = targets[i]

@@ -42,7 +42,8 @@ def search_weighted(source, mail, far, arcs, distances, lowered, touched):
                     lowered[v] = True
                     touched[count] = v
                     count += 1
-                keys, items = make_room(keys, size, size + 1), make_room(items, size, size + 1)
+                if size == keys.size:
+                    keys, items = make_room(keys, size, size + 1), make_room(items, size, size + 1)
                 push(keys, items, size, d, v, True)
                 size += 1
     while size > 0:
@@ -52,7 +53,8 @@ def search_weighted(source, mail, far, arcs, distances, lowered, touched):
         if d > distance[v]:
             continue
         most = size + offsets[v + 1] - offsets[v]
-        keys, items = make_room(keys, size, most), make_room(items, size, most)
+        if most > keys.size:
+            keys, items = make_room(keys, size, most), make_room(items, size, most)
         for i in range(offsets[v], offsets[v + 1]):
             nd = d + weights[i]
             t = targets[i]
