@@ -14,36 +14,42 @@ export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSOR
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 
 # uv takes half the time; pip where it does not reach the packages, as behind an index that only pip knows.
-install = $(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python -e "$(1)" || $(PIP) -e "$(1)"
+install = $(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1)
 
 .PHONY: setup run test short-tests test-all test-experiments lint bench clean
 
-setup: $(VENV)/.dev
+setup: $(VENV)/.spark
 
 # What a user needs; what a developer needs.
 EXTRAS_user := plot
 EXTRAS_dev := plot,dev
+SPARK := "graphframes-py>=0.12,<0.13" "pyspark>=4.1,<4.2"
 
 $(VENV)/.user $(VENV)/.dev: $(VENV)/.%: pyproject.toml hatch_build.py goffish/client/async_calls.py $(wildcard proto/goffish/v1/*.proto)
 	$(PYTHON) -m venv $(VENV)
-	$(call install,.[$(EXTRAS_$*)])
+	$(call install,-e ".[$(EXTRAS_$*)]")
+	touch $@
+
+# Half a minute on one core, since there is no wheel of it: types are checked meanwhile.
+$(VENV)/.spark: $(VENV)/.dev
+	$(call install,$(SPARK))
 	touch $@
 
 run: $(VENV)/.user
 	$(BIN)/python examples/main_job.py
 
-lint: setup
+lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 # Type checks take one core for a minute: the tests begin beside them.
-test: setup
+test:
 	$(MAKE) --jobs 2 lint short-tests
 
 # The first collection compiles thousands of modules, which takes a minute: once, and not in every test process.
-$(VENV)/.collected: $(VENV)/.dev
+$(VENV)/.collected: $(VENV)/.spark
 	$(BIN)/python -m pytest -m "not slow" --collect-only -qqq > $@ || (cat $@; rm $@; false)
 
 short-tests: $(VENV)/.collected
@@ -54,11 +60,11 @@ test-experiments: setup
 	$(BIN)/python -m pytest experiments $(PARALLEL)
 
 # Every test, also those that take minutes, with 200 generated examples in place of 12.
-test-all: lint
+test-all: setup lint
 	$(BIN)/python -m pytest tests experiments --timeout 1200 --hypothesis-profile thorough $(PARALLEL)
 
 bench: setup
-	$(call install,.[bench])
+	$(call install,-e ".[bench]")
 	@for script in ingest store components pagerank sssp louvain betweenness betweenness_sampled closeness supersteps engines timeseries temporal_peers cold_start; do \
 		echo; echo "## $$script"; echo; $(BIN)/python benchmarks/$$script.py || exit 1; \
 	done

@@ -21,7 +21,7 @@ from goffish.graph import Graph, from_edges
 from goffish.graph.guards import GRAPH_ADVICE, expect
 
 if TYPE_CHECKING:
-    from graphframes import GraphFrame  # type: ignore[import-untyped]
+    from graphframes import GraphFrame
     from pyspark.sql import DataFrame, SparkSession
 
 #: Rows of one Arrow batch on the way to Spark.

@@ -129,7 +129,7 @@ def _graphframes_jars() -> list[str]:
 
 def has_graphframes(spark: SparkSession) -> bool:
     """Whether the JVM of a session knows the classes of GraphFrames."""
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
 
     try:
         spark._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass("org.graphframes.GraphFrame")
