@@ -44,19 +44,6 @@ def pop(keys, items, size, ties):
     keys[at], items[at] = key, item
 
 
-@kernel
-def make_room(values, size, wanted):
-    """`values` where it holds `wanted` elements; else a longer array that begins with the first `size` of them.
-
-    Compare the sizes before a call on a hot path: the call costs as much as a push.
-    """
-    if wanted <= values.size:
-        return values
-    more = np.empty(2 * wanted, values.dtype)
-    more[:size] = values[:size]
-    return more
-
-
 @kernel(inline="always")
 def lower_distance(heap, place, distance, size, v, length):
     """Lower the distance of `v`, which joins a heap of `size` vertices where it was infinite; gives the new size.

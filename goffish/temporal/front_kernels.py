@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from goffish.algorithms.paths.step_kernels import lower_remote
+from goffish.kernels.arrays import make_room
 from goffish.kernels.compile import kernel
-from goffish.kernels.heap import make_room, pop, push
+from goffish.kernels.heap import pop, push
 
 
 @kernel

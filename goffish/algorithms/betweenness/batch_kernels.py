@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.lane_kernels import LANES, clear_row, depend, reach
+from goffish.kernels.arrays import copy_values
 from goffish.kernels.compile import kernel
 
 _ONE, _LANES = np.uint64(1), np.uint64(LANES)
@@ -77,7 +78,7 @@ def order_from_middle(offsets, targets, bounds, order):
             if not last_round:
                 start = order[high - 1]
                 if level[start] < _WIDE:
-                    order[low:high] = was
+                    copy_values(order[low:high], was)
                     break
                 for _ in range(level[start] // 2):
                     start = before[start]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.kernels.arrays import copy_values
 from goffish.kernels.barrier import prefetch, wait
 from goffish.kernels.compile import kernel
 
@@ -119,7 +120,7 @@ def move_blocks(level, start_state, blocks, exchange, settings, barrier, parties
     finest = slices.shape[1] - 1
     for b in range(first, last):
         if b:
-            replicas[b - 1] = labels
+            copy_values(replicas[b - 1], labels)
         state[b] = 0
         in_totals[b] = 0
         for v in range(n):

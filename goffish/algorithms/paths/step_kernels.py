@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.kernels.arrays import copy_values, make_room
 from goffish.kernels.compile import kernel
-from goffish.kernels.heap import make_room, pop, push
+from goffish.kernels.heap import pop, push
 
 
 class Entries(NamedTuple):
@@ -153,7 +154,8 @@ def relax_levels(active, rows, limit, entries, parents, source, vertex_ids, tree
                 waiting = tail - head
                 size = max(queue.size, 2 * (waiting + degree))
                 more, more_depths = np.empty(size, np.int64), np.empty(size, np.int64)
-                more[:waiting], more_depths[:waiting] = queue[head:tail], depths[head:tail]
+                copy_values(more, queue[head:tail])
+                copy_values(more_depths, depths[head:tail])
                 queue, depths, head, tail = more, more_depths, 0, waiting
             for i in range(offsets[v], offsets[v + 1]):
                 t = targets[i]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.kernels.arrays import copy_values
 from goffish.kernels.compile import kernel
 from goffish.scheduling.dataflow.kernels import SLACK, ActiveFlow, empty_rates, throughput
 
@@ -138,7 +139,7 @@ def first_below(flow, steps, element, lost):
     n = steps.rates.shape[1]
     power, none, rates = np.empty(n), np.zeros(n), empty_rates(n)
     for step in range(steps.first, steps.last):
-        power[:] = steps.powers[step]
+        copy_values(power, steps.powers[step])
         power[element] -= lost[step]
         if throughput(flow, steps.rates[step], power, none, rates) < steps.least - SLACK:
             return step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from goffish.kernels.arrays import copy_values
 from goffish.kernels.compile import kernel
 from goffish.scheduling.spot.job_kernels import AT_END_OF_SLOT, AT_START_OF_HOUR, save_slots
 
@@ -47,7 +48,8 @@ def known_path(rules, work, slots, end, prices, peaks, found):
                 for k in range(rules.startup - 1):
                     d = hours[j, k + 1]
                     starting[k, j, s] = rules.release[row, d] * price_at(rules, j, end, d, prices) + rules.penalty * s
-        saving[:] = running
+        for k in range(longer):
+            copy_values(saving[k].ravel(), running.ravel())
     idle[0] = 0.0
     found[0] = idle[work]
     for left in range(1, slots + 1):

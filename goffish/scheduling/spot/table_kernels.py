@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from goffish.kernels.arrays import copy_values
 from goffish.kernels.compile import kernel
 
 #: An action must be better by more than this to be preferred over one that is named before it.
@@ -230,10 +231,10 @@ def changes(words, before, dictionary, count, index, keys, numbers):
                 break
         if same:
             continue
-        before[key] = words[key]
+        copy_values(before[key], words[key])
         at = place(words[key], dictionary, index)
         if index[at] < 0:
-            dictionary[count] = words[key]
+            copy_values(dictionary[count], words[key])
             index[at] = count
             count += 1
         keys[changed], numbers[changed] = key, index[at]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from goffish.algorithms.betweenness.subgraph.ghost_kernels import tell
+from goffish.kernels.arrays import make_room
 from goffish.kernels.compile import kernel
-from goffish.kernels.heap import make_room, pop, push
+from goffish.kernels.heap import pop, push
 
 
 @kernel
