@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 OLD = """
 from typing import Any, NamedTuple
 import numpy as np
@@ -23,6 +25,7 @@ print(total({name}(np.arange(3))))
 """
 
 
+@pytest.mark.slow
 def test_an_upgrade_that_renames_a_type(tmp_path: Path) -> None:
     """Breaks when kernels fail because the index on disk names a type that is gone."""
     for name in ("Before", "After"):
@@ -61,6 +64,7 @@ def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
     assert sorted(out for out, _ in printed) == ["6.0 0\n", "6.0 1\n"], printed
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_go_on_holds_up_nobody(tmp_path: Path) -> None:
     """Breaks when a stopped process that was compiling, or a user who can read the file, stops all others for ever."""
     program = tmp_path / "program.py"

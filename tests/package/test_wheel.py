@@ -35,7 +35,7 @@ def environment(place: Path, what: str, **variables: str) -> Path:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT, cwd=folder)
+    run(sys.executable, "-m", "build", "--wheel", "--installer", "uv", "-o", folder, ROOT, cwd=folder)
     [built] = folder.glob("goffish-*.whl")
     return built
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,7 @@ def test_same_bytes(tmp_path: Path) -> None:
     assert written.read_bytes() == before
 
 
-@pytest.mark.parametrize("given_instead", [karate(), 5, gf.louvain(karate())], ids=lambda g: type(g).__name__)
-def test_page_of_something_else(given_instead: Any) -> None:
+@pytest.mark.parametrize("make", [karate, int, lambda: gf.louvain(karate())], ids=["graph", "number", "communities"])
+def test_page_of_something_else(make: Callable[[], Any]) -> None:
     with pytest.raises(InputError, match=r"goffish\.landscape"):
-        page(given_instead)
+        page(make())
