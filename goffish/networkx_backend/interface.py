@@ -93,7 +93,7 @@ _CHECKS: dict[str, Callable[..., bool | str]] = {
     "transitivity": can_relate,
     "triangles": can_count,
 }
-#: Below this many nodes networkx has answered before a conversion pays (measured: see docs/networkx.md).
+#: Below this many nodes networkx has answered before a conversion pays (measured: see docs/guides/networkx.md).
 _SMALL = 200
 #: Arguments behind the graph that decide whether a call is short.
 _ARGUMENTS = {

@@ -39,8 +39,8 @@ def build_from_spark(
     path
         The store.
     spec : mapping
-        An ingest job (see ``docs/ingest.md``) without ``inputs``: at least ``source``, ``target``, ``timestamp`` and
-        ``instances`` with a ``period``.
+        An ingest job (see ``docs/guides/ingest.md``) without ``inputs``: at least ``source``, ``target``, ``timestamp``
+        and ``instances`` with a ``period``.
     work
         Folder for the rows that all executors reach; default: a temporary one, which does on one machine.
 

@@ -192,7 +192,7 @@ def test_what_is_refused(here: Place, arguments: tuple[str, ...], told: str) -> 
 
 def test_sites_in_plans_and_runs(here: Place) -> None:
     """The bundled example as documented; breaks when a plan hides its sites, or a comparison the delay of links."""
-    pages = "".join((ROOT / "docs" / page).read_text() for page in ("placement.md", "scheduling.md"))
+    pages = "".join((ROOT / "docs" / "guides" / page).read_text() for page in ("placement.md", "scheduling.md"))
     shutil.copytree(ROOT / "examples", here / "examples")
     setting = ("examples/factory.yaml", "--cloud", "examples/edge-cloud.yaml")
     for command in (("plan", *setting, "--policy", "latency-aware"), ("simulate", *setting, "--compare", COMPARED)):
@@ -226,8 +226,8 @@ def test_plans_are_json_all_the_way(here: Place) -> None:
 
 
 def test_a_policy_of_ones_own(here: Place) -> None:
-    """The one of docs/own-policy.md, in at most 30 lines; breaks when it is not run as the others are."""
-    page = (ROOT / "docs" / "own-policy.md").read_text()
+    """The one of docs/guides/own-policy.md, in at most 30 lines; breaks when it is not run as the others are."""
+    page = (ROOT / "docs" / "guides" / "own-policy.md").read_text()
     code = page.split("```python\n")[1].split("```")[0]
     assert len([line for line in code.splitlines() if line.strip()]) <= 30
     (here / "keep_headroom.py").write_text(code)

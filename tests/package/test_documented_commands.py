@@ -97,9 +97,9 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "edges.txt.gz").write_bytes(gzip.compress(graph.encode()))
     nx.write_graphml(nx.karate_club_graph(), tmp_path / "karate.graphml")
     (tmp_path / "next-weeks.csv").write_text("source,target,time\n1,2,1099000000\n")
-    flow = next(text for language, text in fenced(ROOT / "docs" / "scheduling.md") if language == "yaml")
+    flow = next(text for language, text in fenced(ROOT / "docs" / "guides" / "scheduling.md") if language == "yaml")
     (tmp_path / "mine.yaml").write_text(flow)
-    (tmp_path / "keep_headroom.py").write_text(blocks(ROOT / "docs" / "own-policy.md", "python"))
+    (tmp_path / "keep_headroom.py").write_text(blocks(ROOT / "docs" / "guides" / "own-policy.md", "python"))
     (tmp_path / "analysis.py").write_text("import networkx as nx\nprint(nx.pagerank(nx.karate_club_graph()))\n")
     program = "import goffish as gf\n\ngf.run('components', gf.open('web.store'), engine='mpi')\n"
     (tmp_path / "my_job.py").write_text(program)

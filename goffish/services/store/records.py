@@ -44,7 +44,7 @@ NEXT: dict[State, frozenset[State]] = {
 
 _MACHINE = "`machine`, `class`, `market`, `price`, `bid`"
 _LIFE = f"{_MACHINE}, `cloud_begun_s`, `cloud_ended_s`, `cost`"
-#: The kinds of events: what happened, and the keys of the details. docs/service-policies.md has the same table.
+#: The kinds of events: what happened, and the keys of the details. docs/guides/service-policies.md has the same table.
 EVENT_KINDS: dict[str, tuple[str, str]] = {
     "submitted": ("the job was accepted", ""),
     "state": ("it is in another state", "planned: `attempt`; done: the summary of the result, with `rows`"),

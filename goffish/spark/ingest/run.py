@@ -107,7 +107,7 @@ def ingest(
     Parameters
     ----------
     spec
-        The YAML file that describes inputs, columns and rules, or what it would hold; see ``docs/ingest.md``.
+        The YAML file that describes inputs, columns and rules, or what it would hold; see ``docs/guides/ingest.md``.
     output
         Folder or URI of the store, which all executors can write. A store that is there is replaced in one step.
     spark : SparkSession, optional

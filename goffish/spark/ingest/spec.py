@@ -135,7 +135,7 @@ class PartitionRules(Definition):
 
 
 class IngestSpec(Definition):
-    """An ingest job; see ``docs/ingest.md`` for every field.
+    """An ingest job; see ``docs/guides/ingest.md`` for every field.
 
     Unknown fields are errors. Times are held in microseconds since 1970 (UTC).
     """

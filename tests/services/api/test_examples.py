@@ -121,7 +121,7 @@ def test_the_guide(run: Run, tmp_path: Path) -> None:
     """Breaks when the Python of the client guide does not do what the guide says."""
     root = EXAMPLES.parents[1]
     script = tmp_path / "guide.py"
-    script.write_text(blocks(root / "docs" / "service-clients.md", "py"))
+    script.write_text(blocks(root / "docs" / "guides" / "service-clients.md", "py"))
     for name in ("data", "examples"):
         (tmp_path / name).symlink_to(root / name)
     said = run(sys.executable, str(script), cwd=tmp_path).stdout
@@ -133,7 +133,9 @@ def test_the_guide(run: Run, tmp_path: Path) -> None:
 def test_the_threat_model_names_tests_that_exist() -> None:
     """Breaks when a promise of the threat model is not proved any more."""
     root = EXAMPLES.parents[1]
-    named = re.findall(r"`(test_\w+\.py)::(\w+)`", (root / "docs" / "threat-model.md").read_text(encoding="utf-8"))
+    named = re.findall(
+        r"`(test_\w+\.py)::(\w+)`", (root / "docs" / "concepts" / "threat-model.md").read_text(encoding="utf-8")
+    )
     assert len(named) > 20
     for file, name in set(named):
         found = [path for path in (root / "tests").rglob(file) if f"def {name}(" in path.read_text()]

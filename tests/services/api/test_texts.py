@@ -21,7 +21,7 @@ from goffish.v1 import jobs_pb2
 from tests.services.api.serving import RealServer, serving
 from tests.services.api.test_commands import goffish
 
-GUIDE = Path(__file__).resolve().parents[3] / "docs" / "service-operators.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "service-operators.md"
 RISKY = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\t=1", "\uff1d1"]
 
 
