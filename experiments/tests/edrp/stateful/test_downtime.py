@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from experiments.edrp.evaluation import CONFIGURATIONS
@@ -83,6 +84,7 @@ def test_latency_has_one_spike_for_each_reconfiguration(tmp_path: Path) -> None:
         spread(COUNTS, {"check": [0], "count": [0, 0, 1, 1]}), spread(COUNTS, {"check": [1], "count": [1]}),
         spread(COUNTS, {"check": [0], "count": [1, 1, 1]}), spread(COUNTS, {"check": [0, 1], "count": [0, 1]}),
     ]  # fmt: skip
+    psutil.cpu_percent()
     with machines_of(tmp_path, 2) as (provider, _), Job(COUNTS, provider, tmp_path) as job:
         load = Load(job, keys=KEYS // 2)
 
@@ -119,6 +121,8 @@ def test_latency_has_one_spike_for_each_reconfiguration(tmp_path: Path) -> None:
     ]
     print(f"t_s {start_s:.3f}, t_syn {least - start_s:.3f}; predicted / down / latency: {', '.join(printed)}")
     assert [change.outcome for change in changes] == ["done"] * len(moves)
+    if psutil.cpu_percent() > 60:  # since the call above; of all cores
+        pytest.skip("latencies of real reconfigurations are compared on a quiet machine only")
     # One each; one more may be the computer's, which has other work.
     assert [len(some) for some in within] == [1] * len(moves) and len(seen) <= len(moves) + 1
     for expected, change, (peak,) in zip(predicted, changes, within, strict=True):
