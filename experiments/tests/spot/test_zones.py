@@ -16,7 +16,7 @@ from experiments.spot.paths import midpoints
 from experiments.spot.zones import Zones, best_fixed_zone, of_zone, replay_zones
 from goffish.cloud.prices import SlotPrices
 from goffish.errors import InputError
-from goffish.scheduling.spot.clairvoyant import lower_bounds
+from goffish.scheduling.spot.comparison import lower_bounds
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.job import (
     FINISHED,

@@ -13,8 +13,14 @@ from goffish.cloud.catalogue import read_catalogue
 from goffish.cloud.prices import SlotPrices, Trace
 from goffish.errors import InputError
 from goffish.scheduling.spot.advice import advise, running, text_of
-from goffish.scheduling.spot.clairvoyant import lower_bounds
-from goffish.scheduling.spot.comparison import POLICIES, cheapest_on_demand, compare, most_probable_bid, write_outcomes
+from goffish.scheduling.spot.comparison import (
+    POLICIES,
+    cheapest_on_demand,
+    compare,
+    lower_bounds,
+    most_probable_bid,
+    write_outcomes,
+)
 from goffish.scheduling.spot.fitting import OwnMachine, fit_market, read_fitted, write_fitted
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.job import CHECKPOINT, PROCESS, RELEASE, START, run_job, submitted

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from experiments.spot.paths import midpoints, simulate_prices
 from goffish.cloud.prices import SlotPrices
 from goffish.errors import InputError, StoreError
-from goffish.scheduling.spot.clairvoyant import lower_bounds
+from goffish.scheduling.spot.comparison import lower_bounds
 from goffish.scheduling.spot.files import fingerprint_digest, open_table, write_table
 from goffish.scheduling.spot.heuristics import Heuristic, on_demand_cost
 from goffish.scheduling.spot.job import (

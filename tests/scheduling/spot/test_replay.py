@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from experiments.spot.paths import simulate_prices
 from goffish.cloud.prices import SlotPrices, trace_of
 from goffish.errors import InputError
-from goffish.scheduling.spot.clairvoyant import lower_bounds
+from goffish.scheduling.spot.comparison import lower_bounds
 from goffish.scheduling.spot.heuristics import Heuristic, lifetime_interval, mean_lifetime, young_interval
 from goffish.scheduling.spot.job import (
     CHECKPOINT,
