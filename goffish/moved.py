@@ -24,9 +24,11 @@ MOVED = {
     "goffish.services.provisioning": "goffish.scheduling.policies",
     **{
         f"goffish.services.simulation.{name}": f"goffish.scheduling.control.{name}"
-        for name in ("cluster", "controller", "failures", "forecasts", "records", "series")
+        for name in ("cluster", "failures", "forecasts", "records")
     },
+    "goffish.services.simulation.controller": "goffish.scheduling.control.loop",
     "goffish.services.simulation.control": "goffish.scheduling.control.loop",
+    "goffish.services.simulation.series": "goffish.scheduling.control.forecasts",
     "goffish.services.simulation": "goffish.scheduling.simulate",
     "goffish.services.spot.billing": "goffish.cloud.billing",
     "goffish.services.spot.histories": "goffish.cloud.price_files",

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from goffish.gofs import PartitionedGraph, build_layout
-from goffish.gopher import threads
+from goffish.gopher import work
 from goffish.graph import Graph, from_edges
 
 FAMILIES = ("grid", "random", "preferential", "tree", "small-world", "directed")
@@ -39,7 +39,7 @@ class Case:
 def no_graph_is_small() -> Iterator[None]:
     """The engine's threads work however little there is to do."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "SMALL", -1)
+        patch.setattr(work, "SMALL", -1)
         yield
 
 

@@ -18,9 +18,8 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import Floats
 from goffish.scheduling.policies.edrp.heuristic import greedy, local_search
 from goffish.scheduling.policies.edrp.linear import Solver
-from goffish.scheduling.policies.edrp.metrics import Metrics, metrics
 from goffish.scheduling.policies.edrp.monitoring import early_assignment
-from goffish.scheduling.policies.edrp.problem import Ints, Problem, Weights
+from goffish.scheduling.policies.edrp.problem import Ints, Metrics, Problem, Weights, metrics
 from goffish.scheduling.policies.edrp.program import Solution, solve
 
 Method = Literal["near", "full", "heuristic", "never", "threshold"]

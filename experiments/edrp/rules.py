@@ -9,8 +9,7 @@ import numpy as np
 
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import Flow
-from goffish.scheduling.policies.edrp.metrics import fits
-from goffish.scheduling.policies.edrp.problem import Ints, Problem
+from goffish.scheduling.policies.edrp.problem import Ints, Problem, fits
 
 
 def utilisation(problem: Problem, counts: Ints) -> np.ndarray:

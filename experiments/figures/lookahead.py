@@ -25,9 +25,15 @@ from experiments.dataflows.generators import layered_dataflow, staged_dataflow
 from experiments.figures.provisioning import stepped, timed
 from goffish.cloud.catalogue import Catalogue, read_catalogue
 from goffish.errors import InputError
-from goffish.scheduling.control import series
 from goffish.scheduling.control.failures import Failures
-from goffish.scheduling.control.forecasts import ForecastError, Oracle
+from goffish.scheduling.control.forecasts import (
+    ForecastError,
+    Oracle,
+    arima,
+    exponential_smoothing,
+    last_value,
+    moving_mean,
+)
 from goffish.scheduling.control.records import Summary
 from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import Dataflow
@@ -201,8 +207,8 @@ def f10(means: Means) -> None:
 
 def forecasts(means: Means) -> None:
     models = {
-        "last": series.last_value(), "mean": series.moving_mean(), "smoothing": series.exponential_smoothing(),
-        "arima": series.arima(),
+        "last": last_value(), "mean": moving_mean(), "smoothing": exponential_smoothing(),
+        "arima": arima(),
     }  # fmt: skip
     day = round(86_400 / INTERVAL_S)
     try:

@@ -25,9 +25,8 @@ from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.edrp.candidates import multiset_count
 from goffish.scheduling.policies.edrp.heuristic import local_search
 from goffish.scheduling.policies.edrp.linear import Solver
-from goffish.scheduling.policies.edrp.metrics import metrics
 from goffish.scheduling.policies.edrp.policy import Edrp
-from goffish.scheduling.policies.edrp.problem import Problem, Weights
+from goffish.scheduling.policies.edrp.problem import Problem, Weights, metrics
 from goffish.scheduling.policies.edrp.program import solve
 from goffish.scheduling.policies.policies import make_policy
 from goffish.scheduling.simulate.rates import scaled, walk

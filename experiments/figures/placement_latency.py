@@ -22,8 +22,7 @@ from experiments.latency_aware.generators import Topology, paper_hosts, paper_pr
 from experiments.latency_aware.springs import LatencySpace, Springs
 from experiments.latency_aware.throughput import most_throughput, reserved_cpu, throughput_factor
 from goffish.scheduling.policies.latency_aware.ant_system import Ants
-from goffish.scheduling.policies.latency_aware.hill_climbing import hill_climbing
-from goffish.scheduling.policies.latency_aware.hybrid import hybrid
+from goffish.scheduling.policies.latency_aware.hybrid import hill_climbing, hybrid
 from goffish.scheduling.policies.latency_aware.score import Ints, PlacementProblem, evaluate
 
 _SEEDS = range(8)

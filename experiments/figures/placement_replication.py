@@ -12,10 +12,11 @@ import time
 import numpy as np
 
 from benchmarks import _harness
+from experiments.replication.days import crash_days
 from experiments.replication.generators import paper_system, small_system, with_budget
 from experiments.replication.reference import AllPlans, genetic_plan
 from experiments.replication.selection import select_queries
-from goffish.scheduling.policies.replication.availability import crash_days, query_availabilities
+from goffish.scheduling.policies.replication.availability import query_availabilities
 from goffish.scheduling.policies.replication.blocks import spof_plan
 from goffish.scheduling.policies.replication.importance import importance
 from goffish.scheduling.policies.replication.model import Places, System, primaries

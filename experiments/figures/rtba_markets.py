@@ -15,8 +15,7 @@ from experiments.spot.availability import read_availability
 from experiments.spot.synthetic import MONTH_S, PriceProcess, synthetic_trace
 from experiments.spot.zones import Zones, best_fixed_zone, of_zone, replay_zones
 from goffish.cloud.prices import bundled_trace, in_slots, seconds_of
-from goffish.scheduling.spot.clairvoyant import lower_bounds
-from goffish.scheduling.spot.comparison import compare
+from goffish.scheduling.spot.comparison import compare, lower_bounds
 from goffish.scheduling.spot.estimate import most_probable_bids, quantile_bids
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.peers import peer

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from goffish.scheduling.policies.latency_aware.ant_system import Ants, Marched, one_colony, penalised
-from goffish.scheduling.policies.latency_aware.hill_climbing import refuse_limits
+from goffish.scheduling.policies.latency_aware.hybrid import refuse_limits
 from goffish.scheduling.policies.latency_aware.score import PlacementProblem
 
 

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.latency_aware.cycles import forward
 from goffish.errors import GoffishError, InputError
 from goffish.scheduling.policies.latency_aware.score import Floats, Ints, PlacementProblem, Score, evaluate
 
@@ -89,7 +90,7 @@ class _Model:
     """
 
     def __init__(self, problem: PlacementProblem, form: Form) -> None:
-        self.problem = problem
+        self.problem, self.forward = problem, forward(problem)
         operators, hosts, edges = problem.operators, problem.size, len(problem.edges)
         self.used = operators * hosts
         self.reached = self.used + hosts
@@ -160,7 +161,7 @@ class _Model:
         self.upper[cut + 1] = np.inf
         for host in range(hosts):
             self._row([cut, a * hosts + host, b * hosts + host], [1.0, -1.0, 1.0], 0.0, np.inf)
-        if not problem.forward[edge]:
+        if not self.forward[edge]:
             return
         for host in range(hosts):
             row = problem.latency_ms[host]
@@ -182,7 +183,7 @@ class _Model:
         for host in range(hosts):
             self._row(np.append(pair[host], a * hosts + host), np.append(ones, -1.0), 0.0, 0.0)
             self._row(np.append(pair[:, host], b * hosts + host), np.append(ones, -1.0), 0.0, 0.0)
-        if problem.forward[edge]:
+        if self.forward[edge]:
             self._row(
                 np.concatenate(([self.reached + b, self.reached + a], pair.ravel())),
                 np.concatenate(([1.0, -1.0], -problem.latency_ms.ravel())),

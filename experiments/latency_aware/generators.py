@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.latency_aware.cycles import CyclicProblem
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.hosts import HostColumns, host_columns
 from goffish.scheduling.policies.latency_aware.score import (
@@ -277,7 +278,7 @@ def topology_problem(
     rate : float
         Input of every source.
     """
-    return PlacementProblem(
+    return (CyclicProblem if topology.back else PlacementProblem)(
         edges=topology.operator_edges(),
         events=topology.events(rate),
         cpu=np.asarray(cpu, np.float64)[topology.operation],

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike
 from experiments.latency_aware.ants import ant_system
 from goffish.errors import InputError
 from goffish.scheduling.policies.latency_aware.ant_system import Ants
-from goffish.scheduling.policies.latency_aware.hill_climbing import hill_climbing
-from goffish.scheduling.policies.latency_aware.hybrid import hybrid
+from goffish.scheduling.policies.latency_aware.hybrid import hill_climbing, hybrid
 from goffish.scheduling.policies.latency_aware.policy import worth_it
 from goffish.scheduling.policies.latency_aware.score import (
     CORE,

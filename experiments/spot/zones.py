@@ -28,7 +28,7 @@ from experiments.spot import _zone_kernels as kernels
 from goffish.cloud.prices import SlotPrices
 from goffish.errors import InputError
 from goffish.scheduling.spot import replay_kernels as columns
-from goffish.scheduling.spot.clairvoyant import lower_bounds
+from goffish.scheduling.spot.comparison import lower_bounds
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.job import STATE_NAMES
 from goffish.scheduling.spot.model import Market

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from goffish.graph import Graph
 
 
-def _as_label(value: Any) -> int | str:
+def _checked_label(value: Any) -> int | str:
     if isinstance(value, str):
         return value
     if not isinstance(value, bool) and isinstance(value, Integral):
@@ -53,7 +53,26 @@ TableFile = Annotated[
 #: Called now and then with a line of text on how far long work is.
 Note = Callable[[str], None]
 
-Label = Annotated[int | str, BeforeValidator(_as_label)]
+Label = Annotated[int | str, BeforeValidator(_checked_label)]
+
+
+def as_label(text: str, graph: Graph | PartitionedGraph) -> int | str:
+    """A vertex label given as a text, in the type of the graph's labels."""
+    from goffish.graph import Graph
+
+    if isinstance(graph, Graph):
+        textual = graph.labels is not None and str(graph.labels.type) == "string"
+    else:
+        textual = graph.info.label_type == "string"
+    if textual:
+        return text
+    try:
+        number = int(text)
+    except ValueError:
+        raise InputError(f"unknown vertex {text!r}: this graph's vertices are integers") from None
+    if not -(1 << 63) <= number < 1 << 63:
+        raise InputError(f"unknown vertex {text}: this graph's vertices are 64-bit integers")
+    return number
 
 
 class Options(BaseModel):

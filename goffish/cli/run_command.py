@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from goffish.algorithms.algorithm import Algorithm
+from goffish.algorithms.algorithm import Algorithm, as_label
 from goffish.algorithms.catalogue import ALGORITHMS, make
 from goffish.cli.checks import check_parts_target, check_result_target, check_run, check_stats_target
 from goffish.cli.inputs import is_store, load, run_status
@@ -200,8 +200,6 @@ def _run(
         with ranks.together("loading"):
             graph = load(path, reading) if ranks.first or is_store(path) else None
             if "source" in options and graph is not None:
-                from goffish.algorithms.labels import as_label
-
                 options["source"] = as_label(options["source"], graph)
         options = ranks.same(options)
         from goffish.algorithms.run import run

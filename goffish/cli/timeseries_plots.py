@@ -216,7 +216,7 @@ def _animate(
 
 def _near(graph: Any, values: pa.Table, vertex: str, hops: int) -> tuple[Any, pa.Table]:
     """A part of the graph, and the rows of its vertices."""
-    from goffish.algorithms.labels import as_label
+    from goffish.algorithms.algorithm import as_label
     from goffish.plot import around
 
     part = around(graph, as_label(vertex, graph), hops)

@@ -86,7 +86,7 @@ def _run(
     options: dict[str, Any],
     running: dict[str, Any],
 ) -> None:
-    from goffish.algorithms.labels import as_label
+    from goffish.algorithms.algorithm import as_label
     from goffish.cli.inputs import run_status
     from goffish.gofs.series import open_series
     from goffish.gopher import Result

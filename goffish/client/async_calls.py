@@ -12,9 +12,18 @@ from typing import Any, Unpack
 import grpc
 
 from goffish.client import requests
-from goffish.client.channels import AWAY, CALL_S, PAUSE_S, PAUSES_S, PLAN_S, Connection, ServiceError, service_error
+from goffish.client.channels import (
+    AWAY,
+    CALL_S,
+    PAUSE_S,
+    PAUSES_S,
+    PLAN_S,
+    Connection,
+    ServiceError,
+    check_whole,
+    service_error,
+)
 from goffish.client.requests import DataflowOptions, GraphOptions
-from goffish.client.results import check_whole
 from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
 
 

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pyarrow as pa
 
 from goffish.client import requests
 from goffish.client.calls import Calls
-from goffish.client.results import read_batches
 from goffish.partial import output_file
+
+
+class _Pieces(io.RawIOBase):
+    """A file of pieces that are asked for as it is read."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = pieces, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest:
+            self._rest = memoryview(next(self._pieces, b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        return count
+
+
+def _read_batches(pieces: Iterator[bytes]) -> pa.RecordBatchStreamReader:
+    """What reads the batches of a result while its pieces come."""
+    return pa.ipc.open_stream(io.BufferedReader(_Pieces(pieces)))
 
 
 class Client(Calls):
@@ -50,11 +73,11 @@ class Client(Calls):
 
     def result(self, job: str) -> pa.Table:
         """The table of a job that is done."""
-        return read_batches(self._pieces(job)).read_all()
+        return _read_batches(self._pieces(job)).read_all()
 
     def result_batches(self, job: str) -> Iterator[pa.RecordBatch]:
         """The table of a job that is done, piece by piece, without all of it being held."""
-        yield from read_batches(self._pieces(job))
+        yield from _read_batches(self._pieces(job))
 
     def save_result(self, job: str, path: str | Path) -> Path:
         """Write the table of a job that is done to a file, as an Arrow IPC stream, without holding it.

@@ -223,3 +223,15 @@ class Connection:
         if error.code not in AWAY or not self._answered or now >= end:
             raise error
         return end
+
+
+def check_whole(job: str, received: int, total: int) -> None:
+    """Refuse a result of which a part is missing: Arrow takes one that ends between two batches for a smaller one.
+
+    Raises
+    ------
+    ServiceError
+    """
+    if not total or received != total:
+        told = f"the result of job {job} did not come whole: {received:,} of {total:,} bytes; fetch it again"
+        raise ServiceError(grpc.StatusCode.DATA_LOSS, told)

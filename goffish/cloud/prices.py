@@ -203,11 +203,6 @@ class SlotPrices:
         """How many there are."""
         return len(self.peaks)
 
-    @staticmethod
-    def of_path(prices: Floats) -> SlotPrices:
-        """Prices that change at the ends of slots only, shape (slots + 1, classes): the table's model."""
-        return SlotPrices(np.ascontiguousarray(prices), np.ascontiguousarray(prices[1:]))
-
 
 def in_slots(traces: Sequence[Trace], slot_s: float, first: float, last: float) -> SlotPrices:
     """Traces in slots from one time to another; the last slot is whole.

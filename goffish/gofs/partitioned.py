@@ -173,7 +173,7 @@ class PartitionedGraph:
             )  # fmt: skip
             if weights is None and edge_row is None:
                 continue
-            mine = _positions(offsets, part.vertex_ids)
+            mine = arc_positions(offsets, part.vertex_ids)
             if weights is not None:
                 weights[mine] = part.column("weight")[arc[mine]]
             if edge_row is not None:
@@ -257,7 +257,7 @@ class PartitionedGraph:
         )
 
 
-def _positions(offsets: NDArray[np.int64], rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def arc_positions(offsets: NDArray[np.int64], rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """Arc positions of some rows, row after row."""
     lengths = offsets[rows.astype(np.int64) + 1] - offsets[rows]
     before = np.cumsum(lengths) - lengths

@@ -14,7 +14,7 @@ from goffish.gopher.messages import Batch
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.result import Result
 from goffish.gopher.stats import RunStats
-from goffish.gopher.threads import open_pool, run_all
+from goffish.gopher.work import open_pool, run_all
 from goffish.gopher.worker import Worker
 from goffish.graph.parallel import thread_count
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from goffish.partition.assignment import assign
     from goffish.partition.cut import partition_graph
-    from goffish.partition.figures import PartitionQuality, quality, quotient_graph
+    from goffish.partition.figures import PartitionQuality, quality
     from goffish.partition.options import OPTIONS
 
-__all__ = ["OPTIONS", "PartitionQuality", "assign", "partition_graph", "quality", "quotient_graph"]
+__all__ = ["OPTIONS", "PartitionQuality", "assign", "partition_graph", "quality"]
 
 _HOMES = {
     "OPTIONS": "options",
@@ -24,7 +24,6 @@ _HOMES = {
     "assign": "assignment",
     "partition_graph": "cut",
     "quality": "figures",
-    "quotient_graph": "figures",
 }
 
 

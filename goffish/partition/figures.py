@@ -155,17 +155,6 @@ def quality(
     )
 
 
-def quotient_graph(graph: Graph, owner: NDArray[np.integer[Any]], parts: int) -> Graph:
-    """The graph of sub-graphs: undirected, weighted by the number of edges of `graph` between two of them.
-
-    Sub-graphs are numbered by their smallest vertex, over all partitions.
-    """
-    owner = _check_owner(graph, owner, parts)
-    component, subgraphs = _subgraphs(graph, owner)
-    _, ends, _ = _cut(graph, owner, parts, component)
-    return _quotient(ends, subgraphs)
-
-
 def _check_owner(graph: Graph, owner: NDArray[np.integer[Any]], parts: int) -> NDArray[np.int32]:
     owner = np.asarray(owner)
     if owner.shape != (graph.num_vertices,) or owner.dtype.kind not in "iu":

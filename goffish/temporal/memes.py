@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from goffish.errors import InputError
 from goffish.gopher import SubgraphBatch, per_remote, per_vertex
-from goffish.temporal import spread_kernels as kernels
+from goffish.temporal import front_kernels as kernels
 from goffish.temporal.program import TimeSeriesProgram
 from goffish.temporal.step import BatchTimeStep
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goffish.gopher.shares import place
+from goffish.gopher.work import place
 from tests.gopher.mpi_jobs import mpirun
 from tests.gopher.test_mpi_programs import JOBS
 
@@ -138,7 +138,7 @@ import sys
 from pathlib import Path
 from goffish import run
 from goffish.gofs import files, open_store
-from goffish.gopher.shares import partitions_of
+from goffish.gopher.work import partitions_of
 from mpi4py import MPI
 
 comm, seen = MPI.COMM_WORLD, set()

@@ -335,10 +335,10 @@ def test_the_same_graph_gives_the_same_bytes(tmp_path):
 
 
 def test_many_arcs_are_written_in_pieces(tmp_path, monkeypatch):
-    from goffish.graph.io import metis, rows
+    from goffish.graph.io import edge_list, metis
 
     monkeypatch.setattr(metis, "_ARCS_PER_PIECE", 50)
-    monkeypatch.setattr(rows, "_ROWS_PER_PIECE", 7)
+    monkeypatch.setattr(edge_list, "_ROWS_PER_PIECE", 7)
     generator = np.random.default_rng(0)
     graph = from_edges(
         generator.integers(0, 60, 200), generator.integers(0, 60, 200), generator.integers(1, 9, 200),

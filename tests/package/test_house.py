@@ -31,18 +31,37 @@ def test_fixed_top_level() -> None:
 
 
 def test_a_call_crosses_few_files() -> None:
-    """Breaks when a reader has to open more than 8 files between `connected_components` and its kernel."""
+    """Breaks when a reader has to open more than 8 files from `connected_components` to its kernels, these included.
+
+    A profiler does not see compiled code: kernels that are called from Python note their files, and those of the
+    kernels that they call. Initialisers that `dataclass` generates are in no file.
+    """
     code = """
 import sys, threading
+from numba.core.dispatcher import Dispatcher
 import goffish as gf
 
 graph, crossed = gf.from_edges([1, 2, 5], [2, 3, 6]), set()
 gf.connected_components(graph)  # imports and compiles
 
 def note(frame, event, argument):
-    if "goffish" in frame.f_globals.get("__name__", ""):
+    if "goffish" in frame.f_globals.get("__name__", "") and frame.f_code.co_filename != "<string>":
         crossed.add(frame.f_code.co_filename)
 
+def noted(kernel):
+    inner = [kernel]
+    for one in inner:
+        called = map(one.py_func.__globals__.get, one.py_func.__code__.co_names)
+        inner += [other for other in called if isinstance(other, Dispatcher) and other not in inner]
+    def call(*given):
+        crossed.update(one.py_func.__code__.co_filename for one in inner)
+        return kernel(*given)
+    return call
+
+for module in [module for name, module in sys.modules.items() if name.startswith("goffish.")]:
+    for name, value in list(vars(module).items()):
+        if isinstance(value, Dispatcher):
+            setattr(module, name, noted(value))
 threading.setprofile(note)
 sys.setprofile(note)
 gf.connected_components(graph)
@@ -50,7 +69,9 @@ sys.setprofile(None)
 print(*sorted(crossed), sep="\\n")
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert 3 <= len(done.stdout.split()) <= 8, done.stdout
+    crossed = [Path(name).relative_to(ROOT / "goffish").as_posix() for name in done.stdout.split()]
+    assert {"algorithms/components/api.py", "algorithms/components/kernels.py"} <= {*crossed}
+    assert len(crossed) <= 8, crossed
 
 
 def test_import_is_light() -> None:

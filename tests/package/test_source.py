@@ -1,4 +1,4 @@
-"""What the source of the package keeps to: reachable modules, private ones in their package, few parameters."""
+"""What the source of the package keeps to: reachable modules, private ones and names in place, few parameters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from goffish.scheduling.policies.policies import POLICIES
 
@@ -79,20 +81,67 @@ def test_what_nothing_mentions_is_found() -> None:
     assert reached(known, {"a"}) == {"a", "b", "b.c"}
 
 
-def test_private_modules_stay_in_their_package() -> None:
-    """Breaks when a module imports one with a leading underscore from a package that it is not in."""
-    reached = []
-    for path, tree in sources().items():
-        importer = path.with_suffix("").parts
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.ImportFrom) or node.module is None:
-                continue
-            for parts in ((*node.module.split("."), name.name) for name in node.names):
-                private = next((at for at, part in enumerate(parts) if part.startswith("_")), None)
-                module = ROOT.joinpath(*parts[: private + 1]) if private is not None else None
-                if module is not None and module.with_suffix(".py").is_file() and importer[:private] != parts[:private]:
-                    reached.append((importer, parts))
-    assert reached == []
+def private_uses(path: Path, tree: ast.Module) -> Iterator[tuple[str, ...]]:
+    """Private modules of packages that a module is not in, and private names of modules of other folders.
+
+    A name is imported, or read from a module that is.
+    """
+    importer = path.with_suffix("").parts
+    modules: dict[str, tuple[str, ...]] = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or node.module is None or not node.module.startswith("goffish"):
+            continue
+        origin = tuple(node.module.split("."))
+        for name in node.names:
+            parts = (*origin, name.name)
+            private = next(
+                (at for at, part in enumerate(parts) if is_private(part) and is_module(parts[: at + 1])), None
+            )
+            if private is not None and importer[:private] != parts[:private]:
+                yield parts
+            if is_module(parts):
+                modules[name.asname or name.name] = parts
+            elif is_private(name.name) and folder_of(origin) != importer[:-1]:
+                yield parts
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and is_private(node.attr):
+            home = modules.get(node.value.id)
+            if home is not None and folder_of(home) != importer[:-1]:
+                yield (*home, node.attr)
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__")
+
+
+def is_module(parts: tuple[str, ...]) -> bool:
+    place = ROOT.joinpath(*parts)
+    return place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
+
+
+def folder_of(module: tuple[str, ...]) -> tuple[str, ...]:
+    return module if ROOT.joinpath(*module).is_dir() else module[:-1]
+
+
+def test_private_modules_and_names_stay_in_their_package() -> None:
+    assert [(str(path), use) for path, tree in sources().items() for use in private_uses(path, tree)] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("from goffish.gofs.partitioned import _companions", True),
+        ("from goffish.gofs import partitioned\npartitioned._companions", True),
+        ("from goffish.gofs import partitioned as store\nstore._companions", True),
+        ("from goffish.partition import _metis_child", True),
+        ("from goffish.gofs.series.slices import _plain", False),
+        ("from goffish.gofs.series import slices\nslices._plain", False),
+        ("from goffish.version import __version__", False),
+        ("from goffish.gofs.partitioned import open_store", False),
+    ],
+)
+def test_private_uses_are_found(code: str, found: bool) -> None:
+    assert bool(list(private_uses(Path("goffish/gofs/series/columns.py"), ast.parse(code)))) is found
 
 
 def test_functions_take_few_parameters() -> None:

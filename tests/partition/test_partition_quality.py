@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from goffish.errors import InputError
 from goffish.graph import from_edges
-from goffish.partition import assign, quality, quotient_graph
+from goffish.partition import assign, quality
 from tests.partition.partition_graphs import edgeless, grid, random_graphs, to_networkx
 
 
@@ -63,8 +63,6 @@ def test_every_figure(graph, parts, seed):
     assert q.diameter_exact
     longest = [nx.diameter(quotient.subgraph(c)) for c in nx.connected_components(quotient)]
     assert q.quotient_diameter == max(longest, default=0)
-    found = nx.Graph(to_networkx(quotient_graph(graph, owner, parts)))
-    assert nx.utils.graphs_equal(found, quotient)
 
 
 def test_grid_fixture():

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goffish.cloud.prices import SlotPrices, Trace
+from goffish.cloud.prices import Trace
 from goffish.errors import InputError
 from goffish.plot import spot
 from goffish.scheduling.spot.comparison import compare
 from goffish.scheduling.spot.job import run_job
 from goffish.scheduling.spot.table import Table, build_table
-from tests.scheduling.spot.spot_cases import tiny
+from tests.scheduling.spot.spot_cases import path_prices, tiny
 
 MARKET = tiny()
-PRICES = SlotPrices.of_path(np.array([[0.02]] * 4 + [[0.5]] * 2 + [[0.02]] * 12))
+PRICES = path_prices(np.array([[0.02]] * 4 + [[0.5]] * 2 + [[0.02]] * 12))
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -166,10 +167,11 @@ def check_all_values(case: SeriesCase, series: Series) -> None:
                         for a, (u, v) in enumerate(arc_ends(part, arcs, original, starts)):
                             key = (u, v) if arcs is part.out_arcs else (v, u)
                             assert got[row[a]] == want[edges[key]]
-                pieces = [series.values_of(part.partition, s, i, name) for s in range(part.num_subgraphs)]
-                assert [x for p in pieces for x in p.tolist()] == got if pieces else got == []
-                for s, piece in enumerate(pieces):
-                    assert len(piece) == elements.offsets(place)[s + 1] - elements.offsets(place)[s]
+                offsets = elements.offsets(place).tolist()
+                assert len(got) == offsets[-1]
+                for s, (low, high) in enumerate(pairwise(offsets)):
+                    alone = series.values(part.partition, i, name, bins=elements.bins_of([s]))
+                    assert alone[low:high].tolist() == got[low:high]
 
 
 def arc_ends(part: Any, arcs: Any, original: np.ndarray, starts: np.ndarray) -> list[tuple[int, int]]:

@@ -12,8 +12,7 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.hosts import host_columns
 from goffish.scheduling.policies.edrp.candidates import all_candidates, near_candidates, program_size
 from goffish.scheduling.policies.edrp.linear import Solver
-from goffish.scheduling.policies.edrp.metrics import metrics
-from goffish.scheduling.policies.edrp.problem import Bounds, Problem, Weights
+from goffish.scheduling.policies.edrp.problem import Bounds, Problem, Weights, metrics
 from goffish.scheduling.policies.edrp.program import solve
 from tests.scheduling.policies.edrp.test_program import EXACT, chain, running
 

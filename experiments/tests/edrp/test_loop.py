@@ -24,9 +24,8 @@ from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.edrp.heuristic import greedy, local_search
 from goffish.scheduling.policies.edrp.linear import Solver
-from goffish.scheduling.policies.edrp.metrics import Metrics, fits, metrics
 from goffish.scheduling.policies.edrp.policy import Edrp
-from goffish.scheduling.policies.edrp.problem import Bounds
+from goffish.scheduling.policies.edrp.problem import Bounds, Metrics, fits, metrics
 from goffish.scheduling.policies.observation import Observation
 from goffish.scheduling.simulate.run import simulate
 from tests.scheduling.policies.edrp.oracle import Oracle

@@ -15,7 +15,7 @@ from experiments.latency_aware.events import (
 from experiments.latency_aware.generators import Topology, paper_problem, paper_topology
 from experiments.latency_aware.throughput import most_throughput
 from goffish.errors import InputError
-from goffish.scheduling.policies.latency_aware.hill_climbing import hill_climbing
+from goffish.scheduling.policies.latency_aware.hybrid import hill_climbing
 from goffish.scheduling.policies.latency_aware.score import PlacementProblem
 
 PAIR = Topology("pair", ((0, 1),), (1, 1), (1.0, 1.0))

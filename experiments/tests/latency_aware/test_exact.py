@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 
 from experiments.latency_aware.ants import ant_system
+from experiments.latency_aware.cycles import CyclicProblem
 from experiments.latency_aware.exact import optimal_placement
 from experiments.latency_aware.generators import paper_problem
 from goffish.errors import InputError
-from goffish.scheduling.policies.latency_aware.hill_climbing import hill_climbing
-from goffish.scheduling.policies.latency_aware.hybrid import hybrid
+from goffish.scheduling.policies.latency_aware.hybrid import hill_climbing, hybrid
 from goffish.scheduling.policies.latency_aware.score import PlacementProblem
 from tests.scheduling.policies.latency_aware.cases import best_placement, chain_of_three, problems, tiny_problem
 
@@ -34,7 +34,7 @@ def agrees(problem: PlacementProblem, forms: tuple[str, ...] = ("compact", "tigh
 
 
 @settings(max_examples=12, deadline=None)
-@given(problems(most_operators=5, most_hosts=3))
+@given(problems(most_operators=5, most_hosts=3, cyclic=CyclicProblem))
 def test_both_forms_are_optimal(problem: PlacementProblem) -> None:
     """Cycles, edges both ways, forbidden hosts and hosts without limits included."""
     agrees(problem)

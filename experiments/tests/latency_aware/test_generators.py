@@ -17,8 +17,7 @@ from experiments.latency_aware.generators import (
     random_operations,
 )
 from goffish.errors import InputError
-from goffish.scheduling.policies.latency_aware.hill_climbing import hill_climbing
-from goffish.scheduling.policies.latency_aware.hybrid import hybrid
+from goffish.scheduling.policies.latency_aware.hybrid import hill_climbing, hybrid
 from goffish.scheduling.policies.latency_aware.score import evaluate
 
 #: §7.1: edges, best score, hill climbing's gap (%), resource-aware score and violations, round robin's score.

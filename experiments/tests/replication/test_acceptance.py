@@ -11,17 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.replication.days import crash_days
 from experiments.replication.dynamic import _part, replanned, transition
 from experiments.replication.generators import paper_system, small_system, with_budget
 from experiments.replication.queries import Operator, SharedQueries
 from experiments.replication.reference import AllPlans, genetic_plan
 from experiments.replication.selection import knapsack, select_queries
-from goffish.scheduling.policies.replication.availability import (
-    Availability,
-    aggregated,
-    crash_days,
-    query_availabilities,
-)
+from goffish.scheduling.policies.replication.availability import Availability, aggregated, query_availabilities
 from goffish.scheduling.policies.replication.blocks import spof_plan
 from goffish.scheduling.policies.replication.importance import importance
 from goffish.scheduling.policies.replication.model import (

@@ -16,7 +16,7 @@ from experiments.spot.paths import midpoints
 from experiments.spot.zones import Zones, best_fixed_zone, of_zone, replay_zones
 from goffish.cloud.prices import SlotPrices
 from goffish.errors import InputError
-from goffish.scheduling.spot.clairvoyant import lower_bounds
+from goffish.scheduling.spot.comparison import lower_bounds
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.job import (
     FINISHED,
@@ -33,7 +33,7 @@ from goffish.scheduling.spot.model import Market, SpotClass
 from goffish.scheduling.spot.peers import peer
 from goffish.scheduling.spot.replay import replay
 from goffish.scheduling.spot.table import Table, build_table
-from tests.scheduling.spot.spot_cases import random_market, reference
+from tests.scheduling.spot.spot_cases import path_prices, random_market, reference
 
 SEEDS = st.integers(0, 2**32 - 1)
 RULES = ("greedy", "eager", "uniform-progress")
@@ -65,7 +65,7 @@ def _rules(markets: list[Market], kind: Any, work: int, slots: int) -> tuple[Heu
 def test_one_zone_is_the_plain_replay(seed: int) -> None:
     """Bit for bit, for tables and rules, whatever the choice and wherever the data is."""
     market = _single(seed)
-    prices = SlotPrices.of_path(np.random.default_rng(seed).uniform(0, 0.6, (40, 1)))
+    prices = path_prices(np.random.default_rng(seed).uniform(0, 0.6, (40, 1)))
     if market.least_slots(3) > 9:
         return
     policies: list[Any] = [build_table(market, 3, 9), Heuristic(market, "h2", 3), *_all_rules(market)]
@@ -88,7 +88,7 @@ def test_data_stays_if_moving_is_dear(seed: int) -> None:
     """As in the zone of the data alone."""
     market = _single(seed)
     markets = [_like(market, seed), market]
-    prices = SlotPrices.of_path(np.random.default_rng(seed).uniform(0, 0.6, (30, 2)))
+    prices = path_prices(np.random.default_rng(seed).uniform(0, 0.6, (30, 2)))
     if market.least_slots(3) > 9:
         return
     sets: list[tuple[Any, ...]] = [tuple(build_table(m, 3, 9) for m in markets)]
@@ -164,7 +164,7 @@ def test_against_plain_python(seed: int) -> None:
     rng = np.random.default_rng(seed)
     market = _single(seed)
     markets = [market, _like(market, seed + 1)]
-    prices = SlotPrices.of_path(rng.uniform(0, 0.5, (26, len(markets))))
+    prices = path_prices(rng.uniform(0, 0.5, (26, len(markets))))
     prices = SlotPrices(prices.prices, prices.peaks + 9.0 * (rng.random(prices.peaks.shape) < 0.1))
     slots = 12
     if market.least_slots(4) > slots:
@@ -236,7 +236,7 @@ def test_choice_by_cost_between_brute_force_and_one_zone(seed: int) -> None:
     slots, moves, move_cost = 9, int(rng.integers(0, 2)), float(rng.choice([0.0, 0.005]))
     made = [_known(rng.random(slots + 1) < 0.6, rng) for _ in range(2)]
     markets = [market for market, _ in made]
-    prices = SlotPrices.of_path(np.stack([row for _, row in made], axis=1))
+    prices = path_prices(np.stack([row for _, row in made], axis=1))
     tables = tuple(build_table(market, 3, slots) for market in markets)
     found, trips = replay_zones(Zones(tables, moves, move_cost), 3, slots, prices)
     alone = [_least([market], 0, 0.0, 3, slots, of_zone(prices, z)) for z, market in enumerate(markets)]
@@ -254,7 +254,7 @@ def test_two_zones_that_take_turns() -> None:
     """
     rng, at = np.random.default_rng(0), np.arange(15)
     made = [_known(at < 4, rng), _known(at >= 4, rng)]
-    prices = SlotPrices.of_path(np.stack([row for _, row in made], axis=1))
+    prices = path_prices(np.stack([row for _, row in made], axis=1))
     tables = tuple(build_table(market, 3, 14) for market, _ in made)
     costs = {}
     for moves, move_cost in ((0, 0.0), (0, 0.02), (0, 1.0), (11, 0.0)):
@@ -281,7 +281,7 @@ def test_no_deadline_is_missed(moves: int) -> None:
         for k in range(100):
             # Each time the job has just come to a zone, the machines are in the next one.
             paths[100 + k] = np.where((at[:, None] // (k % 9 + 1)) % 2 == np.arange(2), 0.01, 9.0)
-        prices = SlotPrices.of_path(paths.reshape(-1, 2))
+        prices = path_prices(paths.reshape(-1, 2))
         starts = np.arange(600) * (slots + 1)
         for home in (-1, 1):
             sets: list[tuple[Any, ...]] = [tables, *(_rules(markets, kind, 12, slots) for kind in RULES)]
@@ -313,7 +313,7 @@ def test_bandits_learn() -> None:
 def test_random_choices_are_even() -> None:
     """With epsilon = 1 each of the zones that have a machine is asked as often: by the zone's own price."""
     market = replace(reference(names="medium", covers=[3]), spot_billing="per_second", on_demand_billing="per_second")
-    prices = SlotPrices.of_path(np.tile([0.012, 0.06], (4000, 1)))
+    prices = path_prices(np.tile([0.012, 0.06], (4000, 1)))
     policies = (peer(market, "greedy", 6, 30),) * 2
     zones = Zones(policies, choice="epsilon-greedy", epsilon=1.0)
     costs = replay_zones(zones, 6, 30, prices, rng=np.random.default_rng(3))[0].costs
@@ -324,7 +324,7 @@ def test_random_choices_are_even() -> None:
 def test_best_fixed_zone() -> None:
     """The least of the zones' bounds, and that no job of one zone is below its own."""
     market = reference(names="medium")
-    prices = SlotPrices.of_path(np.random.default_rng(5).choice([0.01, 2.0], (80, 2), p=[0.9, 0.1]))
+    prices = path_prices(np.random.default_rng(5).choice([0.01, 2.0], (80, 2), p=[0.9, 0.1]))
     ends = np.arange(30, 79)
     least, zone = best_fixed_zone([market, market], 12, 30, prices, ends)
     bounds = np.stack([lower_bounds(market, 12, 30, of_zone(prices, z), ends)[:, 30] for z in (0, 1)])
@@ -335,7 +335,7 @@ def test_best_fixed_zone() -> None:
 def test_what_is_refused() -> None:
     market = reference(names="medium")
     rule = peer(market, "greedy", 12, 30)
-    prices = SlotPrices.of_path(np.full((40, 2), 0.01))
+    prices = path_prices(np.full((40, 2), 0.01))
     cases: list[tuple[dict[str, Any], str]] = [
         ({"policies": ()}, "at least one policy"),
         ({"policies": (rule, build_table(market, 3, 9))}, "either tables or heuristics"),

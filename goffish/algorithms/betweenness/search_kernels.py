@@ -12,8 +12,8 @@ from goffish.kernels.compile import kernel
 from goffish.kernels.heap import lower_distance, take_nearest
 
 _ONE = np.uint64(1)
-#: Scaled counts: a number is ``mantissa · _LARGE ^ exponent``, mantissas from 1 to `_LARGE`.
-_LARGE, _SMALL = 2.0**500, 2.0**-500
+#: Scaled counts: a number is ``mantissa · LARGE ^ exponent``, mantissas from 1 to `LARGE`.
+LARGE, SMALL = 2.0**500, 2.0**-500
 
 
 class Scores(NamedTuple):
@@ -149,17 +149,17 @@ def search_levels(arcs, vertices, sources, ends, memory, scores):
 
 @kernel(inline="always")
 def _count(paths, exponent, v, mantissa, power):
-    """Add ``mantissa · _LARGE ^ power`` to the number of paths to `v`."""
+    """Add ``mantissa · LARGE ^ power`` to the number of paths to `v`."""
     if paths[v] == 0.0 or power > exponent[v] + 1:
         paths[v], exponent[v] = mantissa, power
     elif power == exponent[v]:
         paths[v] += mantissa
     elif power == exponent[v] + 1:
-        paths[v], exponent[v] = mantissa + paths[v] * _SMALL, power
+        paths[v], exponent[v] = mantissa + paths[v] * SMALL, power
     elif power == exponent[v] - 1:
-        paths[v] += mantissa * _SMALL
-    if paths[v] >= _LARGE:
-        paths[v] *= _SMALL
+        paths[v] += mantissa * SMALL
+    if paths[v] >= LARGE:
+        paths[v] *= SMALL
         exponent[v] += 1
 
 
@@ -172,7 +172,7 @@ def search_distances(arcs, vertices, sources, ends, memory, exponent, share, sco
     arcs : Csr
         Weights are positive.
     memory : DijkstraMemory
-        Numbers of paths are ``paths · _LARGE ^ exponent``, 0 between searches.
+        Numbers of paths are ``paths · LARGE ^ exponent``, 0 between searches.
     exponent : int64, shape (n,)
     share : float64, shape (n,)
         0 between searches.
@@ -217,7 +217,7 @@ def search_distances(arcs, vertices, sources, ends, memory, exponent, share, sco
                 if distance[u] + (weights[a] if weighted else 1.0) == distance[v] and share[v] > 0.0:
                     part = share[v] * paths[u] * members
                     if exponent[v] == exponent[u] + 1:
-                        part *= _SMALL
+                        part *= SMALL
                     elif exponent[v] > exponent[u]:
                         part = 0.0
                     total += part

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.problem import Floats, Indices, problem_of
-from goffish.algorithms.closeness.batch_kernels import Sums
+from goffish.algorithms.closeness.kernels import Sums
 from goffish.algorithms.closeness.searches import Progress, sums_at_all, sums_at_few
 from goffish.errors import InputError
 from goffish.graph import Graph

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.betweenness.problem import Indices, Problem
-from goffish.algorithms.closeness import batch_kernels as batched
-from goffish.algorithms.closeness import search_kernels as alone
-from goffish.algorithms.closeness.batch_kernels import Sums
+from goffish.algorithms.closeness import kernels
+from goffish.algorithms.closeness.kernels import Sums
 from goffish.algorithms.closeness.lane_kernels import LANES, STRIDE, WORDS
 from goffish.algorithms.paths.kernels import Search, bucket_scale
 from goffish.graph import Graph
@@ -190,33 +189,33 @@ class _Levels(_Searches):
         self._out = problem.arcs.padded(STRIDE)
         self._back = problem.reverse.arcs.padded(STRIDE) if problem.directed else self._out
         sources, rows = np.empty(piece.size, np.int64), (problem.arcs, problem.reverse.arcs)
-        near = LANES if batched.mean_depth(*rows) > _DEEP else piece.size
+        near = LANES if kernels.mean_depth(*rows) > _DEEP else piece.size
         searching = counted & (np.diff(problem.offsets) > 0)
-        count = batched.gather_sources(*rows, not problem.directed, searching, near, sources)
+        count = kernels.gather_sources(*rows, not problem.directed, searching, near, sources)
         ends = np.empty(count + 1, np.int64)
-        self.set_sources(sources[:count], ends[: batched.plan_batches(piece, sources[:count], ends) + 1])
+        self.set_sources(sources[:count], ends[: kernels.plan_batches(piece, sources[:count], ends) + 1])
 
     def start(self, begin: int, end: int, part: Sums) -> Callable[[], bool]:
         memory = self.scratch(self._memory)
         pieces = self.piece[self.sources[begin]], self.piece[self.sources[end - 1]] + 1
         low, high = (int(self.bounds[piece]) for piece in pieces)
-        batched.begin_batch(self.sources[begin:end], low, high, memory)
+        kernels.begin_batch(self.sources[begin:end], low, high, memory)
 
         def search() -> bool:
-            ended: bool = batched.search_batch(
+            ended: bool = kernels.search_batch(
                 self._out, self._back, low, high, self.inverse, np.uint64(_BATCH_CHUNK), memory, part
             )
             return ended
 
         return search
 
-    def _memory(self) -> batched.BatchMemory:
+    def _memory(self) -> kernels.BatchMemory:
         n = self.problem.num_vertices
         known, fresh, lanes = (aligned_zeros(count * WORDS, np.uint64) for count in (n + 1, n, 1))
         lists = max(n, LANES) + 2
-        return batched.BatchMemory(
+        return kernels.BatchMemory(
             known, fresh, lanes, np.ones(n + 1, np.uint8), np.zeros(n + 1, np.uint8), np.empty(lists, np.uint32),
-            np.empty(lists, np.uint32), np.zeros(batched.STATE, np.int64),
+            np.empty(lists, np.uint32), np.zeros(kernels.STATE, np.int64),
         )  # fmt: skip
 
 
@@ -245,7 +244,7 @@ class _Distances(_Searches):
 
         def search() -> bool:
             found = Sums.zeros(sources.size) if self._at_source else part
-            alone.search_distances(
+            kernels.search_distances(
                 self._arcs, self.piece, self.bounds, sources, self._counted, self.inverse, self._at_source, self._scale,
                 self.scratch(self._memory), found,
             )  # fmt: skip

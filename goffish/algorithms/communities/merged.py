@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.communities.hierarchy import meet
+from goffish.algorithms.communities.in_memory import Found, Run, singletons
 from goffish.algorithms.communities.levels import Labels, Level, collapse, number_labels
-from goffish.algorithms.communities.search import Found, Run, singletons
 from goffish.algorithms.communities.settings import Refine, Search
 
 # With half as many searches, one run in fifty on soc-Epinions1 ended below the sequential method.

@@ -1,15 +1,12 @@
-"""Options of the community landscape."""
+"""Options of the community landscape: apart from the call, as modules that the call imports refer to them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
 from goffish.algorithms.algorithm import Algorithm
-
-if TYPE_CHECKING:
-    pass
 
 
 class LandscapeOptions(Algorithm):

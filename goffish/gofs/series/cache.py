@@ -93,11 +93,6 @@ class SliceCache:
         self._counts: dict[str, float] = {f.name: f.default for f in fields(SeriesCounters)}  # type: ignore[misc]
         self._held = 0
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of the decoded slices."""
-        return self._held
-
     def counters(self) -> SeriesCounters:
         """The figures so far."""
         with self._lock:

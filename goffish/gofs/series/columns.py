@@ -24,20 +24,17 @@ Piece = tuple[NDArray[np.int64], "NDArray[np.integer[Any]] | None", Any]
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Values of some rows of a partition.
+    """Values of all rows of a partition.
 
     Attributes
     ----------
     values : NumPy or Arrow array
     missing : int64 array or None
         Ascending rows of the partition that were asked for and have neither a value nor a default.
-    first : int
-        Row of the partition that the first value belongs to.
     """
 
     values: Any
     missing: NDArray[np.int64] | None
-    first: int = 0
 
     def to_arrow(self, kind: pa.DataType) -> pa.Array:
         """The values with nulls where there are none."""
@@ -46,7 +43,7 @@ class Column:
         mask = None
         if self.missing is not None:
             mask = np.zeros(self.values.size, np.bool_)
-            mask[self.missing - self.first] = True
+            mask[self.missing] = True
         return pa.array(self.values, kind, mask=mask)
 
 
@@ -60,22 +57,18 @@ class Columns:
         self._static: dict[tuple[int, str], Any] = {}
         self._lock = threading.Lock()
 
-    def assemble(self, partition: int, name: str, pieces: Sequence[Piece], within: slice | None) -> Column:
-        """The values of all rows of the partition, or of those in the range `within`, from what its slices hold."""
+    def assemble(self, partition: int, name: str, pieces: Sequence[Piece]) -> Column:
+        """The values of all rows of the partition, from what its slices hold."""
         attribute = self._schema[name]
-        count = self._elements(partition).count("vertex" if name.startswith("vertex.") else "edge")
-        chosen = slice(0, count) if within is None else within
-        if within is not None:
-            pieces = [_cut(piece, within) for piece in pieces]
+        size = self._elements(partition).count("vertex" if name.startswith("vertex.") else "edge")
         missing = None if attribute.has_default else _missing(pieces)
-        size = chosen.stop - chosen.start
         if len(pieces) == 1 and pieces[0][1] is None and pieces[0][0].size == size:
-            return Column(pieces[0][2], missing, chosen.start)
+            return Column(pieces[0][2], missing)
         default = None
         if attribute.default_column is not None:
-            default = self._defaults(partition, name, attribute)[chosen]
+            default = self._defaults(partition, name, attribute)
         fill = _fill_plain if attribute.dtype is not None else _fill_arrow
-        return Column(fill(attribute, pieces, chosen.start, size, default), missing, chosen.start)
+        return Column(fill(attribute, pieces, size, default), missing)
 
     def refuse(self, partition: int, name: str, instance: int, rows: NDArray[np.int64]) -> None:
         """Tell of the rows that ought to have a value and have none."""
@@ -135,39 +128,28 @@ def _label(graph: PartitionedGraph, vertex: int) -> Any:
     return home.labels()[vertex - home.vertex_start].as_py()
 
 
-def _cut(piece: Piece, within: slice) -> Piece:
-    rows, given, values = piece
-    first, last = np.searchsorted(rows, (within.start, within.stop))
-    if given is None:
-        return rows[first:last], None, values[first:last]
-    low, high = np.searchsorted(given, (within.start, within.stop))
-    return rows[first:last], given[low:high], values[low:high]
-
-
 def _missing(pieces: Sequence[Piece]) -> NDArray[np.int64] | None:
     found = [np.setdiff1d(rows, given, assume_unique=True) for rows, given, _ in pieces
              if given is not None and given.size < rows.size]  # fmt: skip
     return np.sort(np.concatenate(found)) if found else None
 
 
-def _fill_plain(
-    attribute: Attribute, pieces: Sequence[Piece], start: int, size: int, default: NDArray[Any] | None
-) -> NDArray[Any]:
+def _fill_plain(attribute: Attribute, pieces: Sequence[Piece], size: int, default: NDArray[Any] | None) -> NDArray[Any]:
     values = np.full(size, attribute.filler, attribute.dtype) if default is None else default.copy()
     for rows, given, some in pieces:
         chosen = rows if given is None else given
         if chosen.size and int(chosen[-1]) - int(chosen[0]) + 1 == chosen.size:
-            values[int(chosen[0]) - start : int(chosen[-1]) - start + 1] = some
+            values[int(chosen[0]) : int(chosen[-1]) + 1] = some
         else:
-            values[chosen - start] = some
+            values[chosen] = some
     values.setflags(write=False)
     return values
 
 
-def _fill_arrow(attribute: Attribute, pieces: Sequence[Piece], start: int, size: int, default: Any) -> pa.Array:
+def _fill_arrow(attribute: Attribute, pieces: Sequence[Piece], size: int, default: Any) -> pa.Array:
     kind = attribute.arrow_type
     if default is None and attribute.is_list and pieces:
-        return _fill_lists(attribute, pieces, start, size)
+        return _fill_lists(attribute, pieces, size)
     if default is None:
         default = pa.array([attribute.filler], kind)
         where = np.zeros(size, np.int64)
@@ -175,14 +157,14 @@ def _fill_arrow(attribute: Attribute, pieces: Sequence[Piece], start: int, size:
         where = np.arange(size)
     count = len(default)
     for rows, given, some in pieces:
-        where[(rows if given is None else given) - start] = count + np.arange(len(some))
+        where[rows if given is None else given] = count + np.arange(len(some))
         count += len(some)
     return pa.concat_arrays([default, *(some for _, _, some in pieces)]).take(pa.array(where))
 
 
-def _fill_lists(attribute: Attribute, pieces: Sequence[Piece], start: int, size: int) -> pa.Array:
+def _fill_lists(attribute: Attribute, pieces: Sequence[Piece], size: int) -> pa.Array:
     """As `_fill_arrow`, which takes every row by itself; mostly few have a list, the others none or an empty one."""
-    rows = np.concatenate([(rows if given is None else given) - start for rows, given, _ in pieces])
+    rows = np.concatenate([rows if given is None else given for rows, given, _ in pieces])
     some = pa.concat_arrays([values for _, _, values in pieces])
     if (np.diff(rows) < 0).any():
         order = np.argsort(rows)

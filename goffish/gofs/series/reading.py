@@ -152,11 +152,6 @@ class Series:
         """
         return self._manifest.fingerprint()
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of the values in the cache."""
-        return self._cache.held_bytes
-
     def elements(self, partition: int) -> Elements:
         """Rows and bins of a partition."""
         if not 0 <= partition < self.num_partitions:
@@ -240,23 +235,7 @@ class Series:
         """
         return self._column(partition, instance, name, bins).values
 
-    def values_of(self, partition: int, subgraph: int, instance: int, name: str) -> Any:
-        """The values of an attribute in one sub-graph (its local number in the partition); see `values`.
-
-        Reads one slice, that of the sub-graph's bin.
-        """
-        elements = self.elements(partition)
-        count = elements.bin_of_subgraph.size
-        if not 0 <= subgraph < count:
-            raise InputError(f"sub-graph {subgraph} does not exist in partition {partition}: there are {count}")
-        offsets = elements.offsets(_place(name))
-        within = slice(int(offsets[subgraph]), int(offsets[subgraph + 1]))
-        chosen = int(elements.bin_of_subgraph[subgraph])
-        return self._column(partition, instance, name, [chosen], within).values
-
-    def _column(
-        self, partition: int, instance: int, name: str, bins: Iterable[int] | None, within: slice | None = None
-    ) -> Column:
+    def _column(self, partition: int, instance: int, name: str, bins: Iterable[int] | None) -> Column:
         if not 0 <= instance < len(self):
             raise InputError(f"instance {instance} does not exist: there are {len(self)}")
         elements = self.elements(partition)
@@ -272,7 +251,7 @@ class Series:
             block = self._cache.get(SliceKey(partition, name, group, number))
             pieces.append((rows, *block.at(at, rows)))
         self._look_ahead(partition, instance, name, chosen)
-        column = self._columns.assemble(partition, name, pieces, within)
+        column = self._columns.assemble(partition, name, pieces)
         if column.missing is not None:
             bad = column.missing
             if name != f"{place}.{EXISTS}":

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from goffish.gofs import kernels
 from goffish.gofs.encoding import decode_arrays, encode_arrays
-from goffish.gofs.partitioned import PartitionedGraph, _positions
+from goffish.gofs.partitioned import PartitionedGraph, arc_positions
 from goffish.gofs.series.model import Attribute, Place
 from goffish.gofs.slices import Arcs, Slice, distinct, freeze
 from goffish.graph import Graph
@@ -180,7 +180,7 @@ def _edges_of_arcs(
         arcs.offsets, arcs.targets, part.subgraph_offsets, arcs.remote_offsets, arcs.remote_vertex, part.vertex_start,
         original, part.vertex_ids, template.offsets, targets, arc,
     )  # fmt: skip
-    mine = _positions(template.offsets, part.vertex_ids)
+    mine = arc_positions(template.offsets, part.vertex_ids)
     edge = np.empty(arcs.targets.size, np.int64)
     edge[arc[mine]] = template.edge_of_arc[mine]
     subgraph = np.repeat(np.arange(part.num_subgraphs), np.diff(arcs.offsets[part.subgraph_offsets]))

@@ -17,9 +17,8 @@ from goffish.gopher.messages import Batch, message_dtype
 from goffish.gopher.mpi.exchange import Control, Exchange, pack_tables, unpack_tables
 from goffish.gopher.mpi.team import Stopped, Team
 from goffish.gopher.program import SubgraphProgram
-from goffish.gopher.shares import partitions_of
 from goffish.gopher.stats import RunStats
-from goffish.gopher.threads import open_pool, run_all
+from goffish.gopher.work import open_pool, partitions_of, run_all
 from goffish.gopher.worker import StepOutput, Worker
 
 

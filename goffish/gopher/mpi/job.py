@@ -25,7 +25,7 @@ from goffish.gopher.mpi.output import gather_answer, write_answer
 from goffish.gopher.mpi.team import Team
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.result import Result
-from goffish.gopher.shares import partitions_of
+from goffish.gopher.work import partitions_of
 from goffish.partial import local_path, remove_partial_files
 
 T = TypeVar("T")

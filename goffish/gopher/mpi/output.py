@@ -17,7 +17,7 @@ from goffish.gopher.folder import FolderWriter, Part
 from goffish.gopher.mpi.exchange import pack_tables, unpack_tables
 from goffish.gopher.mpi.team import Team
 from goffish.gopher.program import SubgraphProgram
-from goffish.gopher.shares import partitions_of
+from goffish.gopher.work import partitions_of
 
 
 class GatheredGraph(PartitionedGraph):

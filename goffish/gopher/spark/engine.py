@@ -22,12 +22,12 @@ from goffish.gopher.folder import FolderWriter, Part, check_folder
 from goffish.gopher.ledger import Ledger, check_limit, fold
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.result import Result
-from goffish.gopher.shares import partitions_of
 from goffish.gopher.spark.output import Answer, Sample, Write, common_schema
 from goffish.gopher.spark.rows import COLUMNS, REPORT, STATE, Address, unpack_values
 from goffish.gopher.spark.session import borrowed, cancelling, checkpoint_place, is_local, named, slots
 from goffish.gopher.spark.tasks import Advance, Begin, Conclude, Job, Save, raise_reported
 from goffish.gopher.stats import RunStats
+from goffish.gopher.work import partitions_of
 from goffish.partial import local_path
 
 if TYPE_CHECKING:

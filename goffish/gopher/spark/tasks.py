@@ -25,7 +25,7 @@ from goffish.gopher.ledger import totals_of
 from goffish.gopher.messages import Batch, message_dtype
 from goffish.gopher.program import SubgraphProgram
 from goffish.gopher.spark.rows import MESSAGE, REPORT, STATE, Address, gathered, join, to_batch, unpack_values
-from goffish.gopher.threads import open_pool, run_all
+from goffish.gopher.work import open_pool, run_all
 from goffish.gopher.worker import Worker
 
 Rows = Iterator[pa.RecordBatch]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,12 +15,12 @@ from goffish.errors import FormatError, InputError
 from goffish.graph.graph import Graph
 from goffish.graph.io.layout import Head, directed_by_comments, find_layout, split_head
 from goffish.graph.io.options import ReadOptions
-from goffish.graph.io.rows import write_rows
 from goffish.graph.io.streams import Source
 from goffish.graph.io.table import Columns, Layout, NotIntegers, read_columns
 from goffish.graph.tables import to_arrow
 
 _FIRST_HEAD, _LARGEST_HEAD = 1 << 16, 1 << 24
+_ROWS_PER_PIECE = 1 << 20
 
 
 def read_edge_list(source: Source, options: ReadOptions) -> Graph:
@@ -102,3 +103,19 @@ def decode_head(name: str, data: bytes) -> str:
     if "\r" in text.strip() and "\n" not in text:
         raise FormatError(name, None, "lines end with carriage returns only; convert them to newlines")
     return text
+
+
+def write_rows(file: BinaryIO, columns: Sequence[Any], separator: str, *, quote: bool = False) -> None:
+    """Write equally long columns (NumPy or Arrow) as lines; floats in their shortest exact form.
+
+    `quote` puts every field in quotes, for strings that would otherwise be misread.
+    """
+    from pyarrow import csv
+
+    style = csv.WriteOptions(
+        include_header=False, delimiter=separator, quoting_style="all_valid" if quote else "needed"
+    )
+    arrays = [column if isinstance(column, pa.Array | pa.ChunkedArray) else pa.array(column) for column in columns]
+    table = pa.table(arrays, names=[str(i) for i in range(len(arrays))])
+    for start in range(0, table.num_rows, _ROWS_PER_PIECE):
+        csv.write_csv(table.slice(start, _ROWS_PER_PIECE), file, style)

@@ -9,9 +9,8 @@ import numpy as np
 from goffish.errors import FormatError
 from goffish.graph.graph import Graph
 from goffish.graph.io import kernels as k
-from goffish.graph.io.edge_list import decode_head
+from goffish.graph.io.edge_list import decode_head, write_rows
 from goffish.graph.io.options import ReadOptions, both_directions, check_isolated
-from goffish.graph.io.rows import write_rows
 from goffish.graph.io.streams import Source
 from goffish.graph.io.table import Layout, NotIntegers, read_columns
 

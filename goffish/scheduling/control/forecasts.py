@@ -1,20 +1,20 @@
 """What is expected of the next intervals: oracles with an error or without, and models of the past.
 
-Specification of PLAStiCC, §2.3 and §2.4.
+Specification of PLAStiCC, §2.3 and §2.4. Smoothing and ARIMA of one series come from statsmodels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goffish.cloud.variability import Variability
 from goffish.errors import InputError
-from goffish.scheduling.control.series import SeriesModel, last_value, moving_mean
 from goffish.scheduling.dataflow.flow import Floats, Flow
 from goffish.scheduling.policies.observation import Forecast
 
@@ -150,6 +150,68 @@ class Oracle:
         return self.error.applied(exact, self.horizon, np.asarray((self.rates > 0).any(axis=0), np.bool_))
 
 
+#: Takes the values so far (at least one) and how many are wanted.
+SeriesModel = Callable[[Floats, int], Floats]
+
+
+def last_value() -> SeriesModel:
+    """What was seen last stays: the naive forecast."""
+    return lambda seen, horizon: np.full(horizon, seen[-1])
+
+
+def moving_mean(window: int = 6) -> SeriesModel:
+    """The mean of the last values."""
+    _refuse(window < 1, f"window = {window}: at least 1 is needed")
+    return lambda seen, horizon: np.full(horizon, seen[-window:].mean())
+
+
+def exponential_smoothing(*, trend: bool = False, least: int = 6, window: int = 96) -> SeriesModel:
+    """Exponential smoothing, with a damped trend or without; its weights are fitted to the last `window` values.
+
+    Of fewer than `least` values the last one stays.
+    """
+    statsmodels = _statsmodels("statsmodels.tsa.holtwinters")
+
+    def model(seen: Floats, horizon: int) -> Floats:
+        if seen.size < least or np.ptp(seen) == 0:
+            return np.full(horizon, seen[-1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = (
+                statsmodels.Holt(seen[-window:], damped_trend=True, initialization_method="estimated")
+                if trend
+                else statsmodels.SimpleExpSmoothing(seen[-window:], initialization_method="estimated")
+            )
+            return np.asarray(made.fit().forecast(horizon), np.float64)
+
+    return model
+
+
+def arima(order: tuple[int, int, int] = (1, 0, 1), *, least: int = 12, window: int = 96) -> SeriesModel:
+    """ARIMA of an order (p, d, q), fitted to the last `window` values by maximum likelihood.
+
+    Of fewer than `least` values, and where no model can be fitted, the last one stays.
+    """
+    statsmodels = _statsmodels("statsmodels.tsa.arima.model")
+    _refuse(min(order) < 0, f"order = {order}: p, d and q are 0 or more")
+
+    def model(seen: Floats, horizon: int) -> Floats:
+        if seen.size < max(least, sum(order) + 3) or np.ptp(seen) == 0:
+            return np.full(horizon, seen[-1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                made = statsmodels.ARIMA(
+                    seen[-window:], order=order, enforce_stationarity=False, enforce_invertibility=False
+                )
+                found = np.asarray(made.fit().forecast(horizon), np.float64)
+            except (np.linalg.LinAlgError, ValueError):
+                return np.full(horizon, seen[-1])
+        return found if np.isfinite(found).all() else np.full(horizon, seen[-1])
+
+    return model
+
+
 @dataclass(eq=False)
 class FromPast:
     """A model of each series: of every stream, and of the coefficients of every machine.
@@ -190,5 +252,20 @@ class FromPast:
 
 
 def _refuse_none(horizon: int, every: int) -> None:
-    if horizon < 1 or every < 1:
-        raise InputError(f"horizon = {horizon}, every = {every}: at least 1 interval is needed")
+    _refuse(horizon < 1 or every < 1, f"horizon = {horizon}, every = {every}: at least 1 interval is needed")
+
+
+def _statsmodels(module: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise InputError(
+            "this forecast needs statsmodels, which is not installed here: pip install statsmodels"
+        ) from None
+
+
+def _refuse(wrong: bool, text: str) -> None:
+    if wrong:
+        raise InputError(text)

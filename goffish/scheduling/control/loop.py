@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -15,12 +16,15 @@ from goffish.scheduling.control.cluster import SLACK_S, Changes, Cluster
 from goffish.scheduling.control.failures import Failures
 from goffish.scheduling.control.forecasts import Forecaster
 from goffish.scheduling.control.records import Measured, Recorder, Result
+from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import Floats, Flow, Measure
 from goffish.scheduling.policies.feasible import feasible
 from goffish.scheduling.policies.observation import Forecast, Observation, Policy
 
 Denominator = Literal["rate", "backlog"]
 Arrivals = Literal["even", "poisson"]
+#: Called at the end of every interval with its number, what was changed at its beginning, and what was measured.
+Told = Callable[[int, Changes, Measured], object]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -184,3 +188,44 @@ class Control:
     def _observed(self) -> dict[int, Floats]:
         none = np.zeros(0)
         return {n: self._speeds.get(n, none)[: self._seen.get(n, 0)] for n in self.cluster.live.machines}
+
+
+class Controller(Protocol):
+    """Runs a dataflow: a simulated cloud, or a stream runtime."""
+
+    def apply(self, step: int, plan: Deployment, changes: Changes) -> None:
+        """Bring machines and instances to what a plan says, at the beginning of an interval.
+
+        Parameters
+        ----------
+        step : int
+        plan : Deployment
+            All that is to be there.
+        changes : Changes
+            By what it differs from before.
+        """
+        ...
+
+    def observe(self) -> Measured:
+        """Let the dataflow run until the interval ends, and tell what it did."""
+        ...
+
+
+def carry_out(control: Control, controller: Controller, told: Told | None = None) -> Result:
+    """Deploy a dataflow and adapt it from interval to interval.
+
+    Parameters
+    ----------
+    control : Control
+        Asks the policy, and keeps the books.
+    controller : Controller
+    told : callable, optional
+    """
+    for step in range(control.setting.steps):
+        changes = control.begin(step)
+        controller.apply(step, control.cluster.live, changes)
+        measured = controller.observe()
+        control.end(step, measured)
+        if told is not None:
+            told(step, changes, measured)
+    return control.result()

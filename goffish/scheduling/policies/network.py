@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from goffish.scheduling.dataflow import kernels
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
-from goffish.scheduling.dataflow.kernels import carried
-from goffish.scheduling.policies import network_kernels as kernels
 
 #: Observed over rated bandwidth of machines by their ids; those that are not named have the rated one.
 Bandwidths = Mapping[int, float]
@@ -150,7 +149,7 @@ class _Edge(NamedTuple):
     def carried(self, plan: Deployment) -> float:
         """Messages per second that get over it."""
         hosts = plan.hosts(self.bandwidths)
-        return float(carried(self.sender, self.receiver, self.rate, hosts, self.flow.message_bits))
+        return float(kernels.carried(self.sender, self.receiver, self.rate, hosts, self.flow.message_bits))
 
 
 def _place(plan: Deployment, edge: _Edge, free: list[int]) -> tuple[int, int]:

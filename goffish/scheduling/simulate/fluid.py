@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from goffish.scheduling.control.cluster import Changes
-from goffish.scheduling.control.controller import carry_out
-from goffish.scheduling.control.loop import Control, Setting
+from goffish.scheduling.control.loop import Control, Setting, carry_out
 from goffish.scheduling.control.records import Measured, Result
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import Estimate, Floats, Hosts

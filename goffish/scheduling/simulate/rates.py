@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from goffish.cloud.columns import read_columns
+from goffish.cloud.variability import read_columns
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import Floats, Flow
 

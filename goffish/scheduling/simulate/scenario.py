@@ -8,8 +8,16 @@ import numpy as np
 
 from goffish.cloud.variability import Variability, generate_walks, like_ec2, read_traces, steady
 from goffish.errors import InputError
-from goffish.scheduling.control import series
-from goffish.scheduling.control.forecasts import Forecaster, ForecastError, FromPast, Oracle
+from goffish.scheduling.control.forecasts import (
+    Forecaster,
+    ForecastError,
+    FromPast,
+    Oracle,
+    arima,
+    exponential_smoothing,
+    last_value,
+    moving_mean,
+)
 from goffish.scheduling.dataflow.flow import Floats, Flow
 from goffish.scheduling.simulate import rates as shapes
 
@@ -82,7 +90,7 @@ def make_forecaster(
     if error or bias:
         raise InputError("a forecast error is added to the oracle only: the others have their own")
     model = {
-        "last": series.last_value, "mean": series.moving_mean, "smoothing": series.exponential_smoothing,
-        "arima": series.arima,
+        "last": last_value, "mean": moving_mean, "smoothing": exponential_smoothing,
+        "arima": arima,
     }[name]()  # fmt: skip
     return FromPast(flow, horizon, every, rates=model)

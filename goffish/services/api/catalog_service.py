@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -10,13 +12,34 @@ from goffish.errors import InputError
 from goffish.scheduling import messages
 from goffish.scheduling.dataflow.model import known_dataflows, read_dataflow
 from goffish.services.api import wire
-from goffish.services.api.calls import Once, elsewhere
+from goffish.services.api.calls import elsewhere
 from goffish.services.api.spot_advice import Markets
 from goffish.services.api.wire import cloud_by_name, cloud_names
 from goffish.v1 import catalog_pb2, catalog_pb2_grpc
 
 #: Prices of an answer at most; who wants more asks for parts.
 _MOST_PRICES = 100_000
+Answer = TypeVar("Answer")
+
+
+class _Once(Generic[Answer]):
+    """An answer that is made by whoever asks first, while the others wait for it.
+
+    Parameters
+    ----------
+    make : callable
+    """
+
+    def __init__(self, make: Callable[[], Answer]) -> None:
+        self._make: Callable[[], Answer] | None = make
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Answer:
+        """The answer."""
+        with self._lock:
+            if self._make is not None:
+                self._made, self._make = self._make(), None
+        return self._made
 
 
 class CatalogService(catalog_pb2_grpc.CatalogServiceServicer):  # type: ignore[misc, unused-ignore]
@@ -30,8 +53,8 @@ class CatalogService(catalog_pb2_grpc.CatalogServiceServicer):  # type: ignore[m
     def __init__(self, markets: Markets) -> None:
         self._markets = markets
         # What does not change while the server runs is made once.
-        self._catalogues, self._dataflows = Once(_catalogues), Once(_dataflows)
-        self._policies, self._algorithms = Once(_policies), Once(_algorithms)
+        self._catalogues, self._dataflows = _Once(_catalogues), _Once(_dataflows)
+        self._policies, self._algorithms = _Once(_policies), _Once(_algorithms)
 
     async def ListCatalogues(self, request: Any, context: Any) -> catalog_pb2.ListCataloguesResponse:
         """Machine classes."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from goffish.services.runners.folder import JobFolder
-from goffish.services.store.clock import Clock
-from goffish.services.store.records import Job, State
+from goffish.services.store.records import Clock, Job, State
 from goffish.services.store.store import Jobs
 
 Why = Literal["cancelled", "drained", "deadline", "budget", "time"]

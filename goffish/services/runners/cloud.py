@@ -36,8 +36,7 @@ from goffish.services.runners.processes import (
     over_limit,
     worker_command,
 )
-from goffish.services.store.clock import Clock
-from goffish.services.store.records import State
+from goffish.services.store.records import Clock, State
 from goffish.services.store.spec import GraphJob
 
 _LOOK_S = 0.1

@@ -15,8 +15,7 @@ from typing import Any
 from goffish.cloud.catalogue import Catalogue
 from goffish.cloud.spot_market import SpotMarket
 from goffish.scheduling.control.cluster import Changes
-from goffish.scheduling.control.controller import carry_out
-from goffish.scheduling.control.loop import Control, Setting
+from goffish.scheduling.control.loop import Control, Setting, carry_out
 from goffish.scheduling.control.records import Measured
 from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import Dataflow

@@ -23,9 +23,8 @@ from tenacity import RetryCallState, retry, retry_if_exception_type, wait_expone
 from goffish.errors import GoffishError
 from goffish.services.runners.attempt import Attempt, Ended, Runner
 from goffish.services.runners.folder import JobFolder, is_no_room
-from goffish.services.store.clock import Clock
 from goffish.services.store.database import AWAY
-from goffish.services.store.records import Job, LostJob, State, without_folders
+from goffish.services.store.records import Clock, Job, LostJob, State, without_folders
 from goffish.services.store.store import Jobs
 
 _log = logging.getLogger(__name__)

@@ -112,8 +112,8 @@ def _on_ranks(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
 
 
 def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
+    from goffish.algorithms.algorithm import as_label
     from goffish.algorithms.catalogue import make
-    from goffish.algorithms.labels import as_label
     from goffish.algorithms.run import run
     from goffish.gofs import PartitionedGraph
 

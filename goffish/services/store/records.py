@@ -1,8 +1,9 @@
-"""Jobs, their states and events as the rest of the service sees them: values, apart from the database."""
+"""Jobs, their states, events and clock as the rest of the service sees them: values, apart from the database."""
 
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -147,3 +148,17 @@ _FOLDERS = re.compile(r"(?:file://|(?<![\w:/.~-]))(?:/[^\s/:'\"`,;()<>|]+)+/(?=[
 def without_folders(text: str) -> str:
     """The text with absolute paths cut down to the names of their files: where a server keeps things is its own."""
     return _FOLDERS.sub("", text)
+
+
+class Clock:
+    """Seconds since 1970 that never jump: read from the computer's clock once, counted from there on.
+
+    A deadline is not missed because somebody sets the clock of the computer while the server runs.
+    """
+
+    def __init__(self) -> None:
+        self._ahead = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        """Seconds since 1970 (UTC)."""
+        return self._ahead + time.monotonic()

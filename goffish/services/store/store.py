@@ -18,9 +18,19 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from goffish.errors import InputError
-from goffish.services.store.clock import Clock
 from goffish.services.store.database import writing
-from goffish.services.store.records import EVENT_KINDS, OFTEN, OVER, Event, Job, LostJob, State, check_move, job_of
+from goffish.services.store.records import (
+    EVENT_KINDS,
+    OFTEN,
+    OVER,
+    Clock,
+    Event,
+    Job,
+    LostJob,
+    State,
+    check_move,
+    job_of,
+)
 from goffish.services.store.spec import UPLOAD, JobSpec
 from goffish.services.store.tables import EventRow, JobRow, LabelRow
 

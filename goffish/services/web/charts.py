@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from goffish.services.web.timeline import Bar, Points, Timeline, lanes
-from goffish.services.web.words import duration, money
 
 #: Rows, machines and points of a chart; more would not be told apart.
 MOST_ROWS, MOST_BARS, _MOST_POINTS = 60, 1000, 1000
@@ -19,6 +19,7 @@ _STEPS = (
 _TICKS, _LEAST_APART = 8, 0.09
 #: A long time without machines is drawn as wide as this share of the time with machines.
 _SHARE_OF_GAP = 0.1
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 _MARKETS = ("spot", "on-demand", "process")
 #: A bid or budget so many times higher than what is drawn would flatten it.
 _OUT_OF_SIGHT = 12.0
@@ -169,3 +170,29 @@ def _told(bar: Bar, timeline: Timeline) -> str:
 def _thinned(points: list[Any]) -> list[Any]:
     step = -(-len(points) // _MOST_POINTS)
     return points if step <= 1 else [*points[::step], points[-1]]
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the two largest units that tell something."""
+    seconds = max(0.0, seconds)
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.0f} ms" if seconds >= 0.0005 else "0 s"
+    if seconds < 9.95:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    whole = round(seconds)
+    for unit, name, small, below in ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "min"), (_MINUTE, "min", 1.0, "s")):
+        if whole >= unit:
+            rest = int(whole % unit // small)
+            return f"{int(whole // unit)} {name}" + (f" {rest} {below}" if rest else "")
+    return f"{whole} s"
+
+
+def moment(seconds: float | None) -> str:
+    """Seconds since 1970 as a date and a time of day (UTC)."""
+    return "" if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+
+
+def money(amount: float, currency: str = "") -> str:
+    """An amount, with as many digits as are of use."""
+    shown = f"{amount:,.2f}" if amount >= 100 else f"{amount:.4g}"
+    return f"{shown} {currency}".rstrip()

@@ -9,12 +9,21 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from goffish.services.store.clock import Clock
-from goffish.services.store.records import OVER, Event, Job, State
+from goffish.services.store.records import OVER, Clock, Event, Job, State
 from goffish.services.store.store import Jobs
-from goffish.services.web.charts import MOST_BARS, Level, Series, chart, gantt, lane_name, time_axis
-from goffish.services.web.timeline import Bar, Timeline, Use, timeline_of, use_of
-from goffish.services.web.words import duration, moment, money, number
+from goffish.services.web.charts import (
+    MOST_BARS,
+    Level,
+    Series,
+    chart,
+    duration,
+    gantt,
+    lane_name,
+    moment,
+    money,
+    time_axis,
+)
+from goffish.services.web.timeline import Bar, Timeline, Use, number, timeline_of, use_of
 
 #: Jobs whose events are kept in memory for pictures; of each so many, the newest, and so many that come `OFTEN`.
 _MOST_KEPT, _MOST_EVENTS, _MOST_OFTEN, _READ = 8, 20_000, 4000, 1000

@@ -15,11 +15,12 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.model import Dataflow
 from goffish.services.api.wire import known_dataflow
 from goffish.services.store.records import OVER, Event, Job, State
-from goffish.services.web.words import number, text
 
 #: A deadline that is farther away than so many times what passed is not drawn.
 _FAR = 1.6
 _STEP_S, _HOUR_S = 60.0, 3600.0
+#: Larger ones are no prices, costs or times.
+_LARGEST = 1e15
 _WORKING = frozenset({State.PROVISIONING, State.RUNNING, State.MIGRATING})
 Points = list[tuple[float, float]]
 
@@ -337,3 +338,17 @@ def _step_of(job: Job, plans: Sequence[tuple[Event, dict[str, Any]]]) -> float:
 def _machines(details: dict[str, Any], name: str) -> list[dict[str, Any]]:
     found = details.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def number(details: Any, name: str) -> float | None:
+    """A number of an event's details; ``None`` for whatever else is there, or nothing."""
+    found = details.get(name) if isinstance(details, dict) else None
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= _LARGEST:
+        return None
+    return float(found)
+
+
+def text(details: Any, name: str) -> str:
+    """A text of an event's details, or an empty one."""
+    found = details.get(name) if isinstance(details, dict) else None
+    return found if isinstance(found, str) else ""

@@ -163,8 +163,8 @@ def test_an_interruption_ends_all_threads_soon(monkeypatch: pytest.MonkeyPatch) 
     rng = np.random.default_rng(0)
     graph = gf.from_edges(rng.integers(0, 30_000, 90_000), rng.integers(0, 30_000, 90_000))
     begun: list[int] = []
-    begin = searches.batched.begin_batch
-    monkeypatch.setattr(searches.batched, "begin_batch", lambda *args: (begun.append(1), begin(*args)))
+    begin = searches.kernels.begin_batch
+    monkeypatch.setattr(searches.kernels, "begin_batch", lambda *args: (begun.append(1), begin(*args)))
 
     def stop(done: float, todo: float) -> None:
         raise KeyboardInterrupt

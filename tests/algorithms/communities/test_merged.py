@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import goffish as gf
 from goffish.algorithms.communities.hierarchy import meet, nested_maps
+from goffish.algorithms.communities.in_memory import find_communities
 from goffish.algorithms.communities.levels import Level, from_graph, half_edges
 from goffish.algorithms.communities.merged import agreed_communities, connected_pieces, search_ensemble
-from goffish.algorithms.communities.search import find_communities
 from goffish.algorithms.communities.sequential import sequential_louvain
 from goffish.algorithms.communities.settings import Search
 from goffish.algorithms.communities.subgraph import master, program

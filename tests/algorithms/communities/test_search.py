@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 
 import goffish as gf
-from goffish.algorithms.communities import moving, refine_kernels, search
+from goffish.algorithms.communities import in_memory as search
+from goffish.algorithms.communities import moving, refine_kernels
+from goffish.algorithms.communities.in_memory import find_communities
 from goffish.algorithms.communities.levels import collapse, from_graph
-from goffish.algorithms.communities.search import find_communities
 from goffish.algorithms.communities.settings import Search
 from goffish.errors import InputError
 from tests.algorithms.communities.graphs import planted

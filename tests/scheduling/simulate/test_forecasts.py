@@ -9,8 +9,15 @@ from statsmodels.tsa.holtwinters import SimpleExpSmoothing
 
 from goffish.cloud.variability import like_ec2, steady
 from goffish.errors import InputError
-from goffish.scheduling.control.forecasts import ForecastError, FromPast, Oracle
-from goffish.scheduling.control.series import arima, exponential_smoothing, last_value, moving_mean
+from goffish.scheduling.control.forecasts import (
+    ForecastError,
+    FromPast,
+    Oracle,
+    arima,
+    exponential_smoothing,
+    last_value,
+    moving_mean,
+)
 from goffish.scheduling.policies.observation import Forecast
 from goffish.scheduling.simulate.run import simulate
 from tests.scheduling.simulate.policies import Fixed, catalogue, chain

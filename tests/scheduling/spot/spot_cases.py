@@ -25,6 +25,11 @@ LEVELS = {"medium": [0.013, 0.014, 0.020, 0.060, 1.5], "large": [0.026, 0.028, 0
 ALPHA = {"medium": 0.15, "large": 0.12}
 
 
+def path_prices(prices: np.ndarray) -> SlotPrices:
+    """Prices that change at the ends of slots only, shape (slots + 1, classes): the table's model."""
+    return SlotPrices(np.ascontiguousarray(prices), np.ascontiguousarray(prices[1:]))
+
+
 def tiny(rule: str = "hourly", **given: Any) -> Market:
     """§7.2: one class, two levels, one bid."""
     levels = np.array([0.02, 0.50])

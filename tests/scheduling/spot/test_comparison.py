@@ -10,16 +10,22 @@ import pytest
 
 from experiments.spot.paths import simulate_prices
 from goffish.cloud.catalogue import read_catalogue
-from goffish.cloud.prices import SlotPrices, Trace
+from goffish.cloud.prices import Trace
 from goffish.errors import InputError
 from goffish.scheduling.spot.advice import advise, running, text_of
-from goffish.scheduling.spot.clairvoyant import lower_bounds
-from goffish.scheduling.spot.comparison import POLICIES, cheapest_on_demand, compare, most_probable_bid, write_outcomes
+from goffish.scheduling.spot.comparison import (
+    POLICIES,
+    cheapest_on_demand,
+    compare,
+    lower_bounds,
+    most_probable_bid,
+    write_outcomes,
+)
 from goffish.scheduling.spot.fitting import OwnMachine, fit_market, read_fitted, write_fitted
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.job import CHECKPOINT, PROCESS, RELEASE, START, run_job, submitted
 from goffish.scheduling.spot.table import build_table
-from tests.scheduling.spot.spot_cases import reference, tiny
+from tests.scheduling.spot.spot_cases import path_prices, reference, tiny
 
 HISTORY = [Trace(np.array([0.0, 36_000.0]), np.array([0.013, 2.0]), 50_000.0) for _ in range(2)]
 
@@ -66,7 +72,7 @@ def test_the_most_probable_bid() -> None:
 def test_what_a_comparison_needs() -> None:
     """Breaks when a missing table or history is guessed."""
     market = tiny()
-    prices = SlotPrices.of_path(np.full((10, 1), 0.02))
+    prices = path_prices(np.full((10, 1), 0.02))
     for names, told in (
         (["rtba"], "rtba needs a table"), (["h3"], "h3 needs the prices before"), (["x"], "no policy 'x'"),
     ):  # fmt: skip
@@ -79,7 +85,7 @@ def test_what_a_comparison_needs() -> None:
 def test_runs_as_a_file(tmp_path: Path) -> None:
     """Breaks when a row does not hold its own run."""
     market = tiny()
-    prices = SlotPrices.of_path(np.full((10, 1), 0.02))
+    prices = path_prices(np.full((10, 1), 0.02))
     found = compare(market, None, ["on-demand", "clairvoyant"], 1, 4, prices, np.arange(3))
     write_outcomes(tmp_path / "runs.parquet", found, 1800.0, 7200.0)
     rows = pq.read_table(tmp_path / "runs.parquet").to_pylist()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from experiments.spot.paths import midpoints, simulate_prices
 from goffish.cloud.prices import SlotPrices
 from goffish.errors import InputError, StoreError
-from goffish.scheduling.spot.clairvoyant import lower_bounds
+from goffish.scheduling.spot.comparison import lower_bounds
 from goffish.scheduling.spot.files import fingerprint_digest, open_table, write_table
 from goffish.scheduling.spot.heuristics import Heuristic, on_demand_cost
 from goffish.scheduling.spot.job import (
@@ -38,6 +38,7 @@ from tests.scheduling.spot.spot_cases import (
     best_by_trial,
     exact_cost,
     joint_states,
+    path_prices,
     prices_of,
     random_market,
     reference,
@@ -89,7 +90,7 @@ def test_actions_are_worth_their_values(seed: int) -> None:
 
 def _off_model(market: Market, seed: int, slots: int) -> SlotPrices:
     rng = np.random.default_rng(seed)
-    prices = SlotPrices.of_path(rng.uniform(0, 0.6, (slots + 1, len(market.classes))))
+    prices = path_prices(rng.uniform(0, 0.6, (slots + 1, len(market.classes))))
     return SlotPrices(prices.prices, prices.peaks + 0.1 * (rng.random(prices.peaks.shape) < 0.2))
 
 
@@ -185,7 +186,7 @@ def test_a_soft_deadline_by_hand() -> None:
     for penalty, expected in ((0.05, 0.05), (0.12, 0.12), (0.2, 0.13)):
         table = build_table(_with(tiny(), late_penalty=penalty), 2, 4)
         assert table.values[2, 1, 1] == pytest.approx(expected)
-        found = replay(table, 1, 2, SlotPrices.of_path(np.full((9, 1), 0.5)))
+        found = replay(table, 1, 2, path_prices(np.full((9, 1), 0.5)))
         assert found.costs == pytest.approx(expected) and found.missed == (7 if expected < 0.13 else 0)
 
 
@@ -193,7 +194,7 @@ def test_a_soft_deadline_by_hand() -> None:
 def test_start_up_that_is_billed(rule: Any, hours: float) -> None:
     """§6.1 in closed form: 6 slots of work after one of start-up are 7 billed ones; also that of the heuristics."""
     market = _with(reference(names="medium"), spot_billing=rule, on_demand_billing=rule, startup_billed=True)
-    prices = SlotPrices.of_path(np.full((30, 1), 9.0))
+    prices = path_prices(np.full((30, 1), 9.0))
     assert on_demand_cost(market, 6, 0) == pytest.approx(hours * 0.13)
     for policy in (build_table(market, 6, 9), Heuristic(market, "h3", 6, 0, 1, 3.0)):
         assert replay(policy, 6, 9, prices).costs == pytest.approx(hours * 0.13)

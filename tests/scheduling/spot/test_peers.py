@@ -16,7 +16,7 @@ from goffish.scheduling.spot.job import CHECKPOINT, PROCESS, QUIESCED, RELEASE, 
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.peers import peer
 from goffish.scheduling.spot.replay import replay
-from tests.scheduling.spot.spot_cases import exact_cost, joint_states, random_market, reference
+from tests.scheduling.spot.spot_cases import exact_cost, joint_states, path_prices, random_market, reference
 
 KINDS = ("greedy", "eager", "uniform-progress")
 SEEDS = st.integers(0, 2**32 - 1)
@@ -49,7 +49,7 @@ def test_no_deadline_is_missed(kind: Any, given_: dict[str, Any]) -> None:
     rng = np.random.default_rng(len(given_))
     for slots in range(market.least_slots(12), 60, 7):
         paths = _adversaries(rng, slots, 1500)
-        prices = SlotPrices.of_path(np.ascontiguousarray(paths.reshape(-1, 1)))
+        prices = path_prices(np.ascontiguousarray(paths.reshape(-1, 1)))
         peaks = np.where(rng.random(prices.peaks.shape) < 0.05, np.inf, prices.peaks)
         starts = np.arange(len(paths)) * (slots + 1)
         for lifetime in (2.0, np.inf):
@@ -65,7 +65,7 @@ def test_replay_is_run_job_and_not_below_the_table(seed: int) -> None:
     if not market.classes[0].covers.size:
         return
     rng = np.random.default_rng(seed)
-    prices = SlotPrices.of_path(rng.uniform(0, 0.6, (22, len(market.classes))))
+    prices = path_prices(rng.uniform(0, 0.6, (22, len(market.classes))))
     for kind in KINDS:
         rule = peer(market, kind, 3, 9, lifetime=2.0)  # type: ignore[arg-type]
         if rule.least_slots > 9:
@@ -136,7 +136,7 @@ def test_checkpoints() -> None:
     assert rule.interval == pytest.approx(5.4, abs=0.01) and rule.bid == 3
     assert peer(reference(names="medium", notice=True), "greedy", 24, 40, lifetime=14.6).interval == np.inf
     assert peer(market, "greedy", 24, 40).interval == np.inf
-    prices = SlotPrices.of_path(np.random.default_rng(0).choice([0.01, 0.05, 2.0], (400, 1), p=[0.8, 0.1, 0.1]))
+    prices = path_prices(np.random.default_rng(0).choice([0.01, 0.05, 2.0], (400, 1), p=[0.8, 0.1, 0.1]))
     same = [replay(one, 24, 40, prices) for one in (rule, Heuristic(market, "h3", 24, 0, 3, rule.interval))]
     assert np.array_equal(same[0].costs, same[1].costs) and same[0].losses.sum() > 0
 
@@ -145,7 +145,7 @@ def test_what_they_cost() -> None:
     """Where spot is always there all three cost the same; where it is never there, on demand."""
     market = reference(names="medium")
     for price, cost in ((0.01, 0.02), (9.0, 0.26)):
-        prices = SlotPrices.of_path(np.full((60, 1), price))
+        prices = path_prices(np.full((60, 1), price))
         for kind in KINDS:
             found = replay(peer(market, kind, 12, 40), 12, 40, prices)  # type: ignore[arg-type]
             expected = cost
@@ -158,7 +158,7 @@ def test_what_they_cost() -> None:
 
 def test_what_is_refused() -> None:
     market: Market = reference(names="medium")
-    prices = SlotPrices.of_path(np.full((60, 1), 0.01))
+    prices = path_prices(np.full((60, 1), 0.01))
     cases: list[tuple[dict[str, Any], str]] = [
         ({"kind": "lazy"}, "no peer 'lazy'"),
         ({"lifetime": -1.0}, "lifetime = -1"),

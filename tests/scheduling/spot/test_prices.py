@@ -15,6 +15,7 @@ from goffish.cloud import prices
 from goffish.cloud.price_files import read_prices
 from goffish.cloud.prices import SlotPrices, Trace, in_slots, read_csv, seconds_of, trace_of
 from goffish.errors import InputError
+from tests.scheduling.spot.spot_cases import path_prices
 
 DAY = seconds_of("2015-07-01")
 
@@ -49,7 +50,7 @@ def test_a_spike_between_slots_is_a_peak() -> None:
     found = in_slots([trace], 600, 0, 1800)
     assert found.prices[:, 0].tolist() == [0.01, 0.01, 0.02, 0.02]
     assert found.peaks[:, 0].tolist() == [0.01, 5.0, 0.02]
-    path = SlotPrices.of_path(found.prices)
+    path = path_prices(found.prices)
     assert path.peaks[:, 0].tolist() == [0.01, 0.02, 0.02]
     with pytest.raises(InputError, match="no slot"):
         in_slots([trace], 600, 0, 500)

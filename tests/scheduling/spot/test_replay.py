@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from experiments.spot.paths import simulate_prices
 from goffish.cloud.prices import SlotPrices, trace_of
 from goffish.errors import InputError
-from goffish.scheduling.spot.clairvoyant import lower_bounds
+from goffish.scheduling.spot.comparison import lower_bounds
 from goffish.scheduling.spot.heuristics import Heuristic, lifetime_interval, mean_lifetime, young_interval
 from goffish.scheduling.spot.job import (
     CHECKPOINT,
@@ -28,7 +28,14 @@ from goffish.scheduling.spot.job import (
 )
 from goffish.scheduling.spot.replay import replay
 from goffish.scheduling.spot.table import Table, build_table
-from tests.scheduling.spot.spot_cases import best_by_trial, exact_cost, joint_states, random_market, reference
+from tests.scheduling.spot.spot_cases import (
+    best_by_trial,
+    exact_cost,
+    joint_states,
+    path_prices,
+    random_market,
+    reference,
+)
 
 SEEDS = st.integers(0, 2**32 - 1)
 KINDS = ("h1", "h2", "h3")
@@ -104,7 +111,7 @@ def test_no_deadline_is_missed(slots: int) -> None:
     table = _reference_table()
     paths = _adversaries(np.random.default_rng(slots), slots)
     flat = np.concatenate(paths)
-    prices, starts = SlotPrices.of_path(flat), np.arange(len(paths)) * (slots + 1)
+    prices, starts = path_prices(flat), np.arange(len(paths)) * (slots + 1)
     found = replay(table, 24, slots, prices, starts)
     assert not found.missed and found.states[-1, FINISHED] == len(paths)
     for kind in KINDS:
@@ -120,7 +127,7 @@ def test_replay_is_run_job(seed: int) -> None:
     """The kernels decide and count as the single run with its log does, on random markets and prices off the model."""
     market = random_market(seed)
     rng = np.random.default_rng(seed)
-    prices = SlotPrices.of_path(rng.uniform(0, 0.6, (26, len(market.classes))))
+    prices = path_prices(rng.uniform(0, 0.6, (26, len(market.classes))))
     policies: list[Table | Heuristic] = [build_table(market, 3, 10)]
     if market.classes[0].covers.size:
         policies += [Heuristic(market, kind, 3, 0, 0, 1.0) for kind in KINDS]  # type: ignore[arg-type]
@@ -143,7 +150,7 @@ def test_money_of_a_run(seed: int) -> None:
     """§7.1, 9: the hourly bill, added up anew from which machine was held when, and who ended it."""
     table = _reference_table(40)
     market, rng = table.market, np.random.default_rng(seed)
-    prices = SlotPrices.of_path(rng.choice([0.013, 0.02, 0.05, 0.2], (41, 2)) * [1, 2])
+    prices = path_prices(rng.choice([0.013, 0.02, 0.05, 0.2], (41, 2)) * [1, 2])
     for policy in (table, Heuristic(market, "h3", 24, 1, 2, 4.0)):
         run = run_job(market, policy, 24, 40, prices)
         total, used, held = 0.0, 0, -1
@@ -167,7 +174,7 @@ def test_clairvoyant(seed: int) -> None:
     """Against trying all actions slot by slot, and as a bound of the table's runs."""
     market = random_market(seed)
     rng = np.random.default_rng(seed)
-    prices = SlotPrices.of_path(rng.uniform(0, 0.6, (13, len(market.classes))))
+    prices = path_prices(rng.uniform(0, 0.6, (13, len(market.classes))))
     prices = SlotPrices(prices.prices, prices.peaks + 0.1 * (rng.random(prices.peaks.shape) < 0.2))
     bound = lower_bounds(market, 3, 7, prices, np.arange(7, 13))
     for at, end in enumerate((7, 8)):
@@ -191,12 +198,12 @@ def test_intervals() -> None:
 def test_what_is_refused() -> None:
     """Breaks when a job that cannot be kept is run, or a policy is asked for something it is not for."""
     table = _reference_table(40)
-    prices = SlotPrices.of_path(np.full((60, 2), 0.01))
+    prices = path_prices(np.full((60, 2), 0.01))
     cases: list[tuple[Any, tuple[Any, ...], str]] = [
         (table, (24, 12, prices), "earliest possible end is 13 slots"),
         (table, (25, 40, prices), "ends at 24 units"),
         (table, (24, 40, prices, np.array([20])), "do not fit"),
-        (table, (24, 40, SlotPrices.of_path(np.ones((60, 1)))), "2 classes"),
+        (table, (24, 40, path_prices(np.ones((60, 1)))), "2 classes"),
         (Heuristic(table.market, "h1", 24), (24, 20, prices), "25 slots"),
         (Heuristic(table.market, "h1", 20), (24, 40, prices), "jobs of 20 units"),
     ]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from goffish.services.store.clock import Clock
+from goffish.services.store.records import Clock
 
 
 def test_setting_the_computers_clock_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,7 @@ from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.hosts import host_columns
 from goffish.scheduling.dataflow.model import Dataflow, Element
 from goffish.scheduling.dataflow.needs import Needs
-from goffish.scheduling.policies.edrp.metrics import metrics
-from goffish.scheduling.policies.edrp.problem import Bounds, Ints, Problem, Reconfiguration, problem_of
+from goffish.scheduling.policies.edrp.problem import Bounds, Ints, Problem, Reconfiguration, metrics, problem_of
 from tests.scheduling.policies.edrp.test_program import anchor
 
 from .runs import COUNTS, Load, machines_of

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.algorithms.betweenness.search_kernels import _LARGE, _SMALL
+from goffish.algorithms.betweenness.search_kernels import LARGE, SMALL
 from goffish.algorithms.betweenness.subgraph.ghost_kernels import tell
 from goffish.kernels.compile import kernel
 
@@ -152,11 +152,11 @@ def sweep(counting, size, stack, mail, behind, ahead, far, distances, counts, sc
                     part = sigma[t] if t < n else heard[t - n]
                     if scaled:
                         apart = level - (power[t] if t < n else heard_power[t - n])
-                        part *= 1.0 if apart == 0 else _SMALL if apart == (1 if counting else -1) else 0.0
+                        part *= 1.0 if apart == 0 else SMALL if apart == (1 if counting else -1) else 0.0
                     total += part
             if counting:
-                if total >= _LARGE:
-                    total, level, scaled = total * _SMALL, level + 1, True
+                if total >= LARGE:
+                    total, level, scaled = total * SMALL, level + 1, True
                 sigma[v] = total
                 if scaled:
                     power[v] = level

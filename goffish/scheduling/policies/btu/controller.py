@@ -1,7 +1,8 @@
-"""The first level: every cycle, instances for operators that need them, on hosts that are paid for. §3.0, §3.5."""
+"""The first level: every cycle, instances for operators that need them, on hosts that are paid for (§3.0, 3.1, 3.5)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,7 +11,6 @@ import numpy as np
 from goffish.scheduling.policies.btu.ending import empty_host, prolong
 from goffish.scheduling.policies.btu.model import Action, ClusterState, LeasedMachine, Settings
 from goffish.scheduling.policies.btu.ranking import best_donor, best_host, donor_host
-from goffish.scheduling.policies.btu.trigger import needs_instance
 
 
 class Autoscaler(Protocol):
@@ -140,3 +140,39 @@ def make_room(state: ClusterState, operator: int, settings: Settings) -> Room | 
         target = best_host(trial, operator, settings)
         if target is not None:
             return Room(tuple(removed), target.number)
+
+
+def predicted_duration(durations: Sequence[float]) -> float:
+    """The next duration by least squares over the index of the last ones, oldest first.
+
+    The published index runs from the newest to the oldest, and so predicts the past.
+
+    Parameters
+    ----------
+    durations : sequence of float
+        At least two.
+    """
+    n = len(durations)
+    middle, mean = (n + 1) / 2, sum(durations) / n
+    along = sum((i - middle) * (x - mean) for i, x in enumerate(durations, 1))
+    slope = along / sum((i - middle) ** 2 for i in range(1, n + 1))
+    return mean - slope * middle + slope * (n + 1)
+
+
+def needs_instance(durations: Sequence[float], objective: float, queue: float, settings: Settings) -> bool:
+    """Whether an operator breaks its objective, or will, and enough messages wait to matter (Algorithm 1, E1, E2).
+
+    Parameters
+    ----------
+    durations : sequence of float
+        Last measured ones, oldest first; in the unit of `objective`.
+    objective, queue : float
+    settings : Settings
+    """
+    if not durations:
+        # An operator whose only instance is stuck measures nothing.
+        return queue > 5 * settings.threshold
+    late = durations[-1] > objective
+    if not late and len(durations) > 1:
+        late = predicted_duration(durations[-settings.window :]) > objective
+    return late and queue > settings.threshold

@@ -11,8 +11,7 @@ import numpy as np
 from goffish.errors import InputError
 from goffish.scheduling.policies.edrp import move_kernels
 from goffish.scheduling.policies.edrp.candidates import twins
-from goffish.scheduling.policies.edrp.metrics import fits
-from goffish.scheduling.policies.edrp.problem import Ints, Problem
+from goffish.scheduling.policies.edrp.problem import Ints, Problem, fits
 
 
 def greedy(problem: Problem) -> Ints | None:

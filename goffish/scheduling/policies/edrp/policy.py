@@ -22,9 +22,16 @@ from goffish.scheduling.dataflow.needs import NO_LIMIT
 from goffish.scheduling.policies.edrp.candidates import all_candidates, near_candidates, program_size, usable
 from goffish.scheduling.policies.edrp.heuristic import local_search
 from goffish.scheduling.policies.edrp.linear import Solver
-from goffish.scheduling.policies.edrp.metrics import metrics
 from goffish.scheduling.policies.edrp.monitoring import early_assignment, offered_rates
-from goffish.scheduling.policies.edrp.problem import Bounds, Ints, Problem, Reconfiguration, Weights, problem_of
+from goffish.scheduling.policies.edrp.problem import (
+    Bounds,
+    Ints,
+    Problem,
+    Reconfiguration,
+    Weights,
+    metrics,
+    problem_of,
+)
 from goffish.scheduling.policies.edrp.program import solve
 from goffish.scheduling.policies.observation import Observation
 from goffish.scheduling.policies.peers import cheapest_class, release_idle

@@ -1,29 +1,65 @@
-"""What EDRP is given: a dataflow with its rates, hosts with their network, weights, bounds, and what runs now.
+"""What EDRP is given, and the metrics of a deployment of it.
 
-Specification: EDRP, §2 and §3.1.
+Given are a dataflow with its rates, hosts with their network, weights, bounds, and what runs now. Specification: EDRP,
+§2 and §3.1.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 from goffish.scheduling.dataflow.hosts import HostColumns
 from goffish.scheduling.dataflow.needs import NO_LIMIT
-from goffish.scheduling.policies.edrp import kernels as _kernels
-from goffish.scheduling.policies.edrp.latency import Latency, Queue
+from goffish.scheduling.policies.edrp import kernels
 
 Ints = NDArray[np.int64]
 
 #: Entries of the table of latencies: 800 MB.
 MOST_LATENCIES = 100_000_000
+
+
+class Latency(Protocol):
+    """Mean latency of one instance on the reference processor; increases with the rate (§2.4)."""
+
+    def seconds(self, rates: Floats) -> Floats:
+        """At rates (messages per second); infinite where an instance cannot keep up."""
+        ...
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue with Poisson arrivals and one server.
+
+    Attributes
+    ----------
+    rate : float
+        Messages that are served in a second (mu).
+    variation : float
+        Coefficient of variation of the service time: 1 is M/M/1, 0 M/D/1, others M/G/1.
+    """
+
+    rate: float
+    variation: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.rate > 0 or not self.variation >= 0:
+            raise InputError(f"queue of rate {self.rate:g}, variation {self.variation:g}: more than 0 and 0 or more")
+
+    def seconds(self, rates: Floats) -> Floats:
+        """1/mu and the mean wait of Pollaczek and Khinchine."""
+        given = np.asarray(rates, np.float64)
+        left = np.where(given < self.rate, self.rate - given, 1.0)
+        spread = 0.5 * (1.0 + self.variation**2)
+        return np.where(given < self.rate, 1.0 / self.rate + given * spread / (self.rate * left), np.inf)
 
 
 @dataclass(frozen=True)
@@ -232,7 +268,7 @@ class Problem:
                 hosts.startup_s, current.any(axis=0),
             ]
         )  # fmt: skip
-        model = _kernels.Model(
+        model = kernels.Model(
             flow.order, flow.pred_offsets, flow.pred, self.targets,
             np.searchsorted(flow.pred[out], np.arange(self.size + 1)).astype(np.int64), out, self.most, self.edge_rates,
             self.table, missing, self.allowed, current, elements, each,
@@ -245,7 +281,7 @@ class Problem:
         if not (change.storm and self.current is not None):
             return model
         rows = [i for i in range(self.size) if current[i].any()]
-        elements[_kernels.RESTART, rows] = [_kernels.restart_downtime(model, i, current[i]) for i in rows]
+        elements[kernels.RESTART, rows] = [kernels.restart_downtime(model, i, current[i]) for i in rows]
         return model
 
 
@@ -294,3 +330,62 @@ def problem_of(
         flow, hosts, into, out[flow.pred], given, np.where(limits == NO_LIMIT, most, limits).astype(np.int64),
         np.broadcast_to(np.asarray(unit_price, np.float64), (flow.size,)).copy(), **fields,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """Of a deployment (§2.4 to §2.7).
+
+    Attributes
+    ----------
+    response_s : float
+        Delay of the critical path; infinite if an element cannot keep up.
+    price : float
+        Of an hour.
+    downtime_s : float
+        Of the change from the current deployment.
+    availability : float
+        Probability that all used hosts and links work.
+    objective : float
+        Eq. 12.
+    feasible : bool
+        Whether all bounds and limits are kept.
+    """
+
+    response_s: float
+    price: float
+    downtime_s: float
+    availability: float
+    objective: float
+    feasible: bool
+
+
+def metrics(problem: Problem, counts: Ints) -> Metrics:
+    """Metrics of replicas on hosts.
+
+    Parameters
+    ----------
+    counts : int64, shape (elements, hosts)
+        At least one replica of each element.
+    """
+    counts = np.ascontiguousarray(counts, np.int64)
+    if counts.shape != (problem.size, problem.hosts.size) or (counts.sum(axis=1) < 1).any():
+        raise InputError(f"counts of shape {counts.shape}: a row with at least one replica for each element")
+    model = problem.model
+    (response, price, downtime, log, missing), _, _ = kernels.all_figures(model, counts)
+    if missing > 0:
+        response = math.inf
+    value = math.inf if missing > 0 else kernels.objective(model.scale, response, price, downtime, log)
+    over = missing > 0 or kernels.excess(model.bounds, response, price, downtime, log) > 1e-6
+    return Metrics(response, price, downtime, math.exp(log), value, not over and fits(problem, counts))
+
+
+def fits(problem: Problem, counts: Ints) -> bool:
+    """Whether elements run where they may, in numbers that they may have, and hosts have room (Eq. 18)."""
+    found, needs = problem.hosts, problem.flow.needs
+    if (counts.sum(axis=1) > problem.most).any() or ((counts > 0) & ~problem.allowed).any():
+        return False
+    return all(
+        bool((need @ counts <= room * (1 + SLACK) + SLACK).all())
+        for need, room in ((needs.cores, found.cores), (needs.memory_mb, found.memory_mb))
+    )

@@ -28,8 +28,7 @@ from goffish.scheduling.policies.edrp.candidates import (
     without_symmetric,
 )
 from goffish.scheduling.policies.edrp.linear import Linear, LinearSolution, Solver, run
-from goffish.scheduling.policies.edrp.metrics import Metrics, fits, metrics
-from goffish.scheduling.policies.edrp.problem import Ints, Problem
+from goffish.scheduling.policies.edrp.problem import Ints, Metrics, Problem, fits, metrics
 
 #: What a unit of a bound that is exceeded costs where bounds may be (§3.7).
 SLACK_COST = 10.0

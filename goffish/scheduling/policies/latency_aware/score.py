@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from goffish.errors import InputError
 from goffish.scheduling.policies.latency_aware import score_kernels as kernels
-from goffish.scheduling.policies.latency_aware.ordering import cyclic_order
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -52,9 +52,8 @@ RELATIVE = ScoreWeights(latency=1.0, relative=True)
 class Columns(NamedTuple):
     """A problem as the kernels want it.
 
-    `pred[pred_offsets[i]:pred_offsets[i + 1]]` are the predecessors of operator i along edges that do not point
-    backwards in `order`; `near` and `pull` are the neighbours of each operator either way and what it costs to be
-    apart from them.
+    `pred[pred_offsets[i]:pred_offsets[i + 1]]` are the predecessors of operator i, `near` and `pull` its neighbours
+    either way and what it costs to be apart from them.
     """
 
     order: Ints
@@ -83,7 +82,7 @@ class PlacementProblem:
     Attributes
     ----------
     edges : int64, shape (edges, 2)
-        From operator, to operator; cycles are allowed.
+        From operator, to operator; without cycles.
     events : float64, shape (edges,)
         Emitted over each edge; only the shares count.
     cpu : float64, shape (operators,)
@@ -178,21 +177,21 @@ class PlacementProblem:
         return self.allowed
 
     @cached_property
-    def levels(self) -> list[list[int]]:
-        """Operators in the order in which events reach them (§2.7)."""
-        return cyclic_order(self.operators, [(u, v) for u, v in self.edges.tolist()])
-
-    @cached_property
     def order(self) -> Ints:
-        """`levels`, one after the other."""
-        return np.array([v for level in self.levels for v in level], np.int64)
+        """Operators in the order in which events reach them: those of one depth together, from the sources on (§2.7).
 
-    @cached_property
-    def forward(self) -> NDArray[np.bool_]:
-        """Edges that do not point backwards in `order`; only they count for latency."""
-        place = np.empty(self.operators, np.int64)
-        place[self.order] = np.arange(self.operators)
-        return np.asarray(place[self.edges[:, 0]] < place[self.edges[:, 1]])
+        Raises
+        ------
+        InputError
+            If the edges hold a cycle.
+        """
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(self.operators))
+        graph.add_edges_from(self.edges.tolist())
+        try:
+            return np.fromiter(nx.topological_sort(graph), np.int64, self.operators)
+        except nx.NetworkXUnfeasible:
+            raise InputError("edges hold a cycle; a dataflow has none") from None
 
     @cached_property
     def apart(self) -> Floats:
@@ -213,19 +212,18 @@ class PlacementProblem:
     def columns(self) -> Columns:
         """The same for the kernels."""
         source, target = self.edges[:, 0], self.edges[:, 1]
-        forward, real = self.forward, source != target
-        pred_offsets, by_target = _grouped(target[forward], self.operators)
-        near_offsets, by_operator = _grouped(np.concatenate((source[real], target[real])), self.operators)
+        pred_offsets, by_target = grouped(target, self.operators)
+        near_offsets, by_operator = grouped(np.concatenate((source, target)), self.operators)
         return Columns(
             order=self.order,
             pred_offsets=pred_offsets,
-            pred=source[forward][by_target],
+            pred=source[by_target],
             source=np.ascontiguousarray(source),
             target=np.ascontiguousarray(target),
             apart=self.apart,
             near_offsets=near_offsets,
-            near=np.concatenate((target[real], source[real]))[by_operator],
-            pull=np.tile(self.apart[real], 2)[by_operator],
+            near=np.concatenate((target, source))[by_operator],
+            pull=np.tile(self.apart, 2)[by_operator],
             cpu=self.cpu,
             memory=self.memory,
             cpu_limit=self.limit * self.cpu_capacity,
@@ -319,7 +317,7 @@ def greedy_placement(problem: PlacementProblem, start: Ints | None = None) -> In
     return place
 
 
-def _grouped(keys: Ints, size: int) -> tuple[Ints, Ints]:
+def grouped(keys: Ints, size: int) -> tuple[Ints, Ints]:
     """Offsets of the rows of each key, and the rows in that order."""
     offsets = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=size)))).astype(np.int64)
     return offsets, np.argsort(keys, kind="stable")

@@ -1,4 +1,4 @@
-"""How likely a query survives the crashes of hosts: exactly, and by drawing days.
+"""How likely a query survives the crashes of hosts: exactly, or from drawn days where that takes too long.
 
 Specification of selective replication, §2.4 and §3.1: every host fails within the period with a probability of its own,
 independently, and a query is broken if any of its operators has no copy on a live host. With racks, those fail as well.
@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from goffish.errors import InputError
-from goffish.scheduling.policies.replication import sampling_kernels
 from goffish.scheduling.policies.replication.model import Floats, Ints, Places, System, host_masks
 
 Aggregate = Literal["mean", "min", "weighted"]
@@ -160,55 +159,6 @@ def aggregated(found: System, values: Floats, aggregate: Aggregate = "mean") -> 
         return float(values.min())
     weights = found.weights if aggregate == "weighted" else np.ones(values.size)
     return float(weights @ values / weights.sum())
-
-
-class Days(NamedTuple):
-    """Drawn days of host crashes.
-
-    Attributes
-    ----------
-    queries : float64, shape (queries,)
-        Share of the days on which each query runs.
-    days : float64, shape (runs,)
-        Weighted share of the queries that run on each day.
-    """
-
-    queries: Floats
-    days: Floats
-
-    @property
-    def mean(self) -> float:
-        return float(self.days.mean())
-
-    @property
-    def error(self) -> float:
-        """Standard error of the mean."""
-        return float(self.days.std(ddof=1) / math.sqrt(self.days.size))
-
-
-def crash_days(found: System, places: Places, runs: int, rng: np.random.Generator) -> Days:
-    """Let hosts (and racks) crash independently on so many days.
-
-    Parameters
-    ----------
-    places : bool, shape (operators, hosts)
-    runs : int
-        Days; rounded up to a multiple of 64.
-    """
-    if runs < 1:
-        raise InputError(f"runs = {runs}: at least 1 is needed")
-    days = -(-runs // 64) * 64
-    alive = rng.random((found.hosts, days)) >= found.failures[:, None]
-    if found.rack_failures.any():
-        alive &= (rng.random((found.rack_failures.size, days)) >= found.rack_failures[:, None])[found.racks]
-    up, total = np.zeros(len(found.queries), np.int64), np.zeros(days)
-    sampling_kernels.run_days(
-        np.packbits(alive, axis=1, bitorder="little").view(np.uint64),
-        np.concatenate(([0], np.cumsum(places.sum(axis=1)))).astype(np.int64),
-        np.nonzero(places)[1].astype(np.int64),
-        found.query_offsets, found.query_operators, found.weights, up, total,
-    )  # fmt: skip
-    return Days(up / days, total / max(found.weights.sum(), 1e-300))
 
 
 def _bits(mask: int) -> list[int]:

@@ -97,10 +97,6 @@ class System:
         return tuple(tuple(some) for some in found)
 
     @cached_property
-    def query_offsets(self) -> Ints:
-        return np.concatenate(([0], np.cumsum([some.size for some in self.queries]))).astype(np.int64)
-
-    @cached_property
     def query_operators(self) -> Ints:
         return np.concatenate([*self.queries, np.zeros(0, np.int64)]).astype(np.int64)
 

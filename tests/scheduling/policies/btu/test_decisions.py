@@ -15,12 +15,17 @@ from experiments.btu.patterns import machines_of, walk
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
-from goffish.scheduling.policies.btu.controller import BtuController, make_room, scale_up
+from goffish.scheduling.policies.btu.controller import (
+    BtuController,
+    make_room,
+    needs_instance,
+    predicted_duration,
+    scale_up,
+)
 from goffish.scheduling.policies.btu.ending import plan_emptying
 from goffish.scheduling.policies.btu.model import ClusterState, OperatorNeeds, Settings, Size
 from goffish.scheduling.policies.btu.ranking import best_host, donor_utility, host_score
 from goffish.scheduling.policies.btu.threshold import ThresholdController
-from goffish.scheduling.policies.btu.trigger import needs_instance, predicted_duration
 
 VISP = compile_flow(read_dataflow("visp-oee"))
 PLAIN = Settings()

@@ -16,9 +16,15 @@ from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.hosts import HostColumns, host_columns
 from goffish.scheduling.dataflow.model import Dataflow
 from goffish.scheduling.policies.edrp.candidates import multisets
-from goffish.scheduling.policies.edrp.latency import Queue
-from goffish.scheduling.policies.edrp.metrics import metrics
-from goffish.scheduling.policies.edrp.problem import Bounds, Problem, Reconfiguration, Weights, problem_of
+from goffish.scheduling.policies.edrp.problem import (
+    Bounds,
+    Problem,
+    Queue,
+    Reconfiguration,
+    Weights,
+    metrics,
+    problem_of,
+)
 
 from .oracle import Oracle, bag
 

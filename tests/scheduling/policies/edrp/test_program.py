@@ -34,8 +34,7 @@ from goffish.scheduling.policies.edrp.candidates import (
 )
 from goffish.scheduling.policies.edrp.heuristic import local_search
 from goffish.scheduling.policies.edrp.linear import Solver
-from goffish.scheduling.policies.edrp.metrics import metrics
-from goffish.scheduling.policies.edrp.problem import Bounds, Problem, Reconfiguration, Weights, problem_of
+from goffish.scheduling.policies.edrp.problem import Bounds, Problem, Reconfiguration, Weights, metrics, problem_of
 from goffish.scheduling.policies.edrp.program import Program, solve
 
 from .oracle import Oracle

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 
 import networkx as nx
 import numpy as np
@@ -43,19 +42,22 @@ def tiny_problem(seed: int) -> PlacementProblem:
 
 
 @st.composite
-def problems(draw: st.DrawFn, most_operators: int = 7, most_hosts: int = 4) -> PlacementProblem:
-    """Random problems: any edges (cycles, pairs both ways), asymmetric latencies, forbidden hosts, idle edges."""
+def problems(
+    draw: st.DrawFn, most_operators: int = 7, most_hosts: int = 4, cyclic: type[PlacementProblem] | None = None
+) -> PlacementProblem:
+    """Random problems: asymmetric latencies, forbidden hosts, idle edges; with cycles if `cyclic` is given."""
     seed = draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
     operators, hosts = int(rng.integers(1, most_operators + 1)), int(rng.integers(1, most_hosts + 1))
-    pairs = [(a, b) for a in range(operators) for b in range(operators)]
-    forward_only = rng.random() < 0.5
-    edges = [p for p in pairs if (p[0] < p[1] or not forward_only) and rng.random() < 0.35]
+    names = rng.permutation(operators).tolist()
+    forward_only = cyclic is None or rng.random() < 0.5
+    pairs = [(a, b) for a in range(operators) for b in range(operators) if a < b or not forward_only]
+    edges = [(names[a], names[b]) for a, b in pairs if rng.random() < 0.35]
     latency = rng.integers(0, 20, (hosts, hosts)).astype(float)
     np.fill_diagonal(latency, 0.0)
     allowed = rng.random((operators, hosts)) < 0.8
     allowed[np.arange(operators), rng.integers(0, hosts, operators)] = True
-    return PlacementProblem(
+    return (cyclic or PlacementProblem)(
         edges=edges,
         events=rng.integers(0, 4, len(edges)).astype(float),
         cpu=rng.integers(0, 80, operators).astype(float),
@@ -111,12 +113,3 @@ def best_placement(problem: PlacementProblem) -> tuple[float, tuple[int, ...]] |
         if not violations:
             found.append((value, place))
     return min(found, default=None)
-
-
-def random_graph(seed: int, acyclic: bool) -> tuple[int, list[tuple[int, int]]]:
-    """Vertices and edges; self-loops among them unless `acyclic`."""
-    draw = random.Random(seed)
-    size, density = draw.randint(1, 12), draw.choice([0.1, 0.2, 0.4])
-    names = draw.sample(range(size), size)
-    pairs = [(names[a], names[b]) for a in range(size) for b in range(size) if a < b or not acyclic]
-    return size, [pair for pair in pairs if draw.random() < density]

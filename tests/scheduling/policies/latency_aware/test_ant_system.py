@@ -14,8 +14,7 @@ from experiments.latency_aware.generators import paper_problem
 from goffish.errors import InputError
 from goffish.scheduling.policies.latency_aware import ant_kernels as kernels
 from goffish.scheduling.policies.latency_aware.ant_system import Ants, one_colony, penalised
-from goffish.scheduling.policies.latency_aware.hill_climbing import hill_climbing
-from goffish.scheduling.policies.latency_aware.hybrid import hybrid
+from goffish.scheduling.policies.latency_aware.hybrid import hill_climbing, hybrid
 from goffish.scheduling.policies.latency_aware.score import PlacementProblem, evaluate
 from tests.scheduling.policies.latency_aware.cases import chain_of_three, problems, tiny_problem
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.errors import InputError
-from goffish.scheduling.policies.latency_aware.hill_climbing import hill_climbing
+from goffish.scheduling.policies.latency_aware.hybrid import hill_climbing
 from goffish.scheduling.policies.latency_aware.score import PlacementProblem, evaluate
 from tests.scheduling.policies.latency_aware.cases import chain_of_three, placements, problems, tiny_problem
 

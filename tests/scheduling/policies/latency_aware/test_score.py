@@ -55,6 +55,18 @@ def test_against_definitions(problem: PlacementProblem, data: st.DataObject) -> 
     assert found.value == pytest.approx(parts, abs=1e-12)
 
 
+@given(problems())
+def test_no_edge_points_backwards_in_the_order(problem: PlacementProblem) -> None:
+    order = problem.order.tolist()
+    assert sorted(order) == list(range(problem.operators))
+    assert all(order.index(a) < order.index(b) for a, b in problem.edges.tolist())
+
+
+def test_cycles_are_refused() -> None:
+    with pytest.raises(InputError, match="edges hold a cycle; a dataflow has none"):
+        evaluate(problem_with(edges=[(0, 1), (1, 0)], events=[1.0, 1.0]), [0, 1])
+
+
 def test_shared_latency_mode() -> None:
     """§6.3: latency over operators times the longest one, with weight 1."""
     found = evaluate(replace(chain_of_three(), weights=RELATIVE), [0, 1, 0])

@@ -9,14 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.replication.days import crash_days
 from experiments.replication.selection import single_points
 from goffish.errors import InputError
-from goffish.scheduling.policies.replication.availability import (
-    Availability,
-    aggregated,
-    crash_days,
-    query_availabilities,
-)
+from goffish.scheduling.policies.replication.availability import Availability, aggregated, query_availabilities
 from goffish.scheduling.policies.replication.model import Network, Racks, System, check, network_use, primaries, system
 
 A, B, C, D, E = 1, 2, 4, 8, 16

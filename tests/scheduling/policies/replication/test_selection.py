@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.replication.days import crash_days
 from experiments.replication.generators import paper_system, with_budget
 from experiments.replication.queries import Operator, SharedQueries
 from experiments.replication.selection import knapsack, query_importance, select_queries
 from goffish.errors import InputError
-from goffish.scheduling.policies.replication.availability import crash_days, query_availabilities
+from goffish.scheduling.policies.replication.availability import query_availabilities
 from goffish.scheduling.policies.replication.blocks import spof_order, spof_plan
 from goffish.scheduling.policies.replication.importance import importance
 from goffish.scheduling.policies.replication.model import Network, Racks, System, check, primaries, replica_load, system

@@ -1,17 +1,43 @@
-"""The threads of an engine: a pool that never holds up an error, and tasks that stop at the first failure."""
+"""How engines share out work: partitions among workers, and tasks among the threads of a process."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from goffish.gofs import PartitionedGraph
 from goffish.graph.parallel import wait_for
 
 T = TypeVar("T")
 #: Vertices and edges up to which a superstep takes less time than waking the threads for it.
 SMALL = 10_000
+
+
+def partitions_of(graph: PartitionedGraph, workers: int) -> list[list[int]]:
+    """Partitions of every worker: greedy by arcs, so that each worker has about the same number."""
+    info = graph.info
+    return place([arcs + vertices for arcs, vertices in zip(info.arcs, info.vertices, strict=True)], workers)
+
+
+def place(costs: Sequence[int], workers: int) -> list[list[int]]:
+    """Which partitions every worker has: the costliest first, each to the worker that has least so far.
+
+    Returns
+    -------
+    list of lists of int, one per worker
+        Ascending partition numbers; empty where there are fewer partitions than workers. A function of its arguments
+        alone, so that every worker computes the same.
+    """
+    heap = [(0, worker) for worker in range(workers)]
+    owned: list[list[int]] = [[] for _ in range(workers)]
+    for partition in sorted(range(len(costs)), key=lambda p: (-costs[p], p)):
+        load, worker = heapq.heappop(heap)
+        owned[worker].append(partition)
+        heapq.heappush(heap, (load + costs[partition], worker))
+    return [sorted(partitions) for partitions in owned]
 
 
 class _Here(Executor):

@@ -1,4 +1,8 @@
-"""Breadth-first searches from hundreds of sources at once (Then et al., VLDB 2014), summed up at what they find."""
+"""Distances summed up at the source of a search or at the vertices that it finds.
+
+Breadth-first searches run from hundreds of sources at once (Then et al., VLDB 2014), searches along weighted arcs from
+one after the other.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.algorithms.closeness.lane_kernels import COMPLETE, LANES, WORDS, copy_row, learn
+from goffish.algorithms.paths.kernels import dijkstra
 from goffish.kernels.compile import kernel
 
 _ONE, _WORDS = np.uint64(1), np.uint64(WORDS)
@@ -286,3 +291,50 @@ def search_batch(arcs, back_arcs, low, high, inverse, budget, memory, sums):
         for i in range(new):
             copy_row(known, np.uint64(changed[i]), fresh, np.uint64(i))
     return True
+
+
+@kernel
+def search_distances(arcs, piece_of, bounds, sources, counted, inverse, at_source, scale, search, sums):
+    """Add up the distances along weighted arcs from `sources`, one after the other.
+
+    Parameters
+    ----------
+    arcs : Csr
+    piece_of, bounds
+        Component of each vertex, and the first vertex of each component.
+    counted : bool, shape (n,)
+        Which vertices a search adds up the distances to.
+    inverse : bool
+        Add up 1 / distance, where that is not 0, rather than distance.
+    at_source : bool
+        Whether a sum belongs to the source, or to the vertex that is found.
+    scale, search
+        As in `dijkstra`; distances and parents need not be filled.
+    sums : Sums
+        Shape (sources,) with `at_source`, else (n,).
+    """
+    total, reached = sums
+    distance, parent = search.distance, search.parent
+    for i in range(sources.size):
+        source = sources[i]
+        low, high = bounds[piece_of[source]], bounds[piece_of[source] + 1]
+        distance[low:high] = np.inf
+        parent[low:high] = -1
+        dijkstra(arcs, source, scale, search)
+        own, found = 0.0, 0
+        for v in range(low, high):
+            length = distance[v]
+            if length == np.inf or v == source or not counted[v]:
+                continue
+            worth = length
+            if inverse:
+                worth = 1.0 / length if length > 0.0 else 0.0
+            if at_source:
+                own += worth
+                found += 1
+            else:
+                total[v] += worth
+                reached[v] += 1
+        if at_source:
+            total[i] = own
+            reached[i] = found

@@ -1,17 +1,54 @@
-"""A topological order of graphs that may have cycles, in levels.
+"""Problems whose edges may hold cycles: their order, and what counts along it.
 
-Specification of latency-aware placement, §3.6: the heuristic of Eades, Lin and Smyth for feedback arc sets, which
-removes all sources (sinks) of the moment as one level and breaks a cycle in the first strongly connected component,
-at a vertex that is fed by what was removed before it.
+Specification of latency-aware placement, §2.7 and §3.6: the heuristic of Eades, Lin and Smyth for feedback arc sets,
+which removes all sources (sinks) of the moment as one level and breaks a cycle in the first strongly connected
+component, at a vertex that is fed by what was removed before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from goffish.errors import InputError
+from goffish.scheduling.policies.latency_aware.score import Columns, Ints, PlacementProblem, grouped
 
 Levels = list[list[int]]
+
+
+class CyclicProblem(PlacementProblem):
+    """A placement problem whose edges may point backwards in the order; these do not count for latency (§2.7)."""
+
+    @cached_property
+    def order(self) -> Ints:
+        """The levels of `cyclic_order`, one after the other."""
+        levels = cyclic_order(self.operators, [(u, v) for u, v in self.edges.tolist()])
+        return np.array([v for level in levels for v in level], np.int64)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The same for the kernels: predecessors along the edges that count, neighbours without the operator itself."""
+        source, target = self.edges.T
+        counts, real = forward(self), source != target
+        pred_offsets, by_target = grouped(target[counts], self.operators)
+        near_offsets, by_operator = grouped(np.concatenate((source[real], target[real])), self.operators)
+        return super().columns._replace(
+            pred_offsets=pred_offsets,
+            pred=source[counts][by_target],
+            near_offsets=near_offsets,
+            near=np.concatenate((target[real], source[real]))[by_operator],
+            pull=np.tile(self.apart[real], 2)[by_operator],
+        )
+
+
+def forward(problem: PlacementProblem) -> NDArray[np.bool_]:
+    """Edges that do not point backwards in the order of a problem; only they count for latency."""
+    place = np.empty(problem.operators, np.int64)
+    place[problem.order] = np.arange(problem.operators)
+    return np.asarray(place[problem.edges[:, 0]] < place[problem.edges[:, 1]])
 
 
 def cyclic_order(size: int, edges: Sequence[tuple[int, int]]) -> Levels:
