@@ -308,8 +308,9 @@ class Catalogue(Sites):
     @property
     def largest(self) -> int:
         """The class of the greatest power; of equal ones the cheapest, then the first."""
-        return self.by_power()[0]
+        return self.by_power[0]
 
+    @cached_property
     def by_power(self) -> list[int]:
         """Classes that are to be had, from the most powerful to the least, cheaper ones first among equals.
 

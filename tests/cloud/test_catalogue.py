@@ -26,7 +26,7 @@ def test_catalogues_that_come_along() -> None:
     six = read_catalogue("ec2-2013")
     assert six.classes[six.largest].name == "m3.2xlarge"
     assert six.powers.tolist() == [1, 2, 4, 8, 13, 26]
-    assert [six.classes[c].name for c in six.by_power()][:2] == ["m3.2xlarge", "m3.xlarge"]
+    assert [six.classes[c].name for c in six.by_power][:2] == ["m3.2xlarge", "m3.xlarge"]
     assert [c.name for c in six.only(["m1.large", "m1.small"]).classes] == ["m1.large", "m1.small"]
     m1 = read_catalogue("ec2-2013-m1")
     assert np.allclose(m1.prices / m1.powers, 0.06)

@@ -93,7 +93,7 @@ def test_when_a_machine_is_taken_and_what_is_to_be_had(tmp_path: Path) -> None:
     assert now.prices.tolist() == [1.0, 0.2] and now.available.all() and now.largest == 1
     later = market.priced(4000)
     assert later.prices.tolist() == [1.0, PROHIBITIVE] and later.available.tolist() == [True, False]
-    assert later.largest == 0 and later.by_power() == [0]
+    assert later.largest == 0 and later.by_power == [0]
     assert market.priced(2500) is now
 
 

@@ -117,15 +117,22 @@ class Deployment:
         self.add_machine(Machine(number, kind))
         return number
 
-    def add_machine(self, machine: Machine) -> None:
-        """Add a machine with what runs on it."""
-        self.machines[machine.id] = machine
-        self._used[machine.id] = machine.used
-        self._least = min(self._least, machine.id)
-        speed = self.speed(machine.id)
-        for element, count in machine.instances.items():
-            self.power[element] += count * speed
-            self.counts[element] += count
+    def add_machine(self, *machines: Machine) -> None:
+        """Add machines with what runs on them."""
+        speeds = self.catalogue.speeds.tolist()
+        elements, counts, powers = list[int](), list[int](), list[float]()
+        for machine in machines:
+            self.machines[machine.id] = machine
+            self._used[machine.id] = machine.used
+            self._least = min(self._least, machine.id)
+            speed = speeds[machine.kind] * machine.coefficient
+            elements += machine.instances
+            counts += machine.instances.values()
+            powers += [count * speed for count in machine.instances.values()]
+        if elements:
+            # One after the other, as an element may be on several machines.
+            np.add.at(self.counts, elements, counts)
+            np.add.at(self.power, elements, powers)
 
     def drop_machine(self, machine: int) -> None:
         """Remove a machine and what runs on it."""

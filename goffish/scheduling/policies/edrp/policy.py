@@ -195,7 +195,7 @@ class Edrp:
         most = max(0, most)
         enough = _enough(catalogue, wanted - held, Counter(kind for _, kind in found))
         kinds = [best] * min(enough[best] + self.spare, most)
-        for kind in catalogue.by_power():
+        for kind in catalogue.by_power:
             if kind != best:
                 kinds += [kind] * min(enough[kind] + self.spare, max(most, self.spare))
         taken = Counter(kind for _, kind in found)
@@ -231,7 +231,7 @@ def _enough(catalogue: Catalogue, cores: float, held: Counter[int]) -> Counter[i
     """Machines of each class with so many cores as fast as the cheapest's, the cheapest first, as many as exist."""
     best = cheapest_class(catalogue, large=True)
     others = sorted(
-        (k for k in catalogue.by_power() if k != best), key=lambda k: catalogue.prices[k] / catalogue.powers[k]
+        (k for k in catalogue.by_power if k != best), key=lambda k: catalogue.prices[k] / catalogue.powers[k]
     )
     found: Counter[int] = Counter()
     for kind in [best, *others]:
