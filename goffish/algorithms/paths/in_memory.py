@@ -30,8 +30,8 @@ def levels_from(graph: Graph, source: int) -> tuple[NDArray[np.int32] | NDArray[
     found, bits = np.full(n, np.iinfo(np.int64).max), n.bit_length()
     # An arc takes less than 5 ns, and on undirected graphs most are never looked at.
     interruptible(
-        graph.num_arcs // 4, kernels.breadth_first, graph.offsets, graph.targets, not graph.directed, source, _ALPHA, _BETA,
-        bits, found, np.empty(n + 1, kind),
+        graph.num_arcs // 4, kernels.breadth_first, graph.offsets, graph.targets, not graph.directed, source, _ALPHA,
+        _BETA, bits, found, np.empty(n + 1, kind),
     )  # fmt: skip
     depth, parent = np.empty(n, kind), np.empty(n, kind)
     kernels.unpack(found, source, bits, depth, parent)

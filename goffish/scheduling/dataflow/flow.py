@@ -231,10 +231,9 @@ class Flow:
         omegas = kernels.estimate_active(self.graph, self.alternates, active, external, power, backlog, table)
         if hosts is not None:
             running, rates = self.activated(active), kernels.Rates(*table)
-            omegas = kernels.estimate_on_network(running, external, power, backlog, hosts, self.message_bits, rates)
-        # An element without any core stops the whole.
-        omega = 0.0 if (power <= 0).any() else omegas[0 if measure == "mean" else 1]
-        return Estimate(omega, *table)
+            found = kernels.estimate_on_network(running, external, power, backlog, hosts, self.message_bits, rates)
+            omegas = found if (power > 0).all() else omegas
+        return Estimate(omegas[0 if measure == "mean" else 1], *table)
 
 
 class Estimate(NamedTuple):

@@ -157,12 +157,17 @@ def activated(graph, alternates, active):
 def estimate_active(graph, alternates, active, external, power, backlog, table):
     """The same as `estimate`, but all of `Rates` are filled: the rows of `table`, shape (6, elements).
 
-    A call from Python takes half the time: checking and passing an array costs more than the arithmetic on it.
+    Both throughputs are 0 where an element has no core. A call from Python takes half the time: checking and passing an
+    array costs more than the arithmetic on it.
     """
     flow = activated(graph, alternates, active)
     rates = Rates(table[0], table[1], table[2], table[3], table[4], table[5])
     ideal_rates(flow, external, rates.ideal_in, rates.ideal_out)
-    return estimate(flow, external, power, backlog, rates)
+    mean, whole = estimate(flow, external, power, backlog, rates)
+    for speed in power:
+        if not speed > 0:
+            return 0.0, 0.0
+    return mean, whole
 
 
 @kernel

@@ -1,4 +1,8 @@
-"""Kernels of repacking: instances on machines as flat arrays, rewritten by plain loops."""
+"""Kernels of repacking: instances on machines as flat arrays, rewritten by plain loops.
+
+A packing is a tuple of the arrays of `repacking.Packing`, and types are a `TypeColumns`. Memory comes from the caller
+where it can, as every function of NumPy takes longer to compile than ten loops.
+"""
 
 from __future__ import annotations
 
@@ -12,166 +16,138 @@ MOST_INSTANCES = 1_000_000
 
 
 @kernel
-def _filled(machine, machines):
-    """Used cores of each machine."""
-    filled = np.zeros(machines, np.int64)
-    for at in machine:
-        filled[at] += 1
-    return filled
-
-
-@kernel
-def move_last(packing, need, types, available, ascending):
+def move_last(packing, need, types, available, ascending, memory, kinds):
     """Move, or drop, the last instance of every element with more power than it needs (REPACK_PE_INSTANCE).
 
     Parameters
     ----------
-    packing : tuple of kinds, machine and element; see `repacking.Packing`
+    packing : tuple
+        Of its machines `place` is changed; an instance that is dropped is on machine -1 then.
     need : float64, shape (elements,)
-    types : TypeColumns
     available : bool, shape (types,)
     ascending : int64
         Types from the least powerful on, cheaper ones first among equals.
+    memory : power, float64, and count, last and target, int64, of shape (elements,); used, int64, of shape (machines +
+        elements,); all 0
+    kinds : int64, shape (machines + elements,)
+        Starts with those of the packing; receives the types of new machines.
 
     Returns
     -------
-    tuple of int64 arrays
-        A packing.
+    int
+        Number of machines, empty ones included.
     """
-    kinds, machine, element = packing
-    size, known = need.size, kinds.size
-    power, count, last = np.zeros(size), np.zeros(size, np.int64), np.zeros(size, np.int64)
+    known, place, element = packing
+    power, count, last, target, used = memory
     for i in range(element.size):
-        power[element[i]] += types.speeds[kinds[machine[i]]]
+        power[element[i]] += types.speeds[kinds[place[i]]]
         count[element[i]] += 1
         last[element[i]] = i
-    target = np.full(size, -1, np.int64)
-    keep = np.ones(element.size, np.bool_)
-    for e in range(size):
+        used[place[i]] += 1
+    for e in range(need.size):
+        target[e] = -1
         if count[e] == 0 or power[e] - need[e] <= SLACK:
             continue
-        speed = types.speeds[kinds[machine[last[e]]]]
+        speed = types.speeds[kinds[place[last[e]]]]
         rest = need[e] - (power[e] - speed)
         if rest <= SLACK and count[e] > 1:
-            keep[last[e]] = False
+            place[last[e]] = -1
             continue
         for kind in ascending:
             if available[kind] and rest - SLACK <= types.speeds[kind] < speed - SLACK:
                 target[e] = kind
                 break
-    # At most one new machine for each element.
-    all_kinds, place = np.empty(known + size, np.int64), machine.copy()
-    all_kinds[:known] = kinds
-    filled = _filled(machine, known + size)
-    machines = known
+    machines = known.size
     for kind in range(types.cores.size):
         at = 0
-        for e in range(size):
+        for e in range(need.size):
             if target[e] != kind:
                 continue
-            while at < machines and (all_kinds[at] != kind or filled[at] >= types.cores[kind]):
+            while at < machines and (kinds[at] != kind or used[at] >= types.cores[kind]):
                 at += 1
             if at == machines:
-                all_kinds[at] = kind
+                kinds[at] = kind
                 machines += 1
-            filled[place[last[e]]] -= 1
-            filled[at] += 1
+            used[place[last[e]]] -= 1
+            used[at] += 1
             place[last[e]] = at
-    return _compact(all_kinds[:machines], place, element, keep)
+    return machines
 
 
 @kernel
-def _compact(kinds, machine, element, keep):
-    """The instances to keep, on the machines that run any of them."""
-    renamed, instances = np.zeros(kinds.size, np.int64), 0
-    for i in range(machine.size):
-        if keep[i]:
-            renamed[machine[i]] = 1
-            instances += 1
-    machines = 0
-    for m in range(kinds.size):
-        used = renamed[m]
-        renamed[m] = machines
-        machines += used
-    left, place, what = np.empty(machines, np.int64), np.empty(instances, np.int64), np.empty(instances, np.int64)
-    at = 0
-    for i in range(machine.size):
-        if keep[i]:
-            place[at], what[at] = renamed[machine[i]], element[i]
-            left[place[at]] = kinds[machine[i]]
-            at += 1
-    return left, place, what
-
-
-@kernel
-def repack(packing, types, by_power, forward, last):
+def repack(packing, types, by_power, forward, last, prices, powers):
     """Pack poorly filled machines of each type anew, and the rest on smaller ones (REPACK_FREE_VMS, §3.3).
 
     Two candidates a type: all of its instances on such machines again; only as many as fill them, and the rest on the
-    next smaller type. Each candidate starts from the one before, so the packing of any of them is that of a shorter
-    call.
+    next smaller type. Each type starts from the candidate before it.
 
     Parameters
     ----------
-    packing : tuple of kinds, machine and element; see `repacking.Packing`
-    types : TypeColumns
     by_power : int64
         Types from the most powerful on.
     forward : int64, shape (elements,)
         Instances are packed in this order.
     last : int
         Number of the last candidate.
+    prices : float64, shape (candidates,)
+        Receives the price of all machines of each candidate; 0 before.
+    powers : float64, shape (candidates, elements)
+        Receives the speed of all cores of each element together; 0 before.
 
     Returns
     -------
-    packing : tuple of int64 arrays
-        Of the last candidate.
-    prices : float64, shape (candidates,)
-        Of all machines, an hour.
-    powers : float64, shape (candidates, elements)
-        Speed of all cores of each element together.
+    tuple of int64 arrays
+        Packing of the last candidate.
+    int
+        Number of candidates.
     """
-    size, tried = forward.size, 0
-    prices, powers = np.zeros(2 * by_power.size), np.zeros((2 * by_power.size, size))
+    tried = 0
     for turn in range(by_power.size):
         kind, smaller = by_power[turn], by_power[min(turn + 1, by_power.size - 1)]
-        renamed, left, again = _emptied(packing, kind, types.cores[kind], size)
+        cores = types.cores[kind]
+        renamed, left, again = _emptied(packing, kind, cores, forward.size)
         if left == packing[0].size:
             continue
-        rest, total = again.sum() % types.cores[kind], 0.0
-        full, less = again.copy(), np.zeros(size, np.int64)
-        for e in forward[::-1]:
+        rest, total = 0, 0.0
+        for count in again:
+            rest += count
+        rest %= cores
+        counts = np.zeros((2, 2, forward.size), np.int64)
+        for at in range(forward.size - 1, -1, -1):
+            e = forward[at]
             moved = min(rest, again[e])
             rest -= moved
-            full[e] -= moved
             wanted = np.ceil(moved * types.speeds[kind] / types.speeds[smaller] - SLACK)
             total += wanted
             if total > MOST_INSTANCES:
-                return packing, prices[:tried], powers[:tried]
-            less[e] = np.int64(wanted)
-        before, none = packing, np.zeros(size, np.int64)
-        for groups in (((kind, again), (smaller, none)), ((kind, full), (smaller, less))):
-            if tried > last or (tried % 2 and kind == smaller):
-                break
-            packing = _refilled(before, renamed, left, groups, forward, types.cores)
+                return packing, tried
+            counts[0, 0, e], counts[1, 0, e], counts[1, 1, e] = again[e], again[e] - moved, np.int64(wanted)
+        before = packing
+        for candidate in range(1 if kind == smaller else 2):
+            if tried > last:
+                return packing, tried
+            packing = _refilled(before, renamed, left, (kind, smaller), counts[candidate], forward, types.cores)
             for m in packing[0]:
                 prices[tried] += types.prices[m]
             for i in range(packing[1].size):
                 powers[tried, packing[2][i]] += types.speeds[packing[0][packing[1][i]]]
             tried += 1
-    return packing, prices[:tried], powers[:tried]
+    return packing, tried
 
 
 @kernel
 def _emptied(packing, kind, cores, size):
     """Number the machines again without those of a type that have free cores (-1); count what these run by element."""
     kinds, machine, element = packing
-    filled, renamed, left = _filled(machine, kinds.size), np.full(kinds.size, -1, np.int64), 0
+    renamed, again, left = np.zeros(kinds.size, np.int64), np.zeros(size, np.int64), 0
+    for at in machine:
+        renamed[at] += 1
     for m in range(kinds.size):
-        if kinds[m] != kind or filled[m] >= cores:
+        if kinds[m] != kind or renamed[m] >= cores:
             renamed[m] = left
             left += 1
-    again = np.zeros(size, np.int64)
+        else:
+            renamed[m] = -1
     for i in range(machine.size):
         if renamed[machine[i]] < 0:
             again[element[i]] += 1
@@ -179,30 +155,35 @@ def _emptied(packing, kind, cores, size):
 
 
 @kernel
-def _refilled(packing, renamed, left, groups, forward, cores):
-    """A packing without the machines that are emptied, and groups of instances on new machines of their types."""
+def _refilled(packing, renamed, left, new_kinds, counts, forward, cores):
+    """A packing without the machines that are emptied, and so many instances of each element on new machines."""
     kinds, machine, element = packing
-    machines, first = left, left
-    instances = (renamed[machine] >= 0).sum()
-    for kind, counts in groups:
-        machines += -(-counts.sum() // cores[kind])
-        instances += counts.sum()
-    new, place, what = np.empty(machines, np.int64), np.empty(instances, np.int64), np.empty(instances, np.int64)
-    at = 0
+    machines, instances = left, 0
+    for i in range(machine.size):
+        instances += renamed[machine[i]] >= 0
+    for group in range(2):
+        added = 0
+        for count in counts[group]:
+            added += count
+        machines += -(-added // cores[new_kinds[group]])
+        instances += added
+    new_kind, place, what = (
+        np.zeros(machines, np.int64), np.zeros(instances, np.int64), np.zeros(instances, np.int64),
+    )  # fmt: skip
     for m in range(kinds.size):
         if renamed[m] >= 0:
-            new[renamed[m]] = kinds[m]
+            new_kind[renamed[m]] = kinds[m]
+    at = 0
     for i in range(machine.size):
         if renamed[machine[i]] >= 0:
             place[at], what[at] = renamed[machine[i]], element[i]
             at += 1
-    for kind, counts in groups:
-        begin = at
+    for group in range(2):
+        kind, begin, first = new_kinds[group], at, left
         for e in forward:
-            for _ in range(counts[e]):
+            for _ in range(counts[group, e]):
                 place[at], what[at] = first + (at - begin) // cores[kind], e
+                new_kind[place[at]] = kind
                 at += 1
-        machines = -(-(at - begin) // cores[kind])
-        new[first : first + machines] = kind
-        first += machines
-    return new, place, what
+        left += -(-(at - begin) // cores[kind])
+    return new_kind, place, what

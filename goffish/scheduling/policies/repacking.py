@@ -70,9 +70,17 @@ def repack_instances(packing: Packing, catalogue: Catalogue, need: Floats) -> Pa
     need : float64, shape (elements,)
         Power in use: messages processed times the cost of one.
     """
-    ascending = np.lexsort((catalogue.prices, catalogue.powers))
-    found = kernels.move_last(tuple(packing), need, catalogue.columns, catalogue.available, ascending)
-    return Packing(*found)
+    size, known = need.size, packing.kinds.size
+    kinds, place = np.append(packing.kinds, np.zeros(size, np.int64)), packing.machine.copy()
+    counts = np.zeros((3, size), np.int64)
+    machines = kernels.move_last(
+        (packing.kinds, place, packing.element), need, catalogue.columns, catalogue.available,
+        np.lexsort((catalogue.prices, catalogue.powers)),
+        (np.zeros(size), *counts, np.zeros(known + size, np.int64)), kinds,
+    )  # fmt: skip
+    kept = place >= 0
+    used = np.bincount(place[kept], minlength=machines) > 0
+    return Packing(kinds[:machines][used], (np.cumsum(used) - 1)[place[kept]], packing.element[kept])
 
 
 def repack_machines(
@@ -94,14 +102,13 @@ def repack_machines(
         Never dearer than the one given; the goal's throughput is reached unless it was not before.
     """
     by_power = np.array(catalogue.by_power)
-    _, prices, powers = kernels.repack(tuple(packing), catalogue.columns, by_power, forward, 2 * by_power.size)
+    prices, powers = np.zeros(2 * by_power.size), np.zeros((2 * by_power.size, flow.size))
+    given = tuple(packing), catalogue.columns, by_power, forward
+    _, tried = kernels.repack(*given, prices.size, prices, powers)
     best, lowest = -1, packing.price_per_hour(catalogue)
-    for candidate, price in enumerate(prices.tolist()):
+    for candidate, price in enumerate(prices[:tried].tolist()):
         if price < lowest - SLACK:
             omega = flow.estimate(active, base + powers[candidate], external).omega
             if omega >= flow.goal.throughput - SLACK:
                 best, lowest = candidate, price
-    if best < 0:
-        return packing
-    found, _, _ = kernels.repack(tuple(packing), catalogue.columns, by_power, forward, best)
-    return Packing(*found)
+    return packing if best < 0 else Packing(*kernels.repack(*given, best, prices, powers)[0])
