@@ -136,6 +136,10 @@ class Algorithm(Options):
         """Whether these options (or the algorithm) are answered by the engine only."""
         return False
 
+    def single_threaded(self) -> str | None:
+        """What in these options makes `whole` use one thread; `None` where it shares its work among `threads`."""
+        return f"{self.name} of a graph in memory" if self.one_thread else None
+
     def only_whole(self) -> list[str]:
         """Names of the options given that no engine can follow: `whole` answers them."""
         return []

@@ -71,6 +71,21 @@ def test_a_market_is_what_the_prices_say(here: Place) -> None:
     assert (here / "again.json").read_bytes() == (here / "market.json").read_bytes()
 
 
+def test_a_catalogue_works_from_any_folder(here: Place) -> None:
+    """Breaks when price files are looked for in the current folder only."""
+    (here / "dir/p").mkdir(parents=True)
+    (here / "elsewhere").mkdir()
+    (here / "prices.csv").rename(here / "dir/p/r3.csv")
+    (here / "dir/cloud.yaml").write_text(CLOUD.format(prices="p/r3.csv"))
+    elsewhere = Place(here / "elsewhere")
+    fit = ["spot", "fit", "-o", "market.json", "--preset", "paper-2012", "--estimator", "paper", "--json"]
+    assert elsewhere(*fit, "../dir/cloud.yaml").json["classes"][0]["class"] == "spot"
+    simulate = ["simulate", "sc13-diamond", "--hours", "1", "--json"]
+    for cloud in ("../dir/cloud.yaml", here / "dir/cloud.yaml"):
+        assert elsewhere(*simulate, "--cloud", cloud).json["runs"]["reactive-global"]["cost"] > 0
+    refused(elsewhere("spot", "fit", "../cloud.yaml", "-o", "m.json"), "prices: no file 'prices.csv', in the folder of")
+
+
 def test_advice_is_the_golden_table(golden: Place) -> None:
     """Breaks when advice is not that of the table, or costs are another job's; figures of §7.2."""
 

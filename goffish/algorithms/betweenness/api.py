@@ -134,7 +134,7 @@ class Betweenness(Algorithm):
         assert not isinstance(self.top, str)
         return PartitionedBetweenness(
             pivots=self.pivots,
-            sources=self.sources,
+            sources=None if self.sources is None else tuple(dict.fromkeys(self.sources)),
             seed=self.seed,
             top=self.top,
             batch=self.batch,
@@ -207,7 +207,9 @@ class Betweenness(Algorithm):
         from goffish.algorithms.timing import told_to
 
         report = told_to(note, "exact values, to compare: ")
-        exact = in_memory.betweenness(graph, weighted=self.weighted, threads=threads, progress=report).scores
+        exact = in_memory.betweenness(
+            graph, weighted=self.weighted, sources=self.sources, threads=threads, progress=report
+        ).scores
         return compared(exact, estimate, top=self.how_many(graph.num_vertices), directed=graph.directed)
 
     def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats, note: Note | None = None) -> Result:

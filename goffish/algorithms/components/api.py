@@ -62,7 +62,7 @@ class MaxValue(Algorithm):
 def connected_components(graph: AnyGraph, *, threads: int | None = None) -> Result:
     """Weakly connected components; column ``component`` holds the label of the component's largest vertex.
 
-    `threads` is for a partitioned graph: in memory this takes one thread.
+    `threads` is for a partitioned graph: in memory this takes one thread, and warns when it is given.
 
     Examples
     --------

@@ -45,7 +45,7 @@ def add_clouds(folder: Path) -> None:
     for path in sorted(folder.glob("*.yaml")):
         if path.stem in known_catalogues():
             raise InputError(f"{path}: there is a catalogue {path.stem} already; rename the file")
-        catalogue = _beside(read_catalogue(path), folder)
+        catalogue = read_catalogue(path)
         for one in catalogue.classes:
             if one.prices is not None:
                 read_trace(one.prices)
@@ -69,17 +69,6 @@ def cloud_by_name(name: str) -> Catalogue:
     if name not in known_catalogues():
         raise InputError(f"nothing called {name[:80]!r}; there are: {', '.join(cloud_names())}")
     return read_catalogue(name)
-
-
-def _beside(catalogue: Catalogue, folder: Path) -> Catalogue:
-    """The same with absolute paths of the files of prices that lie in the folder."""
-    classes = []
-    for one in catalogue.classes:
-        path = None if one.prices is None else folder / one.prices
-        if path is not None and path.is_file():
-            one = one.model_copy(update={"prices": str(path.absolute())})  # noqa: PLW2901
-        classes.append(one)
-    return catalogue.with_classes(tuple(classes))
 
 
 _RUNNERS = {number: name.removeprefix("RUNNER_").lower() for name, number in jobs_pb2.Runner.items() if number}
