@@ -180,6 +180,7 @@ class Server:
         service = JobService(jobs, supervisor, inputs, feeds, served, settings.most_waiting, settings.most_queued, most)
         jobs_pb2_grpc.add_JobServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         markets = Markets(settings.markets)
+        markets.prepare()
         planners = Planners(settings.slots, settings.most_plan_s, settings.most_plan_mb)
         planning = PlanningService(markets, planners, most.option)
         planning_pb2_grpc.add_PlanningServiceServicer_to_server(planning, server)  # type: ignore[no-untyped-call]

@@ -78,7 +78,7 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
         if table is None:
             table = await self._planners.share(asked.key, strategy, asked.market, *asked.key[1:])
             self._tables.put("", asked.key, table, table.bytes)
-        return asked.answer(table)
+        return await elsewhere(asked.answer, table)
 
     async def Explain(self, request: planning_pb2.ExplainRequest, context: Any) -> planning_pb2.ExplainResponse:
         """Why a plan is as it is."""
