@@ -191,6 +191,9 @@ def test_what_cannot_be_done_is_refused(golden: Place) -> None:
     """Breaks when a deadline is promised that cannot be kept, or the user is not told what can."""
     common = ["spot", "advise", "--market", "tiny.json"]
     refused(golden(*common, "--work", "3", "--deadline", "1"), "the deadline cannot be promised: 2 hours")
+    refused(golden(*common, "--work", "3", "--deadline", "0.01"), "the deadline cannot be promised: 2 hours")
+    late = golden(*common, "--work", "3", "--deadline", "1", "--margin", "60")
+    refused(late, "the deadline cannot be promised: 3 hours")
     refused(golden(*common, "--work", "-1", "--deadline", "1"), "--work -1: give more than 0")
     refused(golden(*common, "--work", "2", "--saved", "1", "--deadline", "4"), "--saved 1: from the last")
     refused(golden(*common, "--work", "1", "--deadline", "4", "--price", "huge=1"), "with a class of tiny")

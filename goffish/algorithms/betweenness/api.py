@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from goffish.algorithms.algorithm import Algorithm, Label, Note
+from goffish.algorithms.algorithm import Algorithm, Label, Name, Note
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def _as_reductions(value: Any) -> Any:
     return tuple(value.split(",")) if isinstance(value, str) and value != "all" else value
 
 
-Top = Annotated[int | str | None, BeforeValidator(_as_top), WithJsonSchema({"type": "string"})]
+Top = Annotated[int | Name | None, BeforeValidator(_as_top), WithJsonSchema({"type": "string"})]
 Reductions = Annotated[
-    Literal["all"] | tuple[str, ...], BeforeValidator(_as_reductions), WithJsonSchema({"type": "string"})
+    Literal["all"] | tuple[Name, ...], BeforeValidator(_as_reductions), WithJsonSchema({"type": "string"})
 ]
 
 
