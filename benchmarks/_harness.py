@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.metadata
 import math
 import os
 import platform
+import shlex
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -59,7 +62,7 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 
 def machine_line(peers: Sequence[str] = ()) -> str:
-    """Processor, cores, load, interpreter and package versions on one line."""
+    """Command, date, processor, cores, load, interpreter and package versions on one line."""
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -68,8 +71,10 @@ def machine_line(peers: Sequence[str] = ()) -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("numba", "numpy", *peers))
     load, policy = os.getloadavg()[0], os.environ["OMP_WAIT_POLICY"]
+    command = shlex.join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]])
     return (
-        f"{model}, {cores} cores, load {load:.1f}, Python {platform.python_version()}, {versions}; "
+        f"`{command}`, {datetime.date.today()}: {model}, {cores} cores, load {load:.1f}, "
+        f"Python {platform.python_version()}, {versions}; "
         f"OMP_WAIT_POLICY={policy}"
     )
 
