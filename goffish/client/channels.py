@@ -43,7 +43,8 @@ _RETRIED = {
         }
     ]
 }
-#: Seconds between the attempts of a submission.
+#: Seconds between the attempts of a submission, whose key makes it safe to repeat; gRPC's own policy has no
+#: condition on a request, and `tenacity` would add a dependency to every client for one loop.
 PAUSES_S = (0.2, 0.4, 0.8, 1.6)
 #: Seconds between two attempts to reach a server that is away.
 PAUSE_S = 1.0

@@ -1,4 +1,8 @@
-"""Slices that are kept in memory: least recently used ones go first; what is read is counted."""
+"""Cache of decoded slices: evicts the least recently used, and counts what is read.
+
+Own code rather than `cachetools`: an entry is a read under way that others wait for, and the group in use is
+exempt from eviction.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Edge lists: one edge per line, in any of the usual dialects."""
+"""Edge lists: one edge per line, in any of the usual dialects.
+
+Not read with `pyarrow.csv`: runs of blanks separate columns, comments occur between lines, and errors name the line.
+"""
 
 from __future__ import annotations
 

@@ -6,12 +6,12 @@ Prices of the first half of the histories are known to the planner; the job live
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
+from cachetools import LRUCache
 
 from goffish.cloud.catalogue import PROHIBITIVE, Billing, Catalogue, MachineClass
 from goffish.cloud.prices import Trace, in_slots
@@ -121,8 +121,8 @@ class Planner:
     """Makes plans; markets and tables are kept for other jobs like this one."""
 
     def __init__(self) -> None:
-        self._markets: OrderedDict[Any, Any] = OrderedDict()
-        self._tables: OrderedDict[Any, Any] = OrderedDict()
+        self._markets: LRUCache[Any, Any] = LRUCache(_MOST_KEPT)
+        self._tables: LRUCache[Any, Any] = LRUCache(_MOST_KEPT)
         self._lock = threading.Lock()
 
     def plan(self, catalogue: Catalogue, policy: str, need: Need, check: Callable[[], None] = lambda: None) -> Plan:
@@ -217,13 +217,11 @@ def machines_of(catalogue: Catalogue, market: Market, classes: Sequence[MachineC
     return catalogue.with_classes(tuple(made))
 
 
-def _kept(kept: OrderedDict[Any, _Found], key: Any, make: Callable[[], _Found]) -> _Found:
-    if key not in kept:
-        kept[key] = make()
-        while len(kept) > _MOST_KEPT:
-            kept.popitem(last=False)
-    kept.move_to_end(key)
-    return kept[key]
+def _kept(kept: LRUCache[Any, Any], key: Any, make: Callable[[], _Found]) -> _Found:
+    found: _Found | None = kept.get(key)
+    if found is None:
+        kept[key] = found = make()
+    return found
 
 
 def _span(traces: Sequence[Trace]) -> tuple[float, float]:

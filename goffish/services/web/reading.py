@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
+
+from cachetools import LRUCache
 
 from goffish.services.store.records import OVER, Clock, Event, Job, State
 from goffish.services.store.store import Jobs
@@ -70,7 +71,7 @@ class Reading:
 
     def __init__(self, jobs: Jobs, clock: Clock | None = None) -> None:
         self._jobs, self._clock = jobs, clock or Clock()
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: LRUCache[str, _Kept] = LRUCache(_MOST_KEPT)
         self._lock = threading.Lock()
 
     def listing(self, asked: Asked) -> dict[str, Any]:
@@ -134,9 +135,6 @@ class Reading:
         """
         with self._lock:
             kept = self._kept.setdefault(job.id, _Kept())
-            self._kept.move_to_end(job.id)
-            while len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
         with kept.lock:
             if job.events > kept.every * _MOST_OFTEN:
                 while job.events > kept.every * _MOST_OFTEN:

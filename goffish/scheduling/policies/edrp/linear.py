@@ -1,4 +1,7 @@
-"""A mixed integer linear program, built in columns and rows, and its solution by HiGHS."""
+"""A mixed integer linear program, built in columns and rows, and its solution by HiGHS.
+
+`highspy` rather than `scipy.optimize.milp`, which has no warm start: the previous deployment is the first solution.
+"""
 
 from __future__ import annotations
 
