@@ -25,7 +25,7 @@ def latency_of(p, place):
     return longest
 
 
-@kernel
+@kernel(inline="always")
 def excess(used, limit, by_count):
     """Of one resource of a host: 1 or 0 by count, else what is used above the limit as a share of it."""
     if used <= limit * (1.0 + SLACK):
@@ -33,7 +33,7 @@ def excess(used, limit, by_count):
     return 1.0 if by_count else (used - limit) / limit
 
 
-@kernel
+@kernel(inline="always")
 def host_excess(p, host, cpu, memory, by_count):
     """Of both resources of a host that are used so much."""
     return excess(cpu, p.cpu_limit[host], by_count) + excess(memory, p.memory_limit[host], by_count)
