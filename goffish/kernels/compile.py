@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from types import CodeType
 from typing import Any, BinaryIO
 
+import numba
+import numpy as np
 from numba import njit
 from numba.core.caching import IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 from numba.core.types import unliteral
 
 _read_index = IndexDataCacheFile._load_index
@@ -34,16 +39,19 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: str = "never")
     if function is None:
         return partial(kernel, inline=inline)
     compiled = njit(cache=True, nogil=True, inline=inline)(function)
-    compiled.compile = partial(_compile_once, compiled.compile, function.__code__.co_filename)
+    compiled.compile = partial(_compile_once, compiled, compiled.compile)
     return compiled
 
 
-def _compile_once(compile_types: Callable[[Any], Any], source: str, types: Any) -> Any:
+def _compile_once(compiled: Dispatcher, compile_types: Callable[[Any], Any], types: Any) -> Any:
     """Compile, or wait until another process of this machine has, and load what it kept.
 
     Processes take turns at the kernels of a module. A kernel calls those of its own module and of modules that its
     module imports, never the other way round: no two processes wait for each other.
     """
+    source, cached = compiled.py_func.__code__.co_filename, compiled._cache._cache_file
+    if not compiled.signatures:
+        cached._version = f"{numba.__version__} {_digest(compiled.py_func)}"
     with ExitStack() as held:
         # As the compiler does, but before the file: threads that compile wait for each other without it.
         held.enter_context(global_compiler_lock)
@@ -56,6 +64,38 @@ def _compile_once(compile_types: Callable[[Any], Any], source: str, types: Any) 
                 held.callback(fcntl.flock, file, fcntl.LOCK_UN)
         # A constant is passed like any other number: kernels would be compiled again for each of them.
         return compile_types(tuple(map(unliteral, types)))
+
+
+def _digest(function: Any) -> str:
+    """Digest of the other kernels and the constants that end up in the machine code of a kernel.
+
+    numba compares the source of a kernel's own module with that of a compiled one. After an upgrade, callees in other
+    modules would run as they were before.
+    """
+    used: dict[str, str] = {}
+    _add_used(function, used)
+    return hashlib.sha256(repr(sorted(used.items())).encode()).hexdigest()
+
+
+def _add_used(function: Any, used: dict[str, str]) -> None:
+    for name in _names(function.__code__):
+        value, key = function.__globals__.get(name), f"{function.__module__}.{name}"
+        if key in used:
+            continue
+        if isinstance(value, Dispatcher):
+            used[key] = repr(value._cache._cache_file._source_stamp)
+            _add_used(value.py_func, used)
+        elif isinstance(value, np.ndarray):
+            used[key] = f"{value.dtype} {value.tobytes().hex()}"
+        elif isinstance(value, bool | int | float | str | tuple | np.generic):
+            used[key] = repr(value)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
 def _lock(file: BinaryIO) -> bool:

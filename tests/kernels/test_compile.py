@@ -36,6 +36,41 @@ def test_an_upgrade_that_renames_a_type(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.nbi")), "the kernel was not kept, so nothing was tested"
 
 
+CALLER = """
+import numpy as np
+from callee import FACTOR, step
+from goffish.kernels.compile import kernel
+
+@kernel
+def total(values):
+    return step(values[0]) * FACTOR
+
+print(total(np.array([2.0])), sum(total.stats.cache_hits.values()))
+"""
+CALLEE = """
+from goffish.kernels.compile import kernel
+
+FACTOR = {factor}
+
+@kernel
+def step(value):
+    return value + {add}
+"""
+
+
+@pytest.mark.parametrize(
+    ("factor", "add", "printed"), [(1.0, 2.0, "4.0 0\n"), (3.0, 1.0, "9.0 0\n"), (1.0, 1.0, "3.0 1\n")]
+)
+def test_an_upgrade_of_a_callee(tmp_path: Path, factor: float, add: float, printed: str) -> None:
+    """Breaks when a kernel on disk keeps the callees or constants of another module as they were."""
+    (tmp_path / "program.py").write_text(CALLER)
+    command = [sys.executable, "-c", "import program"]
+    for constants in ((1.0, 1.0), (factor, add)):
+        (tmp_path / "callee.py").write_text(CALLEE.format(factor=constants[0], add=constants[1]))
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == printed, done.stderr
+
+
 SLOW = """
 import numpy as np
 from goffish.kernels.compile import kernel
