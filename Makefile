@@ -16,13 +16,13 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # uv takes half the time; pip where it does not reach the packages, as behind an index that only pip knows.
 install = $(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1)
 
-.PHONY: setup run test short-tests test-all test-experiments lint bench clean
+.PHONY: setup run test short-tests test-all test-experiments lint docs bench clean
 
 setup: $(VENV)/.spark
 
 # What a user needs; what a developer needs.
 EXTRAS_user := plot
-EXTRAS_dev := plot,dev
+EXTRAS_dev := plot,dev,docs
 SPARK := "graphframes-py>=0.12,<0.13" "pyspark>=4.1,<4.2"
 
 $(VENV)/.user $(VENV)/.dev: $(VENV)/.%: pyproject.toml hatch_build.py goffish/client/async_calls.py $(wildcard proto/goffish/v1/*.proto)
@@ -63,6 +63,10 @@ test-experiments: setup
 # Every test, also those that take minutes, with 200 generated examples in place of 12.
 test-all: setup lint
 	$(BIN)/python -m pytest tests experiments --timeout 1200 --hypothesis-profile thorough $(PARALLEL)
+
+# The documentation site, into out/site; warnings are errors.
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 bench: setup
 	$(call install,-e ".[bench]")

@@ -1,0 +1,235 @@
+"""MkDocs hook: pages made from the code, and links from pages to files outside the documentation."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import posixpath
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+REPOSITORY = "https://github.com/goffish/goffish/blob/main/"
+#: Files of the repository that are pages of the site, by their address there.
+COPIED = {f"benchmarks/{path.name}": path for path in sorted((ROOT / "benchmarks" / "results").glob("*.md"))} | {
+    "index.md": ROOT / "README.md",
+    "changelog.md": ROOT / "CHANGELOG.md",
+    "contributing.md": ROOT / "CONTRIBUTING.md",
+    "benchmarks/experiments.md": ROOT / "experiments" / "results.md",
+}
+#: Title, introduction and names of each page of the API.
+API = {
+    "graphs": (
+        "Graphs and files", "Read, write and convert graphs.",
+        ["read", "write", "Graph", "from_edges", "from_arrow", "from_igraph", "from_networkx", "from_pandas",
+         "from_polars", "from_scipy", "to_arrow", "to_igraph", "to_networkx", "to_pandas", "to_polars", "to_scipy",
+         "vertices_to_arrow"],
+    ),
+    "algorithms": (
+        "Algorithms", "Each takes a `Graph` and returns a `Result`.",
+        ["connected_components", "bfs", "sssp", "pagerank", "blockrank", "triangles", "core_numbers", "closeness",
+         "harmonic", "betweenness", "edge_betweenness", "run", "Result", "RunStats"],
+    ),
+    "communities": (
+        "Communities", "Louvain, Leiden, their quality, and the landscape of communities.",
+        ["louvain", "modularity", "agreement", "landscape", "Communities", "CommunityLandscape"],
+    ),
+    "partitions": (
+        "Partitions and stores", "Partition a graph, store it, and run algorithms partition by partition.",
+        ["partition", "quality", "PartitionedGraph", "open", "verify"],
+    ),
+    "programs": (
+        "Programs", "Write your own subgraph-centric program.",
+        ["SubgraphProgram", "Superstep", "BatchStep", "Subgraph", "SubgraphBatch", "per_neighbor", "per_remote",
+         "per_subgraph", "per_vertex"],
+    ),
+    "time-series": (
+        "Temporal graphs", "Graphs whose values or edges change with time.",
+        ["open_series", "run_series", "TimeSeriesProgram", "temporal_paths", "temporal_triangles"],
+    ),
+    "errors": (
+        "Errors", "All errors that GoFFish raises on purpose.",
+        ["GoffishError", "InputError", "FormatError", "DataError", "StoreError", "JobError"],
+    ),
+}  # fmt: skip
+#: Other public modules, whose names are those of ``__all__``.
+MODULES = {
+    "spark": ("Spark", "goffish.spark"),
+    "client": ("Client of the scheduling service", "goffish.client"),
+    "plot": ("Plots", "goffish.plot"),
+}
+#: Files that users write, and what the service accepts, as models.
+MODELS = {
+    "Dataflow (YAML)": "goffish.scheduling.dataflow.model",
+    "Catalogue of machine types (YAML)": "goffish.cloud.catalogue",
+    "Ingest (YAML)": "goffish.spark.ingest.spec",
+    "Job": "goffish.services.store.spec",
+}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List the pages of commands and of benchmark results in the navigation."""
+    addresses = [address for address, _ in command_pages()]
+    results = [
+        address for address in COPIED if address.startswith("benchmarks/") and COPIED[address].parent.name == "results"
+    ]
+
+    def expand(entry: Any) -> Any:
+        if isinstance(entry, dict):
+            return {title: addresses if value == "reference/cli" else expand(value) for title, value in entry.items()}
+        if isinstance(entry, list):
+            return [new for one in entry for new in (results if one == "benchmarks/results" else [expand(one)])]
+        return entry
+
+    config.nav = expand(config.nav)
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages and those of the repository."""
+    for address, text in pages():
+        files.append(File.generated(config, address, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Point relative links at the site, or at the repository where the site has no such page."""
+    address = page.file.src_uri
+    source = COPIED.get(address, ROOT / "docs" / address)
+    folder = source.parent
+    at = {path.resolve(): name for name, path in COPIED.items()}
+
+    def target(match: re.Match[str]) -> str:
+        path, anchor = match[1], match[2] or ""
+        if re.match(r"[a-z]+:|/", path) or not path:
+            return match[0]
+        found = (folder / path).resolve()
+        if not found.is_relative_to(ROOT) or not found.exists():
+            return match[0]
+        if found in at:
+            new = at[found]
+        elif found.is_relative_to(ROOT / "docs"):
+            new = found.relative_to(ROOT / "docs").as_posix()
+        else:
+            return f"]({REPOSITORY}{found.relative_to(ROOT).as_posix()}{anchor})"
+        return f"]({posixpath.relpath(new, posixpath.dirname(address) or '.')}{anchor})"
+
+    return re.sub(r"\]\(([^)#\s]+)(#[^)\s]*)?\)", target, markdown)
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Address and Markdown of every page that is not in ``docs``."""
+    for address, path in COPIED.items():
+        yield address, path.read_text(encoding="utf-8")
+    for name, (title, introduction, names) in API.items():
+        body = "".join(f"\n::: goffish.{one}\n" for one in names)
+        yield f"reference/api/{name}.md", f"# {title}\n\n{introduction}\n{body}"
+    for name, (title, module) in MODULES.items():
+        found = importlib.import_module(module)
+        first = inspect.getdoc(found) or ""
+        body = "".join(f"\n::: {module}.{one}\n" for one in found.__all__ if callable(getattr(found, one)))
+        yield f"reference/api/{name}.md", f"# {title}\n\n{first}\n{body}"
+    yield from command_pages()
+    yield "reference/configuration.md", configuration_page()
+    yield "reference/protobuf.md", protobuf_page()
+    yield "reference/metrics.md", metrics_page()
+
+
+def command_pages() -> Iterator[tuple[str, str]]:
+    """One page for each command, from the parser."""
+    command = [sys.executable, "-m", "typer", "goffish.cli.app", "utils", "docs", "--name", "goffish"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    first, *rest = re.split(r"(?m)^## `goffish ", text)
+    first = re.sub(r"(?m)^\* `([a-z][a-z-]*)`: ", r"* [`\1`](\1.md): ", first)
+    yield "reference/cli/index.md", first.replace("# `goffish`", "# Command line", 1)
+    for one in rest:
+        name, body = one.split("`", 1)
+        body = re.sub(r"(?m)^###", "##", body)
+        yield f"reference/cli/{name}.md", f"# goffish {name}{body}"
+
+
+def configuration_page() -> str:
+    """Fields of the files that users write, of jobs, and environment variables."""
+    parts = ["# Configuration\n\nFiles, jobs and environment variables, with every field that is read.\n"]
+    for title, module in MODELS.items():
+        found = importlib.import_module(module)
+        parts.append(f"\n## {title}\n")
+        for name, value in vars(found).items():
+            if inspect.isclass(value) and value.__module__ == module and hasattr(value, "model_fields"):
+                parts.append(f"\n::: {module}.{name}\n")
+    return "".join(parts)
+
+
+def protobuf_page() -> str:
+    """Services and messages, with the comments of the ``.proto`` files."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from grpc_tools import protoc
+
+    proto, bundled = ROOT / "proto", Path(protoc.__file__).parent / "_proto"
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "set"
+        sources = sorted(str(path) for path in proto.rglob("*.proto"))
+        options = [f"-I{proto}", f"-I{bundled}", f"--descriptor_set_out={out}", "--include_source_info"]
+        if protoc.main(["protoc", *options, *sources]):
+            raise RuntimeError("protoc failed")
+        described = FileDescriptorSet.FromString(out.read_bytes())
+    parts = ["# gRPC protocol\n\nPackage `goffish.v1`. Server reflection is available.\n"]
+    for file in described.file:
+        comments = {
+            tuple(one.path): one.leading_comments.strip().replace("\n", " ") for one in file.source_code_info.location
+        }
+        parts.append(f"\n## {Path(file.name).name}\n")
+        for at, service in enumerate(file.service):
+            parts.append(
+                f"\n### {service.name}\n\n{comments.get((6, at), '')}\n\n"
+                "| method | request | response | |\n|---|---|---|---|\n"
+            )
+            for number, method in enumerate(service.method):
+                stream = ["stream " if yes else "" for yes in (method.client_streaming, method.server_streaming)]
+                kinds = [
+                    kind + "`" + name.rsplit(".", 1)[-1] + "`"
+                    for kind, name in zip(stream, (method.input_type, method.output_type), strict=True)
+                ]
+                parts.append(
+                    f"| `{method.name}` | {kinds[0]} | {kinds[1]} | {comments.get((6, at, 2, number), '')} |\n"
+                )
+        for at, message in enumerate(file.message_type):
+            parts.append(f"\n### {message.name}\n\n{comments.get((4, at), '')}\n")
+            if message.field:
+                parts.append("\n| field | number | type | |\n|---|---|---|---|\n")
+            for number, field in enumerate(message.field):
+                kind = field.type_name.rsplit(".", 1)[-1] or field.Type.Name(field.type)[5:].lower()
+                kind = ("repeated " if field.label == field.LABEL_REPEATED else "") + kind
+                parts.append(f"| `{field.name}` | {field.number} | {kind} | {comments.get((4, at, 2, number), '')} |\n")
+        for at, enum in enumerate(file.enum_type):
+            parts.append(f"\n### {enum.name}\n\n{comments.get((5, at), '')}\n\n| value | number | |\n|---|---|---|\n")
+            for number, value in enumerate(enum.value):
+                parts.append(f"| `{value.name}` | {value.number} | {comments.get((5, at, 2, number), '')} |\n")
+    return "".join(parts)
+
+
+def metrics_page() -> str:
+    """Metrics of the service, from a registry with one call in it."""
+    from goffish.services.api.telemetry import Metrics
+
+    metrics = Metrics()
+    metrics.called("/goffish.v1.JobService/Get", "OK", 0.001)
+    metrics.watch(lambda: {"queued": 0})
+    rows = ""
+    for family in metrics.registry.collect():
+        labels = ", ".join(sorted({f"`{label}`" for sample in family.samples for label in sample.labels}))
+        rows += f"| `{family.name}` | {family.type} | {labels} | {family.documentation} |\n"
+    return (
+        "# Metrics\n\n`goffish serve --web` serves these at `/metrics` in the Prometheus format. Counters end in "
+        "`_total`, histograms have `_bucket`, `_sum` and `_count`.\n\n| metric | type | labels | |\n"
+        "|---|---|---|---|\n" + rows
+    )
