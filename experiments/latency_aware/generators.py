@@ -1,6 +1,6 @@
 """The paper's hosts, network and topologies, as far as they are published, and the test problems made of them.
 
-Specification of latency-aware placement, §2.2, §4.1 to §4.3 and §7.3.
+See docs/specs/latency-aware.md, sections 2.2, 4.1 to 4.3 and 7.3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The online scheduler's rule (§3.1, §7.5), and what it is fed (§2.3)."""
+"""The online scheduler's rule (docs/specs/latency-aware.md, sections 3.1, 7.5), and what it is fed (§2.3)."""
 
 from __future__ import annotations
 
