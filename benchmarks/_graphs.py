@@ -53,7 +53,7 @@ def cit_hepph() -> Edges:
 
 
 def grid(rows: int = 1000, columns: int = 900) -> Edges:
-    """A grid with row-major ids (engine specification §9.2)."""
+    """A grid with row-major ids (docs/specs/engine.md, section 6)."""
     ids = np.arange(rows * columns).reshape(rows, columns)
     src = np.concatenate([ids[:, :-1].ravel(), ids[:-1].ravel()])
     dst = np.concatenate([ids[:, 1:].ravel(), ids[1:].ravel()])

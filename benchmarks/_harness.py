@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# OpenMP peers spin while they wait and collapse on a machine shared with other work (anchors §0.4). This has
+# OpenMP peers spin while they wait and collapse on a machine shared with other work. This has
 # to be set before any of them is imported, hence here, in the module that every benchmark imports first.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 

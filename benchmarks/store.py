@@ -1,6 +1,6 @@
 """The store: save, open, load, verify, and against reading the text again: ``python benchmarks/store.py [--quick]``.
 
-Opening a store of 4 million edges has to take under 50 ms warm. P6 of the engine specification, §9.5: load time of the
+Opening a store of 4 million edges has to take under 50 ms warm. P6 of docs/specs/engine.md, section 6: load time of the
 store beside reading an edge list and repartitioning it by hash, on a graph without and one with hubs.
 """
 

@@ -1,8 +1,8 @@
 """Sub-graph-centric against vertex-centric on the same worker: ``python benchmarks/supersteps.py [--quick]``.
 
 Supersteps, messages and compute time of components and shortest paths on road graphs, beside the figures published for
-the California road network (7 against 554 supersteps); then the experiments P1, P3, P4, P7 and P8 of the engine
-specification, §9.5. The vertex-centric form is the same program with every vertex its own sub-graph.
+the California road network (7 against 554 supersteps); then the experiments P1, P3, P4, P7 and P8 of
+docs/specs/engine.md, section 6. The vertex-centric form is the same program with every vertex its own sub-graph.
 """
 
 from __future__ import annotations

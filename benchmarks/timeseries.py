@@ -1,10 +1,10 @@
-"""Programs over 50 instances: R1 to R5 and T1 to T7 of the specification of time series (sections 7.3 and 9.5).
+"""Programs over 50 instances: R1 to R5 and T1 to T7 of docs/specs/time-series.md, section 7.
 
     python benchmarks/timeseries.py [--only R1 T3 …] [--repeats 3]
 
-Stores with hash-based latencies and the memes of an epidemic (specification §6) are made on a road-like and on a
-small-world graph; every figure is a run over a store, slices included, unless its heading says otherwise.
-`temporal_peers.py` asks peers the same questions.
+Stores with hash-based latencies and the memes of an epidemic (docs/specs/time-series.md, section 7) are made on a
+road-like and on a small-world graph; every figure is a run over a store, slices included, unless its heading says
+otherwise. `temporal_peers.py` asks peers the same questions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random partitioned graphs for property tests: the families of the engine specification, §9."""
+"""Random partitioned graphs for property tests: the families of docs/specs/engine.md, section 6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of single messages did and cost: compliance, penalties, bills. BTU provisioning, §2.3, §4."""
+"""What a run of single messages did and cost: compliance, penalties, bills. See docs/specs/btu.md, sections 2.3, 4."""
 
 from __future__ import annotations
 

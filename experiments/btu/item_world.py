@@ -1,4 +1,4 @@
-"""The arrays of a run of single messages, and what comes in. BTU provisioning, §4.1."""
+"""The arrays of a run of single messages, and what comes in. See docs/specs/btu.md, section 4.1."""
 
 from __future__ import annotations
 

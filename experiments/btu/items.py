@@ -1,4 +1,6 @@
-"""A dataflow message by message on leased hosts, under a controller of billing time units. BTU provisioning, §4.1.
+"""A dataflow message by message on leased hosts, under a controller of billing time units.
+
+See docs/specs/btu.md, section 4.1.
 
 Every operator has one queue, served by its instances one message each. Instances and hosts take time to start, and
 instances finish what they serve. The controller is that of `goffish.scheduling.policies.btu`; here are only time,

@@ -1,4 +1,4 @@
-"""Loads of the evaluation: how many machines report, minute by minute. §4."""
+"""Loads of the evaluation: how many machines report, minute by minute. See docs/specs/btu.md, section 4."""
 
 from __future__ import annotations
 

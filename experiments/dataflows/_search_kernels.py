@@ -10,7 +10,9 @@ from goffish.scheduling.dataflow.kernels import SLACK, estimate
 
 @kernel
 def assign(depth, flow, external, target, speeds, pool, power, split, rates, nodes, stop):
-    """Give each element from ``order[depth]`` on some of the cores that are left (ASSIGN of §3.7).
+    """Give each element from ``order[depth]`` on some of the cores that are left.
+
+    See docs/specs/provisioning.md, section 3.7.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """The deployment of the greatest profit, by exhaustive search with bounds (BR): the reference for tiny dataflows.
 
-Specification of reactive provisioning, §3.7. Links between machines are left out.
+See docs/specs/provisioning.md, section 3.7. Links between machines are left out.
 """
 
 from __future__ import annotations

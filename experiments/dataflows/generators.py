@@ -1,6 +1,6 @@
 """Random dataflows: layered ones of any size, and those of the papers' evaluations.
 
-Specifications: reactive provisioning, §4.4 and E8; PLAStiCC, §4.4.
+See docs/specs/provisioning.md, sections 4.4 and 7 (E8); docs/specs/plasticc.md, section 4.4.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.model import Dataflow, Goal
 
-#: Shares of elements with one, two and three alternates (PLAStiCC §4.4).
+#: Shares of elements with one, two and three alternates (docs/specs/plasticc.md, section 4.4).
 ALTERNATES = (0.6, 0.3, 0.1)
 
 
@@ -111,7 +111,7 @@ def _dataflow(
     goal: Goal | None,
     rng: np.random.Generator,
 ) -> Dataflow:
-    """Elements with the figures of PLAStiCC §4.4."""
+    """Elements with the figures of docs/specs/plasticc.md, section 4.4."""
     sent: dict[str, int] = {}
     for source, _ in edges:
         sent[source] = sent.get(source, 0) + 1

@@ -13,7 +13,8 @@ from goffish.scheduling.policies.edrp.candidates import near_candidates
 from goffish.scheduling.policies.edrp.problem import Ints, Problem, Weights
 from goffish.scheduling.policies.edrp.program import Solution, solve
 
-#: The configurations that the paper compares (§3.8), and its baseline with a trace of downtime against pointless moves.
+#: The configurations that the paper compares (docs/specs/edrp.md, section 3.8), and its baseline with a trace of
+#: downtime against pointless moves.
 CONFIGURATIONS = {
     "baseline": Weights(0.5, 0.5, 0.0),
     "steady baseline": Weights(0.5, 0.5, 0.0).with_downtime(1e-3),

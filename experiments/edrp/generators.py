@@ -1,6 +1,6 @@
 """Instances: the reference application on fifteen hosts, those of the scalability table, and random ones.
 
-Specification: EDRP, §3.9, §4 and §7.3.
+See docs/specs/edrp.md, sections 3.9, 4 and 7.3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A latency curve through measurements (EDRP, §2.4)."""
+"""A latency curve through measurements (docs/specs/edrp.md, section 2.4)."""
 
 from __future__ import annotations
 

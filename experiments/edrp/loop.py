@@ -1,4 +1,4 @@
-"""The controller: period by period, the deployment that is best to change to (EDRP, §3.5).
+"""The controller: period by period, the deployment that is best to change to (docs/specs/edrp.md, section 3.5).
 
 What it is given has been monitored already: one problem for each period, with the rates and delays of that period.
 """
@@ -57,7 +57,7 @@ class Planner:
 
         Where r-EDRP has no solution, elements that cannot keep up are given two steps; then all deployments are tried,
         by the program or, if it would be too large, by local search; then bounds may be exceeded within one step (§3.4
-        and §3.7). EDRP, where its program is too large, gives way to r-EDRP (§6.22).
+        and §3.7). EDRP, where its program is too large, gives way to r-EDRP (§6.14).
         """
         if problem.current is None:
             raise InputError("the controller needs a current deployment: begin with start_deployment")
@@ -75,7 +75,7 @@ class Planner:
             second = _counts(solve_near(problem, late, solver=self.solver, calm=self.calm))
             if second is not None:
                 return second, "two steps"
-        # The other one: everything where one step is not enough, one step where everything would be too large (§6.22).
+        # The other one: everything where one step is not enough, one step where everything would be too large (§6.14).
         other: Method = "full" if self.method == "near" else "near"
         third = self._solved(problem, other == "full")
         if third is not None:
@@ -199,7 +199,9 @@ class Responses(NamedTuple):
 
 
 def responses(record: Record, rates: Sequence[float] | Floats, period_s: float, share: float) -> Responses:
-    """Response times with and without the messages that are buffered while the deployment is changed (EDRP, §6.18).
+    """Response times with and without the messages that are buffered while the deployment is changed.
+
+    See docs/specs/edrp.md, section 6.15.
 
     Messages come evenly. Those of the downtime at the beginning of a period wait for its end first, and then take as
     long as all others of the period; it does not show that they are processed as a burst.

@@ -1,4 +1,4 @@
-"""Hosts with delays that were measured or estimated (EDRP, §3.5)."""
+"""Hosts with delays that were measured or estimated (docs/specs/edrp.md, section 3.5)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Rules to compare with: thresholds of utilisation, and round-robin places; and slots of a Storm-like engine.
 
-Specification: EDRP, §3.7 and §3.8.
+See docs/specs/edrp.md, sections 3.7 and 3.8.
 """
 
 from __future__ import annotations

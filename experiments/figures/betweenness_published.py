@@ -1,4 +1,4 @@
-"""Betweenness on the engine, measured as its paper did and by the acceptance checks 15 to 21 of the specification.
+"""Betweenness on the engine, measured as its paper did and by the checks 15 to 21 of docs/specs/betweenness.md.
 
 Kumbhare, Frincu, Raghavendra, Prasanna, "Efficient Extraction of High Centrality Vertices in Distributed Graphs"
 (HPEC 2014): how good the sets found from pivots are, what compression removes, and what each idea (partitions as units,
@@ -85,7 +85,7 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "ER 100K, degree 4": lambda: random_graph(100_000, 4.0),
     "ER 200K, degree 8": lambda: random_graph(200_000, 8.0),
 }
-#: The small graphs of §5.3 of the specification, weights 1 to 10.
+#: The small graphs of docs/specs/betweenness.md, section 7, weights 1 to 10.
 SMALL: dict[str, Callable[[], Graph]] = {
     "power-law cluster (m=2)": lambda: from_networkx(nx.powerlaw_cluster_graph(2000, 2, 0.1, seed=1)),
     "ER degree 4": lambda: random_graph(2000, 4.0),
@@ -204,7 +204,7 @@ def quality(orders: int) -> None:
 
 
 def expectations(orders: int) -> None:
-    """§5.3: MP and pivots on small graphs, beside the specification's own figures for graphs of the same kind."""
+    """MP and pivots on small graphs, beside the figures expected for graphs of the same kind."""
     rows = []
     for name, maker in SMALL.items():
         graph = maker()
@@ -216,7 +216,7 @@ def expectations(orders: int) -> None:
             ]
             expected = [f"{precision} / {used}" for precision, used in EXPECTED[name, stable]]
             rows += [[name, str(stable), "found", *cells], ["", "", "expected", *expected]]
-    print(f"\n### §5.3: MP in percent, median (mean) / mean pivots, {orders} orders; expected: median / pivots\n")
+    print(f"\n### MP in percent, median (mean) / mean pivots, {orders} orders; expected: median / pivots\n")
     print_table(["graph", "S", "", "B = 1", "4", "16", "64"], rows)
 
 

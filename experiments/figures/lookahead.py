@@ -1,4 +1,4 @@
-"""Look-ahead provisioning: experiments F1 to F10 of the specification of PLAStiCC (section 7.3).
+"""Look-ahead provisioning: experiments F1 to F10 of docs/specs/plasticc.md, section 7.3.
 
     python -m experiments.figures.lookahead [--only F1 F5 …] [--graphs 6] [--seeds 3]
 

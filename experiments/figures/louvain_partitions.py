@@ -4,7 +4,7 @@ The published experiment (Wickramaarachchi et al., HPEC 2014, figures 3 to 7) on
 each number of partitions: the time measured on this machine, and the critical path that as many processors as
 partitions would leave: the slowest partition's first level, the merge, the remaining levels. Partitioning is not
 counted, as in the paper. Baselines are the sequential variant in random order (the paper's) and in natural order, whose
-caches are kinder (specification §5.4), so that the comparison does not flatter the parallel code.
+caches are kinder (docs/specs/communities.md, section 5), so that the comparison does not flatter the parallel code.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python -m experiments.figures.placement_btu [--only tables reconfigurations penalties variants progress simulator]
         [--seeds 10]
 
-Medians over seeds. Published figures (a private cloud, three runs each) and those of the specification's reference
+Medians over seeds. Published figures (a private cloud, three runs each) and those of a reference
 simulation stand beside ours.
 """
 
@@ -49,7 +49,7 @@ PUBLISHED = {
     ("walk-1", 0): "39/66/71, 61 86 128, 159/116/108 183/140/132 225/182/174",
     ("walk-2", 0): "41/70/75, 60 82 118, 164/113/104 187/136/127 223/172/163",
 }  # fmt: skip
-#: The same of the specification's simulation: compliance and price.
+#: The same of a reference simulation: compliance and price.
 REFERENCE = {
     ("stepwise", 10): "39/76/79, 30", ("stepwise", 30): "45/85/87, 35", ("stepwise", 60): "47/87/89, 37",
     ("stepwise", 0): "29/57/62, 39 59 95", ("two-level", 10): "37/71/73, 34", ("two-level", 30): "46/84/85, 41",
@@ -60,7 +60,7 @@ REFERENCE = {
 }  # fmt: skip
 PLAIN = Settings()
 AS_PUBLISHED = Settings(cap=1.0, donors=0, double_above=250.0, rest_s=180.0)
-#: Near-real-time compliance with units of 10 and of 60 minutes, and prices, of the specification's simulation.
+#: Near-real-time compliance with units of 10 and of 60 minutes, and prices, of a reference simulation.
 VARIANTS = {
     "as specified": (Settings(), "76 / 87, 30 / 37"),
     "cap not raised": (Settings(escalate=False), "82 / 87, 33 / 37"),

@@ -2,7 +2,7 @@
 
     python -m experiments.figures.placement_edrp [--only scalability hour heuristic simulator] [--hosts 16]
 
-Published figures stand beside ours and are marked as such: CPLEX 12.6.3 on a c4.xlarge (specification, section 5).
+Published figures stand beside ours and are marked as such: CPLEX 12.6.3 on a c4.xlarge (docs/specs/edrp.md, section 5).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PUBLISHED = {
     (20, 2): "231.6, 415.2 / 8.8, 1.6", (20, 3): "-, - / 10.0, 1.9", (20, 4): "-, - / 9.7, 2.5",
     (24, 2): "453.3, 593.7 / 12.7, 3.1", (24, 3): "-, - / 13.8, 3.9", (24, 4): "-, - / 13.9, 4.2",
 }  # fmt: skip
-#: Mean response time in ms, price of an hour and downtime in s as published, and of the specification's prototype.
+#: Mean response time in ms, price of an hour and downtime in s as published, and of a prototype.
 HOUR = {
     "baseline": ("120.8 / 9.6 / 12.0", "94.2 / 9.32 / 10.24"), "steady baseline": ("-", "94.3 / 9.28 / 8.70"),
     "balanced": ("121.7 / 9.9 / 2.4", "99.1 / 9.23 / 1.84"),

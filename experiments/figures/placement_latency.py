@@ -1,8 +1,8 @@
 """Latency-aware placement, published figures and the optimum: ``python -m experiments.figures.placement_latency``.
 
 The paper measured Storm in an emulated network; here throughput is that of the analytic model and of a simulation of
-single events (specification, 7.5), on the substitute network and with drawn demands. Storm's schedulers are our own
-versions of them, timed in the same process.
+single events (docs/specs/latency-aware.md, section 7.5), on the substitute network and with drawn demands. Storm's
+schedulers are our own versions of them, timed in the same process.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from goffish.scheduling.policies.latency_aware.hybrid import hill_climbing, hybr
 from goffish.scheduling.policies.latency_aware.score import Ints, PlacementProblem, evaluate
 
 _SEEDS = range(8)
-#: Best score known, its proof, and the gaps (%) of hill climbing, ants (mean) and hybrid (mean): specification, 7.1.
+#: Best score known, its proof, and the gaps (%) of hill climbing, ants (mean) and hybrid (mean), of a prototype.
 _SPECIFIED = {
     "R2": (0.4064, 0.0, 0.0, 0.0), "R8": (0.5343, 6.7, 0.0, 0.0), "R5": (0.5780, 70.5, 16.5, 8.2),
     "R6": (0.3962, 62.7, 0.0, 0.0), "R3": (0.5861, 19.3, 7.8, 7.4), "R4": (0.8320, 25.7, 21.7, 9.9),
     "R1": (0.8283, 8.5, 38.3, 5.8), "R7": (1.2751, 11.7, 45.7, 9.4),
 }  # fmt: skip
-#: Milliseconds of hill climbing, ants, hybrid, resource-aware scheduler: paper (specification, 5).
+#: Milliseconds of hill climbing, ants, hybrid, resource-aware scheduler: paper.
 _PUBLISHED_MS = {
     "M1": (9, 75, 78, 16), "M2": (45, 99, 130, 21), "M3": (4, 35, 38, 16), "R1": (558, 450, 841, 25),
     "R2": (65, 131, 197, 20), "R3": (231, 285, 534, 23), "R4": (179, 447, 717, 24), "R5": (138, 306, 428, 22),
@@ -69,7 +69,7 @@ def gaps() -> None:
             for some, theirs in zip(own, specified, strict=True)
         ]
         rows.append([name, str(problem.operators), f"{best:.4f}", f"{least:.4f}", *cells])
-    print("\nGap to the best known score in %, mean (worst) of eight seeds / specification's prototype\n")
+    print("\nGap to the best known score in %, mean (worst) of eight seeds / prototype\n")
     heads = ["topology", "operators", "best known", "best here", "hill climbing", "ants", "hybrid"]
     _harness.print_table(heads, rows)
 
@@ -84,7 +84,7 @@ def proofs() -> None:
             assert found.proven
             assert found.score is not None
             rows.append([name, form, f"{found.score.value:.4f}", f"{timing.median:.2f}"])
-    print("\nOptimum by HiGHS (specification: R2 2.5 and 2.8 s, R8 10.4 and 6.0 s)\n")
+    print("\nOptimum by HiGHS (prototype: R2 2.5 and 2.8 s, R8 10.4 and 6.0 s)\n")
     _harness.print_table(["topology", "form", "score", "s"], rows)
 
 
@@ -174,7 +174,8 @@ def _summaries(factors: np.ndarray) -> list[list[str]]:
     """Means and medians with and without R7, and how often each scheduler is the best.
 
     What is equal as printed counts for all of them.
-    The paper's order of the schedulers rests on R7 (specification, 6.15), so that one mean alone would mislead.
+    The paper's order of the schedulers rests on R7 (docs/specs/latency-aware.md, section 6.10), so that one mean alone
+    would mislead.
 
     Parameters
     ----------

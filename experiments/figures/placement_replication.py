@@ -1,7 +1,7 @@
 """Selective replication, published figures and the optimum: ``python -m experiments.figures.placement_replication``.
 
-The paper's queries are not given: they are drawn as the specification says (4.1), and "specified" is what its own
-throw-away simulation got. All availabilities are in per cent of running queries.
+The paper's queries are not given: they are drawn as docs/specs/selective-replication.md, section 4.1, says, and
+"specified" is what its own throw-away simulation got. All availabilities are in per cent of running queries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from goffish.scheduling.policies.replication.selection import select
 
 _SEEDS = range(5)
 _METHODS = ("random", "degree", "utilisation", "combined", "ratio", "spof", "query mean", "query min")
-#: Specification, 5.3, at p = 0.02.
+#: Of a reference simulation, at p = 0.02.
 _SPECIFIED = {
     10: (94.3, 96.9, 95.8, 97.0, 97.5, 97.7, 95.6, 96.8),
     25: (94.8, 97.5, 97.1, 97.8, 98.5, 98.7, 96.7, 98.3),
@@ -48,7 +48,7 @@ _TARGETS = {
 
 
 def planned(made: System, method: str, budget: float, seed: int, strategy: Strategy = "simple") -> Places:
-    """A plan in paper mode, equal scores in the order of operators, as the specification's simulation takes them."""
+    """A plan in paper mode, equal scores in the order of operators, as the reference simulation takes them."""
     if method == "spof":
         return spof_plan(made, budget, strategy).places
     heuristic = method if not method.startswith("query") else "combined"

@@ -1,4 +1,4 @@
-"""Reactive provisioning: experiments E1 to E10 of its specification (section 7), peers, and spot machines.
+"""Reactive provisioning: experiments E1 to E10 of docs/specs/provisioning.md, section 7, peers, and spot machines.
 
     python -m experiments.figures.provisioning [--only E1 E4 …]
 
@@ -113,7 +113,7 @@ def e1() -> None:
         )
     print("\n### E1: profit of first deployments, graph S, four m1 classes, 10 h, goal 0.7\n")
     _harness.print_table(["messages/s", "BR", "GA, seed 0", "GA, seed 1", "GA, seed 2", "CE", "SH", "BR $"], rows)
-    print("\nSpecification's prototype: BR 0.9561 0.9298 0.8947 0.8772 0.8508; CE 0.8311 0.8136 0.8136 0.7785 0.7609; "
+    print("\nPrototype: BR 0.9561 0.9298 0.8947 0.8772 0.8508; CE 0.8311 0.8136 0.8136 0.7785 0.7609; "
           "SH 0.7623 0.7623 0.7623 0.6921 0.6921.")  # fmt: skip
 
 

@@ -1,10 +1,10 @@
-"""Jobs with a deadline on the spot market: E1 to E9 of the specification of RTBA (§7.3), peers, and real traces.
+"""Jobs with a deadline on the spot market: E1 to E9 of docs/specs/spot.md, section 7.3, peers, and real traces.
 
     GOFFISH_DATA=../shared/data python -m experiments.figures.rtba [--only E1 E2 …]
 
-The reference model is the specification's "two-class" (§7.2); real prices are those of EC2 from March to August 2015,
-availability is that of the SkyPilot spot traces. Published figures are of the paper's own traces of 2012, which are
-gone; they stand beside ours and are marked as such.
+The reference model is the model of two machine types of docs/specs/spot.md, section 7.2; real prices are those of EC2
+from March to August 2015, availability is that of the SkyPilot spot traces. Published figures are of the paper's own
+traces of 2012, which are gone; they stand beside ours and are marked as such.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How Storm itself places a topology: round robin over slots, and its resource-aware scheduler.
 
-Specification of latency-aware placement, §3.7. Both run once, when a topology is submitted.
+See docs/specs/latency-aware.md, section 3.7. Both run once, when a topology is submitted.
 """
 
 from __future__ import annotations

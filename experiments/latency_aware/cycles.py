@@ -1,6 +1,6 @@
 """Problems whose edges may hold cycles: their order, and what counts along it.
 
-Specification of latency-aware placement, §2.7 and §3.6: the heuristic of Eades, Lin and Smyth for feedback arc sets,
+See docs/specs/latency-aware.md, sections 2.7 and 3.6: the heuristic of Eades, Lin and Smyth for feedback arc sets,
 which removes all sources (sinks) of the moment as one level and breaks a cycle in the first strongly connected
 component, at a vertex that is fed by what was removed before it.
 """

@@ -1,6 +1,6 @@
 """Throughput and latency of a placement by a simulation of single events, beside the analytic model in `throughput`.
 
-Specification of latency-aware placement, §7.5 (3) and (4): every operator is a server of its own with a queue, the
+See docs/specs/latency-aware.md, section 7.5 (3) and (4): every operator is a server of its own with a queue, the
 servers of a host share its CPU, and what goes over the network takes CPU at both ends and the latency between them.
 """
 

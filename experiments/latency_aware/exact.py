@@ -1,6 +1,6 @@
 """The best placement, proven: a mixed integer program for HiGHS.
 
-Specification of latency-aware placement, §2.6. The paper gives no exact formulation.
+See docs/specs/latency-aware.md, section 2.6. The paper gives no exact formulation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The paper's hosts, network and topologies, as far as they are published, and the test problems made of them.
 
-Specification of latency-aware placement, §2.2, §4.1 to §4.3 and §7.3.
+See docs/specs/latency-aware.md, sections 2.2, 4.1 to 4.3 and 7.3.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from goffish.scheduling.policies.latency_aware.score import (
 PAPER_SEED = 3141592653589793238
 #: Topologies of the paper.
 PAPER_TOPOLOGIES = ("M1", "M2", "M3", *(f"R{n}" for n in range(1, 10)))
-#: Operations of T-R9: the generator gives 20, the paper's table 10 (§6.14).
+#: Operations of T-R9: the generator gives 20, the paper's table 10 (§6.11).
 R9_OPERATIONS = 10
 #: Messages sent back for one that was processed, on the edge that closes a cycle.
 BACK_SELECTIVITY = 0.1

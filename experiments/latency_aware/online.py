@@ -1,6 +1,6 @@
 """When to place again, and when to act on it: the rule of the online scheduler, without a clock.
 
-Specification of latency-aware placement, §2.3, §3.1 and §6.10, §6.11, §6.19.
+See docs/specs/latency-aware.md, sections 2.3, 3.1 and 6.8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Latency between all hosts, estimated from few measurements: hosts as points that springs pull apart or together.
 
-Specification of latency-aware placement, §3.5. Every host measures a handful of peers in a round; the distance of two
+See docs/specs/latency-aware.md, section 3.5. Every host measures a handful of peers in a round; the distance of two
 points then tells the latency between any two hosts.
 """
 
@@ -23,7 +23,7 @@ LEAST_MS = 1e-3
 
 @dataclass(frozen=True)
 class Springs:
-    """Parameters of the estimation; the paper prints none, these are the specification's (§3.5).
+    """Parameters of the estimation; the paper prints none (§6.1).
 
     Attributes
     ----------

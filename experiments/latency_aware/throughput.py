@@ -1,6 +1,6 @@
 """How much a placement can process, without a cluster: every host's CPU against what comes to it.
 
-Specification of latency-aware placement, §7.5 (3), and the paper's way to compare schedulers, §4.4.
+See docs/specs/latency-aware.md, section 7.5 (3), and the paper's way to compare schedulers.
 """
 
 from __future__ import annotations

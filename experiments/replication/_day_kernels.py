@@ -1,4 +1,4 @@
-"""Days of host crashes, 64 at a time. Specification of selective replication, §3.1."""
+"""Days of host crashes, 64 at a time. See docs/specs/selective-replication.md, section 3.1."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Days on which hosts crash, drawn at random: what exact availabilities are compared with.
 
-Specification of selective replication, §3.1.
+See docs/specs/selective-replication.md, section 3.1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replication while queries, loads and hosts come and go. Specification of selective replication, §3.9."""
+"""Replication while queries, loads and hosts come and go. See docs/specs/selective-replication.md, section 3.9."""
 
 from __future__ import annotations
 

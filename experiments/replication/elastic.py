@@ -1,6 +1,6 @@
 """A cluster whose queries and hosts come and go, with replicas planned anew each time.
 
-Specification of selective replication, §3.9. Queries and hosts are known by numbers that are never used twice.
+See docs/specs/selective-replication.md, section 3.9. Queries and hosts are known by numbers that are never used twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Systems of shared queries as the specification of selective replication draws them (§4.1)."""
+"""Systems of shared queries, drawn as docs/specs/selective-replication.md, section 4.1, says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Queries that share operators: one graph for all of them. Specification of selective replication, §2.1 and §2.3."""
+"""Queries that share operators: one graph for all of them.
+
+See docs/specs/selective-replication.md, sections 2.1 and 2.3.
+"""
 
 from __future__ import annotations
 

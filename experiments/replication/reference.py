@@ -1,4 +1,7 @@
-"""The optimum of small systems, and a genetic search to compare with. Specification of selective replication, §3.8."""
+"""The optimum of small systems, and a genetic search to compare with.
+
+See docs/specs/selective-replication.md, section 3.8.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Kernels of jobs that may run in several zones: which one to ask, and replays. Specification of RTBA, §2.6, §3.5."""
+"""Kernels of jobs that may run in several zones: which one to ask, and replays.
+
+See docs/specs/spot.md, sections 2.6, 3.5.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeded price traces for when there is no history. Specification of RTBA, §6 (data), §7.4 (e).
+"""Seeded price traces for when there is no history. See docs/specs/spot.md, section 7.4 (e).
 
 Prices are piecewise constant: calm ones around a level, each for a log-normal time, and now and then a short spike of
 1 to 60 times the price on demand (log-uniform). Level, times and frequency of spikes may drift from month to month.

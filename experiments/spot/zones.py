@@ -10,7 +10,7 @@ data is in another one, the machine starts later and the transfer costs money. T
 * the first zone that has a spot machine, the one where the data is before all others.
 
 No deadline is missed, moves included: a zone is only asked if the start-up there, the move, and what follows on demand
-in that zone fit into the slots left. Extension of the specification of RTBA, §1 (choice of data centre is out of its
+in that zone fit into the slots left. Extension of docs/specs/spot.md, section 1 (choice of data centre is out of its
 scope); bandits as in SkyPilot's simulation of recovery policies.
 """
 

@@ -1,4 +1,6 @@
-"""Experiments of both specifications whose outcome is required: the benchmarks' own runs, judged.
+"""Experiments of provisioning whose outcome is required: the benchmarks' own runs, judged.
+
+See docs/specs/provisioning.md, section 7, and docs/specs/plasticc.md, section 7.3.
 
 Their figures are in experiments/results.md; here only what must hold does.
 """

@@ -1,8 +1,8 @@
 """Random series whose every instance can be made alone: latencies of edges, and memes that spread as an epidemic.
 
-Specification of the time series, §6. Nothing is drawn in an order: each number is a hash of the seed and of what it is
-for (edge and instance, or arc and timestep), by the finaliser of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, "Fast
-Splittable Pseudorandom Number Generators", OOPSLA 2014).
+See docs/specs/time-series.md, section 7. Nothing is drawn in an order: each number is a hash of the seed and of what it
+is for (edge and instance, or arc and timestep), by the finaliser of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood,
+"Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def spread(
     -------
     Epidemic
         Who is infected by a vertex that is infectious in t - 1 is infectious from t on. So tracking the meme colours
-        every vertex in the timestep of its infection, and none else (specification of the time series, §6).
+        every vertex in the timestep of its infection, and none else (docs/specs/time-series.md, section 7).
     """
     expect(graph, Graph, "graph", "give a goffish Graph")
     instances, n = whole_number(instances, "instances", 0), graph.num_vertices

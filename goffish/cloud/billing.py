@@ -1,6 +1,6 @@
 """What machines cost: by the time that they ran, where every started quantum is paid, and slot by slot.
 
-Specification of reactive provisioning, §2.2 (Eq. 2) and §6.13; of RTBA, §2.7.
+See docs/specs/provisioning.md, section 2.2 (Eq. 2) and section 6.9; docs/specs/spot.md, section 2.7.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What can be rented: machine classes, their prices, how they are billed, how long they take to start, and their sites.
 
 Every heuristic, the simulator and the providers speak of this one model. Speeds are relative to a reference core;
-specification of reactive provisioning, §2.2.
+See docs/specs/provisioning.md, section 2.2.
 """
 
 from __future__ import annotations

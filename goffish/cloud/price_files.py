@@ -1,7 +1,7 @@
 """Readers of spot price histories, by what is in the file.
 
 Formats: the output of ``aws ec2 describe-spot-price-history`` as JSON, as text, or made into CSV, and the CSV of the
-traces of 2015 (`prices.read_csv`). Specification of RTBA, §6.1 (data).
+traces of 2015 (`prices.read_csv`). See docs/specs/spot.md, section 4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Spot prices over time: change points from price histories, and what they are in equal slots.
 
-Specification of RTBA, §6 (O-7, data). Times are seconds since 1970 (UTC), prices dollars per hour.
+See docs/specs/spot.md, section 6.6 (O-7). Times are seconds since 1970 (UTC), prices dollars per hour.
 """
 
 from __future__ import annotations

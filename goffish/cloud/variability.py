@@ -1,7 +1,7 @@
 """Machines that deliver less than they are rated for, and not always the same: traces, and which machine has which.
 
-A coefficient is observed over rated speed (or bandwidth). Specification of reactive provisioning, §4.1; of PLAStiCC,
-§4.1 and §4.2.
+A coefficient is observed over rated speed (or bandwidth). See docs/specs/provisioning.md, section 4.1;
+docs/specs/plasticc.md, sections 4.1 and 4.2.
 """
 
 from __future__ import annotations
@@ -196,7 +196,10 @@ def steady() -> Variability:
 
 
 def like_ec2(seed: int = 0, *, count: int = 20, slots: int = 2000, network: bool = True) -> Variability:
-    """Variability as measured on EC2: generated traces of speed, and of bandwidth (PLAStiCC §4.2)."""
+    """Variability as measured on EC2: generated traces of speed, and of bandwidth.
+
+    See docs/specs/plasticc.md, section 4.2.
+    """
     rng = np.random.default_rng([seed, 4242])
     speed = generate_traces(count, slots, rng)
     return Variability(speed, generate_traces(count, slots, rng, "network") if network else None, seed)

@@ -56,7 +56,7 @@ def build_layout(
 
     Notes
     -----
-    Specification of the engine, §2 (definitions) and §5.1 (pipeline). Cost: O(arcs) plus sorting the distinct remote
+    See docs/specs/engine.md, section 2. Cost: O(arcs) plus sorting the distinct remote
     vertices of each sub-graph; extra memory 8 bytes per arc, and 12 per vertex and thread.
     """
     n = graph.num_vertices

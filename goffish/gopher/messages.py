@@ -74,7 +74,7 @@ def _bytes(batch: Batch) -> NDArray[np.uint8]:
 
 
 def combine(batch: Batch, how: str | None) -> Batch:
-    """Merge the messages to each target (specification §4.3: pack and keep the best value per vertex).
+    """Merge the messages to each target (docs/specs/engine.md, section 4.3: pack and keep the best value per vertex).
 
     The result is in order of each target's first message, so it depends on the order of `batch` only.
     """

@@ -38,7 +38,7 @@ class RunStats:
     program, engine : str
     partitions, threads, subgraphs : int
     supersteps : int
-        Supersteps in which at least one `compute` was called (specification §2, counting).
+        Supersteps in which at least one `compute` was called (docs/specs/engine.md, section 2, counting).
     steps : pyarrow.Table
         Columns of `STEP_SCHEMA`.
     phases : mapping of str to float
@@ -90,7 +90,7 @@ class RunStats:
 
     @property
     def idle_share(self) -> float:
-        """Share of the threads' time that the compute phase left unused (specification §7.3)."""
+        """Share of the threads' time that the compute phase left unused (docs/specs/engine.md, section 5.9)."""
         capacity = self.threads * self.phases.get("compute", 0.0)
         return max(0.0, 1.0 - float(self.busy_per_partition().sum()) / capacity) if capacity > 0 else 0.0
 

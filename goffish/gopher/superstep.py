@@ -27,7 +27,7 @@ REDUCTIONS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Totals:
-    """Constants of the whole graph (specification §3.2, graph metadata)."""
+    """Constants of the whole graph (docs/specs/engine.md, section 3.2, graph metadata)."""
 
     num_vertices: int
     num_edges: int
@@ -112,7 +112,10 @@ class _Step:
 
 
 def numbers(what: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
-    """Addresses as int64; one that does not exist fails the job (specification §3.3: dropping it would hide a bug)."""
+    """Addresses as int64; one that does not exist fails the job.
+
+    See docs/specs/engine.md, section 3.3: dropping it would hide a bug.
+    """
     numbers = np.asarray(given)
     if numbers.size and numbers.dtype.kind not in "iu":
         raise InputError(f"a message is addressed by whole numbers, not by {numbers.dtype} ({what})")

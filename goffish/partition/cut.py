@@ -43,8 +43,8 @@ def split_cells(graph: Graph, owner: NDArray[np.int32], largest: int, *, seed: i
     of several, which are sub-graphs of their own all the same. What METIS leaves too large is cut again, into more
     parts every time, at the worst into single vertices.
 
-    Engine specification §8, item 13: evens out the supersteps of a few huge sub-graphs; changes the quotient graph and
-    with it superstep counts.
+    See docs/specs/engine.md, section 5.9: evens out the supersteps of a few huge sub-graphs; changes the quotient graph
+    and with it superstep counts.
     """
     bound = largest + largest * 3 // 100
     cells = np.zeros(graph.num_vertices, np.int32)

@@ -1,7 +1,8 @@
 """Time series on Spark: instances as rows of DataFrames, mapped over, merged, or iterated over in the order of time.
 
-The three patterns of the specification (§3.4) as Spark jobs over the same store: independent is a map over instances,
-eventually dependent a map and a merge, sequentially dependent an iteration. The executors open the store themselves.
+The three patterns of docs/specs/time-series.md, section 3.1, as Spark jobs over the same store: independent is a map
+over instances, eventually dependent a map and a merge, sequentially dependent an iteration. The executors open the
+store themselves.
 """
 
 from __future__ import annotations

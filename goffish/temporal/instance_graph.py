@@ -19,7 +19,8 @@ class InstanceGraphs:
     ----------
     series : Series
     edge_exists, vertex_exists : str, optional
-        Boolean attributes; an edge is in the graph if its flag says so and both its ends exist (specification §2).
+        Boolean attributes; an edge is in the graph if its flag says so and both its ends exist
+        (docs/specs/time-series.md, section 2).
     weight : str, optional
         Attribute of the edges that becomes their weight.
 

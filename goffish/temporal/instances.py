@@ -18,7 +18,10 @@ Flags = NDArray[np.bool_]
 
 
 class _OfInstance(TimeSeriesProgram):
-    """What exists in an instance: an edge does if its flag says so and both its ends exist (specification §2)."""
+    """What exists in an instance: an edge does if its flag says so and both its ends exist.
+
+    See docs/specs/time-series.md, section 2.
+    """
 
     pattern = "independent"
 
@@ -39,7 +42,9 @@ class _OfInstance(TimeSeriesProgram):
 
 
 class InstanceComponents(_OfInstance):
-    """Weakly connected components of every instance, each named by its first vertex (specification §4.4).
+    """Weakly connected components of every instance, each named by its first vertex.
+
+    See docs/specs/time-series.md, section 4.4.
 
     A sub-graph of the template may fall into pieces in an instance, so every local piece has a label of its own.
 

@@ -18,7 +18,7 @@ from goffish.temporal.step import BatchTimeStep
 
 
 class MemeTracking(TimeSeriesProgram):
-    """When each vertex is first reached by the contiguous spread of a meme (specification §4.2).
+    """When each vertex is first reached by the contiguous spread of a meme (docs/specs/time-series.md, section 4.2).
 
     A vertex is reached in an instance in which it holds the meme, if it is a source of the first instance, or connected
     to a vertex that was reached before by edges through vertices which hold the meme in this same instance.
@@ -94,7 +94,9 @@ class MemeTracking(TimeSeriesProgram):
 
 
 class HashtagAggregation(TimeSeriesProgram):
-    """How often a hashtag occurs in each instance, its rate of change, and the total (specification §4.3).
+    """How often a hashtag occurs in each instance, its rate of change, and the total.
+
+    See docs/specs/time-series.md, section 4.3.
 
     Sub-graph 0 adds up, in two supersteps of the merge.
 

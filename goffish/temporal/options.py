@@ -53,7 +53,7 @@ class Application(Options):
 
 
 class TimeDependentShortestPaths(Application):
-    """Earliest arrivals from one vertex (specification §4.1)."""
+    """Earliest arrivals from one vertex (docs/specs/time-series.md, section 4.1)."""
 
     name = "tdsp"
     title = "Earliest arrival at every vertex, over edges whose latencies change with time."
@@ -76,7 +76,7 @@ class TimeDependentShortestPaths(Application):
 
 
 class Memes(Application):
-    """Contiguous spread of a meme (specification §4.2)."""
+    """Contiguous spread of a meme (docs/specs/time-series.md, section 4.2)."""
 
     name = "memes"
     title = "The timestep in which a meme first reaches each vertex, by contact."
@@ -99,7 +99,7 @@ class Memes(Application):
 
 
 class Hashtags(Application):
-    """Occurrences in every instance (specification §4.3)."""
+    """Occurrences in every instance (docs/specs/time-series.md, section 4.3)."""
 
     name = "hashtags"
     title = "How often a hashtag occurs in every instance, its change, and the total."
@@ -131,7 +131,7 @@ class _OfInstances(Application):
 
 
 class ComponentsOfInstances(_OfInstances):
-    """Weakly connected components (specification §4.4)."""
+    """Weakly connected components (docs/specs/time-series.md, section 4.4)."""
 
     name = "components"
     title = "Connected components of every instance."
@@ -150,7 +150,7 @@ class ComponentsOfInstances(_OfInstances):
 
 
 class PageRankOfInstances(_OfInstances):
-    """PageRank (specification §4.4)."""
+    """PageRank (docs/specs/time-series.md, section 4.4)."""
 
     name = "pagerank"
     title = "PageRank in every instance."
@@ -174,7 +174,7 @@ class PageRankOfInstances(_OfInstances):
 
 
 class Vehicles(Application):
-    """Where a vehicle was seen (specification §4.4)."""
+    """Where a vehicle was seen (docs/specs/time-series.md, section 4.4)."""
 
     name = "vehicles"
     title = "Where a vehicle was seen in every instance, within what it can have driven."

@@ -16,7 +16,7 @@ PATTERNS: tuple[Pattern, ...] = ("independent", "eventual", "sequential")
 
 
 class TimeSeriesProgram:
-    """Base class of every program over a time series (specification of the time series, §3).
+    """Base class of every program over a time series (docs/specs/time-series.md, section 3).
 
     For each instance, in which all sub-graphs are active at first, `compute` is called superstep by superstep until all
     sub-graphs have halted and no message is left; then `end_of_timestep` is called once for each sub-graph. In the

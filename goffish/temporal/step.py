@@ -23,7 +23,7 @@ class Moment:
     Attributes
     ----------
     pattern, phase
-        What is allowed depends on these (specification §3.4).
+        What is allowed depends on these (docs/specs/time-series.md, section 3.4).
     timestep : int
         Number of the instance in its series; -1 in the merge.
     first, last : int

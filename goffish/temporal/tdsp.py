@@ -21,7 +21,9 @@ _ALL.setflags(write=False)
 
 
 class TimeDependentShortestPath(TimeSeriesProgram):
-    """Earliest arrivals from one vertex that is left at the start of the first instance (specification §4.1).
+    """Earliest arrivals from one vertex that is left at the start of the first instance.
+
+    See docs/specs/time-series.md, section 4.1.
 
     One bounded Dijkstra per instance and sub-graph, from the finalised vertices that still have neighbours which are
     not. Supersteps of a timestep: at most two more than the remote edges on an earliest path inside its window.
@@ -173,7 +175,7 @@ class TimeDependentShortestPath(TimeSeriesProgram):
             step.vote_to_halt_timestep()
 
     def notes(self, timesteps: pa.Table) -> list[str]:
-        """A warning where latencies were met that no window has room for (specification §8, decision 4)."""
+        """A warning where latencies were met that no window has room for (docs/specs/time-series.md, section 6.3)."""
         when = [t for t, met in zip(*(timesteps[n].to_pylist() for n in ("timestep", "too_long")), strict=True) if met]
         if not when:
             return []

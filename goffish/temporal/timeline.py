@@ -66,7 +66,7 @@ def read_clock(aggregated: Any) -> tuple[Clock, dict[str, bool]] | None:
 
 
 def advance(before: Clock, said: Mapping[str, bool], pattern: Pattern, timesteps: int, *, merges: bool) -> Clock:
-    """What follows a superstep (specification of the time series, §3.1).
+    """What follows a superstep (docs/specs/time-series.md, section 3.1).
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Timeline(SubgraphProgram):
     timesteps : sequence of int
         Instances, in the order in which they are run; ascending for the sequential pattern.
     given : structured array, optional
-        The application's input: messages to every sub-graph, in superstep 1 (specification §3.5).
+        The application's input: messages to every sub-graph, in superstep 1 (docs/specs/time-series.md, section 3.5).
     merges : bool
         Whether the merge follows; without it, and with `hands_over`, the answer is what was sent to it.
     handed : mapping of str to array, optional

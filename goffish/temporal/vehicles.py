@@ -22,7 +22,9 @@ _ALL.setflags(write=False)
 
 
 class VehicleTracking(TimeSeriesProgram):
-    """Where a vehicle was seen in each instance, within what it can have driven (specification §4.4).
+    """Where a vehicle was seen in each instance, within what it can have driven.
+
+    See docs/specs/time-series.md, section 4.4.
 
     In every instance the cameras within ``max_speed`` times the time since it was last seen are asked, by distance on
     the edges; the nearest one that saw the plate is the new position, of several the first vertex.

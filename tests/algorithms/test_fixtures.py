@@ -1,4 +1,4 @@
-"""The reference fixtures of the engine specification, §9.2 and §9.3, with their exact numbers."""
+"""The reference fixtures of docs/specs/engine.md, section 6, with their exact numbers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_supersteps_stay_flat_while_the_vertex_diameter_grows(scale: int) -> Non
 
 
 def test_zig_zag_needs_more_supersteps_than_the_quotient_diameter() -> None:
-    """§9.3: a shortest path may weave in and out of the same sub-graph; D_Q = 1, 13 supersteps."""
+    """§6: a shortest path may weave in and out of the same sub-graph; D_Q = 1, 13 supersteps."""
     src, dst = list(range(12)), list(range(1, 13))
     weight = [1.0] * 12
     hubs = {0: 13, 1: 14}
@@ -112,7 +112,7 @@ def test_pagerank_runs_thirty_supersteps_by_default() -> None:
 
 @pytest.mark.slow
 def test_the_public_stand_in_for_the_road_network_takes_1900_supersteps_against_7() -> None:
-    """§9.2: a 1000 x 900 grid."""
+    """§6: a 1000 x 900 grid."""
     graph, owner = grid(1000, 900), grid_blocks(1000, 900)
     assert counts(run_program(ConnectedComponents(), build_layout(graph, owner, 12))) == (7, 119)
     vertex = build_layout(graph, owner, 12, finder="vertex")

@@ -1,4 +1,4 @@
-"""Every program against networkx or dense arithmetic on random graphs (engine specification §9.3)."""
+"""Every program against networkx or dense arithmetic on random graphs (docs/specs/engine.md, section 6)."""
 
 from __future__ import annotations
 

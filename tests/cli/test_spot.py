@@ -49,7 +49,7 @@ def here(place: Place) -> Place:
 
 @pytest.fixture
 def golden(place: Place) -> Place:
-    """The specification's tiny model (§7.2), with a price that is low at the end."""
+    """The tiny model of docs/specs/spot.md, section 7.2, with a price that is low at the end."""
     path = prices(place / "prices.csv")
     start = np.datetime64("2015-03-01").astype("datetime64[s]").astype(float)
     write_fitted(place / "tiny.json", Fitted(tiny(), (str(path),), start, start + 86_400.0, "paper", {}, [[1.0]]))

@@ -33,7 +33,7 @@ def test_catalogues_that_come_along() -> None:
 
 
 def test_hours_as_the_specification_bills_them() -> None:
-    """G5 of the reactive specification, in dollars."""
+    """G5 of docs/specs/provisioning.md, section 7, in dollars."""
     minutes = np.array([0, 1, 59, 60, 61, 120, 720])
     assert rent(minutes * 60.0, 0.24, HOURLY) == pytest.approx([0, 0.24, 0.24, 0.24, 0.48, 0.48, 2.88])
     # From minute 10 to 70, 71 and 75.

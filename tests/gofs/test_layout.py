@@ -1,4 +1,4 @@
-"""Structural invariants of the layout (engine specification §9.1), against networkx."""
+"""Structural invariants of the layout (docs/specs/engine.md, section 6), against networkx."""
 
 from __future__ import annotations
 

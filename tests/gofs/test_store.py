@@ -1,4 +1,4 @@
-"""The store: round trips, atomic publication, damage, remote folders (engine specification §5, §9.1.5)."""
+"""The store: round trips, atomic publication, damage, remote folders (docs/specs/engine.md, sections 5.8, 6)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_reading_one_attribute_touches_only_its_file(tmp_path: Path, monkeypatch
 
 
 def test_attribute_slices_cost_in_proportion(tmp_path: Path) -> None:
-    """Specification §9.5, P5: one of ten attributes is about a tenth of the bytes."""
+    """See docs/specs/engine.md, section 6, P5: one of ten attributes is about a tenth of the bytes."""
     rng = np.random.default_rng(1)
     graph = from_edges(
         np.arange(20_000),

@@ -1,4 +1,4 @@
-"""Delivery, activity and halting of the engine (specification §3, §9.4)."""
+"""Delivery, activity and halting of the engine (docs/specs/engine.md, sections 3, 6)."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_one_message_in_flight_keeps_the_job_running(hops: int) -> None:
 
 @given(cases())
 def test_remote_messages_equal_the_count_from_the_quotient_graph(case: Case) -> None:
-    """Specification §9.4.5, for a program that tells all its neighbours once."""
+    """See docs/specs/engine.md, section 6, for a program that tells all its neighbours once."""
     layout = case.layout()
     stats = run_program(Tell(), layout).stats
     pairs = sum(int(s.neighbor_subgraph.size) for s in layout.slices())
@@ -164,7 +164,7 @@ def test_every_kind_of_address() -> None:
 
 
 def test_tasks_start_largest_first() -> None:
-    """Specification §8, item 13. Four stars, the largest in the middle; one thread shows the order."""
+    """See docs/specs/engine.md, section 5.9. Four stars, the largest in the middle; one thread shows the order."""
     sizes = [5_000, 9_000, 20_000, 7_000]
     hubs = np.concatenate(([0], np.cumsum(np.array(sizes) + 1)[:-1]))
     src = np.repeat(hubs, sizes)

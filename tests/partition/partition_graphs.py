@@ -10,7 +10,7 @@ from goffish.graph import Graph, from_edges
 
 
 def grid(width: int, height: int) -> Graph:
-    """Row-major grid of the engine's specification, §9.2."""
+    """Row-major grid of docs/specs/engine.md, section 6."""
     v = np.arange(width * height).reshape(height, width)
     src = np.concatenate([v[:, :-1].ravel(), v[:-1].ravel()])
     dst = np.concatenate([v[:, 1:].ravel(), v[1:].ravel()])

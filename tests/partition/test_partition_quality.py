@@ -66,7 +66,7 @@ def test_every_figure(graph, parts, seed):
 
 
 def test_grid_fixture():
-    """The engine's specification, §9.2: 12 blocks, 170 of 2,330 edges cut, quotient diameter 5."""
+    """See docs/specs/engine.md, section 6: 12 blocks, 170 of 2,330 edges cut, quotient diameter 5."""
     v = np.arange(1200)
     q = quality(grid(40, 30), ((v // 40) // 10 * 4 + (v % 40) // 10).astype(np.int32), 12)
     assert (q.edges, q.edge_cut, q.subgraphs, q.quotient_diameter) == (2330, 170, 12, 5)

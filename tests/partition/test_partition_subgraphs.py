@@ -37,5 +37,5 @@ def test_no_vertices_and_no_edges():
 
 def test_blocks_of_the_grid_fixture():
     v = np.arange(1200)
-    block = (v // 40) // 10 * 4 + (v % 40) // 10  # 3 x 4 equal blocks: 12 sub-graphs (specification §9.2)
+    block = (v // 40) // 10 * 4 + (v % 40) // 10  # 3 x 4 equal blocks: 12 sub-graphs (docs/specs/engine.md, section 6)
     assert local_components(grid(40, 30).offsets, grid(40, 30).targets, block)[1] == 12

@@ -1,4 +1,4 @@
-"""Series with exact answers (specification of the time series, §9.3), and random ones for property tests."""
+"""Series with exact answers (docs/specs/time-series.md, section 7), and random ones for property tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.cases import Case, cases, grid, grid_blocks
 
 @dataclass(frozen=True)
 class SeriesCase:
-    """A graph, how it is cut, and its instances; `expected` holds what the specification says of it."""
+    """A graph, how it is cut, and its instances; `expected`: docs/specs/time-series.md, section 7."""
 
     graph: Graph
     layout: PartitionedGraph
@@ -188,7 +188,7 @@ def arc_ends(part: Any, arcs: Any, original: np.ndarray, starts: np.ndarray) -> 
 
 
 def track(graph: nx.Graph | nx.DiGraph, holders: list[set[int]]) -> dict[int, int]:
-    """Meme tracking by breadth-first search in every timestep (specification §4.2)."""
+    """Meme tracking by breadth-first search in every timestep (docs/specs/time-series.md, section 4.2)."""
     colour = dict.fromkeys(holders[0], 0) if holders else {}
     for t in range(1, len(holders)):
         queue = list(colour)

@@ -27,7 +27,7 @@ PACK, BINS = 6, 5
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The grid of §9.3 with its latencies and its memes, in 20 instances of length 20."""
+    """The grid of §7 with its latencies and its memes, in 20 instances of length 20."""
     roads, memes = grid_latency(20), grid_meme()
     both = (
         InstanceData(one.start, one.end, {**one.values, **other.values})

@@ -1,4 +1,7 @@
-"""Values of time series in the store: round trips, bins, forms, ranges (specification, §2, §5, §9.4)."""
+"""Values of time series in the store: round trips, bins, forms, ranges.
+
+See docs/specs/time-series.md, sections 2, 5, 7.
+"""
 
 from __future__ import annotations
 

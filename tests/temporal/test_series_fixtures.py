@@ -1,4 +1,4 @@
-"""The fixtures are those of the specification (§9.3): its numbers, from plain Dijkstra and breadth-first search."""
+"""The numbers of docs/specs/time-series.md, section 7, from plain Dijkstra and breadth-first search."""
 
 from __future__ import annotations
 

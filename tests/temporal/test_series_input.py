@@ -1,4 +1,7 @@
-"""What may be written: schemas, bad instances, missing values and defaults (specification, §2, §8)."""
+"""What may be written: schemas, bad instances, missing values and defaults.
+
+See docs/specs/time-series.md, sections 2, 6.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read, and how often: the cost model of the specification of the time series (§5.3, §9.4)."""
+"""What is read, and how often: the cost model of docs/specs/time-series.md, sections 5.3, 7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Writing and appending: whole or not at all, whatever happens; one group in memory (specification, §5.1, §9.4)."""
+"""Writing and appending: whole or not at all, whatever happens; one group in memory.
+
+See docs/specs/time-series.md, sections 5.1, 7.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_killed_at_any_moment_the_series_is_the_old_or_the_new_one(
     killed: Path, tmp_path: Path, how: str, count: int
 ) -> None:
-    """SIGKILL (§9.4): what is there is whole, and the next append removes what the killed process left."""
+    """SIGKILL (§7): what is there is whole, and the next append removes what the killed process left."""
     found, whole = [], {}
     last = InstanceData(90, 91, {"edge.latency": np.array([1, 2, 3, 4])})
     for number in (3, count):

@@ -1,4 +1,7 @@
-"""The outer loop: who is called when, what arrives where, what is allowed, and when it ends (specification §9.1)."""
+"""The outer loop: who is called when, what arrives where, what is allowed, and when it ends.
+
+See docs/specs/time-series.md, section 7.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ Order and copies
     what it has from a producer already, by producer and number. If a machine is killed, copies elsewhere carry on, and
     nothing is lost or there twice.
 
-Reconfiguration (EDRP, §3.6)
+Reconfiguration (docs/specs/edrp.md, section 3.6)
     1  the coordinator tells executors to pause, sources keep what is offered
     2  executors are in migration mode
     3  they send END-OF-STREAM to all consumers

@@ -18,7 +18,7 @@ from goffish.scheduling.policies.btu.threshold import ThresholdController
 
 VISP = compile_flow(read_dataflow("visp-oee"))
 PLAIN = Settings()
-#: The variant that behaves as published (specification, 5.4).
+#: The variant that behaves as published (docs/specs/btu.md, section 7.4, X12).
 PUBLISHED = Settings(cap=1.0, donors=0, double_above=250.0, rest_s=180.0)
 
 

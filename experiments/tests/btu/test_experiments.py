@@ -1,4 +1,4 @@
-"""The experiments X1 to X14 of the specification, against its limits; what was published is in the benchmark."""
+"""The experiments X1 to X14 of docs/specs/btu.md, section 7.4, against their limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_units_against_thresholds(pattern: str, share: float, seeds: range) -> N
     totals = [np.mean([r.total_costs()[1] for r in some]) for some in (hour, base)]
     assert totals[0] <= 0.65 * totals[1]
     by_ten = np.mean([r.resource_cost(600.0) for r in base])
-    # Published 58 to 120. The specification's limit is 2; two of the walks have 1.85.
+    # Published 58 to 120. The limit of that page is 2; two of the walks have 1.85.
     assert mean(base, "cost") >= 1.8 * by_ten
     assert mean(hour, "changes") < 0.35 * mean(base, "changes")
 

@@ -197,7 +197,7 @@ CASES: list[tuple[str, Any, float, str]] = [
 
 @pytest.mark.parametrize(("controller", "unit", "load"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_invariants(controller: Any, unit: float, load: str) -> None:
-    """Invariants 1 to 13 of the specification; units of billing by what was enacted."""
+    """Invariants 1 to 13 of docs/specs/btu.md, section 7.1; units of billing by what was enacted."""
     unit_s, arrivals = 60 * unit, trace(load, 0)
     watch = Watch()
     result = run_items(VISP, arrivals, controller, ItemSetting(unit_s=unit_s), 4, observer=watch)

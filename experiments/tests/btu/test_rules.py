@@ -1,6 +1,6 @@
 """Rules that the experiments do not show one by one: groups of hosts, guards of donors, order, diagnostics; whole runs.
 
-Specification of BTU provisioning, §2.2, §3.2 to §3.6, §4 and §7.
+See docs/specs/btu.md, sections 2.2, 3.2 to 3.6, 4 and 7.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def _at(rate: float) -> Flow:
 
 
 def _least_power(flow: Flow, active: np.ndarray, whole: bool = True) -> float:
-    """The integer programme of §3.7: least sum of whole powers with which the goal is reached."""
+    """The least sum of whole powers with which the goal is reached (docs/specs/provisioning.md, section 3.7)."""
     n, rows = flow.size, flow.rows(active)
     cost, selectivity = flow.cost[rows], flow.selectivity[rows]
     _, ideal = flow.ideal(active, flow.rates)

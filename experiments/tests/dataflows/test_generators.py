@@ -15,7 +15,10 @@ from goffish.scheduling.dataflow.model import Goal
 
 
 def test_staged_dataflows_are_those_of_the_paper() -> None:
-    """PLAStiCC §4.4: breaks when ranges, the number of alternates or the lanes differ, or rates multiply."""
+    """Breaks when ranges, the number of alternates or the lanes differ, or rates multiply.
+
+    See docs/specs/plasticc.md, section 4.4.
+    """
     flows = [staged_dataflow(np.random.default_rng(seed)) for seed in range(40)]
     for dataflow in flows:
         flow = compile_flow(dataflow)

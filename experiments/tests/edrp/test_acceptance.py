@@ -1,4 +1,4 @@
-"""What §7.2 (2), §7.5, §3.3 and §6.22 of the specification of EDRP ask for beyond single instances."""
+"""Checks of docs/specs/edrp.md, sections 7.2, 7.5, 3.3 and 6.14, beyond single instances."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_what_is_worse_than_to_stay_is_not_taken() -> None:
 
 
 def test_too_large_a_program_gives_way_to_one_step() -> None:
-    """§6.22: EDRP refuses, and the controller goes on with r-EDRP."""
+    """§6.14: EDRP refuses, and the controller goes on with r-EDRP."""
     problem = scalability_problem(5, 2, np.random.default_rng(0), rate=110.0)
     now = np.zeros((problem.size, 5), np.int64)
     now[np.arange(problem.size), np.arange(problem.size) // 2] = 1

@@ -69,7 +69,10 @@ def test_greedy_places_fit() -> None:
 
 
 def test_ten_minutes_of_the_balanced_controller() -> None:
-    """§7.4: the first change is in the ninth minute, that of the paper: partialRank doubled, countByWindow moved."""
+    """The first change is in the ninth minute, that of the paper: partialRank doubled, countByWindow moved.
+
+    See docs/specs/edrp.md, section 7.4.
+    """
     rates = hour_of_rates()
     assert (rates[0], rates[8], rates[30], rates[60]) == (70, 110, 220, 70)
     record = control((reference_problem(rate, CONFIGURATIONS["balanced"]) for rate in rates[6:10]), anchor())
@@ -111,7 +114,7 @@ def recorded(*times: tuple[float, float]) -> Record:
 
 
 def test_responses_with_what_changes_hold_up() -> None:
-    """§6.18, by hand and message by message; breaks when held messages are left out, or weighed by periods."""
+    """§6.15, by hand and message by message; breaks when held messages are left out, or weighed by periods."""
     # Six of sixty seconds are held, three on average; one message in twenty waits for three and more.
     one = recorded((0.1, 6.0))
     assert responses(one, [7.0], 60.0, 0.95) == pytest.approx((0.1, 0.1 + 6 * 3 / 60, 3.1))

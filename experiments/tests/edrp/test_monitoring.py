@@ -1,4 +1,7 @@
-"""What the controller plans with (§3.5): offered rates, rounded delays, an early assignment, a start-up."""
+"""What the controller plans with: offered rates, rounded delays, an early assignment, a start-up.
+
+See docs/specs/edrp.md, section 3.5.
+"""
 
 from __future__ import annotations
 

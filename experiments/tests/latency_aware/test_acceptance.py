@@ -1,4 +1,4 @@
-"""What §7.4 and §7.5 of the specification of latency-aware placement ask for of whole searches."""
+"""Checks of docs/specs/latency-aware.md, sections 7.4 and 7.5, on whole searches."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ SWEEP = {
 @pytest.mark.slow
 @pytest.mark.parametrize("strength", SWEEP)
 def test_strength_of_springs(strength: float) -> None:
-    """§7.5 (6), the whole sweep; the specification's points are not told, ours leave some more pairs behind."""
+    """§7.5 (6), the whole sweep; the reference points are not known, ours leave some more pairs behind."""
     for latency, published in zip((TREE, EMBEDDED), SWEEP[strength], strict=True):
         middle, most = 100 * np.quantile(errors(latency, strength), (0.5, 0.9))
         assert abs(middle - published[0]) <= 4.0

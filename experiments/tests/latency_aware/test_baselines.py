@@ -1,4 +1,4 @@
-"""Storm's schedulers by hand (§3.7)."""
+"""Storm's schedulers by hand (docs/specs/latency-aware.md, section 3.7)."""
 
 from __future__ import annotations
 

@@ -68,7 +68,10 @@ def test_refused() -> None:
 
 @pytest.mark.slow
 def test_order_of_three_thousand_graphs() -> None:
-    """§3.6: every vertex exactly once, and no edge backwards in any of 1500 graphs without cycles."""
+    """Every vertex exactly once, and no edge backwards in any of 1500 graphs without cycles.
+
+    See docs/specs/latency-aware.md, section 3.6.
+    """
     for seed in range(3000):
         count, edges = random_graph(seed, seed % 2 == 0)
         order = [v for level in cyclic_order(count, edges) for v in level]

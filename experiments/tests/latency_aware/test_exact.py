@@ -1,4 +1,7 @@
-"""The integer programs against trying everything, and the heuristics against the optimum (§7.1, §7.5)."""
+"""The integer programs against trying everything, and the heuristics against the optimum.
+
+See docs/specs/latency-aware.md, sections 7.1, 7.5.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's topologies and hosts, and what the specification found on them (§4, §7.1, §7.2)."""
+"""The paper's topologies and hosts, and the figures of docs/specs/latency-aware.md, sections 4, 7.1 and 7.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The online scheduler's rule (§3.1, §7.5), and what it is fed (§2.3)."""
+"""The online scheduler's rule (docs/specs/latency-aware.md, sections 3.1, 7.5), and what it is fed (§2.3)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_reasons() -> None:
 
 
 def test_a_violation_is_acted_on_though_little_changed() -> None:
-    """Limits at 95 points: 3 of 31.6 fit, 3 of 31.7 do not (§6.11)."""
+    """Limits at 95 points: 3 of 31.6 fit, 3 of 31.7 do not (§2.5)."""
     problem = replace(chain_of_three(), cpu=np.full(3, 31.6))
     running = turn(problem, None, 0.0).running
     over = replace(problem, cpu=np.full(3, 31.7))

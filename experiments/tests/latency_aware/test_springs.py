@@ -1,4 +1,7 @@
-"""Latency estimation: forces by hand (unit check 5), convergence and churn (§3.5, §7.5)."""
+"""Latency estimation: forces by hand (unit check 5), convergence and churn.
+
+See docs/specs/latency-aware.md, sections 3.5, 7.5.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What §7 of the specification of selective replication asks for on more seeds, hosts, budgets and changes."""
+"""Checks of docs/specs/selective-replication.md, section 7, on more seeds, hosts, budgets and changes."""
 
 from __future__ import annotations
 

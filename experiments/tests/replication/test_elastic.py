@@ -1,4 +1,7 @@
-"""Queries and hosts that come and go (§3.9, Y14), the release of hosts, and service levels as a goal."""
+"""Queries and hosts that come and go, the release of hosts, and service levels as a goal.
+
+See docs/specs/selective-replication.md, section 3.9, Y14.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Generators: known answers, plain Python forms, and the exact consequences of the epidemic (specification §6)."""
+"""Generators: known answers, plain Python forms, and the exact consequences of the epidemic.
+
+See docs/specs/time-series.md, section 7.
+"""
 
 from __future__ import annotations
 

@@ -125,7 +125,9 @@ def depend(
     typing_context: Any, targets: Any, row: Any, shares: Any, counts: Any, following: Any, vertex: Any, members: Any,
     sources: Any, lanes: Any,
 ) -> Any:  # fmt: skip
-    """Add up the dependencies of `vertex` (spec equation (4) with multiplicities) in the lanes of its level.
+    """Add up the dependencies of `vertex` in the lanes of its level.
+
+    Equation (4) of docs/specs/betweenness.md, section 3.6, with multiplicities.
 
     Parameters
     ----------

@@ -146,7 +146,9 @@ def turn_rows(offsets, targets, weights, new_offsets, new_targets, new_weights, 
 
 @kernel
 def fold_leaves(offsets, targets, times, out, into, inner, degree, removed_arc, queue):
-    """Remove vertices with one live neighbour until none is left (specification 3.6, with both kinds of weights).
+    """Remove vertices with one live neighbour until none is left.
+
+    See docs/specs/betweenness.md, section 3.6, with both kinds of weights.
 
     A vertex is folded only into one that stands for a single vertex of the graph, for only that one is a cut vertex.
 

@@ -1,9 +1,10 @@
 """Exact reductions of an undirected betweenness problem; each is one function from a problem to a `Step`.
 
-Sources: recursive leaf compression, specification 3.6; splitting at cut vertices, identical and side vertices:
-Sarıyüce, Saule, Kaya and Çatalyürek, "Shattering and Compressing Networks for Betweenness Centrality" (SDM 2013), and
-Puzis et al., "Topology manipulations for speeding betweenness centrality computation" (J. Complex Networks 2015). The
-formulas here carry two weights per vertex and multiplicities, so that every reduction can follow every other.
+Sources: recursive leaf compression, docs/specs/betweenness.md, section 3.6; splitting at cut vertices, identical and
+side vertices: Sarıyüce, Saule, Kaya and Çatalyürek, "Shattering and Compressing Networks for Betweenness Centrality"
+(SDM 2013), and Puzis et al., "Topology manipulations for speeding betweenness centrality computation" (J. Complex
+Networks 2015). The formulas here carry two weights per vertex and multiplicities, so that every reduction can follow
+every other.
 """
 
 from __future__ import annotations

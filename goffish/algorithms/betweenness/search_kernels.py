@@ -1,4 +1,7 @@
-"""Brandes' algorithm with weights and multiplicities, one source at a time (specification, equations (2) and (4))."""
+"""Brandes' algorithm with weights and multiplicities, one source at a time.
+
+See docs/specs/betweenness.md, sections 2 and 3.6.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _UNKNOWN = np.iinfo(np.int64).max
 
 
 class GraphCounts(SubgraphProgram):
-    """Vertices, arcs and remote arcs of every sub-graph (engine specification §4.6)."""
+    """Vertices, arcs and remote arcs of every sub-graph (docs/specs/engine.md, section 4.6)."""
 
     state = {
         "vertices": per_subgraph(np.int64),

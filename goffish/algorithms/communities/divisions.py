@@ -85,9 +85,9 @@ def arcs_of(graph: Graph) -> Csr:
 def modularity(graph: Graph, membership: ArrayLike, resolution: float = 1.0) -> float:
     """Modularity of a division.
 
-    Undirected graphs: M. E. J. Newman, M. Girvan, Phys. Rev. E 69 (2004), with the adjacency matrix of the
-    specification, section 2: a loop of weight w has A_ii = 2w and counts 2w in the degree. Directed graphs: E. A.
-    Leicht, M. E. J. Newman, Phys. Rev. Lett. 100 (2008),
+    Undirected graphs: M. E. J. Newman, M. Girvan, Phys. Rev. E 69 (2004), with the adjacency matrix of
+    docs/specs/communities.md, section 2: a loop of weight w has A_ii = 2w and counts 2w in the degree. Directed
+    graphs: E. A. Leicht, M. E. J. Newman, Phys. Rev. Lett. 100 (2008),
     ``Q = 1/m sum_ij (A_ij - resolution * out_i * in_j / m) [c_i = c_j]``.
 
     Parameters

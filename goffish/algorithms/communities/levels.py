@@ -35,7 +35,8 @@ class Level:
     """A symmetric weighted graph without loops, and beside it the loops and the degrees.
 
     A_ij is the weight of the edge between i and j, for a directed graph that of both arcs together. A_ii, in `loops`,
-    counts every edge inside vertex i twice (specification §2), so that all entries together are `total`.
+    counts every edge inside vertex i twice (docs/specs/communities.md, section 2), so that all entries together are
+    `total`.
 
     Attributes
     ----------

@@ -86,7 +86,7 @@ def collapse_in_order(graph: Level, label: NDArray[np.integer[Any]]) -> tuple[ND
 
 
 def vertex_order(order: Order, graph: Level, key: tuple[int, ...]) -> NDArray[np.int64]:
-    """Vertices in the order of a level (specification, section 3.5), shape (n,).
+    """Vertices in the order of a level (docs/specs/communities.md, section 3.5), shape (n,).
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def sequential_louvain(
     resolution: float = 1.0,
     max_levels: int | None = None,
 ) -> LouvainRun:
-    """The sequential Louvain method (Blondel et al. 2008; specification, section 3.1).
+    """The sequential Louvain method (Blondel et al. 2008; docs/specs/communities.md, section 3.1).
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from goffish.kernels.subgraphs import local_components
 
 
 class MaxVertexValue(SubgraphProgram):
-    """The largest vertex value of each component (engine specification §4.1, Algorithms 1 and 2).
+    """The largest vertex value of each component (docs/specs/engine.md, section 4.1, Algorithms 1 and 2).
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class MaxVertexValue(SubgraphProgram):
 
 
 class ConnectedComponents(SubgraphProgram):
-    """Weakly connected components by the largest vertex number (engine specification §4.2).
+    """Weakly connected components by the largest vertex number (docs/specs/engine.md, section 4.2).
 
     Every sub-graph starts with the largest vertex number it holds; neighbours are those of the quotient graph, so
     arcs of directed graphs count in both directions. Supersteps: eccentricity of the largest vertex's sub-graph in
@@ -111,8 +111,8 @@ class ConnectedComponents(SubgraphProgram):
 class PartitionCentricComponents(SubgraphProgram):
     """Weakly connected components where the unit of computation is a whole partition, connected or not.
 
-    The baseline of Giraph++ (engine specification §1): the program has to find the connected pieces itself and can
-    address boundary vertices only. Gives the same answer as `ConnectedComponents` on any units.
+    The baseline of Giraph++ (docs/specs/engine.md, section 1): the program has to find the connected pieces itself and
+    can address boundary vertices only. Gives the same answer as `ConnectedComponents` on any units.
     """
 
     message = {"value": np.int64}

@@ -22,7 +22,7 @@ _UNIT.setflags(write=False)
 
 
 class PageRank(SubgraphProgram):
-    """PageRank by power iteration, one sweep per superstep (engine specification §4.5).
+    """PageRank by power iteration, one sweep per superstep (docs/specs/engine.md, section 4.5).
 
     Parameters
     ----------
@@ -126,7 +126,9 @@ class PageRank(SubgraphProgram):
 
 
 class BlockRank(PageRank):
-    """PageRank from a better start: local ranks weighted by the rank of their block (engine specification §4.7).
+    """PageRank from a better start: local ranks weighted by the rank of their block.
+
+    See docs/specs/engine.md, section 4.7.
 
     A block is a sub-graph. Superstep 1 computes local ranks and the block matrix, the next ones the ranks of blocks
     on the quotient graph (teleport in proportion to block size), then ordinary PageRank starts from the product.

@@ -56,7 +56,7 @@ class BreadthFirst(_FromSource):
 
 
 class HopCounts(BreadthFirst):
-    """Vertices at each hop from a source (engine specification §4.6, n-hop statistics)."""
+    """Vertices at each hop from a source (docs/specs/engine.md, section 4.6, n-hop statistics)."""
 
     name = "hops"
     title = "How many vertices lie at each number of hops from one vertex."

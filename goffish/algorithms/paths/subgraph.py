@@ -18,7 +18,7 @@ _UNIT.setflags(write=False)
 
 
 class SingleSourceShortestPath(SubgraphProgram):
-    """Distances from one vertex along out-arcs (engine specification §4.3, Algorithm 3 corrected).
+    """Distances from one vertex along out-arcs (docs/specs/engine.md, section 4.3, Algorithm 3 corrected).
 
     In every superstep each reached sub-graph runs Dijkstra from the vertices that messages improved and announces to
     each remote vertex the best distance found, if it beats all it announced before. Supersteps: at most c + 2, where
@@ -61,7 +61,7 @@ class SingleSourceShortestPath(SubgraphProgram):
 
 
 class BreadthFirstSearch(SubgraphProgram):
-    """Hops from one vertex along out-arcs (engine specification §4.4).
+    """Hops from one vertex along out-arcs (docs/specs/engine.md, section 4.4).
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ A store with a time series is an ordinary store, the *template*, with more files
   sub-graphs; Parquet, see `encode_slice`. There are ``ceil(n / pack) * min(bins, sub-graphs) * attributes`` of them.
 
 All are named by their content and listed with their checksums in the manifest, like every file of a store.
-Specification of the time series, §5.
+See docs/specs/time-series.md, section 5.
 """
 
 from goffish.gofs.series.cache import SeriesCounters

@@ -80,7 +80,7 @@ class SliceCache:
         Bytes of a slice in the store.
     most_bytes : int
         Bound on the decoded slices. Those of the group that was last asked for in their partition stay in any case, so
-        that a scan in the order of time reads every slice once (specification of the time series, §5.3), and so do
+        that a scan in the order of time reads every slice once (docs/specs/time-series.md, section 5.3), and so do
         those beside it that a prefetch has brought and nobody has asked for.
     slots : int, optional
         Instead of bytes: how many slices are kept for each partition.

@@ -52,7 +52,8 @@ def open_series(
     prefetch : bool
         Read the next group in a background thread when the last but one instance of a group is asked for.
     cache_slots : int, optional
-        Keep so many slices of each partition instead, and prefetch none: the cost model of the specification, §5.3.
+        Keep so many slices of each partition instead, and prefetch none: the cost model of docs/specs/time-series.md,
+        section 5.3.
 
     Raises
     ------

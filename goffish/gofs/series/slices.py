@@ -38,8 +38,8 @@ def assign_bins(sizes: NDArray[np.int64], bins: int) -> NDArray[np.int64]:
     """Bin of each sub-graph: the largest first, each into the lightest bin so far.
 
     With S sub-graphs, ``min(bins, S)`` bins are used, and the heaviest holds at most total/b + (1 - 1/b) times the
-    largest sub-graph. Specification of the time series, §5.1 and §9.4; R. L. Graham, "Bounds on Multiprocessing Timing
-    Anomalies", SIAM J. Appl. Math. 17 (1969).
+    largest sub-graph. See docs/specs/time-series.md, sections 5.1 and 7; R. L. Graham, "Bounds on Multiprocessing
+    Timing Anomalies", SIAM J. Appl. Math. 17 (1969).
     """
     from heapq import heapify, heapreplace
 

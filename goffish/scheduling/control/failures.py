@@ -1,6 +1,6 @@
 """Machines that fail: at given seconds, a share of all at a given second, or after a random life.
 
-Specification of reactive provisioning, §6.17; of PLAStiCC, F10.
+See docs/specs/provisioning.md, section 6.12; docs/specs/plasticc.md, section 7.3 (F10).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is expected of the next intervals: oracles with an error or without, and models of the past.
 
-Specification of PLAStiCC, §2.3 and §2.4. Smoothing and ARIMA of one series come from statsmodels.
+See docs/specs/plasticc.md, sections 2.3 and 2.4. Smoothing and ARIMA of one series come from statsmodels.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ class Setting:
     network : bool
         Links between machines carry no more than their bandwidth and take their time; without, messages arrive at once.
     omega : {"rate", "backlog"}
-        What the throughput is relative to: the external rate, or that and everything that waits (6.4).
+        What the throughput is relative to: the external rate, or that and everything that waits
+        (docs/specs/provisioning.md, section 6.4).
     measure : {"mean", "ratio_of_sums"}
         Over several outputs.
     switch_pause_s : float

@@ -1,7 +1,7 @@
 """What a run leaves: a table of its intervals, of its elements, of its machines and of its events, and a summary.
 
-Specification of reactive provisioning, §2.7 and §3.9; of PLAStiCC, §4.6. Nothing in the tables depends on the clock:
-the same seed gives the same bytes.
+See docs/specs/provisioning.md, sections 2.7 and 3.9; docs/specs/plasticc.md, section 4.6. Nothing in the tables depends
+on the clock: the same seed gives the same bytes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Summary:
     lost : float
         Messages that were lost with failed machines.
     rate : float
-        Mean external rate of all streams together that was realised (6.4b).
+        Mean external rate of all streams together that was realised (section 4.3).
     compliance : float
         Share of the intervals whose throughput is not below the goal's band.
     latency_s : float
@@ -109,7 +109,7 @@ class Summary:
 
     @property
     def compared(self) -> float | None:
-        """Profit, or ``None`` for a run that misses its goal: its profit means nothing (6.21)."""
+        """Profit, or ``None`` for a run that misses its goal: its profit means nothing (section 6.13)."""
         return self.profit if self.valid else None
 
 

@@ -1,7 +1,7 @@
 """Which alternate of each element is active, which machines there are, and which instance runs on which of them.
 
-One core runs one instance; only the sum of the speeds of an element's cores counts. Specification of reactive
-provisioning, §2.3.
+One core runs one instance; only the sum of the speeds of an element's cores counts. See
+docs/specs/provisioning.md, section 2.3.
 """
 
 from __future__ import annotations

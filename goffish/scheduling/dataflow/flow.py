@@ -1,6 +1,6 @@
 """A dataflow as arrays, and how much of its input a deployment keeps up with.
 
-Specification of reactive provisioning, §2.4, §2.5 and §3.1. Elements are numbered as they are defined, alternates of
+See docs/specs/provisioning.md, sections 2.4, 2.5 and 3.1. Elements are numbered as they are defined, alternates of
 each from 0.
 """
 

@@ -1,6 +1,6 @@
 """The definition of a dynamic dataflow: processing elements with alternates, edges, streams, and what it has to reach.
 
-Specification of reactive provisioning, §2.1 and §2.7.
+See docs/specs/provisioning.md, sections 2.1 and 2.7.
 """
 
 from __future__ import annotations

@@ -62,7 +62,10 @@ class JobEstimate:
     warnings: tuple[str, ...] = field(default=())
 
     def speedup(self, cores: int) -> float:
-        """How many times as fast as one core some cores are, by Amdahl's law (RTBA, O-17)."""
+        """How many times as fast as one core some cores are, by Amdahl's law.
+
+        See docs/specs/spot.md, section 6.13, O-17.
+        """
         if cores < 1:
             raise InputError(f"cores={cores}: at least 1")
         return 1.0 / (self.serial + (1.0 - self.serial) / cores)
@@ -122,7 +125,7 @@ def _warnings(shape: JobShape, used: Calibration, largest: Mapping[str, int]) ->
 
 
 class SpotJob(NamedTuple):
-    """A job as RTBA plans it (specification of RTBA, §2.2 and §2.4).
+    """A job as RTBA plans it (docs/specs/spot.md, sections 2.2 and 2.4).
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
 """Which alternate of each element is worth its cost, and when to change it on the cores that are there.
 
-Specification of reactive provisioning, §3.2, stage 1 of §3.3, and ALTERNATE_REDEPLOY of §3.4.
+See docs/specs/provisioning.md, sections 3.2, 3.3 (stage 1) and 3.4 (ALTERNATE_REDEPLOY).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Policies that reduce what was observed, or is predicted, to one value each, and act on it. PLAStiCC, §3.5 and §3.6.
+"""Policies that reduce what was observed, or is predicted, to one value each, and act on it.
+
+See docs/specs/plasticc.md, sections 3.5 and 3.6.
 
 They plan a single timestep with the planner of PLAStiCC, so that only what they know makes a difference.
 """

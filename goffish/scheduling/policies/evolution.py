@@ -1,4 +1,4 @@
-"""The genetic algorithm's operators and its loop, on pymoo. Specification of reactive provisioning, §3.6."""
+"""The genetic algorithm's operators and its loop, on pymoo. See docs/specs/provisioning.md, section 3.6."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Search:
-    """How the genetic algorithm searches; defaults are the specification's (§3.6).
+    """How the genetic algorithm searches; see docs/specs/provisioning.md, section 3.6.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Deployments by a genetic algorithm (GA): near the optimum, and slow. Specification of reactive provisioning, §3.6."""
+"""Deployments by a genetic algorithm (GA): near the optimum, and slow. See docs/specs/provisioning.md, section 3.6."""
 
 from __future__ import annotations
 

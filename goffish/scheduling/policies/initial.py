@@ -1,4 +1,4 @@
-"""The first deployment of a dataflow (INITIAL_DEPLOYMENT); specification of reactive provisioning, §3.3."""
+"""The first deployment of a dataflow (INITIAL_DEPLOYMENT); docs/specs/provisioning.md, section 3.3."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def initial_deployment(
     """Choose alternates, then give cores of the largest class to the worst element until the goal is reached.
 
     With ``"central"`` the machines are packed anew afterwards, which is kept only where it is cheaper and still
-    reaches the goal. Where links between machines miss it, neighbours are collocated as far as that helps (§6.14).
+    reaches the goal. Where links between machines miss it, neighbours are collocated as far as that helps (§6.10).
 
     Parameters
     ----------

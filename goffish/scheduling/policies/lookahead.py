@@ -1,4 +1,7 @@
-"""Plan changes for the timesteps ahead, where their predicted throughput leaves the allowed band. PLAStiCC, §3.2."""
+"""Plan changes for the timesteps ahead, where their predicted throughput leaves the allowed band.
+
+See docs/specs/plasticc.md, section 3.2.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Links between machines in the plans of the reactive heuristics: what they let through, and neighbours brought
 together where that is too little.
 
-Specification of reactive provisioning, §3.1 (NETCAP) and §6.14.
+See docs/specs/provisioning.md, section 3.1 (NETCAP) and section 6.10.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 
 #: Observed over rated bandwidth of machines by their ids; those that are not named have the rated one.
 Bandwidths = Mapping[int, float]
-#: Instances that are added for one narrow edge without a gain before something else is tried (§6.14).
+#: Instances that are added for one narrow edge without a gain before something else is tried (§6.10).
 PATIENCE = 3
 #: Narrow edges that are waited for at a time: a plan that cannot be helped is given up within seconds.
 MOST_EDGES = 100
@@ -87,7 +87,7 @@ def reaching_plan(
 def collocate(
     live: Deployment, flow: Flow, external: Floats, bandwidths: Bandwidths | None = None
 ) -> tuple[Deployment, float]:
-    """Add instances beside their neighbours until the links between machines let the goal through (§6.14).
+    """Add instances beside their neighbours until the links between machines let the goal through (§6.10).
 
     Each is for the edge that carries the least share of its messages. The receiver gets a free core of a machine that
     runs the sender; where that gains nothing the sender gets one beside the receiver, or either of them a core

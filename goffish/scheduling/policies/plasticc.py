@@ -1,4 +1,7 @@
-"""PLAStiCC: plan early on predictions, enact late. Kumbhare, Simmhan and Prasanna (CCGrid 2014); §3.4 and §6."""
+"""PLAStiCC: plan early on predictions, enact late. Kumbhare, Simmhan and Prasanna (CCGrid 2014).
+
+See docs/specs/plasticc.md, sections 3.4 and 6.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The reactive heuristics as policies: centralized (CE), sharded (SH), strictly sharded (SH_STRICT), and their
 references.
 
-Specification of reactive provisioning, §3.4 (Algorithm 2), §3.5 and §3.8.
+See docs/specs/provisioning.md, sections 3.4 (Algorithm 2), 3.5 and 3.8.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Reactive:
     fit : float, optional
         Share of its need that an alternate must find on the cores; default: the goal's throughput (§6.5).
     trigger : {"last", "average"}
-        Throughput that counts: of the last interval, or the mean so far (§6.8).
+        Throughput that counts: of the last interval, or the mean so far (§6.7).
     """
 
     variant: Literal["central", "sharded", "strict"] = "central"
@@ -88,7 +88,7 @@ class Reactive:
 
     def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Adaptation]:
         """The deployment of the interval that begins (§3.4); machines that failed make more cores due at once
-        (§6.17).
+        (§6.12).
         """
         plan = observation.live
         if observation.step == 0:

@@ -76,7 +76,9 @@ def move_last(packing, need, types, available, ascending, memory, kinds):
 
 @kernel
 def repack(packing, types, by_power, forward, last, prices, powers):
-    """Pack poorly filled machines of each type anew, and the rest on smaller ones (REPACK_FREE_VMS, §3.3).
+    """Pack poorly filled machines of each type anew, and the rest on smaller ones (REPACK_FREE_VMS).
+
+    See docs/specs/provisioning.md, section 3.3.
 
     Two candidates a type: all of its instances on such machines again; only as many as fill them, and the rest on the
     next smaller type. Each type starts from the candidate before it.

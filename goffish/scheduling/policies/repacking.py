@@ -1,6 +1,6 @@
 """Fewer, smaller machines for the same instances: variable-sized bin packing by repacking poorly filled machines.
 
-Specification of reactive provisioning, §3.3 (OVERPROVISIONED, REPACK_PE_INSTANCE, REPACK_FREE_VMS), after Kang and
+See docs/specs/provisioning.md, section 3.3 (OVERPROVISIONED, REPACK_PE_INSTANCE, REPACK_FREE_VMS), after Kang and
 Park (2003).
 """
 

@@ -1,4 +1,7 @@
-"""Machines whose paid time is about to end: empty them where others have room, and stop them. PLAStiCC, §3.3."""
+"""Machines whose paid time is about to end: empty them where others have room, and stop them.
+
+See docs/specs/plasticc.md, section 3.3.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """More or fewer cores for the alternates that run, and machines that are no longer needed.
 
-Specification of reactive provisioning, §3.4: RESOURCE_REDEPLOY, VMWEIGHT (Eq. 10) and SHUTDOWN_IDLE.
+See docs/specs/provisioning.md, section 3.4: RESOURCE_REDEPLOY, VMWEIGHT (Eq. 10) and SHUTDOWN_IDLE.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def scale_out(
     """Give cores to the worst element until the goal is reached; free cores near it first, then new machines.
 
     With ``"central"`` the new machines are then moved to cheaper classes and packed anew, as far as the goal stays
-    reached. Where links between machines miss it, instances are added beside their neighbours (§6.14).
+    reached. Where links between machines miss it, instances are added beside their neighbours (§6.10).
 
     Parameters
     ----------

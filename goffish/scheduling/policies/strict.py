@@ -1,4 +1,4 @@
-"""Elements that see nothing but themselves: SH_STRICT. Specification of reactive provisioning, §3.5.
+"""Elements that see nothing but themselves: SH_STRICT. See docs/specs/provisioning.md, section 3.5.
 
 Element i keeps up with a share of its own input such that all of them along a longest path reach the goal together:
 the goal's throughput to the power 1 / (elements on that path). Machines are not shared between elements.

@@ -2,7 +2,7 @@
 
 A plan starts from what runs now and consists of changes from a timestep on, so nothing is kept per timestep but the
 power of the elements. Messages and power are prefix sums: a window of any length costs one pass over the elements.
-Specification of PLAStiCC, §3.1 and §3.7.
+See docs/specs/plasticc.md, sections 3.1 and 3.7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The interval model: messages as a fluid, one estimate for each interval. Reactive provisioning, §3.9."""
+"""The interval model: messages as a fluid, one estimate for each interval.
+
+See docs/specs/provisioning.md, section 3.9.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,7 @@ def _hosts(control: Control, power: Floats, since: float) -> Hosts:
 
 
 def _against_backlog(control: Control, found: Estimate, power: Floats, step: int) -> float:
-    """Relative throughput with what waits in the denominator: Eq. 4 as it is printed (6.4)."""
+    """Relative throughput with what waits in the denominator: Eq. 4 as it is printed (section 6.4)."""
     setting = control.setting
     flow, outputs = setting.flow, setting.flow.outputs
     if (power <= 0).any():

@@ -1,7 +1,7 @@
 """Input rates over time: shapes that the papers use, real request rates, and files of the user.
 
-Shapes are float64 of shape (steps,), messages per second, the mean of each interval. Specification of reactive
-provisioning, §4.3; of PLAStiCC, §4.3.
+Shapes are float64 of shape (steps,), messages per second, the mean of each interval. See
+docs/specs/provisioning.md, section 4.3; docs/specs/plasticc.md, section 4.3.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def wave(mean: float, steps: int, interval_s: float, *, period_s: float = 3600.0
 def walk(mean: float, steps: int, rng: np.random.Generator, *, step: float = 0.1, within: float = 0.5) -> Floats:
     """A random walk from the mean, uniform steps of up to `step` times it, reflected at `within` times it.
 
-    Its mean is not `mean`, and static deployments depend on it: results tell the rate that was realised (§4.3, 6.4b).
+    Its mean is not `mean`, and static deployments depend on it: results tell the rate that was realised (§4.3).
     """
     return mean * _reflected(rng.uniform(-step, step, steps), 1.0 - within, 1.0 + within)
 

@@ -1,4 +1,4 @@
-"""Run a policy for a dataflow on a simulated cloud. Specification of reactive provisioning, §3.9 and §4."""
+"""Run a policy for a dataflow on a simulated cloud. See docs/specs/provisioning.md, sections 3.9 and 4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is kept of each choice while a table is built, and how its actions are packed. Specification of RTBA, §3.3.
+"""What is kept of each choice while a table is built, and how its actions are packed.
+
+See docs/specs/spot.md, section 3.3.
 
 The actions of a machine for all work left form a word. A word changes seldom from one slot to the next, and few are
 different, so a table stores a dictionary of words and, for each place, from which slots left on which word holds.

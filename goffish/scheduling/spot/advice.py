@@ -1,4 +1,4 @@
-"""What a job should do now, from a table, in words and figures. Specification of RTBA, §3.4, §3.5."""
+"""What a job should do now, from a table, in words and figures. See docs/specs/spot.md, sections 3.4, 3.5."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Money of a slot under the price model: the billing automaton of a choice, spread over the joint prices.
 
 With the price of the hour's start (`hourly_start`) the hour states also remember the bin that the price was in.
-Specification of RTBA, §2.7.
+See docs/specs/spot.md, section 2.7.
 """
 
 from __future__ import annotations

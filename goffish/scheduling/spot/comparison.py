@@ -1,6 +1,6 @@
 """Policies side by side: the same job, prices and start slots for all of them, on every class that can do it.
 
-Specification of RTBA, §3.7 and §7.3.
+See docs/specs/spot.md, sections 3.7 and 7.3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Price chains from price histories. Specification of RTBA, §3.1 (SPSP) and §6 (O-6)."""
+"""Price chains from price histories. See docs/specs/spot.md, sections 3.1 and 6.5 (O-6)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Tables as files: versioned, with the fingerprint of their market and a checksum, and mapped into memory when opened.
 
 A file is: magic, version, length and SHA-256 of the header, the header (JSON), then arrays at multiples of 64 bytes.
-Specification of RTBA, §3.4.
+See docs/specs/spot.md, section 3.4.
 """
 
 from __future__ import annotations

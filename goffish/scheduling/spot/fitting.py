@@ -1,6 +1,6 @@
 """A market from the spot classes of a catalogue and their price histories, its estimator chosen by likelihood.
 
-Specification of RTBA, §3.1 and §6 (O-6, O-15).
+See docs/specs/spot.md, sections 3.1, 6.5 (O-6) and 6.12 (O-15).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Simple rules on one machine class: on demand only, H1 (two-stage), H2 (boundary checkpoint), H3 (rolling checkpoint).
 
-Specification of RTBA, §3.6 and §3.7; the rules of others are in `peers`. None misses a deadline that can be kept,
-whatever the prices do.
+See docs/specs/spot.md, sections 3.6 and 3.7; the rules of others are in `peers`. None misses a deadline that can be
+kept, whatever the prices do.
 """
 
 from __future__ import annotations

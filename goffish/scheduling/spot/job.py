@@ -1,4 +1,4 @@
-"""A job on rented machines, slot by slot: states, actions, money. Specification of RTBA, §2.5 and §2.6.
+"""A job on rented machines, slot by slot: states, actions, money. See docs/specs/spot.md, sections 2.5 and 2.6.
 
 One function moves a job on; the replays, the heuristics' tests and an agent all use it.
 """

@@ -1,4 +1,4 @@
-"""One slot of a job, the reference semantics. Specification of RTBA, §2.6."""
+"""One slot of a job, the reference semantics. See docs/specs/spot.md, section 2.6."""
 
 from __future__ import annotations
 

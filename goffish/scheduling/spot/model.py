@@ -1,6 +1,6 @@
 """What a job can choose from: machine classes with bids and a price chain each, billing, time costs, a local machine.
 
-Specification of RTBA, §2 and §6.1. Work is in units, time in slots, money in dollars.
+See docs/specs/spot.md, sections 2 and 6.14. Work is in units, time in slots, money in dollars.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernel of the clairvoyant's dynamic program on known prices. Specification of RTBA, §2.6, §3.7."""
+"""Kernel of the clairvoyant's dynamic program on known prices. See docs/specs/spot.md, sections 2.6, 3.7."""
 
 from __future__ import annotations
 

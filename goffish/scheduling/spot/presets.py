@@ -1,6 +1,6 @@
 """Markets by name: the paper's, EC2 today by operating system, and a market without bids.
 
-Specification of RTBA, §6.1, §6 (O-6).
+See docs/specs/spot.md, sections 6.14 and 6.5 (O-6).
 """
 
 from __future__ import annotations

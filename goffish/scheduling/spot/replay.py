@@ -1,6 +1,6 @@
 """Policies on price traces: one job from every start slot, what it cost, and where it was when.
 
-Specification of RTBA, §3.5, §4.
+See docs/specs/spot.md, sections 3.5, 4.
 """
 
 from __future__ import annotations

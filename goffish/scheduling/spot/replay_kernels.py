@@ -1,4 +1,4 @@
-"""Kernels that run policies over price traces. Specification of RTBA, §3.5, §3.6."""
+"""Kernels that run policies over price traces. See docs/specs/spot.md, sections 3.5, 3.6."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The strategy table (RTBA): what to do next, and what the rest costs, for every job within its bounds.
 
-Specification of RTBA, §3.2 to §3.4. It is indexed by the slots left, so it serves all deadlines and sizes.
+See docs/specs/spot.md, sections 3.2 to 3.4. It is indexed by the slots left, so it serves all deadlines and sizes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Kernels of the strategy table: expectations over prices, and a slot's decisions. Specification of RTBA, §3.2, §3.3.
+"""Kernels of the strategy table: expectations over prices, and a slot's decisions.
+
+See docs/specs/spot.md, sections 3.2, 3.3.
 
 Values of running machines are a flat array of one block for each saved work s >= 1, of shape (joint prices, n, s) for
 n hour states and remaining work c of 1 to s: block s begins at ``joint prices * n * s * (s - 1) / 2``, so a smaller

@@ -46,7 +46,10 @@ def test_bounds_of_samples_hold_the_truth() -> None:
 
 
 def test_published_leaf_removal_loses_the_star() -> None:
-    """A star's hub stands between all its leaves; without them nothing is left (specification §3.6)."""
+    """A star's hub stands between all its leaves; without them nothing is left.
+
+    See docs/specs/betweenness.md, section 3.6.
+    """
     star = gf.from_edges([0] * 9, list(range(1, 10)))
     store = gf.partition(star, parts=2)
     assert gf.betweenness(store).to_dict()[0] == 36.0

@@ -1,4 +1,7 @@
-"""Every reduction alone and all together against networkx; the specification's identities (3.6, 7)."""
+"""Every reduction alone and all together against networkx; identities.
+
+See docs/specs/betweenness.md, sections 3.6 and 7.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acceptance checks of the betweenness specification, section 7, on the engine; the oracle is networkx.
+"""Acceptance checks of docs/specs/betweenness.md, section 7, on the engine; the oracle is networkx.
 
 Of the experiments, checks 15 to 21, what can be told without a clock; the rest is in
 ``experiments/figures/betweenness_published.py``.
@@ -325,7 +325,7 @@ def with_weights(graph: nx.Graph, seed: int = 10) -> nx.Graph:
 
 
 def thinned_grid(side: int, seed: int = 2) -> nx.Graph:
-    """A grid without about a seventh of its edges: the specification's stand-in for roads."""
+    """A grid without about a seventh of its edges: a stand-in for roads."""
     graph, rng = nx.grid_2d_graph(side, side), np.random.default_rng(seed)
     graph.remove_edges_from([edge for edge in list(graph.edges) if rng.random() < 0.15])
     return with_weights(graph)
@@ -367,7 +367,7 @@ def test_check_15_larger_batches_find_more_of_the_set() -> None:
     assert equal["exact"] >= equal["none"] - 0.0313  # a vertex of 32: 3 points
 
 
-#: §5.3: median MP in percent and mean pivots for B = 1, 4, 16, 64, by graph and S.
+#: §7: median MP in percent and mean pivots for B = 1, 4, 16, 64, by graph and S.
 EXPECTED = {
     ("power-law", 1): ((62.5, 7), (78.1, 41), (84.4, 87), (90.6, 303)),
     ("power-law", 3): ((62.5, 20), (81.2, 55), (90.6, 178), (93.8, 572)),

@@ -1,4 +1,4 @@
-"""The partitioned Louvain on the engine (Louvain specification, sections 3.3, 3.4, 3.7 and 7)."""
+"""The partitioned Louvain on the engine (docs/specs/communities.md, sections 3.3, 3.4, 3.7 and 7)."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ def test_max_levels_and_resolution() -> None:
 
 @pytest.mark.parametrize("options", [PAPER, {"repair_rounds": 3, "refine": False}])
 def test_the_global_null_model(options: dict[str, Any]) -> None:
-    """Specification §3.6: level 1 with all degrees and the weight of the whole graph; measured there without effect."""
+    """Level 1 with all degrees and the weight of the whole graph (docs/specs/communities.md, section 3.6)."""
     graph = lfr(3000, 5)
     for k in (1, 4):
         owner = np.arange(3000) * k // 3000

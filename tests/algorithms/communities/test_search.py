@@ -100,7 +100,7 @@ def test_levels_nest(graph: gf.Graph, refine: Any) -> None:
 
 @given(graphs(), st.integers(0, 5))
 def test_collapsing_keeps_modularity_and_weight(graph: gf.Graph, seed: int) -> None:
-    """The invariants of specification §3.4, for any division."""
+    """The invariants of docs/specs/communities.md, section 3.4, for any division."""
     level = from_graph(graph)
     n = graph.num_vertices
     labels = np.random.default_rng(seed).integers(0, max(1, n // 3), n)
@@ -181,7 +181,10 @@ def test_threads_do_not_matter(refine: Any, blocks: int, weighted: bool, directe
 @pytest.mark.usefixtures("side_by_side")
 @pytest.mark.parametrize("blocks", [2, 3, 8])
 def test_blocks_lose_no_quality(blocks: int) -> None:
-    """Vertices of different blocks that swap communities for ever would show here (specification §3.7)."""
+    """Vertices of different blocks that swap communities for ever would show here.
+
+    See docs/specs/communities.md, section 3.7.
+    """
     for graph in (planted(600, groups=12, seed=1), grid(20, 30)):
         alone = [find_communities(graph, Search(seed=s, blocks=1)).modularity for s in range(5)]
         side = [find_communities(graph, Search(seed=s, blocks=blocks)).modularity for s in range(5)]
@@ -191,7 +194,7 @@ def test_blocks_lose_no_quality(blocks: int) -> None:
 
 
 def test_ring_of_cliques() -> None:
-    """Specification §7.11: eight cliques of six, joined in a ring; the optimum is the cliques, Q = 0.8125."""
+    """Eight cliques of six in a ring; the optimum is the cliques, Q = 0.8125 (docs/specs/communities.md, section 7)."""
     ring = gf.from_networkx(nx.ring_of_cliques(8, 6))
     for refine in ("vertices", "leiden", "none"):
         for seed in range(10):
@@ -201,7 +204,7 @@ def test_ring_of_cliques() -> None:
 
 
 def test_karate_club() -> None:
-    """Specification §7.12: between 0.38 and the optimum 0.4198 without weights."""
+    """See docs/specs/communities.md, section 7: between 0.38 and the optimum 0.4198 without weights."""
     club = gf.from_networkx(nx.karate_club_graph()).unweighted()
     found = [
         gf.louvain(club, seed=seed, refine=refine).modularity for seed in range(30) for refine in ("vertices", "leiden")
@@ -238,7 +241,7 @@ def test_order_of_edges_does_not_matter() -> None:
 
 @pytest.mark.parametrize("refine", ["vertices", "leiden", "none"])
 def test_degenerate_graphs(refine: Any) -> None:
-    """Specification §7.10."""
+    """See docs/specs/communities.md, section 7."""
     none = np.empty(0, np.int64)
     empty = gf.from_edges(none, none)
     assert gf.louvain(empty, refine=refine).num_communities == 0

@@ -1,4 +1,4 @@
-"""The sequential Louvain against networkx, brute force and closed forms (Louvain specification, section 7)."""
+"""The sequential Louvain against networkx, brute force and closed forms (docs/specs/communities.md, section 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistical acceptance checks 14 to 18 of the Louvain specification, on LFR-like graphs (see `planted`).
+"""Statistical acceptance checks 14 to 18 of docs/specs/communities.md, on LFR-like graphs (see `planted`).
 
 E is the signed loss against the sequential modularity in percent, of means over seeds.
 """

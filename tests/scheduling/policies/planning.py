@@ -1,4 +1,4 @@
-"""Dataflows and deployments for the tests of planners, and a planner that follows the specification word by word.
+"""Dataflows and deployments for the tests of planners, and a planner that follows docs/specs/plasticc.md word by word.
 
 The reference keeps a whole deployment for every timestep and adds everything up anew for every window.
 """

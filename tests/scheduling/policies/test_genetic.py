@@ -13,7 +13,7 @@ from goffish.scheduling.policies.initial import initial_deployment
 from goffish.scheduling.policies.reactive import Reactive
 from tests.scheduling.policies.cases import M1, L, S, ideal_by_hand, machines, observation, started
 
-#: Rate: the greatest profit (table G6 of the paper's specification, which experiments/ proves by exhaustive search).
+#: Rate: the greatest profit (G6 of docs/specs/provisioning.md, section 7, proved by exhaustive search in experiments/).
 OPTIMUM = {1: 0.956125, 3: 0.894700, 5: 0.850825}
 SHORT = Search(generations=30, population=60)
 

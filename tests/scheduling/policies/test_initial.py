@@ -113,6 +113,6 @@ def test_streams_that_multiply_are_refused() -> None:
 
 
 def test_elements_that_are_not_fed_have_a_core() -> None:
-    """§6.15: without input every ideal output is 0, and still every element needs an instance."""
+    """§6.11: without input every ideal output is 0, and still every element needs an instance."""
     plan = initial_deployment(S.with_rates(np.zeros(4)), M1)
     assert plan.counts.tolist() == [1, 1, 1, 1] and plan.price_per_hour == pytest.approx(0.24)

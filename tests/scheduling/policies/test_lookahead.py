@@ -47,7 +47,7 @@ def started(step: int, place: int, at: int, element: int) -> list[ScheduledActio
 
 
 def test_the_golden_plan_without_alternates() -> None:
-    """G2: else bottlenecks, cross-overs or machines are not those of the specification."""
+    """G2: else bottlenecks, cross-overs or machines are not those of docs/specs/plasticc.md, section 7.1."""
     flow = chain()
     plan = chain_plan(flow, chain_deployment(2, 3))
     assert list(plan.actions) == started(2, 1, 2, 0) + started(2, 2, 2, 1) + started(2, 3, 2, 1)
@@ -194,7 +194,7 @@ def test_a_floor_for_every_timestep_repairs_a_short_dip() -> None:
 
 
 def test_the_value_of_a_window_in_the_period_and_so_far() -> None:
-    """Else profit is normalised by other timesteps than the specification says (6.3)."""
+    """Else profit is normalised by other timesteps than docs/specs/plasticc.md says (section 6.3)."""
     assert Aims(0.8, 0.05, 10, 100, 300.0).share(2, 6) == pytest.approx(4 / 100)
     assert Aims(0.8, 0.05, 10, 100, 300.0, value_over="so far").share(2, 6) == pytest.approx(4 / 16)
 
@@ -224,7 +224,7 @@ def two_alternates(first_value: float, second_value: float) -> Flow:
 
 
 def test_a_free_core_comes_before_an_alternate_that_costs_nothing() -> None:
-    """Else ties are broken the other way than the specification has it."""
+    """Else ties are broken the other way than docs/specs/plasticc.md has it."""
     live = Deployment(machine_classes(), np.zeros(1, np.int64))
     live.add_machine(Machine(0, 2, instances={0: 1}))
     rates = np.array([[4.0]])

@@ -95,7 +95,7 @@ def test_a_slow_link_in_closed_form() -> None:
 
 @pytest.mark.parametrize("variant", ["central", "sharded"])
 def test_an_adaptation_brings_neighbours_together(variant: Any) -> None:
-    """§6.14: cores suffice and the link does not. Receivers beside the sender: 1/2 + 0.2, then 2/3 + 0.2."""
+    """§6.10: cores suffice and the link does not. Receivers beside the sender: 1/2 + 0.2, then 2/3 + 0.2."""
     flow, cloud = chain(), classes(2.0, quad=4)
     live = live_on(cloud, ("quad", {0: 1}), ("quad", {1: 1}))
     assert flow.estimate(live.active, live.power).omega == pytest.approx(1.0)
@@ -125,7 +125,7 @@ def test_the_receivers_machine_takes_senders_where_the_senders_is_full() -> None
 
 
 def test_a_machine_is_asked_for_although_cores_are_free() -> None:
-    """§6.14: free cores that are alone gain nothing; a machine with room for both does: (1/2)(1/2), (1/2)(2/3)."""
+    """§6.10: free cores that are alone gain nothing; a machine with room for both does: (1/2)(1/2), (1/2)(2/3)."""
     flow, cloud = chain(goal=0.3), classes(1e-6, one=1, quad=4)
     live = live_on(cloud, ("one", {0: 1}), ("one", {1: 1}), *[("one", {})] * 4)
     plan, omega = collocate(live, flow, flow.rates)
@@ -135,7 +135,7 @@ def test_a_machine_is_asked_for_although_cores_are_free() -> None:
 
 @pytest.mark.parametrize("idle", [0, 2, 4])
 def test_an_adaptation_gives_up(idle: int) -> None:
-    """§6.14: machines of one core cannot run two neighbours: nothing is bought that does not help, and it is told."""
+    """§6.10: machines of one core cannot run two neighbours: nothing is bought that does not help, and it is told."""
     flow, cloud = chain(), classes(1e-6, one=1)
     live = live_on(cloud, ("one", {0: 1}), ("one", {1: 1}), *[("one", {})] * idle)
     plan, told = Reactive().adapt(observation(flow, live, flow.rates, 0.0), None)

@@ -69,7 +69,7 @@ def test_a_step_of_the_rate_is_answered(flow: Flow, variant: str, factor: float,
 
 
 def test_trigger_by_the_average() -> None:
-    """§6.8: one bad interval after good ones must not count with the average, and must count with the last."""
+    """§6.7: one bad interval after good ones must not count with the average, and must count with the last."""
     live = started(Reactive("sharded").deploy(L, M1))
     seen = observation(L, live, L.rates * 1.5, 1.0, step=9)
     seen.omegas[-1] = 0.5
@@ -79,7 +79,7 @@ def test_trigger_by_the_average() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_failed_machine_is_replaced_at_once(variant: str) -> None:
-    """§6.17: waiting for the next due interval would leave an element without a core."""
+    """§6.12: waiting for the next due interval would leave an element without a core."""
     policy = Reactive(variant)  # type: ignore[arg-type]
     live = started(policy.deploy(L, M1))
     for number in list(live.machines_of(2)):
@@ -128,7 +128,7 @@ def test_strict_targets_reach_the_goal_together(flow: Flow, factor: float) -> No
 
 
 def test_links_that_are_too_slow_are_told() -> None:
-    """§6.14: cores do not help where the network is short; a policy that says all is well would hide it."""
+    """§6.10: cores do not help where the network is short; a policy that says all is well would hide it."""
     from dataclasses import replace
 
     slow = replace(L, message_bits=8e6)

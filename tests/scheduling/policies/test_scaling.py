@@ -146,7 +146,7 @@ def test_new_machines_are_no_larger_than_needed() -> None:
 
 
 def test_an_element_that_lost_its_cores_gets_one() -> None:
-    """§6.17: without input it is no bottleneck, and still the dataflow does not run without it."""
+    """§6.12: without input it is no bottleneck, and still the dataflow does not run without it."""
     live = machines(M1, [1, 1, 0, 0], [("m1.xlarge", {0: 1, 1: 1, 3: 1}, 1.0, 60.0)])
     plan, omega = scale_out(live, S, np.array([0.0, 0.0, 0.0, 0.0]))
     assert plan.machines[0].instances == {0: 1, 1: 1, 2: 1, 3: 1} and omega == 1.0

@@ -37,7 +37,7 @@ def window_of(seed: int, size: int, steps: int) -> tuple[np.random.Generator, Fl
 
 
 def test_the_windows_of_the_golden_chain() -> None:
-    """G1: else cumulative throughput is not that of the specification, and every plan differs."""
+    """G1: else cumulative throughput is not that of docs/specs/plasticc.md, section 7.1, and every plan differs."""
     window = Window(chain(), chain_deployment(2, 3), Outlook(chain_rates(4, 4, 6, 6), {}), 300.0)
     omegas = [window.evaluate(0, end).omega for end in (1, 2, 3, 4)]
     assert omegas == pytest.approx([0.75, 0.75, 0.642857142857, 0.6], abs=1e-12)

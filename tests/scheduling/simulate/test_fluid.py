@@ -20,7 +20,7 @@ from tests.scheduling.simulate.policies import Fixed, assert_conserved, catalogu
 
 
 def transcribed(flow: Any, active: list[int], power: list[float], rates: Any, step_s: float) -> list[dict[str, Any]]:
-    """Eq. 4 to 7 of the specification, element by element, without links that are too slow."""
+    """Eq. 4 to 7 of docs/specs/provisioning.md, element by element, without links that are too slow."""
     n = flow.size
     succ = [flow.succ[flow.succ_offsets[i] : flow.succ_offsets[i + 1]].tolist() for i in range(n)]
     cost = [float(flow.cost[flow.alternate_offsets[i] + active[i]]) for i in range(n)]

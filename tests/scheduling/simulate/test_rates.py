@@ -54,7 +54,10 @@ def test_spikes() -> None:
 
 
 def test_daily_streams() -> None:
-    """PLAStiCC §4.3: three sines of a day between 2 and 75, and noise that averages out in an interval."""
+    """Three sines of a day between 2 and 75, and noise that averages out in an interval.
+
+    See docs/specs/plasticc.md, section 4.3.
+    """
     found = rates.daily_streams(288, 300.0, np.random.default_rng(7))
     assert found.shape == (288, 3) and found.mean(axis=0) == pytest.approx(np.full(3, 38.5), rel=0.02)
     assert found.min() > 2 * 0.8 and found.max() < 75 * 1.2

@@ -64,7 +64,10 @@ def test_the_same_seed_gives_the_same_bytes_in_another_process(tmp_path: Path) -
 
 
 def test_summaries_follow_from_the_tables() -> None:
-    """§2.5, §2.6 and PLAStiCC §4.6, computed from the tables; breaks when a figure is not what its name says."""
+    """Metrics computed from the tables; breaks when a figure is not what its name says.
+
+    See docs/specs/provisioning.md, sections 2.5 and 2.6; docs/specs/plasticc.md, section 4.6.
+    """
     rates = scaled(ROAD, walk(1.0, 72, np.random.default_rng(2)))
     result = simulate(
         ROAD, "ec2-2013", TrueRateScaling(), rates, like_ec2(3), failures=Failures(shares=((3000.0, 0.25),))

@@ -1,4 +1,7 @@
-"""Bills of runs, added up anew from their machines: no automaton, no kernels. Specification of RTBA, §2.7, §7.1, 9."""
+"""Bills of runs, added up anew from their machines: no automaton, no kernels.
+
+See docs/specs/spot.md, sections 2.7, 7.1.
+"""
 
 from __future__ import annotations
 

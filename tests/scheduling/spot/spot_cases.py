@@ -1,4 +1,4 @@
-"""Markets of the specification's golden values, random ones, and oracles in plain Python."""
+"""Markets of the golden values of docs/specs/spot.md, section 7.2, random ones, and oracles in plain Python."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_equals_direct_recursion(seed: int) -> None:
 @pytest.mark.slow
 @given(SEEDS)
 def test_equals_direct_recursion_more_often(seed: int) -> None:
-    """The same on as many markets as the specification asks for."""
+    """The same on many more markets."""
     assert_equals_recursion(rich_market(seed), 3, 6)
 
 
@@ -192,7 +192,7 @@ def test_a_soft_deadline_by_hand() -> None:
 
 @pytest.mark.parametrize(("rule", "hours"), [("hourly", 2.0), ("per_second", 7 / 6), ("first_hour_free", 7 / 6)])
 def test_start_up_that_is_billed(rule: Any, hours: float) -> None:
-    """§6.1 in closed form: 6 slots of work after one of start-up are 7 billed ones; also that of the heuristics."""
+    """§6.14 in closed form: 6 slots of work after one of start-up are 7 billed ones; also that of the heuristics."""
     market = _with(reference(names="medium"), spot_billing=rule, on_demand_billing=rule, startup_billed=True)
     prices = path_prices(np.full((30, 1), 9.0))
     assert on_demand_cost(market, 6, 0) == pytest.approx(hours * 0.13)

@@ -1,4 +1,4 @@
-"""Golden values of the specification, §7.2, and the exact ones of §7.4."""
+"""Golden values of docs/specs/spot.md, section 7.2, and the exact ones of §7.4."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def _market(preset: str, **given: Any) -> Any:
 
 
 def test_presets() -> None:
-    """§6.1, the table: breaks when a preset has another market's billing, notice, start-up or bids."""
+    """§6.14, the table: breaks when a preset has another market's billing, notice, start-up or bids."""
     paper, linux, suse, free = (_market(name) for name in ("paper-2012", "ec2-linux", "ec2-suse", "no-bid"))
     assert [m.spot_billing for m in (paper, linux, suse, free)] == [
         "hourly", "first_hour_free", "hourly", "first_hour_free",

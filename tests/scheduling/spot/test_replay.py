@@ -56,7 +56,7 @@ def test_table_against_simulation(slots: int) -> None:
 
 
 def test_hazards_are_simulated() -> None:
-    """§6.1: breaks when machines are taken away more or less often than the model says, or only below some bids."""
+    """§6.14: breaks when machines are taken away more or less often than the model says, or only below some bids."""
     market = reference(hazard=0.05)
     # A bid that covers everything: only the hazard takes such a machine.
     market = replace(market, classes=tuple(replace(c, covers=np.array([1, 4])) for c in market.classes))

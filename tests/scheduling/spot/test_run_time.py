@@ -1,4 +1,7 @@
-"""What a running job asks the table with: work and time in whole units and slots. Specification of RTBA, §3.5."""
+"""What a running job asks the table with: work and time in whole units and slots.
+
+See docs/specs/spot.md, section 3.5.
+"""
 
 from __future__ import annotations
 

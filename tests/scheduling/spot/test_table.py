@@ -1,4 +1,4 @@
-"""The strategy table: equality with direct recursion, and the invariants of the specification, §7.1."""
+"""The strategy table: equality with direct recursion, and the invariants of docs/specs/spot.md, section 7.1."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_equals_direct_recursion(seed: int) -> None:
 @pytest.mark.slow
 @given(SEEDS)
 def test_equals_direct_recursion_more_often(seed: int) -> None:
-    """The same on as many markets as the specification asks for."""
+    """The same on many more markets."""
     assert_equals_recursion(random_market(seed), 3, 7)
 
 

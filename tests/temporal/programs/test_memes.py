@@ -1,4 +1,4 @@
-"""Meme tracking against a search per instance, hashtags against a recount, and the fixtures of §9.3."""
+"""Meme tracking against a search per instance, hashtags against a recount, and the fixtures of §7."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_hashtags_on_random_series(case: Any, random: Any) -> None:
 
 
 def fixture() -> ArrayValues:
-    """§9.3: v holds the meme at t iff (7v + 3t) mod 10 < 4 and column(v) ≤ 2t + 1."""
+    """§7: v holds the meme at t iff (7v + 3t) mod 10 < 4 and column(v) ≤ 2t + 1."""
     layout = build_layout(grid(40, 30), grid_blocks(40, 30, 3, 4), 12)
     holds = lambda v, t: ((7 * v + 3 * t) % 10 < 4) & (v % 40 <= 2 * t + 1)  # noqa: E731
     return ArrayValues(layout, np.arange(21) * 20, {"vertex.memes": holds})

@@ -1,4 +1,4 @@
-"""Time-dependent shortest paths against searches over states and over departures, and the fixtures of §9.3."""
+"""Time-dependent shortest paths against searches over states and over departures, and the fixtures of §7."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.temporal.arrays import ArrayValues, run_series, told
 
 
 def window_oracle(arcs: Any, borders: Any, source: int, latency: Any) -> dict[int, tuple[float, int]]:
-    """Dijkstra over states (arrival, window), compared lexicographically (specification §4.1)."""
+    """Dijkstra over states (arrival, window), compared lexicographically (docs/specs/time-series.md, section 4.1)."""
     best: dict[int, tuple[float, int]] = {source: (float(borders[0]), 0)}
     heap = [(float(borders[0]), 0, source)]
     while heap:

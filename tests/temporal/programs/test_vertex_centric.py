@@ -1,4 +1,7 @@
-"""Applications give the same on sub-graphs, whole partitions and single vertices (specification §9.2)."""
+"""Applications give the same on sub-graphs, whole partitions and single vertices.
+
+See docs/specs/time-series.md, section 7.
+"""
 
 from __future__ import annotations
 

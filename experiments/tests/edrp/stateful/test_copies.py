@@ -46,7 +46,7 @@ def deployment(machine_of: list[int]) -> Deployment:
 
 
 def runs(query: str, dead: set[int]) -> bool:
-    """The model of §2.4."""
+    """The model of docs/specs/edrp.md, section 2.4."""
     return all(hosts_of(operator) - dead for operator in QUERIES[query])
 
 

@@ -1,4 +1,7 @@
-"""How long reconfigurations really take, against the planner's model; and what a controller makes of it (§7.6)."""
+"""How long reconfigurations really take, against the planner's model; and what a controller makes of it.
+
+See docs/specs/edrp.md, section 7.6.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reconfigurations of real processes under load (EDRP, §3.6 and §7.6)."""
+"""Reconfigurations of real processes under load (docs/specs/edrp.md, sections 3.6 and 7.6)."""
 
 from __future__ import annotations
 

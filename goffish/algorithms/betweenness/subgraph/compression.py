@@ -1,4 +1,7 @@
-"""Recursive removal of leaves, and what it takes to make up for it exactly (specification, sections 3.6 and 3.7)."""
+"""Recursive removal of leaves, and what it takes to make up for it exactly.
+
+See docs/specs/betweenness.md, sections 3.6 and 3.7.
+"""
 
 from __future__ import annotations
 

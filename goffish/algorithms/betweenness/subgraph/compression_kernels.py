@@ -1,4 +1,4 @@
-"""Numba kernels of leaf compression on one partition (specification, sections 3.6 and 3.7)."""
+"""Numba kernels of leaf compression on one partition (docs/specs/betweenness.md, sections 3.6 and 3.7)."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ STAGES = {
 class Kind(IntEnum):
     """What a message says (columns slot, sender, value, other; the addressed vertex is the target).
 
-    The first seven are those of the specification (section 3.3). Of the first four, one message goes to a subgraph
-    for all arcs between the sender and its vertices, whose rows show which of these lie on shortest paths.
+    The first seven are those of docs/specs/betweenness.md, section 3.3. Of the first four, one message goes to a
+    subgraph for all arcs between the sender and its vertices, whose rows show which of these lie on shortest paths.
     The result counts the arcs.
     """
 

@@ -1,4 +1,7 @@
-"""Pivots: their order, batches and turns, estimates from them and when to stop (specification, sections 3.4 to 3.6)."""
+"""Pivots: their order, batches and turns, estimates from them and when to stop.
+
+See docs/specs/betweenness.md, sections 3.4 to 3.6.
+"""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Comparing(NamedTuple):
 
 
 class PartitionedBetweenness(SubgraphProgram):
-    """Partition-centric betweenness (Kumbhare, Frincu, Raghavendra, Prasanna, HPEC 2014; betweenness specification).
+    """Partition-centric betweenness (Kumbhare, Frincu, Raghavendra, Prasanna, HPEC 2014; docs/specs/betweenness.md).
 
     MS-BC: every round searches from several sources at the same time, in four stages (distances, successors, numbers of
     shortest paths, dependencies), each as long as some source has messages. With ``compression="drop"`` it is MSL-BC as

@@ -1,4 +1,4 @@
-"""One round: the four stages of several sources at the same time (specification, section 3.3).
+"""One round: the four stages of several sources at the same time (docs/specs/betweenness.md, section 3.3).
 
 Nothing that a stage adds up depends on the order of messages, on the partitions or on how many sources run at a time:
 see `_sweep_kernels`.

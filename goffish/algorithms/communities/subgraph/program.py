@@ -48,7 +48,7 @@ _pieces: WeakKeyDictionary[PartitionedLouvain, dict[int, Piece]] = WeakKeyDictio
 
 
 class PartitionedLouvain(SubgraphProgram):
-    """Louvain with a partition-local first level (Wickramaarachchi et al., HPEC 2014; Louvain specification).
+    """Louvain with a partition-local first level (Wickramaarachchi et al., HPEC 2014; docs/specs/communities.md).
 
     As published (`repair_rounds` 0 and not `refine`): every partition runs level 1 on its own vertices as if cut edges
     did not exist, and the partition of the first sub-graph runs the other levels on the merged graph; five supersteps.

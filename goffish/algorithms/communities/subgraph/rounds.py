@@ -1,4 +1,4 @@
-"""Synchronous rounds over the boundary: vertices move between global labels (specification, section 3.7).
+"""Synchronous rounds over the boundary: vertices move between global labels (docs/specs/communities.md, section 3.7).
 
 A half-round takes three supersteps. `gather`: news of ghosts and total degrees arrive, each partition adds its part of
 the modularity and asks the owners for the total degrees of the labels around its active vertices. `answer`: everybody

@@ -1,4 +1,7 @@
-"""The first level: every cycle, instances for operators that need them, on hosts that are paid for (§3.0, 3.1, 3.5)."""
+"""The first level: every cycle, instances for operators that need them, on hosts that are paid for.
+
+See docs/specs/btu.md, sections 3.0, 3.1, 3.5.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The second level: shortly before the end of a host's paid unit, empty it or pay for the next. §3.6."""
+"""The second level: shortly before the end of a host's paid unit, empty it or pay for the next.
+
+See docs/specs/btu.md, section 3.6.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a controller of billing time units knows and changes: operators, hosts with instances, and measurements. §2.
+"""What a controller of billing time units knows and changes: operators, hosts with instances, and measurements.
+
+See docs/specs/btu.md, section 2.
 
 Times are in seconds, cores and megabytes are what an instance is guaranteed. 1024 CPU shares are a core.
 """

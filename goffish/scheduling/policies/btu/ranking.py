@@ -1,4 +1,7 @@
-"""Which host gets an instance, and which operator can do without one: Algorithms 2 and 3 (§3.3, §3.4)."""
+"""Which host gets an instance, and which operator can do without one: Algorithms 2 and 3.
+
+See docs/specs/btu.md, sections 3.3, 3.4.
+"""
 
 from __future__ import annotations
 

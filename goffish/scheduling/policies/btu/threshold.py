@@ -1,4 +1,7 @@
-"""The baseline: instances by the length of the queue, hosts on demand, blind to billing time units. §3.8."""
+"""The baseline: instances by the length of the queue, hosts on demand, blind to billing time units.
+
+See docs/specs/btu.md, section 3.8.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """EDRP: replicas and places of a dataflow's elements by integer linear programming, with what changes cost in downtime.
 
-Specification: EDRP. `problem` holds what is given, `program` the exact solver, `heuristic` the one for large instances,
-`loop` the controller that plans period after period, `policy` the same for the simulator.
+See docs/specs/edrp.md. `problem` holds what is given, `program` the exact solver, `heuristic` the one for large
+instances, `policy` the controller that plans period after period.
 """

@@ -1,4 +1,7 @@
-"""Deployments that the program chooses from: multisets of hosts of each element (EDRP, §2.3, §3.2 and §3.4)."""
+"""Deployments that the program chooses from: multisets of hosts of each element.
+
+See docs/specs/edrp.md, sections 2.3, 3.2 and 3.4.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What the controller plans with: offered rates over a period, and places before any rate is known.
 
-Specification: EDRP, §3.5.
+See docs/specs/edrp.md, section 3.5.
 """
 
 from __future__ import annotations

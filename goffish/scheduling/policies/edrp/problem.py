@@ -1,7 +1,7 @@
 """What EDRP is given, and the metrics of a deployment of it.
 
-Given are a dataflow with its rates, hosts with their network, weights, bounds, and what runs now. Specification: EDRP,
-§2 and §3.1.
+Given are a dataflow with its rates, hosts with their network, weights, bounds, and what runs now.
+See docs/specs/edrp.md, sections 2 and 3.1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The integer linear program (Eq. 13 to 24) on HiGHS.
 
 Only the choice of a candidate (x) is binary: once it is, the products (y) are, too. The critical path is written with a
-potential for each element instead of a row for each path (§3.2).
+potential for each element instead of a row for each path (docs/specs/edrp.md, section 3.2).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Ants that place one operator after the other, drawn to where good placements had it before.
 
-Specification of latency-aware placement, §3.3.
+See docs/specs/latency-aware.md, section 3.3.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from goffish.scheduling.policies.latency_aware.score import Ints, PlacementProbl
 
 @dataclass(frozen=True)
 class Ants:
-    """Parameters of the ant system; the paper prints none, these are the specification's (§3.3).
+    """Parameters of the ant system; the paper prints none (docs/specs/latency-aware.md, section 6.1).
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Dataflows on hosts as placement problems, and the answers as plans.
 
 Operators are the instances of elements, numbered element by element. An instance is given whole cores of its own, so a
-host may be filled; the 95 % of the specification are for shared cores.
+host may be filled; the 95 % of the paper are for shared cores.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Hill climbing by the best of all moves, swaps and evacuations, alone and from what the ant system found.
 
-Specification of latency-aware placement, §3.2 and §3.4.
+See docs/specs/latency-aware.md, sections 3.2 and 3.4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a placement of operators on hosts is worth: co-location, hosts in use, events between hosts, latency.
 
-Specification of latency-aware placement, §2. An *operator* is one instance of an operation; operators and hosts are
+See docs/specs/latency-aware.md, section 2. An *operator* is one instance of an operation; operators and hosts are
 numbered from 0, a placement is the host of every operator.
 """
 

@@ -1,7 +1,8 @@
 """How likely a query survives the crashes of hosts: exactly, or from drawn days where that takes too long.
 
-Specification of selective replication, §2.4 and §3.1: every host fails within the period with a probability of its own,
-independently, and a query is broken if any of its operators has no copy on a live host. With racks, those fail as well.
+See docs/specs/selective-replication.md, sections 2.4 and 3.1: every host fails within the period with a probability of
+its own, independently, and a query is broken if any of its operators has no copy on a live host. With racks, those fail
+as well.
 """
 
 from __future__ import annotations

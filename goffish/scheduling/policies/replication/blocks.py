@@ -1,4 +1,4 @@
-"""Single points of failure, removed block by block. Specification of selective replication, §3.6.
+"""Single points of failure, removed block by block. See docs/specs/selective-replication.md, section 3.6.
 
 A block is what has to be copied so that the crash of one host does not break one query; copying a part of it gains
 nothing against that host.

@@ -1,4 +1,4 @@
-"""How much it matters that an operator, or a query, survives. Specification of selective replication, §3.2."""
+"""How much it matters that an operator, or a query, survives. See docs/specs/selective-replication.md, section 3.2."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Operators, queries and hosts as arrays, and which host runs a copy of which operator.
 
-Specification of selective replication, §2. A plan is a bool array of shape (operators, hosts): where a copy runs, the
-primary included.
+See docs/specs/selective-replication.md, section 2. A plan is a bool array of shape (operators, hosts): where a copy
+runs, the primary included.
 """
 
 from __future__ import annotations

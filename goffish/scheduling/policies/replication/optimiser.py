@@ -1,7 +1,7 @@
 """The plan with the best availability for a limit, or the cheapest one for a target.
 
-Specification of selective replication, §3.7: blocks of operators go, all at once, where they gain most for a unit of
-load; what the result can do without is dropped again. `target` is goal G2 of the specification, `limit` is G1;
+See docs/specs/selective-replication.md, section 3.7: blocks of operators go, all at once, where they gain most for a
+unit of load; what the result can do without is dropped again. `target` is problem G2 of that page, `limit` is G1;
 `levels` are service levels, one for each query (§2.4).
 """
 

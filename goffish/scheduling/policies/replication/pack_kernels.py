@@ -1,4 +1,4 @@
-"""Copies onto hosts, one after the other. Specification of selective replication, §3.4."""
+"""Copies onto hosts, one after the other. See docs/specs/selective-replication.md, section 3.4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On which hosts selected copies run. Specification of selective replication, §3.4 and §3.5."""
+"""On which hosts selected copies run. See docs/specs/selective-replication.md, sections 3.4 and 3.5."""
 
 from __future__ import annotations
 

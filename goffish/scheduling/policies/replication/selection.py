@@ -1,4 +1,7 @@
-"""Which operators are copied, and how often, within a budget of load. Specification of selective replication, §3.3."""
+"""Which operators are copied, and how often, within a budget of load.
+
+See docs/specs/selective-replication.md, section 3.3.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions of the controller: the worked values of the specification, its scenario, and what plans may do."""
+"""Decisions of the controller: the worked values of docs/specs/btu.md, its scenario, and what plans may do."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_bills() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_stages_of_figure_3(seed: int) -> None:
-    """Specification, 7.3: one lease for three operators, one more for five, and release when the load stops."""
+    """Section 7.3: one lease for three operators, one more for five, and release when the load stops."""
     rng = np.random.default_rng(seed)
     state = small(Size(4, 2350), [{0: 1, 1: 1, 3: 1, 4: 1}, {2: 1, 5: 1, 6: 1, 7: 1, 8: 1}])
     for host in state.hosts.values():

@@ -1,4 +1,7 @@
-"""The specification's formulas word by word, on dictionaries: all paths, all pairs of replicas, all deployments."""
+"""The formulas word by word, on dictionaries: all paths, all pairs of replicas, all deployments.
+
+See docs/specs/edrp.md, section 2.
+"""
 
 from __future__ import annotations
 

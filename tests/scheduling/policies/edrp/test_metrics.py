@@ -1,4 +1,4 @@
-"""Metrics: the specification's digits, and its formulas word by word."""
+"""Metrics: the values and the formulas of docs/specs/edrp.md, word by word."""
 
 from __future__ import annotations
 

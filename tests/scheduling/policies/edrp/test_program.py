@@ -1,4 +1,7 @@
-"""The program against exhaustive search, the specification's anchors, and what must hold of any optimum."""
+"""The program against exhaustive search, its anchors, and what must hold of any optimum.
+
+See docs/specs/edrp.md, sections 7.1 to 7.5.
+"""
 
 from __future__ import annotations
 

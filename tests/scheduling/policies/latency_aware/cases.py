@@ -12,7 +12,7 @@ from goffish.scheduling.policies.latency_aware.score import PlacementProblem
 
 
 def chain_of_three(capacity: float = 100.0) -> PlacementProblem:
-    """The unit check 1 of the specification."""
+    """The chain of docs/specs/latency-aware.md, section 7.2."""
     return PlacementProblem(
         edges=[(0, 1), (1, 2)],
         events=[100.0, 50.0],

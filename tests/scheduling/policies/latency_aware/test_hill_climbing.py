@@ -16,7 +16,7 @@ from tests.scheduling.policies.latency_aware.cases import chain_of_three, placem
 
 
 def neighbours(place: list[int], hosts: int) -> list[list[list[int]]]:
-    """Moves, swaps and evacuations, in the order of the specification."""
+    """Moves, swaps and evacuations, in the order of docs/specs/latency-aware.md, section 3.2."""
     moves = [[*place[:o], k, *place[o + 1 :]] for o in range(len(place)) for k in range(hosts) if k != place[o]]
     swaps = []
     for a, b in itertools.combinations(range(len(place)), 2):

@@ -1,4 +1,4 @@
-"""Scores against their definitions with enumerated paths, and against the specification's figures."""
+"""Scores against their definitions with enumerated paths, and docs/specs/latency-aware.md, section 7."""
 
 from __future__ import annotations
 

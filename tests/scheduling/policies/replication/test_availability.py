@@ -1,4 +1,7 @@
-"""Availability against the specification's digits, enumeration of all host states, and drawn days."""
+"""Availability against fixed values, enumeration of all host states, and drawn days.
+
+See docs/specs/selective-replication.md, section 7.2.
+"""
 
 from __future__ import annotations
 

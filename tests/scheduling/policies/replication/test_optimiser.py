@@ -50,7 +50,7 @@ def test_against_all_plans() -> None:
 
 
 def test_all_plans_by_hand() -> None:
-    """Rows 2, 3 and 6 of the specification's table, as plans."""
+    """Rows 2, 3 and 6 of docs/specs/selective-replication.md, section 7.2, as plans."""
     made = system([0.1, 0.2], [0, 1], [[0, 1]], [0.02, 0.02], [1, 1])
     plans = AllPlans(made)
     assert plans.cheapest(0.9604) == 0 and plans.cheapest(0.98) == pytest.approx(0.1)

@@ -1,4 +1,4 @@
-"""Merging of queries, importance, selection and placement, by hand and against the specification's experiments."""
+"""Merging of queries, importance, selection and placement, by hand and against published experiments."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def chain(rate: float = 1000.0, window: int = 1) -> tuple[Operator, ...]:
 
 
 def test_merging() -> None:
-    """Loads of the specification's chain; equal queries share all but destinations; removal restores the graph."""
+    """Loads of a chain by hand; equal queries share all but destinations; removal restores the graph."""
     shared = SharedQueries()
     shared.add(chain())
     assert shared.loads() == pytest.approx([0.2, 0.1, 0.3, 0.003])
@@ -213,7 +213,7 @@ def mean_with(budget: float, heuristic: str, failure: float = 0.02) -> tuple[flo
 
 @pytest.mark.slow
 def test_experiments() -> None:
-    """Y1 to Y4, Y6 and Y12 of the specification, on two seeds."""
+    """Y1 to Y4, Y6 and Y12 of docs/specs/selective-replication.md, section 7.3, on two seeds."""
     assert 92 < mean_with(0, "combined")[0] < 95 and 89 < mean_with(0, "combined", 0.03)[0] < 93
     at = {h: mean_with(50, h)[0] for h in ("random", "degree", "utilisation", "combined", "spof", "min", "mean")}
     assert at["random"] < min(at["degree"], at["utilisation"])
