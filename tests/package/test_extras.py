@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from goffish.extras import EXTRAS
 from tests.package.test_wheel import CLEAN, ROOT, environment, run
 from tests.package.test_wheel import wheel as wheel  # noqa: PLC0414 (a fixture)
 from tests.services.store.databases import postgres
@@ -24,8 +25,14 @@ ready = lambda _: os.kill(os.getpid(), signal.SIGTERM)
 asyncio.run(Server(Settings(home=Path("home"), listen="unix:socket", grace_s=0, **eval(sys.argv[1]))).run(ready))
 print("served")
 """
+_NETWORKX = "import networkx as nx; print(nx.pagerank(nx.path_graph(3), backend='goffish'))"
 #: A command of each extra, and what it prints.
 COMMANDS = {
+    "networkx": (
+        ["python", "-c", "import networkx as nx; print(nx.pagerank(nx.path_graph(3), backend='goffish'))"],
+        "{",
+    ),
+    "scipy": (["goffish", "run", "betweenness", "edges.txt", "--epsilon", "0.1", "--compare"], "kendall tau"),
     "plot": (["goffish", "plot", "quotient", "store", "-o", "picture.png"], ""),
     "mpi": (["mpirun", "-n", "2", "goffish", "run", "components", "store", "--engine", "mpi"], "components"),
     "spark": (["goffish", "run", "components", "store", "--engine", "spark"], "components"),
@@ -41,6 +48,51 @@ def test_every_extra_has_a_command() -> None:
     assert {part for name in COMMANDS for part in name.split(",")} == set(extras) - {"dev", "bench"}
     # PySpark itself does not depend on them (`pip install pyspark[sql]` does).
     assert any(re.match(r"pandas>=2\.2", needed) for needed in extras["spark"])
+
+
+def test_doctor_lists_every_extra() -> None:
+    """Breaks when `goffish doctor` and missing imports do not follow the packages of an extra."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(EXTRAS) == set(extras) - {"dev", "bench"}
+    for name, extra in EXTRAS.items():
+        packages = {re.split(r"[\[><=!; ]", requirement)[0].lower() for requirement in extras[name]}
+        # mpich is a program, typing_extensions is for older versions of Python.
+        assert set(extra.modules.values()) == packages - {"mpich", "typing_extensions"}, name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_no_extra_at_all(wheel: Path, tmp_path: Path) -> None:
+    """Every algorithm runs on the packages that all installations have; what needs more names its extra."""
+    found = environment(tmp_path / "env", str(wheel))
+    (tmp_path / "edges.txt").write_text("1 2\n2 3\n3 1\n7 8\n")
+    code = """
+import goffish as gf
+from goffish.algorithms.catalogue import ALGORITHMS
+g = gf.read("edges.txt")
+d = gf.from_edges([1, 2, 3], [2, 3, 1], directed=True)
+for name in ALGORITHMS:
+    options = {"source": 1} if name in ("bfs", "sssp", "hops") else {}
+    print(name, gf.run(name, g, **options).summary, gf.run(name, d, **options).summary)
+print(gf.agreement([0, 0, 1], [0, 1, 1]))
+gf.write(g, "edges.csv.zst")
+print(gf.read("edges.csv.zst"))
+"""
+    run(found / "python", "-c", code, cwd=tmp_path)
+    for words, told in (
+        (("plot", "quotient", "store", "-o", "a.png"), "pictures: matplotlib is not installed"),
+        (("import", "a.graphml", "-o", "a.csv"), "GraphML files: networkx is not installed"),
+        (("run", "components", "store", "--engine", "spark"), "Spark: pyspark is not installed"),
+        (("plan", "linear-road"), "goffish plan: networkx is not installed: pip install 'goffish[service]'"),
+        (("jobs", "list"), "the service: grpcio is not installed"),
+    ):
+        (tmp_path / "a.graphml").write_text("<graphml/>")
+        if not (tmp_path / "store").exists():
+            run(found / "goffish", "partition", "edges.txt", "-o", "store", "-k", "2", cwd=tmp_path)
+        ended = subprocess.run(
+            [found / "goffish", *words], cwd=tmp_path, env=CLEAN, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 2 and told in ended.stderr and len(ended.stderr.splitlines()) == 1, ended.stderr
 
 
 @pytest.mark.slow
