@@ -21,9 +21,9 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def environment(place: Path, what: str, **variables: str) -> Path:
+def environment(place: Path, what: str, python: str = sys.executable, **variables: str) -> Path:
     """Install into a virtual environment that is made for it, and return its folder of commands."""
-    run(sys.executable, "-m", "venv", place, cwd=place.parent)
+    run(python, "-m", "venv", place, cwd=place.parent)
     install = [place / "bin" / "pip", "install", "-q", "--no-compile", what]
     done = subprocess.run(install, env=CLEAN | variables, capture_output=True, text=True, check=False, timeout=800)
     if "No matching distribution" in done.stderr or "Failed to establish" in done.stderr:
