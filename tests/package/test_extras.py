@@ -88,7 +88,10 @@ def test_no_extra_at_all(version: str, wheel: Path, tmp_path: Path) -> None:
     assert version in run(found / "goffish", "doctor", cwd=tmp_path)
     for words, told in (
         ("plot quotient store -o a.png", "pictures: matplotlib is not installed: pip install 'goffish[plot]'"),
-        ("import a.graphml -o a.csv", "a.graphml: GraphML files: networkx is not installed: pip install 'goffish[networkx]'"),
+        (
+            "import a.graphml -o a.csv",
+            "a.graphml: GraphML files: networkx is not installed: pip install 'goffish[networkx]'",
+        ),
         ("run components store --engine spark", "Spark: pyspark is not installed: pip install 'goffish[spark]'"),
         ("plan linear-road", "goffish plan: networkx is not installed: pip install 'goffish[service]'"),
         ("jobs list", "the service: grpcio is not installed: pip install 'goffish[service]'"),

@@ -34,8 +34,9 @@ def environment(place: Path, what: str, python: str = sys.executable, **variable
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that is built from the source distribution, as an index gets both."""
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--installer", "uv", "-o", folder, ROOT, cwd=folder)
+    run(sys.executable, "-m", "build", "--installer", "uv", "-o", folder, ROOT, cwd=folder)
     [built] = folder.glob("goffish-*.whl")
     return built
 
@@ -57,6 +58,17 @@ def test_contents(wheel: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert [n for n in names if n.endswith("licenses/LICENSE")]
+
+
+@pytest.mark.slow
+def test_distributions_are_reproducible(wheel: Path, tmp_path: Path) -> None:
+    """Breaks when a build depends on the clock or on the order of files, or an index would refuse its description."""
+    run(sys.executable, "-m", "build", "--installer", "uv", "-o", tmp_path, ROOT, cwd=tmp_path)
+    built = sorted(tmp_path.iterdir())
+    assert [path.suffix for path in built] == [".whl", ".gz"]
+    for path in built:
+        assert path.read_bytes() == (wheel.parent / path.name).read_bytes()
+    run(sys.executable, "-m", "twine", "check", "--strict", *built, cwd=tmp_path)
 
 
 @pytest.mark.slow
