@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -16,6 +18,61 @@ from goffish.extras import needed_for
 
 Model = TypeVar("Model", bound=BaseModel)
 _LONGEST = 60
+
+
+@dataclass(frozen=True)
+class NamesFile:
+    """Mark in the type of a text: it names a file, which a service resolves before anything reads it."""
+
+
+@dataclass(frozen=True)
+class KnownName:
+    """Mark in the type of a text: it is compared with known names, or shown; no file is opened by it."""
+
+
+class Marked(BaseModel):
+    """Base of what a service takes from clients: each text in its fields is a `Literal`, or has one of the two marks.
+
+    Raises
+    ------
+    TypeError
+        When a class is defined with another text, which might be opened as a file of the server.
+    """
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **given: Any) -> None:
+        """Check the fields of a subclass."""
+        super().__pydantic_init_subclass__(**given)
+        for name, field in cls.model_fields.items():
+            if None in _marks(field.annotation, field.metadata):
+                accepted = "make it a Literal, or mark its type with NamesFile or KnownName"
+                raise TypeError(f"{cls.__name__}.{name} takes any text: {accepted}")
+
+    @classmethod
+    def files(cls) -> list[str]:
+        """Names of the fields whose texts name files."""
+        return [
+            name for name, field in cls.model_fields.items() if NamesFile in _marks(field.annotation, field.metadata)
+        ]
+
+
+def _marks(annotation: Any, metadata: Any = ()) -> Iterator[type[NamesFile] | type[KnownName] | None]:
+    """The marks of the texts in a type; ``None`` for one without a mark."""
+    marks = [type(one) for one in (*metadata, *getattr(annotation, "__metadata__", ())) if isinstance(one, _MARKS)]
+    if marks:
+        yield from marks
+    elif typing.get_origin(annotation) is not typing.Literal:
+        parts = typing.get_args(annotation)
+        for part in parts[:1] if hasattr(annotation, "__metadata__") else parts:
+            if part is not Ellipsis:
+                yield from _marks(part)
+        if not parts and not (isinstance(annotation, type) and issubclass(annotation, _NO_TEXTS)):
+            yield None
+
+
+_MARKS = (NamesFile, KnownName)
+#: Types of which no value is a text; models have fields of their own.
+_NO_TEXTS = (int, float, bool, type(None), Enum, BaseModel)
 
 
 class Definition(BaseModel):

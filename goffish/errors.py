@@ -54,5 +54,9 @@ class JobError(GoffishError):
     """A job failed while it ran; the message names program, sub-graph and superstep."""
 
 
+class GoffishWarning(UserWarning):
+    """Something that the user gave has no effect; the command line prints the message on one line and goes on."""
+
+
 class DataError(JobError, InputError):
     """A job met data that it cannot use, such as a damaged slice or a value out of range; the message says where."""

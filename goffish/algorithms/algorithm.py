@@ -5,15 +5,14 @@ Importing an option model is cheap: kernels and Arrow are loaded by the algorith
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
 
+from goffish.definitions import KnownName, Marked, NamesFile
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,11 +39,6 @@ def _as_table(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True)
-class NamesFile:
-    """Mark in the type of an option: its text names a file, which a service resolves before the option is read."""
-
-
 #: A table, or the file of one.
 TableFile = Annotated[
     Any, BeforeValidator(_as_table), NamesFile(), WithJsonSchema({"type": "string", "format": "path"})
@@ -53,7 +47,9 @@ TableFile = Annotated[
 #: Called now and then with a line of text on how far long work is.
 Note = Callable[[str], None]
 
-Label = Annotated[int | str, BeforeValidator(_checked_label)]
+#: A text that is compared with names: of vertices, of attributes, or of parts of an algorithm.
+Name = Annotated[str, KnownName()]
+Label = Annotated[int | str, BeforeValidator(_checked_label), KnownName()]
 
 
 def as_label(text: str, graph: Graph | PartitionedGraph) -> int | str:
@@ -98,7 +94,7 @@ class Options(BaseModel):
             raise InputError(f"{cls.name}: {_described(error, options, cls.model_fields)}") from None
 
 
-class Algorithm(Options):
+class Algorithm(Options, Marked):
     """Base of all algorithms.
 
     Attributes
@@ -123,11 +119,6 @@ class Algorithm(Options):
     one_thread: ClassVar[bool] = False
     extra_tables: ClassVar[Mapping[str, str]] = {}
 
-    @classmethod
-    def files(cls) -> list[str]:
-        """Names of the options whose texts name files."""
-        return [name for name, field in cls.model_fields.items() if _names_file(field.annotation, field.metadata)]
-
     def program(self, units: str) -> SubgraphProgram:
         """The program for the engine; `units` as in `goffish.gofs.build_layout`."""
         raise InputError(f"{self.name} has no program for the engine")
@@ -135,6 +126,10 @@ class Algorithm(Options):
     def needs_engine(self) -> bool:
         """Whether these options (or the algorithm) are answered by the engine only."""
         return False
+
+    def single_threaded(self) -> str | None:
+        """What in these options makes `whole` use one thread; `None` where it shares its work among `threads`."""
+        return f"{self.name} of a graph in memory" if self.one_thread else None
 
     def only_whole(self) -> list[str]:
         """Names of the options given that no engine can follow: `whole` answers them."""
@@ -172,12 +167,6 @@ class Algorithm(Options):
     def write_extra(self, result: Any, name: str, path: str) -> None:
         """Write one of `extra_tables` of a result."""
         raise InputError(f"{self.name} has no table {name!r}")
-
-
-def _names_file(annotation: Any, metadata: Any = ()) -> bool:
-    """Whether a type, or a part of it, has the mark `NamesFile`."""
-    marked = any(isinstance(one, NamesFile) for one in (*metadata, *getattr(annotation, "__metadata__", ())))
-    return marked or any(_names_file(part) for part in typing.get_args(annotation))
 
 
 def _described(error: ValidationError, options: Mapping[str, Any], known: Any) -> str:

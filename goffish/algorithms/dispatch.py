@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any, Literal
 
 from goffish.algorithms.algorithm import Algorithm, Note
-from goffish.errors import InputError
+from goffish.errors import GoffishWarning, InputError
 from goffish.gofs import PartitionedGraph, build_layout
 from goffish.gopher import Result, RunOptions, SubgraphProgram
 from goffish.gopher.folder import check_folder, write_folder
@@ -56,9 +56,9 @@ def answer(
     if job is not None and isinstance(graph, Graph) and engine == "auto" and not job.needs_engine():
         only_engines = (parts, method, units, options.max_supersteps, options.checkpoint_every)
         if all(option is None for option in only_engines):
-            if options.threads is not None and job.one_thread:
-                told = f"threads={options.threads}: {job.name} of a graph in memory takes one thread; leave out threads"
-                warnings.warn(told, DeprecationWarning, stacklevel=3)
+            if options.threads is not None and (single := job.single_threaded()):
+                told = f"threads={options.threads} has no effect: {single} takes one thread; leave it out"
+                warnings.warn(told, GoffishWarning, stacklevel=3)
             if options.checkpoint_dir is None:
                 return replace(job.whole(graph, options.threads, note), algorithm=job.name)
             if job.resumes_whole():

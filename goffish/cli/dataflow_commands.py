@@ -30,7 +30,7 @@ _Dataflow = Annotated[
         "text-classifier, visp-oee.",
     ),
 ]
-_Cloud = Annotated[str, typer.Option(help="Machine classes: a YAML or JSON file, or ec2-2013-m1, ec2-2013, ec2-2025.")]
+_Cloud = Annotated[str, typer.Option(help="Machine classes: a YAML or JSON file, or bundled ones such as ec2-2013-m1.")]
 _Option = Annotated[
     list[str] | None,
     typer.Option(

@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from goffish.errors import GoffishError
+from goffish.errors import GoffishError, GoffishWarning
 from goffish.extras import missing
 from goffish.partial import remove_partial_files
 
@@ -34,11 +36,20 @@ def run_command(app: Callable[[], Callable[..., Any]], outcome: dict[str, Any], 
                 setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
             # Labels in a language that the terminal cannot show are no reason to fail.
             getattr(sys, name).reconfigure(errors="backslashreplace")
+        warnings.showwarning = partial(show_warning, warnings.showwarning)
         outcome["code"] = app()(standalone_mode=False, prog_name="goffish") or 0
     except BaseException as error:
         outcome["error"] = error
     finally:
         done.set()
+
+
+def show_warning(otherwise: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any) -> None:
+    """Print a warning of GoFFish as one line on standard error, without its place in the code; others as before."""
+    if issubclass(category, GoffishWarning):
+        sys.stderr.write(f"warning: {message}\n")
+    else:
+        otherwise(message, category, *where)
 
 
 def terminate(number: int, frame: FrameType | None) -> None:

@@ -64,7 +64,9 @@ def write_page(result: Result, target: str, path: str) -> str:
 
 def _running_parameters(*, one_thread: bool = False) -> list[Any]:
     group = "Engine"
-    threads = "Of the engine." if one_thread else "Default: all processors."
+    threads = "Default: all processors."
+    if one_thread:
+        threads += " No effect without the engine: a raw file is answered by one thread."
     options: dict[str, tuple[Any, Any]] = {
         "engine": (
             str,

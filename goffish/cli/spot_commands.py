@@ -301,7 +301,7 @@ def _advise(
     """Say what a job should do now: wait, start a machine at a bid, go on, checkpoint, or give its machine back."""
     from goffish.cli.inputs import working
     from goffish.cli.output import print_facts, print_json, print_table
-    from goffish.scheduling.spot.advice import advise
+    from goffish.scheduling.spot.advice import advise, check_deadline
     from goffish.scheduling.spot.fitting import read_fitted
     from goffish.scheduling.spot.job import slots_left
 
@@ -322,10 +322,10 @@ def _advise(
             estimate = estimated(shape_of(job, algorithm, engine))
             work = estimate.core_hours_high
     assert work is not None
-    slots = slots_left(
-        positive(deadline, "--deadline") * 3600.0, 0.0, fitted.slot_s, round(margin * 60 / fitted.slot_s)
-    )
+    spare = round(margin * 60 / fitted.slot_s)
+    slots = slots_left(positive(deadline, "--deadline") * 3600.0, 0.0, fitted.slot_s, spare)
     status = status_from(fitted, work, saved, holding, used)
+    check_deadline(fitted.market, status, slots, spare)
     prices, ages = prices_now(fitted, price)
     with working("looking ahead"):
         strategy = strategy_for(table, fitted, status.saved, slots)

@@ -187,8 +187,8 @@ class MachineClass(Definition):
     market : {"on-demand", "spot", "local"}
         Spot machines cost what `prices` say and are taken away when that exceeds `bid`; local ones are there already.
     prices : str, optional
-        Of a spot machine: a file of prices over time, or the name of a bundled trace
-        (`goffish.cloud.prices.bundled_traces`).
+        Of a spot machine: a file of prices over time (in a catalogue's file: relative to its folder), or the name of a
+        bundled trace (`goffish.cloud.prices.bundled_traces`).
     bid : float, optional
         Of a spot machine: the most that is paid for an hour; default: `price_per_hour`.
     available : bool
@@ -330,6 +330,15 @@ class Catalogue(Sites):
         """The same with some classes only."""
         return self.with_classes(tuple(self.classes[self.number(name)] for name in names))
 
+    def with_prices_beside(self, folder: Path) -> Catalogue:
+        """The same with absolute paths of the price files that lie in a folder."""
+        classes = []
+        for one in self.classes:
+            path = None if one.prices is None else (folder / one.prices).absolute()
+            there = path is not None and path.is_file()
+            classes.append(one.model_copy(update={"prices": str(path)}) if there else one)
+        return self.with_classes(tuple(classes))
+
     def with_classes(self, classes: tuple[MachineClass, ...]) -> Catalogue:
         """The same with other classes."""
         # A copy would keep the columns of the old classes where they were asked for already.
@@ -345,9 +354,14 @@ def known_catalogues() -> list[str]:
 def read_catalogue(given: str | Path | dict[str, Any] | Catalogue) -> Catalogue:
     """A catalogue by its name (`known_catalogues`), from a YAML or JSON file, or from what such a file would hold.
 
+    Files of prices that a file names are looked for in its folder first, then in the current one.
+
     Raises
     ------
     InputError
         In one line: the file, the field, what is wrong and what is accepted.
     """
-    return read_shipped(Catalogue, given, _ROOM, "catalogue", "classes")
+    found = read_shipped(Catalogue, given, _ROOM, "catalogue", "classes")
+    if isinstance(given, str | Path) and given not in known_catalogues():
+        return found.with_prices_beside(Path(given).absolute().parent)
+    return found

@@ -120,7 +120,8 @@ def read_trace(name: str) -> Trace:
         return bundled_trace(name)
     if not Path(name).exists():
         raise InputError(
-            f"prices: no file {name!r} and no bundled trace of that name ({', '.join(bundled_traces())}); "
+            f"prices: no file {name!r}, in the folder of the catalogue or here, and no bundled trace of that name "
+            f"({', '.join(bundled_traces())}); "
             "save a history with: aws ec2 describe-spot-price-history"
         )
     found = read_prices(name)

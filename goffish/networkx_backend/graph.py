@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.algorithms.weights import check_range
 from goffish.errors import InputError
 from goffish.graph import Graph, from_edges
 from goffish.graph.graph import Parallel
@@ -128,7 +129,8 @@ class BackendGraph:
         Raises
         ------
         NotImplementedError
-            Values that are not 64-bit numbers; networkx then goes on with its own code.
+            Values that are not 64-bit numbers, or that `goffish.algorithms.weights.check_range` refuses; networkx then
+            goes on with its own code.
         """
         if attribute not in self._weights:
             if attribute in self.columns:
@@ -209,7 +211,10 @@ def _as_weights(values: Sequence[Any], attribute: object) -> Weights:
         column = np.array(values, np.int64 if whole else np.float64)
     except OverflowError:
         raise NotImplementedError(f"the edge attribute {attribute!r} holds numbers of more than 64 bits") from None
-    return Weights(column.astype(np.float64, copy=False), whole)
+    weights = column.astype(np.float64, copy=False)
+    with declining():
+        check_range(weights)
+    return Weights(weights, whole)
 
 
 def is_real(value: object) -> TypeGuard[float]:

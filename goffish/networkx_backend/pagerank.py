@@ -60,8 +60,14 @@ def pagerank(
     graph = G.weighted(weight)
     teleport = None
     if personalization is not None:
-        teleport = np.array([personalization.get(v, 0) for v in G.nodes], np.float64)
-        total = float(teleport.sum())
+        try:
+            teleport = np.array([personalization.get(v, 0) for v in G.nodes], np.float64)
+        except OverflowError as error:
+            raise NotImplementedError(f"personalization: {error}") from None
+        with np.errstate(over="ignore"):
+            total = float(teleport.sum())
+        if not math.isfinite(total):
+            raise NotImplementedError("the personalization adds up to infinity")
         if not total:
             raise ZeroDivisionError("the personalization of the graph's nodes adds up to 0")
         teleport /= total

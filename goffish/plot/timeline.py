@@ -29,22 +29,28 @@ if TYPE_CHECKING:
     from goffish.gopher.stats import RunStats
 
 #: Up to here every superstep has its own bars; more are put together into groups.
-_MOST_SINGLE = 100
-_MOST_GROUPS = 50
+_MOST_SINGLE = 40
+_MOST_GROUPS = 30
 _MOST_ROWS = 48
-_MOST_BARRIERS = 40
+_MOST_BARRIERS = 20
 _FEW = 10
 #: Outline of bars, so that none is too short to be seen.
 _HAIR = 0.6
-#: A shortened pause is drawn as wide as this share of all compute phases.
-_SHARE_OF_PAUSE = 0.05
+#: Pauses that take more than the first share of all compute phases are shortened: each to the second share of these at
+#: most, all together to the third.
+_LONG_PAUSES, _SHARE_OF_PAUSE, _SHARE_OF_PAUSES = 0.5, 0.05, 0.3
+#: Room between groups of supersteps, as a share of a group.
+_BETWEEN_GROUPS = 0.1
 _PAUSE = "#ececec"
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
 @dataclass(frozen=True)
 class _Bars:
-    """One row per partition and group of supersteps in which it computed; times in seconds."""
+    """One row per partition and group of supersteps in which it computed; times in seconds.
+
+    Groups of several supersteps are set side by side, each as wide as its longest bar, and have no barriers.
+    """
 
     partition: NDArray[np.int64]
     group: NDArray[np.int64]
@@ -73,9 +79,10 @@ def gantt(stats: RunStats | Result) -> Figure:
         Bars run from the start to the end of a partition's compute phase and are coloured by superstep. A red foot
         marks the slowest partition of each superstep: the one with the most compute time, for which the barrier
         (dashed) makes the others wait. The panel on the right adds up the compute time of each partition.
-        Of more than 48 partitions the slowest 48 are drawn; of more than 100 supersteps several share a bar, whose
-        length is the sum of theirs. Where pauses take more time than compute phases, they are shortened to grey strips
-        that state their true lengths. Supersteps from before a resumed checkpoint come directly before the others.
+        Of more than 48 partitions the slowest 48 are drawn. Of more than 40 supersteps several share a bar, whose
+        length is the sum of theirs: groups of supersteps follow each other without the time in between. Of up to 40,
+        long pauses between compute phases are shortened to grey strips, which state their true lengths where there is
+        room. Supersteps from before a resumed checkpoint come directly before the others.
 
     Raises
     ------
@@ -83,7 +90,10 @@ def gantt(stats: RunStats | Result) -> Figure:
         There are no counters (no engine ran), the run had no superstep, or matplotlib is missing.
     """
     stats = check_supersteps(stats)
-    bars = _without_pauses(_bars(stats))
+    bars = _bars(stats)
+    grouped = bars.supersteps_per_group > 1
+    if not grouped:
+        bars = _without_pauses(bars)
     busy = stats.busy_per_partition()
     shown = np.sort(np.argsort(-busy, kind="stable")[:_MOST_ROWS])
     first = float(bars.start.min(initial=np.inf))
@@ -114,7 +124,7 @@ def gantt(stats: RunStats | Result) -> Figure:
                 linewidth=_HAIR,
                 gid=f"slowest-{partition}",
             )
-    if bars.groups <= _MOST_BARRIERS:
+    if bars.barriers.size and bars.groups <= _MOST_BARRIERS:
         axes.vlines(
             bars.barriers / unit, -0.5, shown.size - 0.5, color=QUIET, linewidth=0.7, linestyle=(0, (3, 2)),
             gid="barriers",
@@ -129,8 +139,14 @@ def gantt(stats: RunStats | Result) -> Figure:
             )  # fmt: skip
     margin = max(last - first, 1e-9) * 0.01
     axes.set_xlim((first - margin) / unit, (last + margin) / unit)
-    shortened = "; grey: pauses without compute, shortened" if bars.pauses else ""
-    axes.set_xlabel(f"time since the {'first compute phase' if shortened else 'run'} began ({unit_name}){shortened}")
+    if grouped:
+        told = f"compute time ({unit_name}); groups of {bars.supersteps_per_group} supersteps are set apart"
+        axes.set_xlabel(told)
+    elif bars.pauses:
+        told = f"time since the first compute phase began ({unit_name}); grey: pauses without compute, shortened"
+        axes.set_xlabel(told)
+    else:
+        axes.set_xlabel(f"time since the run began ({unit_name})")
     axes.set_ylabel("partition")
     axes.set_yticks(np.arange(shown.size), [str(p) for p in shown], fontsize=8.0 if shown.size <= 36 else 7.0)
     axes.set_ylim(shown.size - 0.5, -0.5)
@@ -144,7 +160,7 @@ def gantt(stats: RunStats | Result) -> Figure:
     totals.set_xlabel(f"compute time ({unit_name})")
     totals.tick_params(axis="y", length=0, labelleft=False)
     totals.locator_params(axis="x", nbins=3)
-    _keys(figure, axes, totals, bars, colours)
+    _keys(figure, totals, bars, colours, stats.supersteps)
     return figure
 
 
@@ -156,17 +172,20 @@ def _bars(stats: RunStats) -> _Bars:
     groups = -(-stats.supersteps // size)
     ran = np.flatnonzero(active > 0)
     group, part, start, end, busy = (step[ran] - 1) // size, part[ran], start[ran], end[ran], busy[ran]
-    begin, barriers = np.full(groups, np.inf), np.zeros(groups)
-    np.minimum.at(begin, group, start)
-    np.maximum.at(barriers, group, end)
     cell = group * stats.partitions + part
     cells, at = np.unique(cell, return_inverse=True)
     length = np.bincount(at, end - start, cells.size).astype(np.float64)
     work = np.bincount(at, busy, cells.size)
     bar_group, bar_part = cells // stats.partitions, cells % stats.partitions
-    bar_start = begin[bar_group]
     if size == 1:
+        bar_start, barriers = np.empty(cells.size), np.zeros(groups)
         bar_start[at] = start
+        np.maximum.at(barriers, group, end)
+    else:
+        width, barriers = np.zeros(groups), np.empty(0)
+        np.maximum.at(width, bar_group, length)
+        ends = np.cumsum(width + _BETWEEN_GROUPS * float(width.mean()))
+        bar_start = np.concatenate(([0.0], ends[:-1]))[bar_group]
     most = np.zeros(groups)
     np.maximum.at(most, bar_group, work)
     return _Bars(bar_part, bar_group, bar_start, length, work == most[bar_group], barriers, size, groups)
@@ -181,9 +200,9 @@ def _without_pauses(bars: _Bars) -> _Bars:
     gap = np.maximum(start[1:] - end[:-1], 0.0)
     whole = float(end[-1] - start[0])
     busy = whole - float(gap.sum())
-    if gap.sum() <= busy:
+    if gap.sum() <= _LONG_PAUSES * busy:
         return bars
-    shown = np.minimum(gap, _SHARE_OF_PAUSE * busy)
+    shown = np.minimum(gap, min(_SHARE_OF_PAUSE * busy, _level(gap, _SHARE_OF_PAUSES * busy)))
     saved = np.concatenate(([0.0], np.cumsum(gap - shown)))
     pauses = tuple(
         (float(end[i] - saved[i]), float(start[i + 1] - saved[i + 1]), float(gap[i]))
@@ -193,6 +212,14 @@ def _without_pauses(bars: _Bars) -> _Bars:
     moved[order] = start - saved
     barriers = bars.barriers - saved[np.maximum(np.searchsorted(start, bars.barriers, side="left") - 1, 0)]
     return replace(bars, start=moved, barriers=barriers, pauses=pauses)
+
+
+def _level(values: NDArray[np.float64], room: float) -> float:
+    """The largest number that, where it limits the values, leaves them a sum of at most `room`."""
+    ascending = np.sort(values)
+    left = (room - ascending.cumsum() + ascending) / np.arange(values.size, 0, -1)
+    over = np.flatnonzero(ascending >= left)
+    return float(left[over[0]]) if over.size else float("inf")
 
 
 def _moved(bars: _Bars, by: float) -> _Bars:
@@ -236,21 +263,22 @@ def _note(stats: RunStats, shown: int, bars: _Bars) -> str:
     return ", ".join(told)
 
 
-def _keys(figure: Figure, axes: Any, totals: Any, bars: _Bars, colours: list[Any]) -> None:
+def _keys(figure: Figure, totals: Any, bars: _Bars, colours: list[Any], supersteps: int) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    marks: list[Any] = [Patch(facecolor=ALARM, label="slowest of its superstep")]
-    if bars.groups <= _MOST_BARRIERS:
+    whole = "superstep" if bars.supersteps_per_group == 1 else "group"
+    marks: list[Any] = [Patch(facecolor=ALARM, label=f"slowest of its {whole}")]
+    if bars.barriers.size and bars.groups <= _MOST_BARRIERS:
         marks.append(Line2D([], [], color=QUIET, linewidth=0.9, linestyle=(0, (3, 2)), label="barrier"))
     marks.append(Line2D([], [], color=QUIET, linewidth=1.0, linestyle=(0, (4, 3)), label="mean compute time"))
     if bars.groups <= _FEW:
         steps = [Patch(facecolor=colour, label=f"superstep {g + 1}") for g, colour in enumerate(colours)]
         legend_beside(totals, [*steps, *marks], "")
         return
-    scale = ScalarMappable(Normalize(1, bars.groups * bars.supersteps_per_group), SEQUENCE)
+    scale = ScalarMappable(Normalize(1, supersteps), SEQUENCE)
     bar = figure.colorbar(scale, ax=totals, label="superstep", fraction=0.3, pad=0.06)
     integer_ticks(bar.ax.yaxis, 8)
     figure.legend(handles=marks, loc="outside lower right", ncols=len(marks), columnspacing=1.4)

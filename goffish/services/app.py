@@ -21,7 +21,7 @@ from grpc_reflection.v1alpha import reflection
 
 from goffish.environment import child_environment
 from goffish.errors import InputError, JobError
-from goffish.services.api.calls import elsewhere
+from goffish.services.api.calls import FairThreads, Shared
 from goffish.services.api.catalog_service import CatalogService
 from goffish.services.api.clients import Clients, follow, read_clients
 from goffish.services.api.feeds import Feeds
@@ -82,8 +82,8 @@ _SERVICES = tuple(
     module.DESCRIPTOR.services_by_name[name].full_name
     for module, name in ((jobs_pb2, "JobService"), (planning_pb2, "PlanningService"), (catalog_pb2, "CatalogService"))
 )
-#: Threads that wait for the database and for disks.
-_THREADS = 16
+#: Threads that wait for the database and for disks, and those of one client.
+_THREADS, _THREADS_EACH = 16, 2
 #: File descriptors of the server, if the system allows as many. Half of them are for connections.
 _FILES = 65_536
 #: Seconds until a connection without a TLS or HTTP/2 handshake is closed.
@@ -125,12 +125,13 @@ class Server:
 
     async def _serve(self, ready: Callable[[str], None] | None, interceptors: list[Any]) -> None:
         settings, loop = self._settings, asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="call"))
+        loop.set_default_executor(FairThreads(_THREADS, _THREADS_EACH, "call"))
         feeds, metrics = Feeds(), Metrics()
         feeds.attach(loop)
         engine = open_database(settings.database_url)
         jobs = PatientJobs(engine, server_id(settings.home), heard=feeds.heard)
         metrics.watch(lambda: {str(state): count for state, count in jobs.counts().items()})
+        check = Shared(jobs.check)
         inputs = Inputs(
             settings.data, settings.home / "uploads", settings.most_upload_bytes, settings.most_uploads_bytes
         )
@@ -179,6 +180,7 @@ class Server:
         service = JobService(jobs, supervisor, inputs, feeds, served, settings.most_waiting, settings.most_queued, most)
         jobs_pb2_grpc.add_JobServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         markets = Markets(settings.markets)
+        markets.prepare()
         planners = Planners(settings.slots, settings.most_plan_s, settings.most_plan_mb)
         planning = PlanningService(markets, planners, most.option)
         planning_pb2_grpc.add_PlanningServiceServicer_to_server(planning, server)  # type: ignore[no-untyped-call]
@@ -189,7 +191,7 @@ class Server:
         self.port = _bind(server, settings)
         dashboard = None
         if settings.web is not None:
-            pages = Pages(jobs, supervisor, service, clients, limits, metrics)
+            pages = Pages(jobs, supervisor, service, clients, limits, metrics, check)
             dashboard = Dashboard(settings.web, pages.app(), settings.grace_s)
         stopped = asyncio.Event()
         for kind in (signal.SIGTERM, signal.SIGINT):
@@ -207,7 +209,7 @@ class Server:
             address += f"\ndashboard on {dashboard.url}"
         if ready is not None:
             ready(address)
-        watching = asyncio.create_task(self._watch(jobs))
+        watching = asyncio.create_task(self._watch(check))
         await stopped.wait()
         watching.cancel()
         # A thread of its own: the others may all wait for a database.
@@ -228,13 +230,13 @@ class Server:
         for name in ("", *_SERVICES):
             await self._health.set(name, status)
 
-    async def _watch(self, jobs: PatientJobs) -> None:
+    async def _watch(self, check: Shared[None]) -> None:
         """Look at the database once in a while: health follows it, and the log says when it changes."""
         states, well = health_pb2.HealthCheckResponse, True
         while True:
             await asyncio.sleep(_LOOK_S)
             try:
-                await elsewhere(jobs.check)
+                await check()
             except AWAY as error:
                 if well:
                     problem = getattr(error, "orig", error)

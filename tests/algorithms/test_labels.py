@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import networkx as nx
 import numpy as np
@@ -23,26 +23,31 @@ OTHERS = {
     "distance", "hops", "vertices", "rank", "local_rank", "block_rank", "community", "betweenness", "closeness",
     "harmonic", "level", "size", "internal_weight", "cut_weight", "triangles", "core", "partition", "subgraph", "arcs",
     "remote_arcs", "neighbor", "links", "conductance", "volume", "density", "timestep", "arrival", "departure", "count",
-    "change", "total",
+    "change", "total", "least", "most",
 }  # fmt: skip
+#: Where such a column holds no vertices, but communities of the next level.
+NO_VERTICES = {"landscape": {"parent"}}
 N = 12
 INTEGERS = [100 + 7 * v for v in range(N)]
 TEXTS = [f"vertex {v:02d}" for v in range(N)]
 EDGES = [*sorted(nx.connected_watts_strogatz_graph(N - 3, 4, 0.3, seed=5).edges), (N - 3, N - 2), (N - 2, N - 1)]
 GRAPHS = {
-    name: gf.from_edges([labels[u] for u, _ in EDGES], [labels[v] for _, v in EDGES], np.arange(1.0, 1 + len(EDGES)))
+    name: gf.from_edges(
+        [labels[u] for u, _ in EDGES], [labels[v] for _, v in EDGES], np.arange(1.0, 1 + len(EDGES)),
+        vertex_attributes={"height": np.arange(N) % 5},
+    )
     for name, labels in (("integers", INTEGERS), ("texts", TEXTS), ("numbers", list(range(N))))
-}
+}  # fmt: skip
 LABELS = {"integers": INTEGERS, "texts": TEXTS}
 
 
-def check(found: pa.Table, numbered: pa.Table, labels: list[Any]) -> None:
+def check(found: pa.Table, numbered: pa.Table, labels: list[Any], others: Collection[str] = ()) -> None:
     """`found` is `numbered`, the same table of a graph whose labels are vertex numbers, with other labels."""
     assert found.column_names == numbered.column_names
     for name in found.column_names:
         assert (name in VERTICES) != (name in OTHERS), f"say what column {name!r} holds, at the top of this file"
         expected = numbered[name].to_pylist()
-        if name in VERTICES:
+        if name in VERTICES and name not in others:
             expected = [renamed(value, labels) for value in expected]
         assert found[name].to_pylist() == expected, name
 
@@ -74,6 +79,89 @@ def test_tables_of_algorithms(name: str, kind: str) -> None:
     pairs = zip(answers(GRAPHS[kind], LABELS[kind][1]), answers(GRAPHS["numbers"], 1), strict=True)
     for found, numbered in pairs:
         check(found, numbered, LABELS[kind])
+
+
+#: What is tried for options whose type does not say it, given the labels; all other options have their values by type.
+TRIED: dict[str, Callable[[list[Any]], Any]] = {
+    "sources": lambda labels: [labels[1], labels[4], labels[9]],
+    "targets": lambda labels: [labels[2], labels[4]],
+    "vertices": lambda labels: [labels[3], labels[0]],
+    "personalization": lambda labels: {labels[1]: 1.0, labels[4]: 2.0},
+    "initial": lambda labels: {label: v % 3 for v, label in enumerate(labels)},
+    "fixed": lambda labels: {labels[0]: 0, labels[7]: 1},
+    "truth": lambda labels: {label: v % 2 for v, label in enumerate(labels)},
+    "attribute": lambda labels: "height",
+    "reductions": lambda labels: "leaves",
+    "seed": lambda labels: 7,
+    "time_limit": lambda labels: 1000.0,
+}
+
+
+def values(name: str, annotation: Any, labels: list[Any]) -> list[Any]:
+    """What is tried for an option."""
+    if name in TRIED:
+        return [TRIED[name](labels)]
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    parts = get_args(annotation) or (annotation,)
+    tried = [v for kind, some in ((bool, (True, False)), (int, (2,)), (float, (0.25,))) if kind in parts for v in some]
+    assert tried, f"say what to try for the option {name!r}, in TRIED"
+    return tried
+
+
+def choices(name: str, labels: list[Any]) -> list[dict[str, Any]]:
+    """Every option of an algorithm by itself."""
+    fields = ALGORITHMS[name].model_fields.items()
+    return [
+        {option: value} for option, field in fields if option != "source"
+        for value in values(option, field.annotation, labels)
+    ]  # fmt: skip
+
+
+def answered(name: str, graph: gf.Graph, source: Any, options: dict[str, Any]) -> list[pa.Table] | str:
+    """The tables in memory and of a partitioned graph; of options that contradict each other, what is said."""
+    options |= {"source": source} if "source" in ALGORITHMS[name].model_fields else {}
+    found = []
+    for given in (graph, gf.partition(graph, 2, "range")):
+        try:
+            found += tables(gf.run(name, given, **options))
+        except gf.InputError as error:
+            if given is graph:
+                return str(error)
+    return found
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_tables_of_every_option(name: str, kind: str) -> None:
+    """Each option by itself, and each with every one that adds a column."""
+    labels, numbers = LABELS[kind], list(range(N))
+
+    def compare(of_labels: dict[str, Any], of_numbers: dict[str, Any]) -> set[str]:
+        found = answered(name, GRAPHS[kind], labels[1], of_labels)
+        numbered = answered(name, GRAPHS["numbers"], 1, of_numbers)
+        if isinstance(found, str):
+            assert isinstance(numbered, str), f"{of_labels}: {found}"
+            return set()
+        for one, other in zip(found, numbered, strict=True):
+            others = NO_VERTICES.get(name, set()) | ({"value"} if "attribute" in of_labels else set())
+            check(one, other, labels, others)
+        return {column for table in found for column in table.column_names}
+
+    usual = compare({}, {})
+    singles = list(zip(choices(name, labels), choices(name, numbers), strict=True))
+    adding = [pair for pair in singles if compare(*pair) - usual]
+    for first, first_numbered in adding:
+        for other, other_numbered in singles:
+            if not first.keys() & other.keys():
+                compare(first | other, first_numbered | other_numbered)
+
+
+def test_options_that_add_columns_are_found() -> None:
+    """Breaks when the walk over options does not reach the bounds of sampled values."""
+    for name in ("betweenness", "landscape"):
+        plain, sampled = (tables(gf.run(name, GRAPHS["texts"], **more))[0] for more in ({}, {"epsilon": 0.25}))
+        assert {"least", "most"} <= set(sampled.column_names) - set(plain.column_names)
 
 
 def functions() -> dict[str, Callable[..., Any]]:

@@ -12,7 +12,7 @@ import pytest
 
 import goffish as gf
 from goffish.algorithms.components.subgraph import ConnectedComponents
-from goffish.errors import InputError
+from goffish.errors import GoffishWarning, InputError
 
 PATH = gf.from_edges(np.arange(9), np.arange(1, 10))
 CUT = gf.partition(PATH, 3, "range")
@@ -61,13 +61,22 @@ def test_checkpoint_every_is_checked_with_a_folder(tmp_path: Path) -> None:
 def test_threads_that_would_do_nothing_are_pointed_out(name: str) -> None:
     """Breaks when `threads` is ignored without a word."""
     options = {"source": 0} if name in ("bfs", "sssp") else {}
-    with pytest.warns(DeprecationWarning, match="takes one thread"):
+    with pytest.warns(GoffishWarning, match=rf"^threads=2 has no effect: {name} of a graph in memory takes one thread"):
         gf.run(name, PATH, threads=2, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for graph, engine in ((CUT, "auto"), (PATH, "local")):
             gf.run(name, graph, engine, threads=2, **options)
         gf.run("pagerank", PATH, threads=2)
+
+
+def test_threads_of_the_sequential_variant_are_pointed_out() -> None:
+    with pytest.warns(GoffishWarning, match="^threads=2 has no effect: variant='sequential' takes one thread"):
+        gf.louvain(PATH, variant="sequential", threads=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gf.louvain(PATH, threads=2)
+        gf.louvain(PATH, variant="sequential")
 
 
 def test_a_method_is_refused_for_a_partitioned_graph() -> None:

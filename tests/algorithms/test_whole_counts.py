@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import signal
+import threading
+from collections.abc import Iterator
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -11,7 +16,7 @@ from hypothesis import strategies as st
 import goffish as gf
 from goffish.algorithms.clustering import in_memory as whole
 from goffish.algorithms.clustering.in_memory import core_numbers, triangles, triangles_of
-from goffish.graph import Graph, from_edges
+from goffish.graph import Graph, from_edges, parallel
 
 EDGES = st.integers(0, 12).flatmap(
     lambda n: st.tuples(st.just(n + 1), st.lists(st.tuples(st.integers(0, n), st.integers(0, n)), max_size=45))
@@ -93,6 +98,87 @@ def test_triangles_in_many_small_tasks(monkeypatch):
     src, dst = np.array(edges.edges).T
     for threads in (1, 3):
         assert triangles(from_edges(src, dst), threads=threads).to_dict() == nx.triangles(edges)
+
+
+@pytest.fixture
+def heard() -> Iterator[threading.Event]:
+    """Set when SIGINT is handled, as Ctrl-C would be; a test runner may have it ignored."""
+    event = threading.Event()
+
+    def handle(number: int, frame: object) -> None:
+        event.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, handle)
+    yield event
+    event.set()
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_interrupt_ends_triangles_at_the_next_task(threads, monkeypatch, heard):
+    """Fails when the work is a task per thread, or the other threads go on to the end."""
+    monkeypatch.setattr(whole, "_STEPS", 1 << 8)
+    graph = gf.from_networkx(nx.gnm_random_graph(3000, 30_000, seed=1))
+    begun: list[int] = []
+    count = whole.kernels.count_triangles
+
+    def counted(*given):
+        begun.append(1)
+        count(*given)
+
+    monkeypatch.setattr(whole.kernels, "count_triangles", counted)
+    expected = gf.triangles(graph, threads=threads).to_dict()
+    tasks = len(begun)
+    assert tasks > 500
+    begun.clear()
+
+    def interrupted(*given):
+        begun.append(1)
+        if len(begun) == 1:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread():
+            assert heard.wait(60)
+        count(*given)
+
+    monkeypatch.setattr(whole.kernels, "count_triangles", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gf.triangles(graph, threads=threads)
+    assert heard.is_set()
+    assert 1 <= len(begun) < tasks // 2
+    monkeypatch.setattr(whole.kernels, "count_triangles", count)
+    assert gf.triangles(graph, threads=threads).to_dict() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "module", "kernel"),
+    [
+        ("cores", {}, "clustering", "peel"),
+        ("components", {}, "components", "join_sampled"),
+        ("components", {}, "components", "join_all"),
+        ("bfs", {"source": 0}, "paths", "breadth_first"),
+        ("sssp", {"source": 0}, "paths", "dijkstra"),
+    ],
+)
+def test_an_interrupt_does_not_wait_for_a_kernel(name, options, module, kernel, monkeypatch, heard):
+    """Fails when a kernel of a whole graph runs where it keeps the interrupt from being heard."""
+    module = importlib.import_module(f"goffish.algorithms.{module}.in_memory")
+    edges = np.array(nx.gnm_random_graph(300, 400 if kernel == "join_all" else 6000, seed=1).edges)
+    graph = gf.from_edges(*edges.T, np.arange(1.0, 1 + len(edges)) if name == "sssp" else None)
+    ends, runs_on = threading.Event(), []
+
+    def endless(*given):
+        runs_on.append(threading.current_thread())
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        ends.wait(60)
+
+    monkeypatch.setattr(parallel, "_LONG", 1)
+    monkeypatch.setattr(module.kernels, kernel, endless)
+    with pytest.raises(KeyboardInterrupt):
+        gf.run(name, graph, **options)
+    ends.set()
+    assert heard.is_set()
+    assert len(runs_on) == 1 and runs_on[0] is not threading.main_thread(), "a compiled kernel would hear nothing there"
 
 
 @pytest.mark.parametrize("units", [None, "single", "vertex"])

@@ -260,3 +260,21 @@ def test_unexpected_exception(shared: Place) -> None:
     assert shown.code == 1
     assert "Traceback (most recent call last)" in shown.err
     assert "in fail" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("components",), "components of a graph in memory"), (("bfs", "--source", "1"), "bfs of a graph in memory"),
+        (("louvain", "--variant", "sequential"), "variant='sequential'"),
+    ],
+)  # fmt: skip
+def test_threads_without_effect_are_pointed_out(place: Place, args: tuple[str, ...], told: str) -> None:
+    command, *options = args
+    ended = place("run", command, "small.txt", *options, "--threads", "2", "--json", real=command == "components")
+    assert ended.json["algorithm"] == command
+    assert ended.err == f"warning: threads=2 has no effect: {told} takes one thread; leave it out\n"
+    if command != "louvain":
+        assert place("run", command, "small.txt", *options, "--threads", "2", "--engine", "local").err == ""
+    told = " ".join(place("run", command, "--help").out.replace("│", " ").split())
+    assert ("a raw file is answered by one thread" if command != "louvain" else "baseline, in one thread") in told

@@ -71,6 +71,21 @@ def test_a_market_is_what_the_prices_say(here: Place) -> None:
     assert (here / "again.json").read_bytes() == (here / "market.json").read_bytes()
 
 
+def test_a_catalogue_works_from_any_folder(here: Place) -> None:
+    """Breaks when price files are looked for in the current folder only."""
+    (here / "dir/p").mkdir(parents=True)
+    (here / "elsewhere").mkdir()
+    (here / "prices.csv").rename(here / "dir/p/r3.csv")
+    (here / "dir/cloud.yaml").write_text(CLOUD.format(prices="p/r3.csv"))
+    elsewhere = Place(here / "elsewhere")
+    fit = ["spot", "fit", "-o", "market.json", "--preset", "paper-2012", "--estimator", "paper", "--json"]
+    assert elsewhere(*fit, "../dir/cloud.yaml").json["classes"][0]["class"] == "spot"
+    simulate = ["simulate", "sc13-diamond", "--hours", "1", "--json"]
+    for cloud in ("../dir/cloud.yaml", here / "dir/cloud.yaml"):
+        assert elsewhere(*simulate, "--cloud", cloud).json["runs"]["reactive-global"]["cost"] > 0
+    refused(elsewhere("spot", "fit", "../cloud.yaml", "-o", "m.json"), "prices: no file 'prices.csv', in the folder of")
+
+
 def test_advice_is_the_golden_table(golden: Place) -> None:
     """Breaks when advice is not that of the table, or costs are another job's; figures of §7.2."""
 
@@ -176,6 +191,9 @@ def test_what_cannot_be_done_is_refused(golden: Place) -> None:
     """Breaks when a deadline is promised that cannot be kept, or the user is not told what can."""
     common = ["spot", "advise", "--market", "tiny.json"]
     refused(golden(*common, "--work", "3", "--deadline", "1"), "the deadline cannot be promised: 2 hours")
+    refused(golden(*common, "--work", "3", "--deadline", "0.01"), "the deadline cannot be promised: 2 hours")
+    late = golden(*common, "--work", "3", "--deadline", "1", "--margin", "60")
+    refused(late, "the deadline cannot be promised: 3 hours")
     refused(golden(*common, "--work", "-1", "--deadline", "1"), "--work -1: give more than 0")
     refused(golden(*common, "--work", "2", "--saved", "1", "--deadline", "4"), "--saved 1: from the last")
     refused(golden(*common, "--work", "1", "--deadline", "4", "--price", "huge=1"), "with a class of tiny")

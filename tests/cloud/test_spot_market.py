@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -105,8 +106,30 @@ def test_wrong_catalogues_are_refused(tmp_path: Path) -> None:
         read_catalogue({"classes": [{"name": "a", "cores": 1, "price_per_hour": 1, "bid": 1}]})
     with pytest.raises(InputError, match=r"reach from 2015-03-01 00:00 to 2015-03-02 03:46, not from .* for 28 hours"):
         SpotMarket(catalogue(tmp_path), length_s=100_800)
-    with pytest.raises(InputError, match=r"prices: no file 'nowhere' and no bundled trace of that name \(us-east-1a"):
+    with pytest.raises(
+        InputError, match=r"prices: no file 'nowhere', .* or here, and no bundled trace of that name \(us-east-1a"
+    ):
         SpotMarket(catalogue(tmp_path, spot={"prices": "nowhere"}))
+
+
+def test_price_files_lie_beside_the_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a catalogue works only where it lies, or its own files give way to those of the current folder."""
+    one = {"name": "spot", "cores": 1, "price_per_hour": 1, "market": "spot", "prices": "p/r3.csv"}
+    (tmp_path / "far/p").mkdir(parents=True)
+    (tmp_path / "here/p").mkdir(parents=True)
+    path = tmp_path / "far/c.json"
+    path.write_text(json.dumps({"classes": [one]}))
+    (tmp_path / "here/p/r3.csv").touch()
+    monkeypatch.chdir(tmp_path / "here")
+    given: Any
+    for given in (path, str(path), "../far/c.json", {"classes": [one]}):
+        assert read_catalogue(given).classes[0].prices == "p/r3.csv"
+    (tmp_path / "far/p/r3.csv").touch()
+    for given in (path, str(path), "../far/c.json"):
+        found = read_catalogue(given).classes[0].prices
+        assert found is not None and Path(found).samefile(tmp_path / "far/p/r3.csv") and Path(found).is_absolute()
+    assert read_catalogue({"classes": [one]}).classes[0].prices == "p/r3.csv"
+    assert read_catalogue("ec2-2015-spot").classes == read_catalogue(read_catalogue("ec2-2015-spot")).classes
 
 
 def flow() -> Any:

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from goffish.graph import Graph
 
-ROOT = Path(__file__).parents[2]
-
-
-def data_file(name: str) -> Path:
-    """A file of the repository, or of the folder that GOFFISH_DATA names; skips where there is neither."""
-    for folder in ("data", "tests/data"):
-        if (ROOT / folder / Path(name).name).is_file():
-            return ROOT / folder / Path(name).name
-    path = Path(os.environ.get("GOFFISH_DATA", "")) / name
-    if "GOFFISH_DATA" not in os.environ or not path.is_file():
-        pytest.skip("larger published graphs: set GOFFISH_DATA")
-    return path
+#: The published graphs that come with the repository.
+DATA = Path(__file__).parents[2] / "data"
 
 
 def assert_same(a: Graph, b: Graph, *, labels: bool = True) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from pyarrow import parquet
 from goffish.errors import InputError
 from goffish.graph import from_edges, from_networkx, read, to_scipy, write
 from goffish.graph.io import streams
-from tests.graph.graph_helpers import assert_same, data_file, edge_set
+from tests.graph.graph_helpers import DATA, assert_same, edge_set
 
 
 @pytest.fixture(scope="module")
@@ -141,18 +142,26 @@ def test_metis_blank_lines_are_isolated_vertices(tmp_path):
     assert read(path).out_degrees.tolist() == [0, 1, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("name", "vertices", "edges"),
-    [("pgpgiantcompo", 10_680, 24_316), ("power", 4_941, 6_594), ("wing", 62_032, 121_544)],
-)
-def test_published_metis_files(name, vertices, edges):
-    graph = read(data_file(f"graphs/{name}.metis.gz"))
-    assert (graph.num_vertices, graph.num_edges) == (vertices, edges)
+def test_published_metis_file():
+    """The figures are those of Watts and Strogatz."""
+    graph = read(DATA / "power.metis.gz")
+    assert (graph.num_vertices, graph.num_edges) == (4_941, 6_594)
 
 
-def test_published_matrix():
-    graph = read(data_file("graphs/road-usroads.mtx.gz"))
-    assert (graph.num_vertices, graph.num_edges, graph.directed) == (129_164, 165_435, False)
+@pytest.mark.parametrize("text", ["4 4 0\n2 3 \n1 3 4 \n1 2 \n2 \n", "4 4\n 2 3\n 1 3 4\n 1 2\n 2\n"])
+def test_metis_lines_with_blanks_at_either_end(tmp_path, text):
+    """As in the files of DIMACS and of Walshaw's archive."""
+    (tmp_path / "a.metis.gz").write_bytes(gzip.compress(text.encode()))
+    assert edge_set(read(tmp_path / "a.metis.gz")) == [(1, 2, 1.0), (1, 3, 1.0), (2, 3, 1.0), (2, 4, 1.0)]
+
+
+def test_matrix_with_the_head_of_the_sparse_matrix_collection(tmp_path):
+    line = f"%{'-' * 79}\n"
+    head = f"%%MatrixMarket matrix coordinate pattern symmetric\n{line}% name: Gleich/usroads\n% [US roads]\n{line}"
+    (tmp_path / "a.mtx.gz").write_bytes(gzip.compress(f"{head}5 5 4\n2 1\n3 1\n3 2\n4 4\n".encode()))
+    graph = read(tmp_path / "a.mtx.gz")
+    assert (graph.num_vertices, graph.directed, graph.weights) == (5, False, None)
+    assert edge_set(graph) == [(1, 2, 1.0), (1, 3, 1.0), (2, 3, 1.0)]
 
 
 @pytest.mark.parametrize("field", ["pattern", "real", "integer"])

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from goffish.graph import read
 from goffish.graph.io import streams
-from tests.graph.graph_helpers import build_by_hand, data_file, edge_set, parse_by_hand
+from tests.graph.graph_helpers import DATA, build_by_hand, edge_set, parse_by_hand
 
 
 def read_text(tmp_path, text, name="edges.txt", **options):
@@ -286,26 +286,49 @@ def test_import_is_light():
 
 
 @pytest.mark.parametrize(
-    ("name", "vertices", "edges", "directed"),
+    ("name", "vertices", "edges"),
+    [("email-enron.txt.gz", 36_692, 183_831), ("road-california-major.txt.gz", 21_048, 21_693)],
+)
+def test_published_graphs(name, vertices, edges):
+    """The figures are those of the publications, see data/README.md."""
+    graph = read(DATA / name)
+    assert (graph.num_vertices, graph.num_edges, graph.directed) == (vertices, edges, False)
+    assert (graph.weights is not None) == name.startswith("road")
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "rows", "directed"),
     [
-        ("email-enron.txt.gz", 36_692, 183_831, False),
-        ("ego-facebook.txt.gz", 4_039, 88_234, False),
-        ("as-caida.txt.gz", 26_475, 53_381, False),
-        ("cit-hepph.txt.gz", 34_546, 421_534, True),
-        ("p2p-gnutella31.txt.gz", 62_586, 147_892, True),
-        ("soc-epinions1.txt.gz", 75_877, 405_739, False),
-        ("road-california-major.txt.gz", 21_048, 21_693, False),
-        ("musae-twitch-de.csv.gz", 9_498, 153_138, False),
+        (
+            "as-caida.txt",
+            "# as-caida: 5 vertices, 4 edges, undirected; vertex ids from 1\n# source\ttarget\n",
+            "\t",
+            False,
+        ),
+        (
+            "cit-hepph.txt",
+            "# cit-hepph: 5 vertices, 4 edges, directed; vertex ids from 1\n# source\ttarget\n",
+            "\t",
+            True,
+        ),
+        ("p2p-gnutella31.txt", "# p2p-Gnutella31 (directed): 62586 147892\n", "\t", True),
+        ("soc-epinions1.txt", "# soc-Epinions1 75877 405739 10\n", " ", False),
+        ("musae-twitch-de.csv", "from,to\n", ",", False),
     ],
 )
-def test_published_graphs(name, vertices, edges, directed):
-    graph = read(data_file(f"graphs/{name}"))
-    assert (graph.num_vertices, graph.num_edges, graph.directed) == (vertices, edges, directed)
-    assert (graph.weights is not None) == name.startswith("road")
+def test_heads_of_published_graphs(tmp_path, name, header, rows, directed):
+    """As they stand in files of SNAP and others, over the same rows: 1 2 twice, 2 1, 2 3, 3 4, and a loop at 9."""
+    text = header + "".join(f"{u}{rows}{v}\n" for u, v in [(1, 2), (1, 2), (2, 1), (2, 3), (3, 4), (9, 9)])
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    graph = read(tmp_path / f"{name}.gz")
+    assert graph.label_column().to_pylist() == [1, 2, 3, 4, 9]
+    assert (graph.directed, graph.weights) == (directed, None)
+    once = [(1, 2, 1.0), (2, 3, 1.0), (3, 4, 1.0)]
+    assert edge_set(graph) == sorted([*once, (2, 1, 1.0)] if directed else once)
 
 
 def test_published_events():
     """The comment names the third column: seconds, not a weight."""
-    graph = read(data_file("temporal/collegemsg.txt.gz"), directed=True, parallel="keep", self_loops="keep")
+    graph = read(DATA / "collegemsg.txt.gz", directed=True, parallel="keep", self_loops="keep")
     assert (graph.num_vertices, graph.num_edges, graph.weights) == (1_899, 59_835, None)
     assert min(graph.edge_attributes["timestamp"].to_pylist()) == 1082040961

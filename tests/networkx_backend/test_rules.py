@@ -84,6 +84,12 @@ def test_declined_by_what_the_edges_hold(weight: Any) -> None:
             function(graph, backend="goffish")
 
 
+@pytest.mark.parametrize("weight", [1e308, 10**400], ids=["sum", "number"])
+def test_declined_by_what_a_personalization_adds_up_to(weight: float) -> None:
+    with pytest.raises(NotImplementedError):
+        nx.pagerank(KARATE, personalization={0: weight, 1: weight}, backend="goffish")
+
+
 def test_networkx_knows_the_functions() -> None:
     info = get_info()
     assert set(info["functions"]) == set(FUNCTIONS)

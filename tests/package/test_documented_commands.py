@@ -21,7 +21,7 @@ from tests.package.test_wheel import wheel as wheel  # noqa: PLC0414 (a fixture)
 NOT_RUN = {
     r"^make ": "needs a checkout",
     r"/var/lib/|/srv/": "needs root",
-    r"node1|^#|^module load|^srun|--archives": "needs a cluster",
+    r"node1|^#|^module load|^srun": "needs a cluster",
     r"db\.example|^psql ": "needs a PostgreSQL server",
     r"grpcurl": "needs the internet (grpcurl)",
     r"grpcio-tools|generate\.sh|^cd examples/service/go|go run": "needs the internet (Go modules)",
@@ -38,6 +38,13 @@ BEFORE = {
     "service-policies.md": "goffish partition edges.txt.gz -o web.store && goffish serve --data .",
     "timeseries-college.md": "goffish timeseries build data/collegemsg.txt.gz -o college --window 7d --directed",
 }
+#: A cluster of one machine takes the place of the one that a page names. What executors are said to have there is
+#: installed already: here all but GoFFish, which they are sent.
+PLACED = {
+    "--master spark://head:7077": "--master 'local-cluster[1,1,1024]'",
+    "spark-submit --master spark://head:7077 --py-files": "bare=$(without_goffish); PYSPARK_DRIVER_PYTHON=python "
+    "PYSPARK_PYTHON=$bare spark-submit --master 'local-cluster[1,1,1024]' --py-files",
+}
 #: ``goffish serve`` runs in the background until the next one, or the end of the page. ``newest`` is the id of a job.
 SHELL = r"""
 set -eEuo pipefail
@@ -48,6 +55,13 @@ goffish() {
     command goffish "$@" > serving.log &
     server=$!
     until grep -q '^serving on' serving.log; do kill -0 "$server" 2> /dev/null || return 1; sleep 0.1; done
+}
+without_goffish() {
+    local packages=$(python -c "import sysconfig; print(sysconfig.get_path('purelib'))")
+    python -m venv --without-pip bare &&
+    find "$packages" -mindepth 1 -maxdepth 1 ! -name 'goffish*' -exec ln -s -t bare/lib/python3*/site-packages {} + &&
+    bare/bin/python -c "import numba, importlib.util as modules; assert modules.find_spec('goffish') is None" &&
+    echo "$PWD/bare/bin/python"
 }
 newest() { goffish jobs list --json | grep -oE '\b[0-9a-f]{20}\b' | sed -n 1p; }
 """
@@ -70,6 +84,7 @@ def test_every_exception_is_documented() -> None:
     every = [command for page in PAGES for command in commands(page)]
     assert not [pattern for pattern in NOT_RUN if not any(re.search(pattern, command) for command in every)]
     assert set(BEFORE) <= {page.name for page in PAGES}
+    assert not [text for text in PLACED if not any(text in command for command in every)]
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +133,8 @@ def test_commands_of_a_page(page: Path, variables: dict[str, str], wheel: Path, 
     for command in kept:
         line = re.sub(r"^(goffish serve .*?)&$", r"\1", command.replace("/shared/", f"{folder}/shared/"))
         line = re.sub(r"^(pip install '?)\.", rf"\g<1>{wheel}", line)
+        for printed_one, here in reversed(PLACED.items()):
+            line = line.replace(printed_one, here)
         if line.startswith("! "):
             line = f"if {line[2:]}; then echo 'did not fail: {line[2:]}' >&2; exit 1; fi"
         # A job is named by its number, which is another one on every server.

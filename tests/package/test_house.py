@@ -30,6 +30,14 @@ def test_fixed_top_level() -> None:
         assert not (ROOT / folder).is_symlink()
 
 
+def test_tests_need_nothing_but_the_repository() -> None:
+    """Breaks when a test is skipped, or fails, where the folder of larger graphs is missing."""
+    variable = "GOFFISH" + "_DATA"
+    files = [path for folder in ("tests", "experiments/tests") for path in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 200
+    assert not [path.name for path in [*files, ROOT / "conftest.py"] if variable in path.read_text(encoding="utf-8")]
+
+
 def test_a_call_crosses_few_files() -> None:
     """Breaks when a reader has to open more than 8 files from `connected_components` to its kernels, these included.
 

@@ -98,12 +98,53 @@ def test_gantt_of_a_large_run_stays_small_and_keeps_the_compute_time() -> None:
     assert len(bars) == 48
     assert "partition-199" in bars
     assert "partition-0" not in bars  # the fastest
-    assert all(len(bar.get_paths()) <= 50 for bar in bars.values())
+    assert all(len(bar.get_paths()) <= 30 for bar in bars.values())
     drawn = rectangles(bars["partition-199"])[:, 1].sum()
     assert drawn == pytest.approx(stats.busy_per_partition()[199])
-    assert "6 supersteps per bar" in figure.axes[0].get_title(loc="right")
+    assert "10 supersteps per bar" in figure.axes[0].get_title(loc="right")
     assert figure.get_size_inches()[1] <= 20
     assert overlapping_texts(figure) == []
+
+
+def engine_run(supersteps: int) -> RunStats:
+    """Eight partitions on two threads: four after each other in 0.1 ms each, then 4 ms in which messages go around."""
+    stats = fake_run(supersteps, 8)
+    rows = stats.steps.to_pylist()
+    for row in rows:
+        row["start"] = row["superstep"] * 4.4e-3 + row["partition"] // 2 * 1e-4
+        row["end"] = row["start"] + 1e-4
+        row["busy"] = 1e-4
+    return replace(stats, steps=pa.Table.from_pylist(rows, schema=STEP_SCHEMA))
+
+
+@pytest.mark.parametrize("supersteps", [4, 10, 11, 20, 40, 41, 76, 300])
+def test_gantt_is_made_of_bars_not_of_hairlines(supersteps: int) -> None:
+    figure = gantt(engine_run(supersteps))
+    axes = figure.axes[0]
+    low, high = axes.get_xlim()
+    bars = by_gid(figure, "partition-")
+    assert set(bars) == {f"partition-{p}" for p in range(8)}
+    for collection in bars.values():
+        starts, widths = rectangles(collection).T
+        # At most four bars follow each other in a superstep; a quarter of the room is the most that a row can fill.
+        assert widths.sum() > 0.15 * (high - low)
+        assert np.median(widths) > 0.004 * (high - low), "four pixels of a thousand"
+        assert np.all(starts[1:] >= (starts + widths)[:-1] - 1e-9)
+        assert widths.sum() == pytest.approx(0.1 * supersteps)
+    assert overlapping_texts(figure) == []
+
+
+def test_gantt_of_groups_is_as_wide_as_the_slowest_partitions() -> None:
+    stats = fake_run(76, 3)  # partition 2 is the slowest of all groups
+    figure = gantt(stats)
+    starts, widths = rectangles(by_gid(figure, "partition-2")["partition-2"]).T
+    assert len(widths) == 26
+    rows = [row for row in stats.steps.to_pylist() if row["partition"] == 2]
+    sums = [1e3 * sum(row["busy"] for row in rows[at : at + 3]) for at in range(0, 76, 3)]
+    assert np.allclose(widths, sums)
+    assert np.allclose(np.diff(starts) - widths[:-1], 0.1 * np.mean(sums)), "the same room between all groups"
+    assert not by_gid(figure, "barriers") and not by_gid(figure, "pause")
+    assert set(by_gid(figure, "slowest-")) == {"slowest-2"}
 
 
 def test_gantt_puts_a_resumed_run_on_one_clock() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from goffish.algorithms.algorithm import Algorithm, Label, Note
+from goffish.algorithms.algorithm import Algorithm, Label, Name, Note
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def _as_reductions(value: Any) -> Any:
     return tuple(value.split(",")) if isinstance(value, str) and value != "all" else value
 
 
-Top = Annotated[int | str | None, BeforeValidator(_as_top), WithJsonSchema({"type": "string"})]
+Top = Annotated[int | Name | None, BeforeValidator(_as_top), WithJsonSchema({"type": "string"})]
 Reductions = Annotated[
-    Literal["all"] | tuple[str, ...], BeforeValidator(_as_reductions), WithJsonSchema({"type": "string"})
+    Literal["all"] | tuple[Name, ...], BeforeValidator(_as_reductions), WithJsonSchema({"type": "string"})
 ]
 
 
@@ -134,7 +134,7 @@ class Betweenness(Algorithm):
         assert not isinstance(self.top, str)
         return PartitionedBetweenness(
             pivots=self.pivots,
-            sources=self.sources,
+            sources=None if self.sources is None else tuple(dict.fromkeys(self.sources)),
             seed=self.seed,
             top=self.top,
             batch=self.batch,
@@ -207,7 +207,9 @@ class Betweenness(Algorithm):
         from goffish.algorithms.timing import told_to
 
         report = told_to(note, "exact values, to compare: ")
-        exact = in_memory.betweenness(graph, weighted=self.weighted, threads=threads, progress=report).scores
+        exact = in_memory.betweenness(
+            graph, weighted=self.weighted, sources=self.sources, threads=threads, progress=report
+        ).scores
         return compared(exact, estimate, top=self.how_many(graph.num_vertices), directed=graph.directed)
 
     def conclude(self, graph: PartitionedGraph, table: pa.Table, stats: RunStats, note: Note | None = None) -> Result:

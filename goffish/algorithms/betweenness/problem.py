@@ -216,6 +216,7 @@ def measured_problem(graph: Graph, weighted: bool | None, sources: Any, targets:
                 f"weight {graph.weights[bad[0]]}: betweenness needs weights that are positive and finite; "
                 "give weighted=False to ignore them"
             )
+        check_range(graph.weights)
         # Paths of equal weights are as long as they have edges.
         measured = bool(graph.num_arcs and np.ptp(graph.weights) > 0)
     return problem_of(graph, measured, _mass(graph, sources, "sources"), _mass(graph, targets, "targets"))

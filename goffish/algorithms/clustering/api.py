@@ -111,7 +111,7 @@ def triangles(graph: AnyGraph, *, threads: int | None = None) -> Result:
 def core_numbers(graph: AnyGraph, *, threads: int | None = None) -> Result:
     """Core number of each vertex (``core``); directions, loops and parallel edges do not count.
 
-    `threads` is for a partitioned graph: in memory this takes one thread.
+    `threads` is for a partitioned graph: in memory this takes one thread, and warns when it is given.
 
     Examples
     --------

@@ -60,7 +60,8 @@ class Louvain(Algorithm):
     )
     variant: Literal["default", "partitioned", "sequential"] = Field(
         default="default",
-        description="partitioned: the published algorithm, on the engine; sequential: the published baseline.",
+        description="partitioned: the published algorithm, on the engine; sequential: the published baseline, in one "
+        "thread.",
     )
     level: int | None = Field(default=None, ge=1, description="Answer with this level of the hierarchy, 1 the finest.")
     max_levels: int | None = Field(default=None, ge=1, description="Collapse no more often than this.")
@@ -98,6 +99,9 @@ class Louvain(Algorithm):
 
     def needs_engine(self) -> bool:
         return self.variant == "partitioned"
+
+    def single_threaded(self) -> str | None:
+        return "variant='sequential'" if self.variant == "sequential" else super().single_threaded()
 
     def only_whole(self) -> list[str]:
         given = [name for name in ("initial", "fixed", "blocks") if getattr(self, name) is not None]
@@ -262,6 +266,7 @@ def louvain(
     truth : result, table, mapping or column, optional
         Compared with the answer: ``nmi``, ``ari`` and ``ami`` in the summary.
     threads : int, optional
+        Default: all processors. ``variant="sequential"`` takes one thread, and warns when it is given.
     **more
         ``max_levels``, ``max_passes``, ``threshold``: where to stop, that is after so many collapses, so many passes on
         one level, and a level that gains no more modularity. ``least_gain``: share of its edges that a vertex has to

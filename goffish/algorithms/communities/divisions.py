@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from goffish.algorithms.communities import community_kernels as kernels
+from goffish.algorithms.weights import check_range
 from goffish.errors import InputError
 from goffish.graph import Graph
 from goffish.graph.guards import expect, whole_number
@@ -62,14 +63,12 @@ def community_sums(graph: Graph, community: Ids, count: int) -> CommunitySums:
     Raises
     ------
     InputError
-        The weights add up to infinity.
+        Weights out of range, see `goffish.algorithms.weights.check_range`.
     """
+    check_range(graph.weights)
     inside, out, into, cut = np.zeros((4, count))
     kernels.community_sums(arcs_of(graph), graph.directed, community, inside, out, into, cut)
-    total = float(out.sum())
-    if not np.isfinite(total):
-        raise InputError("weight: the weights add up to infinity; scale all weights down")
-    return CommunitySums(inside, out, into if graph.directed else out, cut, total)
+    return CommunitySums(inside, out, into if graph.directed else out, cut, float(out.sum()))
 
 
 def weighted_degrees(graph: Graph) -> Floats:
@@ -107,7 +106,7 @@ def modularity(graph: Graph, membership: ArrayLike, resolution: float = 1.0) -> 
     Raises
     ------
     InputError
-        A column of another length or type, or weights that add up to infinity.
+        A column of another length or type, or weights out of range, see `goffish.algorithms.weights.check_range`.
 
     Examples
     --------
@@ -162,7 +161,8 @@ def merge_small(graph: Graph, membership: ArrayLike, min_size: int, *, resolutio
     Raises
     ------
     InputError
-        A column of another length or type, a negative `min_size`, or weights that add up to infinity.
+        A column of another length or type, a negative `min_size`, or weights out of range, see
+        `goffish.algorithms.weights.check_range`.
     """
     expect(graph, Graph, "graph", _GRAPH_ADVICE)
     min_size = whole_number(min_size, "min_size", 0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from goffish.algorithms.algorithm import Algorithm, Note
+from goffish.algorithms.algorithm import Algorithm, Name, Note
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,7 @@ class MaxValue(Algorithm):
     name = "max-value"
     title = "Largest vertex value in each component (the worked example of the engine)."
 
-    attribute: str | None = Field(default=None, description="Vertex attribute; default: the vertex itself.")
+    attribute: Name | None = Field(default=None, description="Vertex attribute; default: the vertex itself.")
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.components.subgraph import MaxVertexValue
@@ -62,7 +62,7 @@ class MaxValue(Algorithm):
 def connected_components(graph: AnyGraph, *, threads: int | None = None) -> Result:
     """Weakly connected components; column ``component`` holds the label of the component's largest vertex.
 
-    `threads` is for a partitioned graph: in memory this takes one thread.
+    `threads` is for a partitioned graph: in memory this takes one thread, and warns when it is given.
 
     Examples
     --------

@@ -105,7 +105,7 @@ class ShortestPaths(_FromSource):
 def bfs(graph: AnyGraph, source: int | str, *, max_hops: int | None = None, threads: int | None = None) -> Result:
     """Hops (``distance``, null where unreachable) and ``parent`` from `source`, along out-arcs.
 
-    `threads` is for a partitioned graph: in memory this takes one thread.
+    `threads` is for a partitioned graph: in memory this takes one thread, and warns when it is given.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def bfs(graph: AnyGraph, source: int | str, *, max_hops: int | None = None, thre
 def sssp(graph: AnyGraph, source: int | str, *, weighted: bool = True, threads: int | None = None) -> Result:
     """Shortest ``distance`` (infinite where unreachable) and ``parent`` from `source`, along out-arcs.
 
-    `threads` is for a partitioned graph: in memory this takes one thread.
+    `threads` is for a partitioned graph: in memory this takes one thread, and warns when it is given.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -89,12 +90,10 @@ def advise(
         If the deadline cannot be kept for certain; the message names the earliest that can.
     """
     market, work = table.market, status.saved
+    check_deadline(market, status, slots)
     curve = table.curve(work, prices, ages)
     if slots >= curve.size:
         raise InputError(f"{slots} slots to the deadline: the table ends at {curve.size - 1}")
-    if status.state == QUIESCED and not np.isfinite(curve[slots]):
-        least = market.least_slots(work) / market.slots_per_hour
-        raise InputError(f"the deadline cannot be promised: {least:.3g} hours is the earliest that can")
     action = table.decide(slots, status, prices, ages)
     cost = float(curve[slots])
     if status.state != QUIESCED:
@@ -108,6 +107,31 @@ def advise(
         cheapest_on_demand(market, work, slots),
         [(at / hour, float(curve[at])) for at in others if 0 < at < curve.size and np.isfinite(curve[at])],
     )
+
+
+def check_deadline(market: Market, status: Status, slots: int, margin: int = 0) -> None:
+    """Refuse a deadline that cannot be kept, before a table is built for it.
+
+    Parameters
+    ----------
+    market : Market
+    status : Status
+    slots : int
+        Until the deadline, without the margin.
+    margin : int
+        Slots before the deadline by which the job is to be done.
+
+    Raises
+    ------
+    InputError
+        The message names the earliest deadline that can be kept.
+    """
+    # A job that holds a machine may be further than what it has saved; a late one that only costs more is advised.
+    sure = status.state == QUIESCED and market.late_penalty is None
+    least = market.least_slots(status.saved) if sure else 1
+    if slots < least:
+        hours = math.ceil(100 * (least + margin) / market.slots_per_hour) / 100
+        raise InputError(f"the deadline cannot be promised: {hours:g} hours is the earliest that can")
 
 
 def text_of(market: Market, action: int) -> str:

@@ -58,6 +58,13 @@ def _policy_numbers(policy: str) -> frozenset[str]:
     return _whole_numbers(policy_schema(policy)) if policy in policy_names() else frozenset()
 
 
+@lru_cache
+def _algorithm_numbers(algorithm: str) -> frozenset[str]:
+    from goffish.algorithms.catalogue import ALGORITHMS
+
+    return _whole_numbers(ALGORITHMS[algorithm].model_json_schema())
+
+
 def _whole_numbers(schema: Mapping[str, Any]) -> frozenset[str]:
     """Options that are whole numbers, by their JSON schema; without seeds and labels."""
     found = set()
@@ -97,8 +104,7 @@ def _check_graph(graph: GraphJob, inputs: Inputs, runners: Collection[str], limi
     if graph.memory_mb is not None and limits.memory_mb is not None and graph.memory_mb > limits.memory_mb:
         told = f"{graph.memory_mb:,}; at most {limits.memory_mb:,} on this server (--most-memory)"
         raise InputError(f"spec.graph.memory_mb: {told}")
-    whole = _whole_numbers(ALGORITHMS[graph.algorithm].model_json_schema())
-    _check_sizes(graph.options, whole, limits.option, "spec.graph.options")
+    _check_sizes(graph.options, _algorithm_numbers(graph.algorithm), limits.option, "spec.graph.options")
     try:
         files = Files.of(graph, inputs.resolve)
     except InputError as error:

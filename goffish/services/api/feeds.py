@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from operator import attrgetter
+from typing import Any
 
-from goffish.services.api.calls import elsewhere
+from goffish.services.api.calls import Answer, elsewhere
 from goffish.services.store.database import AWAY
 from goffish.services.store.records import Event
 from goffish.services.store.store import Jobs
@@ -19,13 +21,15 @@ _log = logging.getLogger(__name__)
 _POLL_S = 5.0
 #: Events of a job that are held for streams that are not far behind.
 _HELD = 1000
+#: Threads that read what all streams share.
+_THREADS = 2
 
 
 class Feed:
     """The newest events of a job, shared by all streams that watch it; older ones each stream reads for itself."""
 
-    def __init__(self, jobs: Jobs, job: str) -> None:
-        self._jobs, self._job = jobs, job
+    def __init__(self, jobs: Jobs, job: str, threads: Executor) -> None:
+        self._jobs, self._job, self._threads = jobs, job, threads
         self._events: list[Event] = []
         #: Events with greater numbers than the first are held, up to the last; negative: nothing is known yet.
         self._first = self.last = -1
@@ -46,8 +50,8 @@ class Feed:
                 self._stale = False
                 try:
                     if self.last < 0:
-                        self._first = self.last = (await elsewhere(self._jobs.get, self._job)).events
-                    found, self._over = await elsewhere(self._jobs.news, self._job, self.last)
+                        self._first = self.last = (await self._read(self._jobs.get)).events
+                    found, self._over = await self._read(self._jobs.news, self.last)
                 except BaseException:
                     self._stale = True
                     raise
@@ -62,6 +66,10 @@ class Feed:
         if number < self._first:
             return await elsewhere(self._jobs.news, self._job, number)
         return self._events[bisect_right(self._events, number, key=attrgetter("number")) :], self._over
+
+    async def _read(self, call: Callable[..., Answer], *given: Any) -> Answer:
+        """For all streams: not in the turn of the client whose stream happened to ask."""
+        return await elsewhere(call, self._job, *given, threads=self._threads)
 
     async def news(self, number: int) -> None:
         """Wait until there may be events with greater numbers."""
@@ -80,6 +88,7 @@ class Feeds:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="feed")
         self._feeds: dict[str, tuple[Feed, list[None]]] = {}
         self._polling: asyncio.Task[None] | None = None
 
@@ -99,7 +108,7 @@ class Feeds:
     @contextmanager
     def watching(self, jobs: Jobs, job: str) -> Iterator[Feed]:
         """The feed of a job."""
-        feed, streams = self._feeds.setdefault(job, (Feed(jobs, job), []))
+        feed, streams = self._feeds.setdefault(job, (Feed(jobs, job, self._threads), []))
         streams.append(None)
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll(jobs))
@@ -117,7 +126,7 @@ class Feeds:
         while True:
             await asyncio.sleep(_POLL_S)
             try:
-                numbers = await elsewhere(jobs.last_events, list(self._feeds))
+                numbers = await elsewhere(jobs.last_events, list(self._feeds), threads=self._threads)
             except AWAY as error:
                 _log.warning("the database does not answer: %s", error)
                 continue

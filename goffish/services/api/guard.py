@@ -26,6 +26,7 @@ from goffish.services.runners.folder import is_no_room
 from goffish.services.store.database import AWAY, is_replaced
 from goffish.services.store.records import without_folders
 from goffish.services.store.store import UnknownJob
+from goffish.v1 import catalog_pb2, jobs_pb2
 
 _log = logging.getLogger(__name__)
 _audit = logging.getLogger("goffish.audit")
@@ -39,6 +40,15 @@ _ROLES = {
     "/goffish.v1.JobService/Submit": Role.SUBMIT, "/goffish.v1.JobService/Cancel": Role.SUBMIT,
     "/goffish.v1.JobService/Upload": Role.SUBMIT,
 }  # fmt: skip
+#: Calls whose answers may be large and cost little: few of them are computed or sent at a time for each client.
+_READS = frozenset(
+    f"/{service.full_name}/{method.name}"
+    for service in (
+        jobs_pb2.DESCRIPTOR.services_by_name["JobService"], catalog_pb2.DESCRIPTOR.services_by_name["CatalogService"],
+    )
+    for method in service.methods
+    if method.name not in ("Submit", "Cancel", "Upload", "Watch", "FetchResult")
+)  # fmt: skip
 _FIELD = re.compile(r"^((?:[A-Za-z_][\w.\[\]-]*: )*[A-Za-z_][\w.\[\]-]*)(?:: | = )")
 _DETAILS = "grpc-status-details-bin"
 _TEXT_BYTES = 1000
@@ -93,7 +103,14 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             watched = _Watched(self._metrics, method, context)
             try:
                 with self._admitted(method, given, request, context, watched, self._limits.call):
-                    return await call(_message(request, read), context)
+                    if method in _READS:
+                        ended = await self._limits.read(watched.client)
+                        context.add_done_callback(lambda _: ended())
+                        return await call(_message(request, read), context)
+                    answer = await call(_message(request, read), context)
+                    sent = self._limits.answer(watched.client, answer.ByteSize())
+                    context.add_done_callback(lambda _: sent())
+                    return answer
             except asyncio.CancelledError:
                 watched.cut()
                 raise

@@ -7,7 +7,6 @@ import functools
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, BinaryIO
 
@@ -16,7 +15,7 @@ import grpc
 from goffish.errors import InputError
 from goffish.services.api import wire
 from goffish.services.api.admission import check_spec
-from goffish.services.api.calls import elsewhere
+from goffish.services.api.calls import FairThreads, elsewhere
 from goffish.services.api.clients import Role
 from goffish.services.api.feeds import Feeds
 from goffish.services.api.guard import Refused, caller, subject
@@ -68,8 +67,8 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         self._jobs, self._supervisor, self._inputs, self._hub = jobs, supervisor, inputs, feeds
         self._runners, self._most_waiting = runners, most_waiting
         self._counted, self._count_again = Counter[str](), 0.0
-        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="write")
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="read")
+        self._writers = FairThreads(_WRITERS, _WRITERS, "write")
+        self._readers = FairThreads(_READERS, _READERS, "read")
 
     async def Submit(self, request: jobs_pb2.SubmitRequest, context: Any) -> jobs_pb2.SubmitResponse:
         """Accept a job."""
@@ -79,16 +78,16 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
             raise InputError(f"client_key: at most {_KEY_LENGTH} characters")
         name = caller.get().name
         spec = await elsewhere(wire.spec_of, request.spec, threads=self._readers)
-        job, known = await elsewhere(self._accept, spec, request.client_key, name, threads=self._writers)
-        subject.set(job.id)
+        answer = await elsewhere(self._accept, spec, request.client_key, name, threads=self._writers)
+        subject.set(answer.job.id)
         self._supervisor.wake()
-        return jobs_pb2.SubmitResponse(job=wire.job_message(job), known=known)
+        return answer
 
-    def _accept(self, spec: JobSpec, client_key: str, client: str) -> Any:
+    def _accept(self, spec: JobSpec, client_key: str, client: str) -> jobs_pb2.SubmitResponse:
         # Whoever asks again gets its job, even if it would not be accepted any more.
         known = self._jobs.known(spec, client, client_key) if client_key else None
         if known is not None:
-            return known, True
+            return jobs_pb2.SubmitResponse(job=wire.job_message(known), known=True)
         check_spec(spec, self._inputs, self._runners, self._limits)
         waiting = self._waiting()
         if waiting.total() >= self._most_waiting:
@@ -97,9 +96,9 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         if waiting[client] >= self._most_queued:
             told = f"{client} has {self._most_queued:,} jobs in the queue, all that it may (--most-queued); retry later"
             raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, told)
-        accepted = self._jobs.submit(spec, client, client_key or None)
+        job, found = self._jobs.submit(spec, client, client_key or None)
         waiting[client] += 1
-        return accepted
+        return jobs_pb2.SubmitResponse(job=wire.job_message(job), known=found)
 
     def _waiting(self) -> Counter[str]:
         """Jobs in the queue by their clients: counted once in a while, and those that were accepted since."""
@@ -110,7 +109,8 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
 
     async def Get(self, request: jobs_pb2.GetRequest, context: Any) -> jobs_pb2.GetResponse:
         """One job."""
-        return jobs_pb2.GetResponse(job=wire.job_message(await elsewhere(self._jobs.get, request.id)))
+        # Large jobs take a while to be made messages of.
+        return await elsewhere(lambda: jobs_pb2.GetResponse(job=wire.job_message(self._jobs.get(request.id))))
 
     async def List(self, request: jobs_pb2.ListRequest, context: Any) -> jobs_pb2.ListResponse:
         """A page of jobs."""
@@ -151,7 +151,7 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
             raise Refused(grpc.StatusCode.PERMISSION_DENIED, f"job {job.id} is {job.client}'s: admin is needed")
         job = await elsewhere(self._jobs.cancel, request.id, client.name, threads=self._writers)
         self._supervisor.wake(job)
-        return jobs_pb2.CancelResponse(job=wire.job_message(job))
+        return jobs_pb2.CancelResponse(job=await elsewhere(wire.job_message, job))
 
     async def Watch(self, request: jobs_pb2.WatchRequest, context: Any) -> AsyncIterator[jobs_pb2.WatchResponse]:
         """Events as they happen."""

@@ -5,14 +5,17 @@ Own code, since the library `limits` has neither a token bucket with bursts nor 
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 #: Bytes of messages under way of a client, and of all: what is made of a message takes up to sixteen times as much.
 _CLIENT_BYTES, _BYTES = 16 << 20, 64 << 20
+#: Reads of a client that are computed or sent at a time, and bytes of its other answers that it has not read.
+_READS, _UNREAD_BYTES = 8, 64 << 20
 #: Clients that are remembered; those that have not called for the longest time are forgotten first.
 _MOST = 10_000
 
@@ -28,6 +31,14 @@ class _Account:
     calls: int = 0
     bytes: int = 0
     streams: int = 0
+    unread: int = 0
+    reads: int = 0
+    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing of the client is under way."""
+        return not (self.calls or self.reads or self.unread)
 
 
 class Limits:
@@ -110,12 +121,71 @@ class Limits:
             finally:
                 account.streams -= 1
 
+    async def read(self, client: str) -> Callable[[], None]:
+        """Wait until a client has fewer than `_READS` reads under way.
+
+        Parameters
+        ----------
+        client : str
+            Of a call that is under way.
+
+        Returns
+        -------
+        callable
+            To be called once, when the client has the answer or has gone.
+        """
+        account = self._account(client)
+        if account.reads >= _READS:
+            turn = asyncio.get_running_loop().create_future()
+            account.waiting.append(turn)
+            try:
+                await turn  # it is handed the place of a read that has ended
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._read_ended(account)
+                raise
+        else:
+            account.reads += 1
+        return lambda: self._read_ended(account)
+
+    @staticmethod
+    def _read_ended(account: _Account) -> None:
+        while account.waiting:
+            turn = account.waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        account.reads -= 1
+
+    def answer(self, client: str, size: int) -> Callable[[], None]:
+        """Count the bytes of an answer that is to be sent.
+
+        Returns
+        -------
+        callable
+            To be called once, when the client has it or has gone.
+
+        Raises
+        ------
+        TooMuch
+            The client does not read its answers. One answer is sent whatever its size.
+        """
+        account = self._account(client)
+        if account.unread and account.unread + size > _UNREAD_BYTES:
+            raise TooMuch(f"answers that {client} has not read: at most {_UNREAD_BYTES >> 20} MB; read them first")
+        account.unread += size
+
+        def sent() -> None:
+            account.unread -= size
+
+        return sent
+
     def _account(self, client: str) -> _Account:
         account = self._accounts.get(client)
         if account is None:
             account = self._accounts[client] = _Account(self._burst, self._now())
             if len(self._accounts) > _MOST:
-                idle = next((name for name, one in self._accounts.items() if not one.calls), None)
+                idle = next((name for name, one in self._accounts.items() if one.idle), None)
                 if idle is not None:
                     del self._accounts[idle]
         self._accounts.move_to_end(client)

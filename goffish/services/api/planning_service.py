@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import InputError
 from goffish.services.api import plans
 from goffish.services.api.admission import check_policy_sizes
 from goffish.services.api.cache import OwnerCache
-from goffish.services.api.calls import elsewhere
+from goffish.services.api.calls import FairThreads, elsewhere
 from goffish.services.api.guard import caller
 from goffish.services.api.observations import observation_of
 from goffish.services.api.planners import Planners
@@ -45,7 +44,7 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
 
     def __init__(self, markets: Markets, planners: Planners, most_option: int) -> None:
         self._markets, self._planners, self._most_option = markets, planners, most_option
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="read")
+        self._readers = FairThreads(_READERS, _READERS, "read")
         self._settings: OwnerCache[plans.Ready] = OwnerCache(_SETTINGS_BYTES, _SETTINGS_BYTES)
         self._tables: OwnerCache[Table] = OwnerCache(_TABLES_BYTES, _TABLES_BYTES)
         self._sessions: OwnerCache[bytes] = OwnerCache(_CLIENT_BYTES, _SESSIONS_BYTES, _SESSION_S)
@@ -79,7 +78,7 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
         if table is None:
             table = await self._planners.share(asked.key, strategy, asked.market, *asked.key[1:])
             self._tables.put("", asked.key, table, table.bytes)
-        return asked.answer(table)
+        return await elsewhere(asked.answer, table)
 
     async def Explain(self, request: planning_pb2.ExplainRequest, context: Any) -> planning_pb2.ExplainResponse:
         """Why a plan is as it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from goffish.scheduling.spot.model import Market
     from goffish.scheduling.spot.table import Table
 
+_log = logging.getLogger(__name__)
 #: Markets that are kept, and how large a table may be that a client has built. An entry (unit of work, slot, joint
 #: state of the prices, choice) takes about 2 microseconds, and 25 bytes while the table is built: the largest one takes
 #: two minutes and 1.6 GB.
@@ -48,6 +50,25 @@ class Markets:
         assert self._folder is not None
         return read_fitted(str(self._folder / f"{name}.json"))
 
+    def prepare(self) -> None:
+        """Load what advice takes, before calls are answered: libraries, compiled functions, and prices.
+
+        The first request would hold up all others meanwhile. A market that cannot be used is logged.
+        """
+        from goffish.scheduling.spot.advice import running
+        from goffish.scheduling.spot.fitting import prices_of
+        from goffish.scheduling.spot.job import RELEASE, advance
+
+        for name in self.names[:_MARKETS]:
+            try:
+                fitted = self._fitted(name)
+                prices, _ = prices_of(fitted, {})
+            except InputError as error:
+                _log.warning("market %s: %s", name, error)
+            else:
+                status = running(fitted.market, 1, 1, fitted.market.classes[0].name, None, 0.0)
+                advance(fitted.market, status, RELEASE, prices, prices)
+
     def messages(self) -> list[catalog_pb2.Market]:
         """All of them."""
         found = []
@@ -70,7 +91,7 @@ class Markets:
         ------
         InputError
         """
-        from goffish.scheduling.spot.advice import running
+        from goffish.scheduling.spot.advice import check_deadline, running
         from goffish.scheduling.spot.fitting import prices_of
         from goffish.scheduling.spot.job import slots_left, submitted
 
@@ -96,13 +117,34 @@ class Markets:
         slots = slots_left(request.hours * 3600.0, 0.0, fitted.slot_s, 0)
         if max(work, status.saved) > _MOST_UNITS:
             raise InputError(f"core_hours: at most {_MOST_UNITS * market.unit:g} in this market")
-        entries = max(work, status.saved, 1) * market.joint_states * market.choices
-        most = min(_MOST_SLOTS, _MOST_ENTRIES // entries)
+        try:
+            check_deadline(market, status, slots)
+        except InputError as error:
+            raise InputError(f"hours: {request.hours:g}: {error}") from None
+        units = max(work, status.saved, 1)
+        most = _most_slots(market, units)
         if slots > most:
+            least = market.least_slots(units)
+            if most < least:
+                raise InputError(_too_large(request, market))
             hours = most * fitted.slot_s / 3600
             raise InputError(f"hours: at most {hours:.4g} for {request.core_hours:g} core-hours in this market")
         prices, ages = prices_of(fitted, dict(request.prices))
         return Asked((request.market, status.saved, slots), market, status, prices, ages)
+
+
+def _most_slots(market: Market, units: int) -> int:
+    """Slots to the deadline for which a client may have a table built."""
+    return min(_MOST_SLOTS, _MOST_ENTRIES // (units * market.joint_states * market.choices))
+
+
+def _too_large(request: planning_pb2.AdviseSpotRequest, market: Market) -> str:
+    """What to report of a job that has no deadline that can be kept and planned with."""
+    for units in range(_MOST_UNITS, 0, -1):
+        if _most_slots(market, units) >= market.least_slots(units):
+            most = units * market.unit
+            return f"core_hours: {request.core_hours:g}; at most {most:.4g} can be planned in this market"
+    return f"market: {request.market} has too many states of prices to plan with; choose another"
 
 
 class Asked(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any
 
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
+from pydantic import BaseModel
 
 from goffish.cloud.catalogue import Catalogue, known_catalogues, read_catalogue
 from goffish.cloud.prices import bundled_traces
@@ -22,7 +23,7 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.model import Dataflow, known_dataflows, read_dataflow
 from goffish.scheduling.messages import dataflow_message
 from goffish.services.store.records import Event, Job, State
-from goffish.services.store.spec import JobSpec
+from goffish.services.store.spec import DataflowJob, GraphJob, JobSpec
 from goffish.v1 import dataflows_pb2, jobs_pb2
 
 #: Of the operator, by the names of their files.
@@ -45,7 +46,7 @@ def add_clouds(folder: Path) -> None:
     for path in sorted(folder.glob("*.yaml")):
         if path.stem in known_catalogues():
             raise InputError(f"{path}: there is a catalogue {path.stem} already; rename the file")
-        catalogue = _beside(read_catalogue(path), folder)
+        catalogue = read_catalogue(path)
         for one in catalogue.classes:
             if one.prices is not None:
                 read_trace(one.prices)
@@ -69,17 +70,6 @@ def cloud_by_name(name: str) -> Catalogue:
     if name not in known_catalogues():
         raise InputError(f"nothing called {name[:80]!r}; there are: {', '.join(cloud_names())}")
     return read_catalogue(name)
-
-
-def _beside(catalogue: Catalogue, folder: Path) -> Catalogue:
-    """The same with absolute paths of the files of prices that lie in the folder."""
-    classes = []
-    for one in catalogue.classes:
-        path = None if one.prices is None else folder / one.prices
-        if path is not None and path.is_file():
-            one = one.model_copy(update={"prices": str(path.absolute())})  # noqa: PLW2901
-        classes.append(one)
-    return catalogue.with_classes(tuple(classes))
 
 
 _RUNNERS = {number: name.removeprefix("RUNNER_").lower() for name, number in jobs_pb2.Runner.items() if number}
@@ -215,24 +205,39 @@ def spec_of(message: jobs_pb2.JobSpec) -> JobSpec:
     return read_definition(JobSpec, body, "spec", "")
 
 
-def spec_message(spec: JobSpec) -> jobs_pb2.JobSpec:
-    """A job as a message."""
-    body = spec.model_dump(exclude_none=True)
-    made = jobs_pb2.JobSpec(labels=body["labels"], most_attempts=spec.most_attempts, budget=spec.budget)
-    if spec.deadline_s is not None:
-        made.deadline.FromNanoseconds(round(spec.deadline_s * 1e9))
-    if spec.graph is not None:
-        body["graph"]["runner"] = _RUNNER_NUMBERS[spec.graph.runner]
-        made.graph.CopyFrom(jobs_pb2.GraphJob(**body["graph"]))
-    if spec.dataflow is not None:
-        given = body["dataflow"]
-        del given["dataflow"]
+def spec_message(body: Mapping[str, Any]) -> jobs_pb2.JobSpec:
+    """A job as a message, from what `JobSpec.as_json` keeps of it; made without a `JobSpec`, as for lists."""
+    made = jobs_pb2.JobSpec(
+        labels=body.get("labels"), most_attempts=body.get("most_attempts", _DEFAULTS["spec"]["most_attempts"]),
+        budget=body.get("budget"),
+    )  # fmt: skip
+    if body.get("deadline_s") is not None:
+        made.deadline.FromNanoseconds(round(body["deadline_s"] * 1e9))
+    graph, dataflow = body.get("graph"), body.get("dataflow")
+    if graph is not None:
+        given = _DEFAULTS["graph"] | graph
+        given["runner"] = _RUNNER_NUMBERS[given["runner"]]
+        made.graph.CopyFrom(jobs_pb2.GraphJob(**given))
+    if dataflow is not None:
+        given = _DEFAULTS["dataflow"] | dataflow
+        flow = given.pop("dataflow")
         made.dataflow.CopyFrom(jobs_pb2.DataflowJob(**given))
-        if isinstance(spec.dataflow.dataflow, str):
-            made.dataflow.dataflow_name = spec.dataflow.dataflow
+        if isinstance(flow, str):
+            made.dataflow.dataflow_name = flow
         else:
-            made.dataflow.dataflow_definition.CopyFrom(dataflow_message(spec.dataflow.dataflow))
+            made.dataflow.dataflow_definition.CopyFrom(dataflow_message(Dataflow.model_validate(flow)))
     return made
+
+
+def _defaults(model: type[BaseModel]) -> dict[str, Any]:
+    """Of the fields that may be left out, and have a value then."""
+    return {
+        name: field.default for name, field in model.model_fields.items()
+        if not field.is_required() and field.default is not None
+    }  # fmt: skip
+
+
+_DEFAULTS = {"spec": _defaults(JobSpec), "graph": _defaults(GraphJob), "dataflow": _defaults(DataflowJob)}
 
 
 def plan_message(described: Mapping[str, Any], ids: list[int] | None = None) -> dataflows_pb2.Plan:
@@ -270,7 +275,7 @@ def states_of(numbers: Any) -> list[State]:
 def job_message(job: Job) -> jobs_pb2.Job:
     """A job as it stands."""
     made = jobs_pb2.Job(
-        id=job.id, client=job.client, client_key=job.client_key or "", spec=spec_message(job.spec),
+        id=job.id, client=job.client, client_key=job.client_key or "", spec=spec_message(job.body),
         state=STATES[job.state], submitted=moment(job.submitted), attempts=job.attempts, cost=job.cost,
         expected_cost=job.expected_cost, currency=job.currency, error=job.error, progress=job.progress,
         cancel_requested=job.cancel_requested, server=job.server,

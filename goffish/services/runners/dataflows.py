@@ -58,10 +58,7 @@ class DataflowRunner:
         assert dataflow is not None
         catalogue, process = self.cloud(dataflow.cloud_name), None
         if folder.done is None and not folder.busy:
-            order = {
-                "job": _defined(dataflow).model_dump(mode="json"), "cloud": catalogue.model_dump(mode="json"),
-                "known": job.progress, "limits": self.limits.order(None),
-            }  # fmt: skip
+            order = dataflow_order(dataflow, catalogue, job.progress, self.limits)
             try:
                 turn = folder.prepare(order, job.attempts)
             except Busy:
@@ -91,6 +88,14 @@ class DataflowRunner:
         if attempt.stops() == "budget":
             return attempt.ended("budget")
         return concluded(folder) or ended or lost(folder, None if process is None else process.returncode)
+
+
+def dataflow_order(job: DataflowJob, catalogue: Catalogue, known: int, limits: JobLimits) -> dict[str, Any]:
+    """What a worker is given; `known` intervals were told of before."""
+    return {
+        "job": _defined(job).model_dump(mode="json"), "cloud": catalogue.model_dump(mode="json"), "known": known,
+        "limits": limits.order(None),
+    }  # fmt: skip
 
 
 def _defined(job: DataflowJob) -> DataflowJob:

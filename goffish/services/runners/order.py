@@ -47,7 +47,7 @@ class Files(NamedTuple):
         InputError
             The field, and what is wrong with it.
         """
-        given = {"input_uri": graph.input_uri}
+        given = {name: uri for name in graph.files() if (uri := getattr(graph, name)) is not None}
         given |= {f"options.{one}": graph.options[one] for one in file_options(graph.algorithm) if one in graph.options}
         paths = {}
         for field, uri in given.items():

@@ -132,6 +132,8 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
         running |= {"checkpoint_dir": folder.checkpoints, "resume": any(folder.checkpoints.glob("*"))}
     if whole:
         running["engine"] = "auto"
+        if job.single_threaded():
+            running.pop("threads", None)
         graph = graph.to_graph() if isinstance(graph, PartitionedGraph) else graph
     else:
         running |= {"checkpoint_every": order["checkpoint_every"], "progress": _teller(folder)}

@@ -6,6 +6,7 @@ import re
 import time
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from goffish.errors import JobError
@@ -89,13 +90,19 @@ def check_move(job: str, before: State, after: State) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """A job as it stands; the columns of `JobRow`."""
+    """A job as it stands; the columns of `JobRow`.
+
+    Attributes
+    ----------
+    body : dict
+        What was asked for, as `JobSpec.as_json` gives it.
+    """
 
     id: str
     server: str
     client: str
     client_key: str | None
-    spec: JobSpec
+    body: dict[str, Any]
     state: State
     submitted: float
     started: float | None
@@ -111,6 +118,11 @@ class Job:
     cancel_requested: bool
     events: int
     number: int
+
+    @cached_property
+    def spec(self) -> JobSpec:
+        """What was asked for; read when it is needed first, since lists of jobs do without."""
+        return JobSpec.model_validate(self.body)
 
     @property
     def over(self) -> bool:
@@ -130,13 +142,12 @@ class Event:
     details: dict[str, Any] | None
 
 
-def job_of(row: JobRow) -> Job:
+def job_of(row: JobRow | Any) -> Job:
     """The job of a row."""
     return Job(
         id=row.id, server=row.server, client=row.client, client_key=row.client_key,
-        spec=JobSpec.model_validate(row.spec), state=State(row.state), submitted=row.submitted, started=row.started,
-        ended=row.ended, attempts=row.attempts,
-        losses=row.losses, cost=row.cost, expected_cost=row.expected_cost, currency=row.currency,
+        body=row.spec, state=State(row.state), submitted=row.submitted, started=row.started, ended=row.ended,
+        attempts=row.attempts, losses=row.losses, cost=row.cost, expected_cost=row.expected_cost, currency=row.currency,
         error=row.error, summary=row.summary, progress=row.progress, cancel_requested=row.cancel_requested,
         events=row.events, number=row.number,
     )  # fmt: skip

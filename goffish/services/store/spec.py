@@ -7,22 +7,23 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from goffish.cloud.catalogue import NotNegative, Positive
-from goffish.definitions import Definition
+from goffish.definitions import Definition, KnownName, Marked, NamesFile
 from goffish.scheduling.dataflow.model import Dataflow
 
 #: How URIs of uploads begin.
 UPLOAD = "upload:"
-Label = Annotated[str, Field(min_length=1, max_length=120)]
+Label = Annotated[str, Field(min_length=1, max_length=120), KnownName()]
 Whole = Annotated[int, Field(ge=1, le=1_000_000_000)]
 #: Bytes of a job as it is kept.
 MOST_BYTES = 256 << 10
 #: Labels of a job.
 MOST_LABELS = 32
-Options = dict[Label, Annotated[str, Field(max_length=4000)]]
+#: Read by the models of algorithms and policies: which texts name files is said there.
+Options = dict[Label, Annotated[str, Field(max_length=4000), KnownName()]]
 Runner = Literal["local", "mpi", "spark", "cloud"]
 
 
-class GraphJob(Definition):
+class GraphJob(Definition, Marked):
     """An algorithm on a graph.
 
     Attributes
@@ -48,7 +49,7 @@ class GraphJob(Definition):
     """
 
     algorithm: Label
-    input_uri: Annotated[str, Field(min_length=1, max_length=2000)]
+    input_uri: Annotated[str, Field(min_length=1, max_length=2000), NamesFile()]
     options: Options = {}
     runner: Runner = "local"
     checkpoint_every: Whole = 1
@@ -59,7 +60,7 @@ class GraphJob(Definition):
     cloud_name: Label = "ec2-2015-spot"
 
 
-class DataflowJob(Definition):
+class DataflowJob(Definition, Marked):
     """A dataflow that is deployed and adapted on the simulated cloud.
 
     Attributes
@@ -82,7 +83,7 @@ class DataflowJob(Definition):
     hours_per_second: Positive | None = None
 
 
-class JobSpec(Definition):
+class JobSpec(Definition, Marked):
     """A job: either a graph's or a dataflow's.
 
     Attributes
@@ -102,7 +103,9 @@ class JobSpec(Definition):
     dataflow: DataflowJob | None = None
     deadline_s: Positive | None = None
     budget: NotNegative | None = None
-    labels: Annotated[dict[Label, Annotated[str, Field(max_length=240)]], Field(max_length=MOST_LABELS)] = {}
+    labels: Annotated[
+        dict[Label, Annotated[str, Field(max_length=240), KnownName()]], Field(max_length=MOST_LABELS)
+    ] = {}
     most_attempts: Annotated[int, Field(ge=1, le=1000)] = 20
 
     @model_validator(mode="after")

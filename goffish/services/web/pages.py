@@ -25,7 +25,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import Route
 
 from goffish.errors import InputError
-from goffish.services.api.calls import elsewhere
+from goffish.services.api.calls import Shared, elsewhere
 from goffish.services.api.clients import Client, Clients, Role
 from goffish.services.api.guard import Refused, caller, told
 from goffish.services.api.job_service import JobService
@@ -75,6 +75,8 @@ class Pages:
     clients : Clients
     limits : Limits
     metrics : Metrics
+    check : Shared
+        Looks at the database, for whoever asks whether the server is well.
     """
 
     jobs: Jobs
@@ -83,6 +85,7 @@ class Pages:
     clients: Clients
     limits: Limits
     metrics: Metrics
+    check: Shared[None]
 
     def app(self) -> Starlette:
         """All of them as an application."""
@@ -111,6 +114,10 @@ class Pages:
         return Reading(self.jobs)
 
     @functools.cached_property
+    def _metrics(self) -> Shared[bytes]:
+        return Shared(self.metrics.text)
+
+    @functools.cached_property
     def _files(self) -> dict[str, bytes]:
         folder = resources.files(__package__) / "static"
         return {name: (folder / name).read_bytes() for name in _STATIC}
@@ -136,6 +143,7 @@ class Pages:
             begun, cookie = time.perf_counter(), _cookie_of(request)
             given = request.cookies.get(cookie, "")
             visit = Visit(self._sessions.client(given) or _NOBODY, given or secrets.token_urlsafe(32))
+            caller.set(visit.client)
             try:
                 if known and visit.client is _NOBODY:
                     response = _to_login(request)
@@ -217,7 +225,6 @@ class Pages:
         name = _job_of(request)
         if visit.client.rank < Role.SUBMIT:
             raise Refused(StatusCode.PERMISSION_DENIED, f"{visit.client.name} may only read: submit is needed")
-        caller.set(visit.client)
         await self.service.Cancel(jobs_pb2.CancelRequest(id=name), None)
         _write_down(request, visit.client, "cancel", "OK", f"job {name}")
         return RedirectResponse(f"/jobs/{name}", 303)
@@ -274,13 +281,13 @@ class Pages:
 
     async def _metrics_text(self, request: Request) -> Response:
         try:
-            return Response(await elsewhere(self.metrics.text), media_type="text/plain; version=0.0.4; charset=utf-8")
+            return Response(await self._metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
         except Exception as error:
             return PlainTextResponse(told(error)[1] + "\n", 503)
 
     async def _health(self, request: Request) -> Response:
         try:
-            await elsewhere(self.jobs.waiting)
+            await self.check()
         except Exception as error:
             return PlainTextResponse(told(error)[1] + "\n", 503)
         return PlainTextResponse("ok\n")

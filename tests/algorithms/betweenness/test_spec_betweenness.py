@@ -54,6 +54,11 @@ def shortest_paths(graph: nx.Graph, source: int) -> tuple[dict[int, set[int]], d
     return {v: set(found) for v, found in predecessors.items()}, distance
 
 
+def seed_that_draws(vertex: int, n: int) -> int:
+    """The first seed with which `vertex` is the first pivot."""
+    return next(seed for seed in itertools.count() if np.random.default_rng(seed).permutation(n)[vertex] == 0)
+
+
 def cut_arcs(graph: nx.Graph, layout: PartitionedGraph, source: int) -> tuple[int, int]:
     """X_s and x_s: arcs of the shortest-path graph between units, and the most of them on one path."""
     unit = np.empty(layout.num_vertices, np.int64)
@@ -166,9 +171,11 @@ def test_checks_6_to_9_one_source(case: Case, chosen: int, finder: str) -> None:
     assert record.counted.tolist() == [len(predecessors.get(v, ())) for v in range(n)]
 
     if not case.weighted:
-        scale = n / 2
         total = sum(d - 1 for d in distance.values() if d)
-        assert values(result).sum() == pytest.approx(scale * total, rel=1e-12)
+        assert values(result).sum() == pytest.approx(total / 2, rel=1e-12)
+        # As the one pivot of a sample it stands for all vertices.
+        sampled = values(run(layout, pivots=1, seed=seed_that_draws(source, n), **PLAIN))
+        np.testing.assert_allclose(sampled, n * values(result), rtol=1e-12)
 
     crossings, most = cut_arcs(graph, layout, source)
     for kind in ("succ", "paths", "dep"):
@@ -204,7 +211,8 @@ def test_check_10_the_estimator_is_unbiased(case: Case) -> None:
     graph, layout = case.graph(), case.layout()
     n = graph.number_of_nodes()
     for compression in ("none", "exact"):
-        mean = np.mean([values(run(layout, sources=[u], compression=compression)) for u in range(n)], axis=0)
+        seeds = [seed_that_draws(u, n) for u in range(n)]
+        mean = np.mean([values(run(layout, pivots=1, seed=seed, compression=compression)) for seed in seeds], axis=0)
         np.testing.assert_allclose(mean, brandes(graph), rtol=1e-9, atol=1e-9)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from goffish.errors import InputError
 from goffish.scheduling.spot.advice import text_of
 from goffish.scheduling.spot.fitting import read_fitted
 from goffish.scheduling.spot.job import START
+from goffish.services.api import spot_advice
 from goffish.services.api.spot_advice import Markets, _decide, strategy
 from goffish.v1 import planning_pb2
 from tests.commands import call
@@ -147,11 +151,67 @@ def test_advice_that_is_not_given(folder: Path) -> None:
         ({"hours": -1}, "hours: -1"), ({"prices": {"x": 1}}, "prices: no class 'x'"),
         ({"core_hours": 1e5}, "core_hours: at most"), ({"hours": 1e5}, "hours: at most 100 for 4 core-hours"),
         ({"core_hours": 40, "hours": 90}, "hours: at most 51.33 for 40 core-hours"),
-        ({"hours": 0.5, "core_hours": 8}, "cannot be promised"),
+        ({"hours": 0.5, "core_hours": 8}, r"hours: 0\.5: the deadline cannot be promised: 2\.17 hours is the earliest"),
+        ({"hours": 0.1}, r"hours: 0\.1: the deadline cannot be promised: 1\.17 hours is the earliest that can"),
     ):  # fmt: skip
         asked = {"core_hours": 4, "hours": 6, "market": "two"} | change
         with pytest.raises(InputError, match=told):
             advise(markets, planning_pb2.AdviseSpotRequest(**asked))
+
+
+def test_markets_that_are_too_large_to_plan_with(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks when a client is told that at most 0 hours are accepted, in place of what is."""
+    markets, market = Markets(folder), read_fitted(str(folder / "two.json")).market
+    entries = market.joint_states * market.choices
+    asked = planning_pb2.AdviseSpotRequest(market="two", core_hours=20, hours=10)
+    monkeypatch.setattr(spot_advice, "_MOST_ENTRIES", 100 * entries)
+    with pytest.raises(InputError) as caught:
+        markets.read(asked)
+    found = re.fullmatch(r"core_hours: 20; at most ([\d.]+) can be planned in this market", str(caught.value))
+    assert found is not None
+    most = float(found[1])
+    least = market.least_slots(market.units(most)) / market.slots_per_hour
+    assert markets.read(planning_pb2.AdviseSpotRequest(market="two", core_hours=most, hours=least)).key[2] > 0
+    more = most + market.unit
+    least = market.least_slots(market.units(more)) / market.slots_per_hour
+    with pytest.raises(InputError, match="can be planned in this market"):
+        markets.read(planning_pb2.AdviseSpotRequest(market="two", core_hours=more, hours=least))
+    monkeypatch.setattr(spot_advice, "_MOST_ENTRIES", entries - 1)
+    with pytest.raises(InputError, match="market: two has too many states of prices to plan with"):
+        markets.read(asked)
+
+
+_FIRST = """
+import sys
+from pathlib import Path
+from goffish.scheduling.spot import job_kernels
+from goffish.services.api.spot_advice import Markets, strategy
+from goffish.v1 import planning_pb2
+
+def compiled():
+    return sum(len(getattr(one, "signatures", ())) for one in vars(job_kernels).values())
+
+markets = Markets(Path(sys.argv[1]))
+asked = planning_pb2.AdviseSpotRequest(market="two", core_hours=0.5, hours=1)
+asked.running.CopyFrom(planning_pb2.RunningJob(saved_core_hours=0.5, used_s=60, **{"class": sys.argv[2]}))
+markets.prepare()
+before, functions = set(sys.modules), compiled()
+found = markets.read(asked)
+print(sorted(set(sys.modules) - before))
+table = strategy(found.market, *found.key[1:])  # in the server, another process does that
+before = set(sys.modules)
+found.answer(table)
+print(sorted(set(sys.modules) - before), functions > 0, compiled() - functions)
+"""
+
+
+def test_the_first_advice(folder: Path) -> None:
+    """Breaks when the first request loads libraries or compiles, which holds up all calls of the server for seconds."""
+    name = Markets(folder).messages()[0].classes[0].name
+    told = subprocess.run(
+        [sys.executable, "-c", _FIRST, str(folder), name], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert told.stdout.splitlines() == ["[]", "[] True 0"]
 
 
 @pytest.mark.slow
@@ -164,15 +224,22 @@ def test_advice_takes_the_planning_pool(folder: Path, tmp_path: Path, data: Path
         assert server.process is not None
         here = psutil.Process(server.process.pid)
         with ThreadPoolExecutor(9) as threads:
+            loaded = libraries(here)
             waiting = [threads.submit(one.planning.AdviseSpot, large) for _ in range(8)]
             advised = threads.submit(one.planning.AdviseSpot, small)
             assert advised.result().action
             cheap = one.planning.AdviseSpot(small)  # its table is kept
             assert cheap.expected_cost == advised.result().expected_cost
             assert not any(call.done() for call in waiting)
+            assert libraries(here) == loaded, "all code was loaded before the first call"
             below = here.children(recursive=True)
             assert len(below) <= 3, "two processes that plan, and what multiprocessing keeps"
             assert list(one.list()) == []
             assert server.stop() == 0
             assert all(call.exception() is not None for call in waiting)
         assert psutil.wait_procs(below, timeout=10)[1] == []
+
+
+def libraries(process: psutil.Process) -> set[str]:
+    """Files of compiled code that a process has loaded."""
+    return {one.path for one in process.memory_maps() if one.path.endswith(".so")}

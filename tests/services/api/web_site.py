@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from goffish.services.api.calls import Shared
 from goffish.services.api.clients import Clients
 from goffish.services.api.feeds import Feeds
 from goffish.services.api.inputs import Inputs
@@ -93,7 +94,8 @@ def make_site(home: Path, clients: Clients) -> Site:
     inputs = Inputs((), home / "up", 1 << 20, 1 << 20)
     metrics.watch(lambda: {str(state): count for state, count in jobs.counts().items()})
     service = JobService(jobs, supervisor, inputs, Feeds(), ("local",), 1000)
-    return Site(jobs, home, watch, Pages(jobs, supervisor, service, clients, Limits(1e6, 1e6, 100), metrics))
+    pages = Pages(jobs, supervisor, service, clients, Limits(1e6, 1e6, 100), metrics, Shared(jobs.check))
+    return Site(jobs, home, watch, pages)
 
 
 def proof(page: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,13 @@ def leaves(work: Work) -> None:
     trees = kernels.Trees(*(batch[name] for name in kernels.Trees._fields))
     leaf, row = kernels.remove_leaves(
         start, column(mail, "vertex"), piece.out.rows(column(mail, "subgraph"), column(mail, "sender")),
-        column(mail, "value").astype(np.int64), piece.out.arcs, batch.vertex_ids.astype(np.int64), batch["ghost_id"],
-        trees,
+        column(mail, "value").astype(np.int64), column(mail, "other").astype(np.int64), piece.out.arcs,
+        batch.vertex_ids.astype(np.int64), batch["ghost_id"], trees,
     )  # fmt: skip
-    work.to_ghosts(piece.out, row, Kind.LEAF, batch.start + leaf, batch["omega"][leaf].astype(np.float64))
+    work.to_ghosts(
+        piece.out, row, Kind.LEAF, batch.start + leaf, batch["omega"][leaf].astype(np.float64),
+        batch["mass"][leaf].astype(np.float64),
+    )  # fmt: skip
     work.sent("leaf", leaf.size)
 
 
@@ -49,24 +52,35 @@ def labels(work: Work) -> None:
     work.step.aggregate("sent", count)
 
 
-def _label_sums(
-    work: Work,
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.integer[Any]], NDArray[np.bool_]]:
-    """Labels here, original vertices under each, the label of each position, and which labels have cut arcs."""
+class _Labels(NamedTuple):
+    """Labels here, original vertices and sources under each, the label of each position, and which have cut arcs."""
+
+    names: NDArray[np.int64]
+    vertices: NDArray[np.float64]
+    sources: NDArray[np.float64]
+    which: NDArray[np.integer[Any]]
+    shared: NDArray[np.bool_]
+
+
+def _label_sums(work: Work) -> _Labels:
     piece = work.core
     names, which = np.unique(work.batch["label"][: piece.size], return_inverse=True)
     shared = np.zeros(names.size, np.bool_)
     shared[which[piece.out.outer]] = True
-    sums = np.bincount(which, work.batch["omega"][piece.vertex], names.size).astype(np.float64, copy=False)
-    return names, sums, which, shared
+    vertices, sources = (
+        np.bincount(which, work.batch[name][piece.vertex], names.size).astype(np.float64, copy=False)
+        for name in ("omega", "mass")
+    )
+    return _Labels(names, vertices, sources, which, shared)
 
 
 def send_totals(work: Work) -> None:
     """The partition's part of the size of every component that others may have a part of."""
-    names, sums, _, shared = _label_sums(work)
+    found = _label_sums(work)
+    shared = found.shared
     work.step.send_to_subgraph(
-        np.zeros(int(shared.sum()), np.int64), kind=Kind.TOTAL, slot=work.batch.partition, sender=names[shared],
-        value=sums[shared], other=0.0,
+        np.zeros(int(shared.sum()), np.int64), kind=Kind.TOTAL, slot=work.batch.partition, sender=found.names[shared],
+        value=found.vertices[shared], other=found.sources[shared],
     )  # fmt: skip
     work.enter(Phase.TOTALS)
 
@@ -75,17 +89,20 @@ def answer_totals(work: Work) -> None:
     """On the master: add up the sizes of components and tell everybody who asked."""
     mail = work.mail(Kind.TOTAL)
     _, which = np.unique(mail["sender"], return_inverse=True)
-    work.to_partitions(mail["slot"], Kind.TOTAL, mail["sender"], np.bincount(which, mail["value"])[which])
+    vertices, sources = (np.bincount(which, mail[name])[which] for name in ("value", "other"))
+    work.to_partitions(mail["slot"], Kind.TOTAL, mail["sender"], vertices, sources)
     work.enter(Phase.COMPONENTS)
 
 
 def take_totals(work: Work) -> None:
     """Sizes of the components to the core, and from there down the trees."""
     batch, piece = work.batch, work.core
-    names, sums, which, _ = _label_sums(work)
+    found = _label_sums(work)
     mail = work.mail(Kind.TOTAL)
-    sums[np.searchsorted(names, mail["sender"])] = mail["value"]
-    batch["component"][piece.vertex] = sums[which]
+    place = np.searchsorted(found.names, mail["sender"])
+    found.vertices[place], found.sources[place] = mail["value"], mail["other"]
+    batch["component"][piece.vertex] = found.vertices[found.which]
+    batch["component_mass"][piece.vertex] = found.sources[found.which]
     # A component that is a tree has no core to search.
     batch["root"][piece.vertex] = np.where(np.diff(piece.out.arcs.offsets) > 0, batch.start + piece.vertex, -1)
     batch["root_unit"][piece.vertex] = batch.first_id + batch.subgraph_of_vertex()[piece.vertex]
@@ -98,7 +115,7 @@ def sizes(work: Work) -> None:
     batch, mail = work.batch, work.mail(Kind.SIZE)
     known = batch["component"] > 0
     vertex = mail["vertex"]
-    batch["component"][vertex] = mail["value"]
+    batch["component"][vertex], batch["component_mass"][vertex] = mail["value"], mail["slot"]
     batch["root"][vertex], batch["root_unit"][vertex] = mail["sender"], mail["other"].astype(np.int64)
     _hand_down(work, known)
 
@@ -106,21 +123,27 @@ def sizes(work: Work) -> None:
 def _hand_down(work: Work, known: NDArray[np.bool_]) -> None:
     batch = work.batch
     order = np.argsort(-batch["sequence"], kind="stable")[: np.count_nonzero(batch["sequence"] >= 0)]
-    component, root = batch["component"], batch["root"]
-    kernels.hand_down(order, batch["parent"], component, root, batch["root_unit"])
+    component, mass, root = batch["component"], batch["component_mass"], batch["root"]
+    kernels.hand_down(order, batch["parent"], component, mass, root, batch["root_unit"])
     new = (component > 0) & ~known
     rows = np.flatnonzero(batch["child_of"] >= 0)
     rows = rows[new[batch["child_of"][rows]]]
     above = batch["child_of"][rows]
     work.step.send_to_vertex(
-        batch.remote_subgraph[rows], batch.remote_vertex[rows], kind=Kind.SIZE, slot=0, sender=root[above],
-        value=component[above], other=batch["root_unit"][above].astype(np.float64),
+        batch.remote_subgraph[rows], batch.remote_vertex[rows], kind=Kind.SIZE, slot=mass[above].astype(np.int32),
+        sender=root[above], value=component[above], other=batch["root_unit"][above].astype(np.float64),
     )  # fmt: skip
     work.sent("size", rows.size)
 
 
 def close(work: Work) -> None:
-    """Equation (3): what pairs with an end in a hanging tree contribute to every vertex."""
+    """Equation (3): what pairs with an end in a hanging tree contribute to every vertex.
+
+    Summed over ordered pairs from a source to any vertex and halved, which for all sources is the equation as printed.
+    """
     batch = work.batch
-    below = batch["omega"] - 1.0
-    batch["tree_part"] = below * (batch["component"] - batch["omega"]) + (below * below - batch["square"]) / 2.0
+    own = np.ones(batch.num_vertices) if work.program.sources is None else (batch["rank"] >= 0).astype(np.float64)
+    below, sources = batch["omega"] - 1.0, batch["mass"] - own
+    up = sources * (batch["component"] - batch["omega"])
+    down = (batch["component_mass"] - batch["mass"]) * below
+    batch["tree_part"] = (up + down + (sources * below - batch["cross"])) / 2.0

@@ -20,8 +20,10 @@ class Trees(NamedTuple):
         Neighbours that were not removed.
     omega : int64, shape (n,)
         Vertices in the tree that hangs at each vertex, itself included.
-    square : float64, shape (n,)
-        Sum of the squared sizes of the trees of its children.
+    mass : int64, shape (n,)
+        Sources of paths among these.
+    cross : float64, shape (n,)
+        Sum of size times sources over the trees of its children.
     parent : int64, shape (n,)
         A vertex, or n + ghost; -1 for none.
     child_of : int64, shape (ghosts,)
@@ -33,22 +35,23 @@ class Trees(NamedTuple):
     alive: NDArray[np.bool_]
     degree: NDArray[np.int64]
     omega: NDArray[np.int64]
-    square: NDArray[np.float64]
+    mass: NDArray[np.int64]
+    cross: NDArray[np.float64]
     parent: NDArray[np.int64]
     child_of: NDArray[np.int64]
     sequence: NDArray[np.int64]
 
 
 @kernel
-def remove_leaves(start, target, row, size, arcs, ids, ghost_ids, trees):
+def remove_leaves(start, target, row, size, sources, arcs, ids, ghost_ids, trees):
     """One superstep of the protocol: take in removed leaves of other units, then remove all that is a leaf here.
 
-    `target`, `row` and `size` are the messages: the parent, the leaf's row among the ghosts, its tree. In the
-    first superstep (`start`) every vertex may be a leaf, later only one that a message touched. Returns what was
-    removed and hangs at a ghost, and these ghosts.
+    `target`, `row`, `size` and `sources` are the messages: the parent, the leaf's row among the ghosts, vertices and
+    sources in its tree. In the first superstep (`start`) every vertex may be a leaf, later only one that a message
+    touched. Returns what was removed and hangs at a ghost, and these ghosts.
     """
     offsets, targets, _ = arcs
-    alive, degree, omega, square, parent, child_of, sequence = trees
+    alive, degree, omega, mass, cross, parent, child_of, sequence = trees
     n = degree.size
     leaf, leaf_row = np.empty(n, np.int64), np.empty(n, np.int64)
     removed = np.int64(0)
@@ -78,7 +81,8 @@ def remove_leaves(start, target, row, size, arcs, ids, ghost_ids, trees):
             continue
         child_of[g] = u
         omega[u] += size[i]
-        square[u] += np.float64(size[i]) * np.float64(size[i])
+        mass[u] += sources[i]
+        cross[u] += np.float64(size[i]) * np.float64(sources[i])
     count = 0
     head = 0
     while head < tail:
@@ -97,7 +101,8 @@ def remove_leaves(start, target, row, size, arcs, ids, ghost_ids, trees):
                     continue
                 parent[v] = t
                 omega[t] += omega[v]
-                square[t] += np.float64(omega[v]) * np.float64(omega[v])
+                mass[t] += mass[v]
+                cross[t] += np.float64(omega[v]) * np.float64(mass[v])
                 degree[t] -= 1
                 if degree[t] == 1:
                     queue[tail] = t
@@ -149,12 +154,13 @@ def flood(order, entry, entry_label, arcs, label, ghost_label, news):
 
 
 @kernel
-def hand_down(order, parent, component, root, root_unit):
+def hand_down(order, parent, component, component_mass, root, root_unit):
     """Give removed vertices what is known of their parents; `order` has every parent before its children."""
     n = component.size
     for v in order:
         p = parent[v]
         if component[v] == 0.0 and 0 <= p < n and component[p] > 0.0:
             component[v] = component[p]
+            component_mass[v] = component_mass[p]
             root[v] = root[p]
             root_unit[v] = root_unit[p]

@@ -53,12 +53,12 @@ class Kind(IntEnum):
     SUCC = 1  # slot, a successor of vertices of the addressed subgraph, its distance, -
     PATHS = 2  # slot, a predecessor of such vertices, its number of shortest paths, its power (see `sweep_kernels`)
     DEP = 3  # slot, a successor, (its tree + its dependency) / its number of shortest paths, the power of that number
-    LEAF = 4  # -, a removed leaf whose parent is the target, size of its tree, -
-    SIZE = 5  # -, core vertex that the target's tree hangs at (or -1), size of the component, the core vertex's unit
+    LEAF = 4  # -, a removed leaf whose parent is the target, vertices in its tree, sources among them
+    SIZE = 5  # sources in the component, core vertex that the target's tree hangs at (or -1), vertices in it, its unit
     TOPK = 6  # partition, vertex as read, its value, whether it was in the set before
     NAME = 7  # -, a vertex beyond a cut arc, its number as read, -
     LABEL = 8  # -, a smaller label for the target's component, -, -
-    TOTAL = 9  # partition, label of a component, original vertices in it, -
+    TOTAL = 9  # partition, label of a component, original vertices in it, sources among them
     DRAW = 10  # how often a source was drawn, the source, the least rank among them, its unit
     GIVE = 11  # how often, -, turn of the target in this batch, -
     TIMES = 12  # slot, -, how often its source was drawn, -

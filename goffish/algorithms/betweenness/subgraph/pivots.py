@@ -21,7 +21,9 @@ def rank_vertices(work: Work) -> None:
     else:
         batch["rank"] = _listed(batch.labels(), sources)
         work.step.aggregate("sources", np.count_nonzero(batch["rank"] >= 0))
-    batch["population"] = work.step.graph.num_vertices
+        if work.compression != "none":
+            batch["mass"] = batch["rank"] >= 0
+    batch["population"] = work.step.graph.num_vertices if sources is None else len(sources)
 
 
 def _listed(labels: pa.Array, sources: tuple[int | str, ...]) -> NDArray[np.int64]:
@@ -127,7 +129,10 @@ def take_turns(work: Work) -> bool:
 
 
 def estimates(work: Work) -> NDArray[np.float64]:
-    """Equation (7), which is equation (6) once every vertex has been a pivot; shape (local vertices,)."""
+    """Equation (7), which is equation (6) once every vertex has been a pivot; shape (local vertices,).
+
+    With sources listed they take the place of all vertices: nothing is scaled once all of them have been searched from.
+    """
     batch = work.batch
     drawn = work.number("drawn")
     scale = work.number("population") / (drawn if batch.directed else 2 * drawn) if drawn else 0.0

@@ -73,7 +73,8 @@ class PartitionedBetweenness(SubgraphProgram):
     pivots : int, optional
         Most sources, drawn without replacement; values are then estimates (equation 7). Default: every vertex.
     sources : sequence of int or str, optional
-        Labels of the sources instead, in their order, distinct.
+        Labels of the sources instead, in their order, distinct: only paths from these count. Values are exact once all
+        of them have been searched from.
     seed : int
         Of the order of the pivots.
     top : int, optional
@@ -143,8 +144,8 @@ class PartitionedBetweenness(SubgraphProgram):
             raise InputError("give pivots or sources, not both")
         self.pivots = None if pivots is None else whole_number(pivots, "pivots")
         self.sources = None if sources is None else tuple(sources)
-        if self.sources is not None and (not self.sources or len(set(self.sources)) < len(self.sources)):
-            raise InputError("sources: give at least one vertex label, each of them once")
+        if self.sources is not None and len(set(self.sources)) < len(self.sources):
+            raise InputError("sources: give each vertex label once")
         self.seed = whole_number(seed, "seed", 0)
         self.top = None if top is None else whole_number(top, "top")
         self.batch, self.max_change, self.stable = Comparing(**comparing).checked()
@@ -200,7 +201,8 @@ def _state(compression: Compression, slots: int) -> dict[str, StateColumn]:
             "alive": per_vertex(np.bool_, True),
             "degree": per_vertex(np.int64),
             "omega": per_vertex(np.int64, 1),
-            "square": per_vertex(np.float64),
+            "mass": per_vertex(np.int64, 1),
+            "cross": per_vertex(np.float64),
             "parent": per_vertex(np.int64, -1),
             "sequence": per_vertex(np.int64, -1),
             "child_of": per_remote(np.int64, -1),
@@ -210,6 +212,7 @@ def _state(compression: Compression, slots: int) -> dict[str, StateColumn]:
             "label": per_vertex(np.int64),
             "ghost_label": per_remote(np.int64),
             "component": per_vertex(np.float64),
+            "component_mass": per_vertex(np.float64),
             "root": per_vertex(np.int64, -1),
             "root_unit": per_vertex(np.int64),
             "tree_part": per_vertex(np.float64),
