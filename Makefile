@@ -16,13 +16,13 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # uv takes half the time; pip where it does not reach the packages, as behind an index that only pip knows.
 install = $(PIP) uv && $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1)
 
-.PHONY: setup run test short-tests test-all test-experiments lint docs bench clean
+.PHONY: setup run test short-tests test-all test-experiments lint docs bench dist clean
 
 setup: $(VENV)/.spark
 
 # What a user needs; what a developer needs.
 EXTRAS_user := plot
-EXTRAS_dev := plot,dev,docs
+EXTRAS_dev := plot,dev
 SPARK := "graphframes-py>=0.12,<0.13" "pyspark>=4.1,<4.2"
 
 $(VENV)/.user $(VENV)/.dev: $(VENV)/.%: pyproject.toml hatch_build.py goffish/client/async_calls.py $(wildcard proto/goffish/v1/*.proto)
@@ -73,6 +73,12 @@ bench: setup
 	@for script in ingest store components pagerank sssp louvain betweenness betweenness_sampled closeness supersteps engines timeseries temporal_peers cold_start; do \
 		echo; echo "## $$script"; echo; $(BIN)/python benchmarks/$$script.py || exit 1; \
 	done
+
+# What a package index gets; the same commit gives the same bytes.
+dist: $(VENV)/.dev
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --installer uv -o dist .
+	$(BIN)/python -m twine check --strict dist/*
 
 clean:
 	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from goffish.errors import InputError
+from goffish.extras import needed_for
 
 Model = TypeVar("Model", bound=BaseModel)
 _LONGEST = 60
@@ -132,10 +133,8 @@ def read_shipped(
 
 
 def _read_yaml(path: Path, needs: str) -> dict[str, Any]:
-    try:
+    with needed_for("YAML files"):
         import yaml
-    except ImportError:
-        raise InputError("YAML files need PyYAML, which is not installed here: pip install pyyaml") from None
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
         """Refuses a field that is given twice, which YAML itself lets pass."""

@@ -143,3 +143,11 @@ def bench(
     from goffish.cli.bench import run_bench
 
     run_bench(graph, repeats, json)
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """Show what is installed, what is missing for which feature, and how to install it."""
+    from goffish.cli.doctor import print_report
+
+    print_report(json=json)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +11,6 @@ from goffish.partial import check_place, is_uri, local_path
 
 if TYPE_CHECKING:
     from goffish.algorithms.algorithm import Algorithm
-
-
-@contextmanager
-def needs_extra(extra: str) -> Iterator[None]:
-    """Say in one line which extra is missing, where an import inside finds nothing.
-
-    Raises
-    ------
-    InputError
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("goffish.") and "_pb2" not in (error.name or ""):
-            raise
-        raise InputError(f"{error.name} is not installed here: pip install 'goffish[{extra}]'") from None
 
 
 def check_choice(option: str, value: str | None, choices: Collection[str]) -> None:

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from goffish.errors import GoffishError, GoffishWarning
+from goffish.extras import missing
 from goffish.partial import remove_partial_files
 
 INTERRUPTED, TERMINATED = 130, 143
@@ -72,6 +73,11 @@ def explain(outcome: dict[str, Any]) -> tuple[str | None, int]:
         traceback.print_exception(error)
     if isinstance(error, GoffishError):
         return f"error: {error}", error.exit_code
+    if isinstance(error, ModuleNotFoundError):
+        command = sys.argv[1] if len(sys.argv) > 1 else ""
+        lacking = missing(error.name or "", command)
+        if lacking is not None:
+            return f"error: goffish {command}: {lacking}", 2
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
         return "interrupted", INTERRUPTED
     if type(error).__name__ == "NoArgsIsHelpError":

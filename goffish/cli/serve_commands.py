@@ -112,9 +112,9 @@ def _serve(
     """Serve jobs and plans by gRPC until told to stop (Ctrl-C, SIGTERM); the next start goes on with what was left."""
     import asyncio
 
-    from goffish.cli.checks import needs_extra
+    from goffish.extras import needed_for
 
-    with needs_extra("service"):
+    with needed_for("the service"):
         from goffish.services.api.settings import Settings
         from goffish.services.api.telemetry import set_up_logs
         from goffish.services.app import Server
@@ -146,9 +146,9 @@ def _list(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List clients with their roles, and by what they are known."""
-    from goffish.cli.checks import needs_extra
+    from goffish.extras import needed_for
 
-    with needs_extra("service"):
+    with needed_for("the service"):
         from goffish.services.api.clients import read_clients
     rows = [
         (one.name, one.role, "yes" if one.token_sha256 is not None else "", one.certificate or "")
@@ -171,9 +171,9 @@ def _add(
     token: Annotated[bool, typer.Option("--token", help="A token beside --certificate, for the dashboard.")] = False,
 ) -> None:
     """Add a client and print its token, which is not kept anywhere."""
-    from goffish.cli.checks import needs_extra
+    from goffish.extras import needed_for
 
-    with needs_extra("service"):
+    with needed_for("the service"):
         from goffish.services.api.clients import add_client
 
     check_choice("role", role, ("read", "submit", "admin"))
@@ -183,9 +183,9 @@ def _add(
 
 def _remove(name: _Name, file: _File = _CLIENTS) -> None:
     """Remove a client: its token and certificate are refused from then on."""
-    from goffish.cli.checks import needs_extra
+    from goffish.extras import needed_for
 
-    with needs_extra("service"):
+    with needed_for("the service"):
         from goffish.services.api.clients import remove_client
 
     remove_client(local_path(file), name)
@@ -194,9 +194,9 @@ def _remove(name: _Name, file: _File = _CLIENTS) -> None:
 
 def _rotate(name: _Name, file: _File = _CLIENTS) -> None:
     """Replace the token of a client and print the new one; the old one is refused from then on."""
-    from goffish.cli.checks import needs_extra
+    from goffish.extras import needed_for
 
-    with needs_extra("service"):
+    with needed_for("the service"):
         from goffish.services.api.clients import rotate_token
 
     say(rotate_token(local_path(file), name))

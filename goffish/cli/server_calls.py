@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from goffish.cli.checks import needs_extra
 from goffish.cli.options import apply_signature, parameter
 from goffish.errors import InputError
+from goffish.extras import needed_for
 
 if TYPE_CHECKING:
     from goffish.client import Client
@@ -67,7 +67,7 @@ def _access() -> list[inspect.Parameter]:
 
 
 def _client(server: str, token: str | None, authority: Path | None, tls: bool) -> Client:
-    with needs_extra("service"):
+    with needed_for("the service"):
         from goffish.client import Client
     if token is not None and token.startswith("@"):
         try:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
+from goffish.extras import needed_for
 from goffish.graph import kernels
 from goffish.graph.columns import attribute_column
 from goffish.graph.graph import Graph, Parallel, SelfLoops, from_edges
@@ -124,7 +125,8 @@ def to_scipy(graph: Graph) -> sparse.csr_array:
     Entries are weights, or 1.0; parallel edges are entries of their own. Column numbers and weights are
     shared with the graph (below 2^31 arcs): do not write to them.
     """
-    from scipy import sparse
+    with needed_for("to_scipy"):
+        from scipy import sparse
 
     expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
     data = np.ones(graph.num_arcs) if graph.weights is None else graph.weights
@@ -192,7 +194,8 @@ def _attributes(rows: Sequence[dict[Any, Any]], without: set[Any], what: str) ->
 
 def to_networkx(graph: Graph, *, weight: str = "weight") -> nx.Graph:
     """A networkx graph of the kind that fits (parallel edges make a multigraph); nulls are left out."""
-    import networkx as nx
+    with needed_for("to_networkx"):
+        import networkx as nx
 
     expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
     multi = kernels.has_parallel(graph.offsets, graph.targets)

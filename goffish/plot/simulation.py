@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from goffish.errors import InputError
+from goffish.extras import needed_for
 from goffish.graph.guards import expect
 from goffish.partial import check_place, output_file
 from goffish.plot.style import ALARM, COLOURS, QUIET, integer_ticks, legend_beside, new_figure, styled
@@ -143,8 +143,8 @@ def simulation_page(
 
 def check_page(path: str | Path) -> Path:
     """Refuse a page that `simulation_page` could not write, before any work is done for it."""
-    if find_spec("plotly") is None:
-        raise InputError("interactive pages need plotly: pip install 'goffish[plot]'")
+    with needed_for("interactive pages"):
+        import plotly  # noqa: F401
     return check_place(path, (".html", ".htm"))
 
 

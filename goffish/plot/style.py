@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from goffish.errors import InputError
+from goffish.extras import needed_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,11 +52,9 @@ _STYLE = {
 
 
 def require_matplotlib() -> Any:
-    """The matplotlib module, or an `InputError` that says how to get it."""
-    try:
+    """Import matplotlib, or raise an `InputError` that names the extra."""
+    with needed_for("pictures"):
         import matplotlib
-    except ImportError:
-        raise InputError("pictures need matplotlib: pip install 'goffish[plot]'") from None
     return matplotlib
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from goffish.errors import InputError
+from goffish.extras import needed_for
 from goffish.gofs import PartitionedGraph, Slice
 from goffish.gopher.spark.session import GRAPHFRAMES_ADVICE, has_graphframes, session
 from goffish.gopher.spark.tasks import open_slice
@@ -86,10 +87,8 @@ def to_graphframe(graph: PartitionedGraph | Graph, *, spark: SparkSession | None
     InputError
         As `vertices_and_edges`; also where graphframes-py or the jar is missing: it says what to add.
     """
-    try:
+    with needed_for("GraphFrames"):
         graphframes = import_module("graphframes")
-    except ImportError as error:
-        raise InputError(f'{error}: pip install "goffish[spark]" brings graphframes-py') from None
     own = classic(spark)
     if not has_graphframes(own):
         raise InputError(f"this Spark session was started without the GraphFrames jar: {GRAPHFRAMES_ADVICE}")

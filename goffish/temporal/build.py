@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from goffish.errors import InputError
+from goffish.extras import needed_for
 from goffish.gofs import open_store
 from goffish.temporal.append import append_from_events
 from goffish.temporal.building import SeriesBuild, event_times
@@ -54,11 +55,8 @@ def build_from_spark(
     InputError
         PySpark is missing, not a data frame of Spark, or a bad job.
     """
-    try:
+    with needed_for("Spark DataFrames"):
         from pyspark.sql import DataFrame
-    except ImportError:
-        told = "data frames of Spark need PySpark, which is not installed here"
-        raise InputError(f'{told}: pip install "goffish[spark]"') from None
     if not isinstance(frame, DataFrame):
         raise InputError(f"frame is of type {type(frame).__name__}: give a pyspark.sql.DataFrame")
     if "inputs" in spec or "instances" not in spec:

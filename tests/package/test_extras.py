@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from goffish.extras import EXTRAS
 from tests.package.test_wheel import CLEAN, ROOT, environment, run
 from tests.package.test_wheel import wheel as wheel  # noqa: PLC0414 (a fixture)
 from tests.services.store.databases import postgres
@@ -24,8 +27,26 @@ ready = lambda _: os.kill(os.getpid(), signal.SIGTERM)
 asyncio.run(Server(Settings(home=Path("home"), listen="unix:socket", grace_s=0, **eval(sys.argv[1]))).run(ready))
 print("served")
 """
+_SMOKE = """
+import goffish as gf
+from goffish.algorithms.catalogue import ALGORITHMS
+
+graph, directed = gf.read("edges.txt"), gf.from_edges([1, 2, 3], [2, 3, 1], directed=True)
+for name in ALGORITHMS:
+    options = {"source": 1} if name in ("bfs", "sssp", "hops") else {}
+    print(name, gf.run(name, graph, **options).summary, gf.run(name, directed, **options).summary)
+gf.write(graph, "edges.csv.zst")
+assert gf.read("edges.csv.zst").num_edges == 4
+print("agreement", gf.agreement([0, 0, 1, 1], [0, 1, 0, 1])["nmi"])
+"""
+_NETWORKX = "import networkx as nx; print(nx.pagerank(nx.path_graph(3), backend='goffish'))"
 #: A command of each extra, and what it prints.
 COMMANDS = {
+    "networkx": (
+        ["python", "-c", "import networkx as nx; print(nx.pagerank(nx.path_graph(3), backend='goffish'))"],
+        "{",
+    ),
+    "scipy": (["goffish", "run", "betweenness", "edges.txt", "--epsilon", "0.1", "--compare"], "kendall tau"),
     "plot": (["goffish", "plot", "quotient", "store", "-o", "picture.png"], ""),
     "mpi": (["mpirun", "-n", "2", "goffish", "run", "components", "store", "--engine", "mpi"], "components"),
     "spark": (["goffish", "run", "components", "store", "--engine", "spark"], "components"),
@@ -38,9 +59,55 @@ COMMANDS = {
 def test_every_extra_has_a_command() -> None:
     """Breaks when an extra is added that nothing tries alone, or Spark's lacks what PySpark wants on executors."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert {part for name in COMMANDS for part in name.split(",")} == set(extras) - {"dev", "bench", "docs"}
+    assert {part for name in COMMANDS for part in name.split(",")} == set(extras) - {"dev", "bench"}
     # PySpark itself does not depend on them (`pip install pyspark[sql]` does).
     assert any(re.match(r"pandas>=2\.2", needed) for needed in extras["spark"])
+
+
+def test_doctor_lists_every_extra() -> None:
+    """Breaks when `goffish doctor` and missing imports do not follow the packages of an extra."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert set(EXTRAS) == set(extras) - {"dev", "bench"}
+    for name, extra in EXTRAS.items():
+        packages = {re.split(r"[\[><=!; ]", requirement)[0].lower() for requirement in extras[name]}
+        # mpich is a program, typing_extensions is for older versions of Python.
+        assert set(extra.modules.values()) == packages - {"mpich", "typing_extensions"}, name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+def test_no_extra_at_all(version: str, wheel: Path, tmp_path: Path) -> None:
+    """On every Python, all algorithms run on the packages of every installation; what needs more names its extra."""
+    found = environment(tmp_path / "env", str(wheel), python=interpreter(version))
+    (tmp_path / "edges.txt").write_text("1 2\n2 3\n3 1\n7 8\n")
+    (tmp_path / "a.graphml").write_text("<graphml/>")
+    assert "agreement 0.0" in run(found / "python", "-c", _SMOKE, cwd=tmp_path)
+    run(found / "goffish", "partition", "edges.txt", "-o", "store", "-k", "2", cwd=tmp_path)
+    assert "components" in run(found / "goffish", "run", "components", "store", cwd=tmp_path)
+    assert version in run(found / "goffish", "doctor", cwd=tmp_path)
+    for words, told, extra in (
+        ("plot quotient store -o a.png", "pictures: matplotlib", "plot"),
+        ("import a.graphml -o a.csv", "a.graphml: GraphML files: networkx", "networkx"),
+        ("run components store --engine spark", "Spark: pyspark", "spark"),
+        ("plan linear-road", "goffish plan: networkx", "service"),
+        ("jobs list", "the service: grpcio", "service"),
+    ):
+        ended = subprocess.run(
+            [found / "goffish", *words.split()], cwd=tmp_path, env=CLEAN, capture_output=True, text=True, check=False
+        )
+        line = f"error: {told} is not installed: pip install 'goffish[{extra}]'\n"
+        assert (ended.returncode, ended.stderr) == (2, line)
+
+
+def interpreter(version: str) -> str:
+    """A Python of this version: on the path, or among those of pyenv."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+    for place in (sys.executable, shutil.which(f"python{version}"), *pyenv.glob(f"{version}.*/bin/python")):
+        told = place and subprocess.run([place, "--version"], capture_output=True, text=True, check=False).stdout
+        if told and told.startswith(f"Python {version}."):
+            return str(place)
+    pytest.skip(f"no Python {version} on this machine")
 
 
 @pytest.mark.slow

@@ -21,9 +21,9 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def environment(place: Path, what: str, **variables: str) -> Path:
+def environment(place: Path, what: str, python: str = sys.executable, **variables: str) -> Path:
     """Install into a virtual environment that is made for it, and return its folder of commands."""
-    run(sys.executable, "-m", "venv", place, cwd=place.parent)
+    run(python, "-m", "venv", place, cwd=place.parent)
     install = [place / "bin" / "pip", "install", "-q", "--no-compile", what]
     done = subprocess.run(install, env=CLEAN | variables, capture_output=True, text=True, check=False, timeout=800)
     if "No matching distribution" in done.stderr or "Failed to establish" in done.stderr:
@@ -34,8 +34,9 @@ def environment(place: Path, what: str, **variables: str) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that is built from the source distribution, as an index gets both."""
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--installer", "uv", "-o", folder, ROOT, cwd=folder)
+    run(sys.executable, "-m", "build", "--installer", "uv", "-o", folder, ROOT, cwd=folder)
     [built] = folder.glob("goffish-*.whl")
     return built
 
@@ -57,6 +58,17 @@ def test_contents(wheel: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert [n for n in names if n.endswith("licenses/LICENSE")]
+
+
+@pytest.mark.slow
+def test_distributions_are_reproducible(wheel: Path, tmp_path: Path) -> None:
+    """Breaks when a build depends on the clock or on the order of files, or an index would refuse its description."""
+    run(sys.executable, "-m", "build", "--installer", "uv", "-o", tmp_path, ROOT, cwd=tmp_path)
+    built = sorted(tmp_path.iterdir())
+    assert [path.suffix for path in built] == [".whl", ".gz"]
+    for path in built:
+        assert path.read_bytes() == (wheel.parent / path.name).read_bytes()
+    run(sys.executable, "-m", "twine", "check", "--strict", *built, cwd=tmp_path)
 
 
 @pytest.mark.slow

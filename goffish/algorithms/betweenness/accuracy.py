@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from goffish.algorithms.betweenness.sampling import largest
 from goffish.errors import InputError
+from goffish.extras import needed_for
 from goffish.graph.guards import whole_number
 
 #: Share of the vertices whose recall is told where no number is asked for.
@@ -67,7 +68,8 @@ def rank_correlation(exact: ArrayLike, estimate: ArrayLike) -> float:
     InputError
         Different lengths.
     """
-    from scipy.stats import kendalltau
+    with needed_for("rank correlation"):
+        from scipy.stats import kendalltau
 
     true, found = _pair(exact, estimate)
     true, found = _with_ties(true), _with_ties(found)

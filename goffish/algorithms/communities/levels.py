@@ -176,22 +176,19 @@ def half_edges(graph: Graph) -> Level:
 
 
 def _from_directed(graph: Graph) -> Level:
-    from scipy import sparse
-
-    n = graph.num_vertices
+    n, back = graph.num_vertices, graph.reverse
     kind = _count_type(2 * graph.num_arcs) if graph.weights is None else np.dtype(np.float64)
-    weights = np.ones(graph.num_arcs, kind) if graph.weights is None else graph.weights
-    arcs = sparse.csr_array((weights, graph.targets, graph.offsets), shape=(n, n))
-    both = sparse.csr_array(arcs + arcs.T)
-    loops = both.diagonal()
-    both.setdiag(0)
-    both.eliminate_zeros()
-    out_degree = np.asarray(arcs.sum(axis=1)).ravel().astype(kind)
-    in_degree = np.asarray(arcs.sum(axis=0)).ravel().astype(kind)
-    return _level(
-        both.indptr.astype(np.int64), both.indices.astype(graph.targets.dtype), both.data.astype(kind),
-        loops.astype(kind), out_degree, in_degree,
-    )  # fmt: skip
+    sides = [Csr(g.offsets, g.targets, NO_WEIGHTS if g.weights is None else g.weights) for g in (graph, back)]
+    offsets, loops = np.zeros(n + 1, np.int64), np.zeros(n, kind)
+    targets, weights = np.empty(2 * graph.num_arcs, graph.targets.dtype), np.empty(2 * graph.num_arcs, kind)
+    kernels.merge_directions(*sides, offsets, targets, weights, loops)
+    targets, weights = targets[: offsets[-1]], weights[: offsets[-1]]
+    degrees = [np.diff(side.offsets).astype(kind) for side in sides]
+    if graph.weights is not None:
+        for side, degree in zip(sides, degrees, strict=True):
+            degree[:] = 0
+            kernels.row_sums(side.offsets, side.weights, degree)
+    return _level(offsets, targets, weights, loops, *degrees)
 
 
 def _level(

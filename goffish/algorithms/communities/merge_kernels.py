@@ -133,6 +133,50 @@ def row_sums(offsets, weights, sums):
 
 
 @kernel
+def merge_directions(out, into, offsets, targets, weights, loops):
+    """Add up the rows of a directed graph and of its reverse, both ascending, without loops and sums of 0.
+
+    Parameters
+    ----------
+    out, into : Csr
+        Without weights every arc counts 1.
+    offsets : int64, shape (n + 1,)
+        Receives where rows begin.
+    targets, weights : shape (twice the arcs,)
+        Receive the rows, one after the other.
+    loops : shape (n,)
+        Receives the sums of loops; 0 before.
+    """
+    end = 0
+    for v in range(offsets.size - 1):
+        a, b = out.offsets[v], into.offsets[v]
+        last_a, last_b = out.offsets[v + 1], into.offsets[v + 1]
+        first = end
+        while a < last_a or b < last_b:
+            if b == last_b or (a < last_a and out.targets[a] <= into.targets[b]):
+                target, weight = out.targets[a], out.weights[a] if out.weights.size else 1.0
+                a += 1
+            else:
+                target, weight = into.targets[b], into.weights[b] if into.weights.size else 1.0
+                b += 1
+            if target == v:
+                loops[v] += weight
+            elif end > first and targets[end - 1] == target:
+                weights[end - 1] += weight
+            else:
+                targets[end], weights[end] = target, weight
+                end += 1
+        if out.weights.size:
+            kept = first
+            for e in range(first, end):
+                if weights[e] != 0.0:
+                    targets[kept], weights[kept] = targets[e], weights[e]
+                    kept += 1
+            end = kept
+        offsets[v + 1] = end
+
+
+@kernel
 def widest_row(offsets):
     widest = offsets[0]
     for v in range(offsets.size - 1):

@@ -16,12 +16,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import GoffishError, InputError, JobError
+from goffish.extras import needed_for
 from goffish.gopher.spark.rows import BATCH_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_MISSING = 'Spark is not installed here: pip install "goffish[spark]"'
 
 _GRAPHFRAMES_VERSION = "0.12.2"
 #: The JVM half of GraphFrames; Maven brings the second jar that it needs.
@@ -68,10 +67,8 @@ def session(
         PySpark is missing, or Spark cannot start (no Java, an unknown master, packages that Maven does not find); a
         session runs already that was started without GraphFrames.
     """
-    try:
+    with needed_for("Spark"):
         from pyspark.sql import SparkSession
-    except ImportError:
-        raise InputError(_MISSING) from None
     for package in packages:
         if len(package.split(":")) != 3:
             raise InputError(f"packages: {package!r} is not group:artifact:version")

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 from xml.etree.ElementTree import ParseError
 
 from goffish.errors import FormatError, InputError
+from goffish.extras import needed_for
 from goffish.graph.graph import Graph
 from goffish.graph.io.options import ReadOptions
 from goffish.graph.io.streams import Source
@@ -19,7 +20,8 @@ _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
 def read_graphml(source: Source, options: ReadOptions) -> Graph:
     """Read a GraphML file; see `goffish.graph.io.read`."""
-    import networkx as nx
+    with needed_for("GraphML files"):
+        import networkx as nx
 
     try:
         graph = nx.read_graphml(io.BytesIO(source.read_all()))
@@ -31,7 +33,8 @@ def read_graphml(source: Source, options: ReadOptions) -> Graph:
 
 def read_gml(source: Source, options: ReadOptions) -> Graph:
     """Read a GML file; see `goffish.graph.io.read`. Vertices go by ``label``, or else by ``id``."""
-    import networkx as nx
+    with needed_for("GML files"):
+        import networkx as nx
 
     try:
         lines = source.read_all().decode("utf-8-sig").splitlines()

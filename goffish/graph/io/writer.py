@@ -5,11 +5,14 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
+import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
 
 from goffish.errors import InputError
 from goffish.graph.graph import Graph
@@ -86,6 +89,19 @@ def _writer(format: str, name: str, separator: str | None) -> _Writer:
     return write_metis if format == "metis" else write_matrix_market
 
 
+class _Unclosed(io.RawIOBase):
+    """Passes on what is written, and leaves the file behind it open."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return self._file.write(data)
+
+
 @contextmanager
 def _compressed(raw: BinaryIO, name: str) -> Iterator[BinaryIO]:
     lower = name.lower()
@@ -97,9 +113,8 @@ def _compressed(raw: BinaryIO, name: str) -> Iterator[BinaryIO]:
         with bz2.BZ2File(raw, "wb") as bz2_file:
             yield cast(BinaryIO, bz2_file)
     elif lower.endswith(".zst"):
-        import zstandard
-
-        with zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False) as zst_file:
+        # PyArrow closes the file behind its stream, which is still to be synchronised.
+        with pa.CompressedOutputStream(pa.PythonFile(_Unclosed(raw), "w"), "zstd") as zst_file:
             yield cast(BinaryIO, zst_file)
     else:
         yield raw

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from goffish.cloud.variability import Variability
 from goffish.errors import InputError
+from goffish.extras import needed_for
 from goffish.scheduling.dataflow.flow import Floats, Flow
 from goffish.scheduling.policies.observation import Forecast
 
@@ -258,12 +259,8 @@ def _refuse_none(horizon: int, every: int) -> None:
 def _statsmodels(module: str) -> Any:
     import importlib
 
-    try:
+    with needed_for("forecasts"):
         return importlib.import_module(module)
-    except ImportError:
-        raise InputError(
-            "this forecast needs statsmodels, which is not installed here: pip install statsmodels"
-        ) from None
 
 
 def _refuse(wrong: bool, text: str) -> None:

@@ -10,11 +10,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import InputError, JobError, StoreError
+from goffish.extras import needed_for
 from goffish.scheduling.estimate.calibration import Calibration, run_from_dict, run_to_dict, this_machine
 from goffish.scheduling.estimate.features import ENGINES, WORK, JobShape
 from goffish.scheduling.estimate.fitting import MeasuredRun
@@ -60,8 +61,8 @@ class CalibrationPlan:
         for engine in self.engines:
             if engine not in ENGINES:
                 raise InputError(f"engine {engine!r}: choose one of {', '.join(ENGINES)}")
-            if engine in _NEEDED and find_spec(_NEEDED[engine]) is None:
-                raise InputError(f'engine {engine!r}: pip install "goffish[{engine}]"')
+            with needed_for(f"engine {engine!r}"):
+                import_module(_NEEDED.get(engine, "numba"))
             if engine == "mpi":
                 launcher()
         if not self.algorithms or not self.engines:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from goffish.errors import InputError
+from goffish.extras import needed_for
 from goffish.scheduling.control.cluster import SLACK_S, Placement
 from goffish.scheduling.control.loop import Control, Setting
 from goffish.scheduling.control.records import Measured, Result
@@ -30,10 +30,8 @@ class EventEngine:
     """A dataflow on machines, in continuous time."""
 
     def __init__(self, setting: Setting) -> None:
-        try:
+        with needed_for("the event engine"):
             import simpy
-        except ImportError:
-            raise InputError("the event engine needs SimPy, which is not installed here: pip install simpy") from None
         self.setting = setting
         self.control = Control(setting)
         self.env = simpy.Environment()

@@ -15,7 +15,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
-from goffish.errors import InputError
+from goffish.extras import needed_for
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -82,14 +82,12 @@ def tracing(endpoint: str | None) -> Iterator[list[Any]]:
     if endpoint is None:
         yield []
         return
-    try:
+    with needed_for("--traces"):
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
         from opentelemetry.instrumentation.grpc import aio_server_interceptor, filters
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ModuleNotFoundError as error:
-        raise InputError(f"--traces: {error.name} is not installed here: pip install 'goffish[tracing]'") from None
     provider = TracerProvider(resource=Resource.create({"service.name": "goffish"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
     try:

@@ -9,9 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from goffish.errors import InputError, JobError
+from goffish.extras import needed_for
 
 #: Seconds that a transaction of SQLite waits for another one to end.
 _WAITS_S = 30.0
@@ -57,10 +58,8 @@ def open_database(url: str, *, waits_s: float = _WAITS_S) -> Engine:
     if kind == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     options: dict[str, Any] = {"connect_args": {"timeout": waits_s}} if kind == "sqlite" else {}
-    try:
+    with needed_for("--database"):
         engine = sa.create_engine(parsed, pool_pre_ping=kind == "postgresql", **_POOL, **options)
-    except (ModuleNotFoundError, NoSuchModuleError):
-        raise InputError("the database: its driver is missing, pip install 'psycopg[binary]'") from None
     if kind == "sqlite":
         sa.event.listen(engine, "connect", _set_up_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.errors import InputError
+from goffish.extras import needed_for
 from goffish.scheduling.dataflow.flow import Floats
 
 Ints = NDArray[np.int64]
@@ -145,10 +145,8 @@ def run(linear: Linear, solver: Solver, hint: Floats | None = None) -> LinearSol
     InputError
         highspy is not installed.
     """
-    try:
+    with needed_for("the exact planner"):
         highspy: Any = import_module("highspy")
-    except ImportError:
-        raise InputError('the exact planner needs highspy: pip install "goffish[service]"') from None
     highs = highspy.Highs()
     options: dict[str, Any] = {
         "output_flag": False, "threads": 1, "random_seed": solver.seed, "mip_rel_gap": solver.gap,

@@ -1,0 +1,108 @@
+"""Optional packages: which extra installs each of them, and what needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from goffish.errors import InputError
+
+
+class Extra(NamedTuple):
+    """An extra of the package, as in ``pip install 'goffish[plot]'``.
+
+    Attributes
+    ----------
+    feature : str
+        What it is for.
+    modules : mapping of str to str
+        Modules that it installs, and the distribution that holds each.
+    commands : tuple of str
+        Commands that need it.
+    """
+
+    feature: str
+    modules: dict[str, str]
+    commands: tuple[str, ...] = ()
+
+
+EXTRAS = {
+    "plot": Extra(
+        "Pictures and interactive pages: goffish plot, --plot, --html",
+        {"matplotlib": "matplotlib", "plotly": "plotly", "scipy": "scipy"},
+        ("plot",),
+    ),
+    "networkx": Extra("NetworkX graphs and backend, GraphML and GML files", {"networkx": "networkx"}),
+    "scipy": Extra("SciPy matrices, rank correlation of sampled betweenness", {"scipy": "scipy"}),
+    "mpi": Extra("The MPI engine: mpirun ... goffish run --engine mpi", {"mpi4py": "mpi4py"}),
+    "spark": Extra(
+        "The Spark engine, goffish ingest, DataFrames and GraphFrames",
+        {"pyspark": "pyspark", "pandas": "pandas", "graphframes": "graphframes-py", "yaml": "pyyaml"},
+        ("ingest",),
+    ),
+    "service": Extra(
+        "Dataflows, spot jobs and the scheduling service: goffish plan, simulate, spot, serve, jobs",
+        {
+            "grpc": "grpcio", "grpc_health": "grpcio-health-checking", "grpc_reflection": "grpcio-reflection",
+            "grpc_status": "grpcio-status", "google.protobuf": "protobuf", "alembic": "alembic", "cachetools": "cachetools", "highspy": "highspy",
+            "jinja2": "jinja2", "networkx": "networkx", "prometheus_client": "prometheus-client", "psutil": "psutil",
+            "pymoo": "pymoo", "scipy": "scipy", "simpy": "simpy", "sqlalchemy": "sqlalchemy", "starlette": "starlette",
+            "statsmodels": "statsmodels", "tenacity": "tenacity", "uvicorn": "uvicorn", "yaml": "pyyaml",
+        },
+        ("calibrate", "clients", "jobs", "plan", "serve", "simulate", "spot", "top"),
+    ),
+    "postgres": Extra("PostgreSQL as the database of the service", {"psycopg": "psycopg"}),
+    "tracing": Extra(
+        "OpenTelemetry traces of the service",
+        {
+            "opentelemetry.sdk": "opentelemetry-sdk", "opentelemetry.instrumentation.grpc":
+            "opentelemetry-instrumentation-grpc", "opentelemetry.exporter.otlp":
+            "opentelemetry-exporter-otlp-proto-grpc",
+        },
+    ),
+}  # fmt: skip
+
+
+@contextmanager
+def needed_for(feature: str) -> Iterator[None]:
+    """Name the extra that is missing, in one line, where an import inside fails.
+
+    Parameters
+    ----------
+    feature : str
+        What needs the import; it begins the message.
+
+    Raises
+    ------
+    InputError
+        A module of `EXTRAS` is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        found = missing(error.name or "")
+        if found is None:
+            raise
+        raise InputError(f"{feature}: {found}") from None
+
+
+def missing(module: str, command: str = "") -> str | None:
+    """Name the package of a module that is not installed, and the command that installs it.
+
+    Parameters
+    ----------
+    module : str
+    command : str
+        Command that needs it: its extra is preferred where several have the package.
+
+    Returns
+    -------
+    str or None
+        ``None`` if no extra has the module.
+    """
+    for name, extra in sorted(EXTRAS.items(), key=lambda item: command not in item[1].commands):
+        for known, package in extra.modules.items():
+            if module == known or known.startswith(f"{module}.") or module.startswith(f"{known}."):
+                return f"{package} is not installed: pip install 'goffish[{name}]'"
+    return None
