@@ -34,7 +34,7 @@ from goffish.partition import partition_graph
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).parent
 PARTS = 8
-#: Published makespans on California roads, vertex-centric over sub-graph-centric (Simmhan et al. 2014).
+#: Published makespans on California roads, vertex-centric over subgraph-centric (Simmhan et al. 2014).
 PUBLISHED = {"components": 81.0, "sssp": 32.0, "pagerank": 4.0}
 
 GRAPHS: dict[str, Callable[[], Graph]] = {

@@ -1,8 +1,8 @@
-"""Sub-graph-centric against vertex-centric on the same worker: ``python benchmarks/supersteps.py [--quick]``.
+"""Subgraph-centric against vertex-centric on the same worker: ``python benchmarks/supersteps.py [--quick]``.
 
 Supersteps, messages and compute time of components and shortest paths on road graphs, beside the figures published for
 the California road network (7 against 554 supersteps); then the experiments P1, P3, P4, P7 and P8 of
-docs/specs/engine.md, section 6. The vertex-centric form is the same program with every vertex its own sub-graph.
+docs/specs/engine.md, section 6. The vertex-centric form is the same program with every vertex its own subgraph.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def road(quick: bool) -> None:
         source = int(graph.out_degrees.argmax())
         forms = {}
         if owner is None:
-            forms["sub-graph, METIS 12"] = partition_graph(graph, 12)
-            forms["sub-graph, hash 12"] = partition_graph(graph, 12, "hash")
+            forms["subgraph, METIS 12"] = partition_graph(graph, 12)
+            forms["subgraph, hash 12"] = partition_graph(graph, 12, "hash")
             forms["vertex"] = partition_graph(graph, 12, units="vertex")
         else:
-            forms["sub-graph, blocks 12"] = build_layout(graph, owner, 12)
+            forms["subgraph, blocks 12"] = build_layout(graph, owner, 12)
             forms["vertex"] = build_layout(graph, owner, 12, finder="vertex")
         for job, options in (("components", {}), ("sssp", {"source": source}), ("pagerank", {"supersteps": 30})):
             results = {form: run(job, layout, **options) for form, layout in forms.items()}

@@ -117,7 +117,7 @@ def run(job: str, path: Path, **options: Any) -> Any:
 
 
 def r1(stores: Stores, repeats: int) -> None:
-    """R1 and T2: TDSP over all instances against shortest paths over one, vertex-centric and sub-graph-centric."""
+    """R1 and T2: TDSP over all instances against shortest paths over one, vertex-centric and subgraph-centric."""
     rows = []
     for name in GRAPHS:
         path = stores.store(name)
@@ -140,7 +140,7 @@ def r1(stores: Stores, repeats: int) -> None:
         ])  # fmt: skip
     print("\n### R1, R2, T2: TDSP over 50 instances, and shortest paths over the first one\n")
     header = [
-        "graph", "TDSP s", "timesteps", "supersteps", "vertex-centric s", "supersteps", "sub-graph-centric s",
+        "graph", "TDSP s", "timesteps", "supersteps", "vertex-centric s", "supersteps", "subgraph-centric s",
         "supersteps", "vertex-centric / TDSP (at least 1)",
     ]  # fmt: skip
     _harness.print_table(header, rows)

@@ -40,7 +40,7 @@ def main() -> None:
     done("read", f"{graph.num_vertices:,} vertices, {graph.num_edges:,} edges")
     store = gf.partition(graph, PARTS, method="metis").save(out / "store")
     cut = store.info.partitioner["edge_cut_share"]
-    done("partition, save", f"{PARTS} partitions, {store.num_subgraphs:,} sub-graphs, {cut:.1%} of the edges cut")
+    done("partition, save", f"{PARTS} partitions, {store.num_subgraphs:,} subgraphs, {cut:.1%} of the edges cut")
 
     components = store.run("components")
     components.write(out / "components.parquet")

@@ -1,6 +1,6 @@
 """The worked example of the engine: the largest vertex value, in 4 supersteps instead of 7.
 
-Six vertices on a path, ids 60 50 40 30 20 10, in two partitions; prints what each sub-graph knows after every
+Six vertices on a path, ids 60 50 40 30 20 10, in two partitions; prints what each subgraph knows after every
 superstep and draws it: ``python examples/max_vertex_value.py docs/pictures/max-vertex-value.png``.
 """
 
@@ -42,7 +42,7 @@ class MaxVertexValue(gf.SubgraphProgram):
 
 
 class Watched(MaxVertexValue):
-    """The same program, taking notes: (superstep, sub-graph, value before, value after, sent, voted)."""
+    """The same program, taking notes: (superstep, subgraph, value before, value after, sent, voted)."""
 
     def __init__(self) -> None:
         self.notes: list[tuple[int, int, int, int, bool, bool]] = []
@@ -61,7 +61,7 @@ def main() -> None:
     result = gf.run(program, layout)
     assert result.stats is not None
     for number, subgraph, before, after, sent, voted in sorted(program.notes):
-        print(f"superstep {number}: sub-graph {subgraph}: {before} -> {after}{', sends' if sent else ''}"
+        print(f"superstep {number}: subgraph {subgraph}: {before} -> {after}{', sends' if sent else ''}"
               f"{', votes to halt' if voted else ''}")  # fmt: skip
     print(f"{result.stats.supersteps} supersteps, {result.stats.messages} messages")
     vertex = gf.run("max-value", graph, parts=2, units="vertex")

@@ -51,7 +51,7 @@ class CheckpointError(StoreError):
 
 
 class JobError(GoffishError):
-    """A job failed while it ran; the message names program, sub-graph and superstep."""
+    """A job failed while it ran; the message names program, subgraph and superstep."""
 
 
 class GoffishWarning(UserWarning):

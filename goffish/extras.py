@@ -45,7 +45,8 @@ EXTRAS = {
         "Dataflows, spot jobs and the scheduling service: goffish plan, simulate, spot, serve, jobs",
         {
             "grpc": "grpcio", "grpc_health": "grpcio-health-checking", "grpc_reflection": "grpcio-reflection",
-            "grpc_status": "grpcio-status", "google.protobuf": "protobuf", "alembic": "alembic", "cachetools": "cachetools", "highspy": "highspy",
+            "grpc_status": "grpcio-status", "google.protobuf": "protobuf", "alembic": "alembic",
+            "cachetools": "cachetools", "highspy": "highspy",
             "jinja2": "jinja2", "networkx": "networkx", "prometheus_client": "prometheus-client", "psutil": "psutil",
             "pymoo": "pymoo", "scipy": "scipy", "simpy": "simpy", "sqlalchemy": "sqlalchemy", "starlette": "starlette",
             "statsmodels": "statsmodels", "tenacity": "tenacity", "uvicorn": "uvicorn", "yaml": "pyyaml",

@@ -40,7 +40,7 @@ def run(
     parts, method
         How to partition a graph in memory, on the engine (default: one part per thread of all ranks, METIS).
     units : {"components", "single", "vertex"}, optional
-        Unit of computation: sub-graphs, whole partitions, or vertices. Default: as the graph was partitioned.
+        Unit of computation: subgraphs, whole partitions, or vertices. Default: as the graph was partitioned.
     note : callable, optional
         Called with a line of text by whole-graph kernels that may take long.
     **options

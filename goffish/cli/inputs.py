@@ -66,7 +66,7 @@ def run_status(title: str) -> Iterator[tuple[Progress, Note]]:
 
         def superstep(number: int, active: int, messages: int, share: float | None) -> None:
             done = "" if share is None else f", {100.0 * share:.1f} % done{remaining(share, 1.0)}"
-            status.update(f"{title}: superstep {number}, {active:,} sub-graphs, {messages:,} messages{done}")
+            status.update(f"{title}: superstep {number}, {active:,} subgraphs, {messages:,} messages{done}")
 
         yield superstep, (lambda text: status.update(f"{title}: {text}"))
 

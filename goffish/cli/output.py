@@ -139,7 +139,7 @@ def print_stats(stats: RunStats) -> None:
     """The counters of a run."""
     figures = [
         ("engine", f"{stats.engine}, {stats.threads} threads"),
-        ("partitions / sub-graphs", f"{stats.partitions:,} / {stats.subgraphs:,}"),
+        ("partitions / subgraphs", f"{stats.partitions:,} / {stats.subgraphs:,}"),
         ("supersteps", stats.supersteps),
         ("messages sent", stats.messages),
         ("after combining", stats.total("combined")),

@@ -23,8 +23,8 @@ Output = Annotated[str, typer.Option("-o", "--output", help="Picture file: .png,
 def add_plot_commands(app: typer.Typer) -> None:
     """Add the group ``plot`` to `app`."""
     plots = typer.Typer(help="Draw a store, a run or a result.", no_args_is_help=True)
-    plots.command("quotient", help="The sub-graphs of a store and the edges cut between them.")(_quotient)
-    plots.command("supersteps", help="Messages and active sub-graphs of every superstep of a run.")(_supersteps)
+    plots.command("quotient", help="The subgraphs of a store and the edges cut between them.")(_quotient)
+    plots.command("supersteps", help="Messages and active subgraphs of every superstep of a run.")(_supersteps)
     plots.command("gantt", help="When every partition computed, and which one the others waited for.")(_gantt)
     plots.command("graph", help="A small graph, coloured by a column of a result.")(reads_graph(_graph))
     plots.command("communities", help="The largest communities, the edges between them, and their sizes.")(
@@ -36,7 +36,7 @@ def add_plot_commands(app: typer.Typer) -> None:
 def _quotient(
     store: Annotated[str, typer.Argument(help="A store.")],
     output: Output,
-    largest: Annotated[int, typer.Option(min=1, help="Sub-graphs that get a node of their own.")] = 60,
+    largest: Annotated[int, typer.Option(min=1, help="Subgraphs that get a node of their own.")] = 60,
 ) -> None:
     from goffish.cli.inputs import is_store
     from goffish.errors import InputError

@@ -93,7 +93,7 @@ def _running_parameters(*, one_thread: bool = False) -> list[Any]:
         "units": (
             str | None,
             typer.Option(
-                None, help="Unit of computation: components (sub-graphs), single (partitions), vertex.",
+                None, help="Unit of computation: components (subgraphs), single (partitions), vertex.",
                 rich_help_panel=group,
             ),
         ),

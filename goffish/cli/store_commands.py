@@ -100,10 +100,10 @@ def _partition(
         str, typer.Option(help="metis, hash, range, ldg, fennel or predefined (with --assignment).")
     ] = "metis",
     units: Annotated[
-        str, typer.Option(help="Unit of computation: components (sub-graphs), single, vertex.")
+        str, typer.Option(help="Unit of computation: components (subgraphs), single, vertex.")
     ] = "components",
     split: Annotated[
-        int | None, typer.Option(min=1, help="Most vertices of a sub-graph; larger ones are cut.")
+        int | None, typer.Option(min=1, help="Most vertices of a subgraph; larger ones are cut.")
     ] = None,
     json: Json,
 ) -> None:  # fmt: skip
@@ -188,7 +188,7 @@ def _print_quality(figures: PartitionQuality, graph: PartitionedGraph, title: st
     exact = "" if figures.diameter_exact else " at least"
     rows = [
         ("vertices / edges", f"{figures.vertices:,} / {figures.edges:,}"),
-        ("partitions / sub-graphs", f"{figures.parts:,} / {figures.subgraphs:,}"),
+        ("partitions / subgraphs", f"{figures.parts:,} / {figures.subgraphs:,}"),
         ("method", method),
         ("directed / weighted", f"{show(info.directed)} / {show(info.weighted)}"),
         ("units", info.finder),
@@ -205,4 +205,4 @@ def _print_quality(figures: PartitionQuality, graph: PartitionedGraph, title: st
         figures.part_subgraphs,
     )  # fmt: skip
     parts = [(str(p), *(int(column[p]) for column in columns)) for p in range(figures.parts)]
-    print_partitions(("partition", "vertices", "arcs", "boundary", "volume", "sub-graphs"), parts)
+    print_partitions(("partition", "vertices", "arcs", "boundary", "volume", "subgraphs"), parts)

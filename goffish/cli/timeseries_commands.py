@@ -66,7 +66,7 @@ def _build(
     parts: Annotated[int, typer.Option("--parts", "-k", min=1, help="Number of partitions.")] = 4,
     method: Annotated[str, typer.Option(help="metis, hash, range, ldg or fennel.")] = "metis",
     pack: Annotated[str, typer.Option(help="Instances of one slice: a number, or all.")] = "10",
-    bins: Annotated[int, typer.Option(min=1, help="Groups of sub-graphs of a partition, a slice each.")] = 5,
+    bins: Annotated[int, typer.Option(min=1, help="Groups of subgraphs of a partition, a slice each.")] = 5,
     json: Json = False,
 ) -> None:
     from goffish.gofs import check_store_place

@@ -17,8 +17,8 @@ class Numbering(NamedTuple):
     ----------
     order, rank : int32 or int64, shape (n,)
         The vertex with each partitioned number, and the partitioned number of each vertex.
-    subgraph_offsets : int64, shape (sub-graphs + 1,)
-        First partitioned number of each sub-graph.
+    subgraph_offsets : int64, shape (subgraphs + 1,)
+        First partitioned number of each subgraph.
     """
 
     order: NDArray[Any]
@@ -27,11 +27,11 @@ class Numbering(NamedTuple):
 
 
 class RemoteTable(NamedTuple):
-    """Remote vertices of the sub-graphs of a slice: ascending, those of each sub-graph from ``offsets`` on.
+    """Remote vertices of the subgraphs of a slice: ascending, those of each subgraph from ``offsets`` on.
 
     Attributes
     ----------
-    offsets : int64, shape (sub-graphs + 1,)
+    offsets : int64, shape (subgraphs + 1,)
     vertex : integers
     links : int64
         Arcs to each.
@@ -57,9 +57,9 @@ def counting_order(keys, starts, order, rank):
 
 @kernel
 def slice_sizes(offsets, targets, numbering, first, last, mark, remote_offsets):
-    """Count arcs and distinct remote vertices of the sub-graphs ``first … last-1``.
+    """Count arcs and distinct remote vertices of the subgraphs ``first … last-1``.
 
-    `mark` (shape (n,), any value < first) remembers the last sub-graph that met a remote vertex.
+    `mark` (shape (n,), any value < first) remembers the last subgraph that met a remote vertex.
     Returns the number of arcs.
     """
     order, rank, subgraph_offsets = numbering
@@ -81,10 +81,10 @@ def slice_sizes(offsets, targets, numbering, first, last, mark, remote_offsets):
 
 @kernel
 def fill_slice(offsets, targets, numbering, first, last, mark, remote, out_offsets, out_targets, out_arcs):
-    """Write the CSR rows and the remote tables of the sub-graphs ``first … last-1``.
+    """Write the CSR rows and the remote tables of the subgraphs ``first … last-1``.
 
-    A target inside the sub-graph becomes its index there; a remote one becomes ``~index`` into the
-    sub-graph's remote table. In every row the local targets come first, ascending, then the remote ones by index.
+    A target inside the subgraph becomes its index there; a remote one becomes ``~index`` into the
+    subgraph's remote table. In every row the local targets come first, ascending, then the remote ones by index.
     """
     order, rank, subgraph_offsets = numbering
     remote_offsets, remote_vertex, remote_links = remote

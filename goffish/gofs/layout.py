@@ -1,4 +1,4 @@
-"""Cut a graph into partition slices: sub-graph discovery, renumbering, resolution of remote vertices."""
+"""Cut a graph into partition slices: subgraph discovery, renumbering, resolution of remote vertices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build_layout(
     partitioner: Mapping[str, Any] | None = None,
     threads: int = 2,
 ) -> PartitionedGraph:
-    """Cut `graph` by `owner` into partitions and sub-graphs.
+    """Cut `graph` by `owner` into partitions and subgraphs.
 
     Parameters
     ----------
@@ -42,22 +42,22 @@ def build_layout(
     parts : int
         Number of partitions; some may be empty.
     finder : {"components", "single", "vertex"}
-        The unit of computation: weakly connected components of each partition (sub-graph-centric), each whole
+        The unit of computation: weakly connected components of each partition (subgraph-centric), each whole
         partition (partition-centric), or each vertex (vertex-centric).
     cells : int array, shape (n,), optional
-        A second cut inside partitions (sub-graph splitting): a sub-graph never spans two cells.
+        A second cut inside partitions (subgraph splitting): a subgraph never spans two cells.
     partitioner : mapping, optional
         How `owner` was made; kept with the graph.
 
     Returns
     -------
     PartitionedGraph
-        Sub-graphs of a partition are numbered by their smallest vertex; vertices of a sub-graph keep their order.
+        Subgraphs of a partition are numbered by their smallest vertex; vertices of a subgraph keep their order.
 
     Notes
     -----
     See docs/specs/engine.md, section 2. Cost: O(arcs) plus sorting the distinct remote
-    vertices of each sub-graph; extra memory 8 bytes per arc, and 12 per vertex and thread.
+    vertices of each subgraph; extra memory 8 bytes per arc, and 12 per vertex and thread.
     """
     n = graph.num_vertices
     owners = np.ascontiguousarray(owner, dtype=np.int32)
@@ -110,10 +110,10 @@ def number_by_owner(
     -------
     order, rank : int32 or int64, shape (n,)
         The vertex with each partitioned number, and the partitioned number of each vertex.
-    subgraph_offsets : int64, shape (sub-graphs + 1,)
-        First partitioned number of each sub-graph.
+    subgraph_offsets : int64, shape (subgraphs + 1,)
+        First partitioned number of each subgraph.
     subgraph_starts : int64, shape (parts + 1,)
-        First sub-graph of each partition.
+        First subgraph of each partition.
     """
     unit, unit_owner = _units(graph, owner, parts, finder, cells)
     return _renumber(unit, unit_owner, parts, graph.num_vertices)

@@ -22,7 +22,7 @@ class GraphInfo:
     Attributes
     ----------
     vertices, arcs, subgraphs, remote : sequences of int, one per partition
-        Local vertices, arcs, sub-graphs and rows of the remote table.
+        Local vertices, arcs, subgraphs and rows of the remote table.
     partitioner : mapping
         How the partitions were made: method, options and the edge cut.
     """

@@ -1,4 +1,4 @@
-"""A graph cut into partitions and sub-graphs, in memory or backed by a store."""
+"""A graph cut into partitions and subgraphs, in memory or backed by a store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PartitionedGraph:
     ----------
     info : GraphInfo
     vertex_starts, subgraph_starts : int64, shape (partitions + 1,)
-        First vertex and first sub-graph number of each partition.
+        First vertex and first subgraph number of each partition.
     path : str or None
         Where the store lies; ``None`` for a graph in memory.
     companions : callable or None
@@ -253,7 +253,7 @@ class PartitionedGraph:
         where = f" at {self.path}" if self.path else ""
         return (
             f"PartitionedGraph({self.num_vertices:,} vertices, {self.num_edges:,} edges, "
-            f"{self.num_partitions} partitions, {self.num_subgraphs:,} sub-graphs{where})"
+            f"{self.num_partitions} partitions, {self.num_subgraphs:,} subgraphs{where})"
         )
 
 

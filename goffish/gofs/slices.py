@@ -1,4 +1,4 @@
-"""The arrays of one partition: its sub-graphs' topology, numbered so that every look-up is arithmetic."""
+"""The arrays of one partition: its subgraphs' topology, numbered so that every look-up is arithmetic."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Arcs:
     offsets : int64, shape (n_local + 1,)
         Row pointers into `targets`.
     targets : int32, shape (arcs,)
-        Index inside the vertex's own sub-graph, or ``~r`` where r is an index into the sub-graph's part of
+        Index inside the vertex's own subgraph, or ``~r`` where r is an index into the subgraph's part of
         the remote table. Local targets come first in every row, ascending, then remote ones by ascending r.
-    remote_offsets : int64, shape (sub-graphs + 1,)
-        Each sub-graph's rows of the remote table.
+    remote_offsets : int64, shape (subgraphs + 1,)
+        Each subgraph's rows of the remote table.
     remote_vertex : int32 or int64, shape (remote,)
-        Partitioned number of each remote vertex, ascending in each sub-graph.
+        Partitioned number of each remote vertex, ascending in each subgraph.
     remote_subgraph : int64, shape (remote,)
-        The sub-graph that owns it.
+        The subgraph that owns it.
     """
 
     offsets: NDArray[np.int64]
@@ -49,23 +49,23 @@ class Arcs:
 class Slice:
     """Everything one partition holds.
 
-    Vertices are numbered 0 … n-1 over the whole graph so that each partition, and in it each sub-graph, owns
-    one contiguous range (the *partitioned numbering*); sub-graphs likewise.
+    Vertices are numbered 0 … n-1 over the whole graph so that each partition, and in it each subgraph, owns
+    one contiguous range (the *partitioned numbering*); subgraphs likewise.
 
     Attributes
     ----------
     partition, vertex_start, subgraph_start : int
-        Which partition, and the first vertex and sub-graph number it owns.
-    subgraph_offsets : int64, shape (sub-graphs + 1,)
-        Local vertex ranges of the sub-graphs.
+        Which partition, and the first vertex and subgraph number it owns.
+    subgraph_offsets : int64, shape (subgraphs + 1,)
+        Local vertex ranges of the subgraphs.
     out_arcs : Arcs
     in_arcs : Arcs
         The same arcs seen from their targets; identical to `out_arcs` for an undirected graph.
     neighbor_offsets, neighbor_subgraph, neighbor_links
-        The rows of the quotient graph: distinct neighbouring sub-graphs, ascending, and how many remote
+        The rows of the quotient graph: distinct neighbouring subgraphs, ascending, and how many remote
         edges lead there (for directed graphs in either direction).
     vertex_ids : int32 or int64, shape (n_local,)
-        Vertex number in the graph as it was read; ascending inside a sub-graph.
+        Vertex number in the graph as it was read; ascending inside a subgraph.
     column : callable
         Further columns, read on first use: ``"label"`` (per vertex), ``"weight"`` and ``"in_weight"`` (per arc),
         ``"vertex.NAME"`` (per vertex), ``"edge.NAME"`` and ``"edge_id"`` (per edge that touches the partition) and

@@ -25,7 +25,7 @@ ENGINES = ("local", "mpi", "spark")
 #: Supersteps between two checkpoints.
 CHECKPOINT_EVERY = 10
 
-#: Called after every superstep: its number, sub-graphs active, messages sent, and the share of the work done (or None).
+#: Called after every superstep: its number, subgraphs active, messages sent, and the share of the work done (or None).
 Progress = Callable[[int, int, int, float | None], None]
 Columns = list[dict[str, NDArray[Any]]]
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class RunOptions:
     resume : bool
         Go on from the newest checkpoint in `checkpoint_dir`; start anew where there is none.
     progress : callable, optional
-        Called after each superstep with (superstep, sub-graphs that ran, messages sent, share of the work done or
+        Called after each superstep with (superstep, subgraphs that ran, messages sent, share of the work done or
         None).
 
     Raises
@@ -100,7 +100,7 @@ class RunOptions:
             raise InputError(f"{'resume' if self.resume else 'checkpoint_every'} needs checkpoint_dir")
         if self.progress is not None and not callable(self.progress):
             raise InputError(
-                f"progress={self.progress!r}: give a function of (superstep, sub-graphs that ran, messages)"
+                f"progress={self.progress!r}: give a function of (superstep, subgraphs that ran, messages)"
             )
 
     @property

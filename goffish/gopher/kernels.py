@@ -9,7 +9,7 @@ from goffish.kernels.compile import kernel
 
 @kernel
 def partition_keys(subgraph, starts, keys, counts, before):
-    """Partition of each message from its target sub-graph, or from ``~partition``; adds to ``counts[partition + 1]``.
+    """Partition of each message from its target subgraph, or from ``~partition``; adds to ``counts[partition + 1]``.
 
     Returns the last partition, or -1 where they do not ascend from `before` on.
     """
@@ -31,7 +31,7 @@ def partition_keys(subgraph, starts, keys, counts, before):
 
 @kernel
 def unit_keys(subgraph, first, keys, counts, before):
-    """Index of each message's target sub-graph in its partition; adds to ``counts[index + 1]``.
+    """Index of each message's target subgraph in its partition; adds to ``counts[index + 1]``.
 
     Returns the last index, -1 where they do not ascend from `before` on, or -2 for messages to whole partitions.
     """

@@ -50,7 +50,7 @@ class Ledger:
     def count(
         self, number: int, workers: Sequence[Worker], active: Sequence[int], outputs: Sequence[StepOutput]
     ) -> None:
-        """Add the rows of one superstep; `active` sub-graphs ran on each worker."""
+        """Add the rows of one superstep; `active` subgraphs ran on each worker."""
         for worker, ran, out in zip(workers, active, outputs, strict=True):
             idle = not ran
             self.rows.append(
@@ -106,4 +106,4 @@ def fold(program: SubgraphProgram, contributions: Sequence[Mapping[str, Any]]) -
 def check_limit(program: SubgraphProgram, number: int, limit: int | None, active: int) -> None:
     """End a job that is about to begin a superstep past its limit."""
     if limit is not None and number > limit:
-        raise JobError(f"{program.name()}: not finished after {limit} supersteps ({active} sub-graphs still active)")
+        raise JobError(f"{program.name()}: not finished after {limit} supersteps ({active} subgraphs still active)")

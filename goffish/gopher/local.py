@@ -47,7 +47,7 @@ def run_local(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Columns, RunStats]:
-    """Run a program on every partition until all sub-graphs have halted and no message is left.
+    """Run a program on every partition until all subgraphs have halted and no message is left.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def run_local(
     Raises
     ------
     JobError
-        User code failed (the message names sub-graph and superstep), or `max_supersteps` was reached.
+        User code failed (the message names subgraph and superstep), or `max_supersteps` was reached.
     """
     return _Run(program, graph, threads, max_supersteps, checkpoints, progress).run(resume)
 

@@ -11,16 +11,16 @@ from numpy.typing import DTypeLike, NDArray
 from goffish.errors import InputError
 from goffish.gopher import kernels
 
-#: Value of the ``vertex`` column of a message that is addressed to a whole sub-graph.
+#: Value of the ``vertex`` column of a message that is addressed to a whole subgraph.
 NO_VERTEX = -1
 
 Batch: TypeAlias = np.ndarray[Any, Any]
 
 
 def message_dtype(payload: Mapping[str, DTypeLike]) -> np.dtype[np.void]:
-    """Structured type of a message: target sub-graph, target vertex (or -1), then the payload.
+    """Structured type of a message: target subgraph, target vertex (or -1), then the payload.
 
-    A negative target sub-graph ``~p`` addresses all sub-graphs of partition p.
+    A negative target subgraph ``~p`` addresses all subgraphs of partition p.
     """
     for name, kind in payload.items():
         if name in ("subgraph", "vertex"):
@@ -117,7 +117,7 @@ def split_by_partition(
 def group_by_subgraph(
     batches: Sequence[Batch], first: int, subgraphs: int, dtype: np.dtype[np.void]
 ) -> tuple[Batch, NDArray[np.int64]]:
-    """A new batch of the messages to each sub-graph ``first … first + subgraphs - 1``, in their order; its offsets."""
+    """A new batch of the messages to each subgraph ``first … first + subgraphs - 1``, in their order; its offsets."""
     filled = [b for b in batches if b.size]
     counts = np.zeros(subgraphs + 1, np.int64)
     keys = [np.empty(b.size, np.int32) for b in filled]
@@ -142,7 +142,7 @@ def _scattered(
 
 
 def expand_broadcasts(batch: Batch, first: int, subgraphs: int) -> Batch:
-    """Replace each partition-addressed message by one for every local sub-graph, in place of the original."""
+    """Replace each partition-addressed message by one for every local subgraph, in place of the original."""
     broadcast = batch["subgraph"] < 0
     if not broadcast.any():
         return batch

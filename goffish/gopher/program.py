@@ -1,4 +1,4 @@
-"""What a user writes: a program against sub-graphs, its messages, state and aggregators."""
+"""What a user writes: a program against subgraphs, its messages, state and aggregators."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ class StateColumn:
 
 
 def per_vertex(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
-    """State with one value for each vertex of a sub-graph."""
+    """State with one value for each vertex of a subgraph."""
     return StateColumn("vertex", np.dtype(dtype), fill)
 
 
 def per_subgraph(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
-    """State with one value for each sub-graph."""
+    """State with one value for each subgraph."""
     return StateColumn("subgraph", np.dtype(dtype), fill)
 
 
 def per_remote(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
-    """State with one value for each remote vertex of a sub-graph (its ghost)."""
+    """State with one value for each remote vertex of a subgraph (its ghost)."""
     return StateColumn("remote", np.dtype(dtype), fill)
 
 
 def per_neighbor(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
-    """State with one value for each neighbouring sub-graph."""
+    """State with one value for each neighbouring subgraph."""
     return StateColumn("neighbor", np.dtype(dtype), fill)
 
 
@@ -57,8 +57,8 @@ def per_partition(dtype: DTypeLike) -> StateColumn:
 class SubgraphProgram:
     """Base class of every program that runs on the Gopher engine.
 
-    Override `compute` (called once per active sub-graph and superstep) or `compute_batch` (called once per
-    partition with all its active sub-graphs; the form for programs that treat many small sub-graphs at once). An
+    Override `compute` (called once per active subgraph and superstep) or `compute_batch` (called once per
+    partition with all its active subgraphs; the form for programs that treat many small subgraphs at once). An
     instance is shared by all threads: keep options on ``self`` and everything that changes in `state`.
 
     Attributes
@@ -71,7 +71,7 @@ class SubgraphProgram:
     state : mapping of str to StateColumn
         Columns that survive from superstep to superstep, reached as ``sg["name"]``; checkpoints hold exactly these.
     aggregators : mapping of str to {"sum", "min", "max", "and", "or"}
-        Values reduced over all sub-graphs, visible in the next superstep.
+        Values reduced over all subgraphs, visible in the next superstep.
     attributes : sequence of str
         Attributes that the program reads (``"vertex.NAME"``, ``"edge.NAME"``).
     rows : {"vertex", "subgraph", "free"}
@@ -107,11 +107,11 @@ class SubgraphProgram:
         """
 
     def compute(self, sg: Subgraph, step: Superstep) -> None:
-        """Do one superstep of one sub-graph."""
+        """Do one superstep of one subgraph."""
         raise InputError(f"{self.name()}: define compute or compute_batch")
 
     def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
-        """Do one superstep of all active sub-graphs of a partition."""
+        """Do one superstep of all active subgraphs of a partition."""
         raise InputError(f"{self.name()}: define compute or compute_batch")
 
     def result(self, sg: Any) -> Mapping[str, ArrayLike]:

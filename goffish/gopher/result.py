@@ -68,7 +68,7 @@ class Result:
         Returns
         -------
         dict
-            Keys are the values of the first column; pairs in tables of edges (``source``, ``target``) and of sub-graphs
+            Keys are the values of the first column; pairs in tables of edges (``source``, ``target``) and of subgraphs
             (``partition``, ``subgraph``; ``subgraph``, ``neighbor``).
 
         Raises

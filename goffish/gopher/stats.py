@@ -17,7 +17,7 @@ STEP_SCHEMA = pa.schema(
     [
         ("superstep", pa.int64()),
         ("partition", pa.int64()),
-        ("active", pa.int64()),  # sub-graphs whose compute was called
+        ("active", pa.int64()),  # subgraphs whose compute was called
         ("messages", pa.int64()),  # sent by the program
         ("combined", pa.int64()),  # left after the combiner
         ("remote", pa.int64()),  # of these, sent to another partition
@@ -46,7 +46,7 @@ class RunStats:
     aggregates : mapping of str to value
         What the aggregators held after the last superstep in which somebody contributed.
     edge_cut : float or None
-        Share of arcs that cross sub-graphs of different partitions, where the partitioner reported it.
+        Share of arcs that cross subgraphs of different partitions, where the partitioner reported it.
     ranks : int
         Processes that shared the work; `threads` are those of all of them together.
     """

@@ -48,9 +48,9 @@ class _Step:
     number : int
         Superstep, counted from 1.
     messages : structured array
-        The inbox: ``subgraph`` and ``vertex`` (local indices, -1 where a whole sub-graph is addressed) and the payload
+        The inbox: ``subgraph`` and ``vertex`` (local indices, -1 where a whole subgraph is addressed) and the payload
         columns.
-        Ordered by (target sub-graph, source sub-graph, order of sending) on every engine.
+        Ordered by (target subgraph, source subgraph, order of sending) on every engine.
     graph : Totals
     """
 
@@ -89,20 +89,20 @@ class _Step:
             raise InputError(f"no aggregator {name!r}; declared are: {declared}")
 
     def send_to_subgraph(self, subgraph: ArrayLike, **payload: ArrayLike) -> None:
-        """Send to sub-graphs by number; arrays send one message per element."""
-        self._send(numbers("sub-graph", subgraph, self.graph.num_subgraphs), NO_VERTEX, payload)
+        """Send to subgraphs by number; arrays send one message per element."""
+        self._send(numbers("subgraph", subgraph, self.graph.num_subgraphs), NO_VERTEX, payload)
 
     def send_to_vertex(self, subgraph: ArrayLike, vertex: ArrayLike, **payload: ArrayLike) -> None:
-        """Send to vertices by partitioned number, in the sub-graph that owns each."""
+        """Send to vertices by partitioned number, in the subgraph that owns each."""
         target = numbers("vertex", vertex, self.graph.num_vertices)
-        self._send(numbers("sub-graph", subgraph, self.graph.num_subgraphs), target, payload)
+        self._send(numbers("subgraph", subgraph, self.graph.num_subgraphs), target, payload)
 
     def send_to_partition(self, partition: ArrayLike, **payload: ArrayLike) -> None:
-        """Send one message that is delivered to every sub-graph of a partition."""
+        """Send one message that is delivered to every subgraph of a partition."""
         self._send(~numbers("partition", partition, self.graph.num_partitions), NO_VERTEX, payload)
 
     def send_to_all(self, **payload: ArrayLike) -> None:
-        """Send to every sub-graph of the graph, the sender included: one message per partition."""
+        """Send to every subgraph of the graph, the sender included: one message per partition."""
         self.send_to_partition(np.arange(self.graph.num_partitions), **payload)
 
     def _send(self, subgraph: ArrayLike, vertex: ArrayLike, payload: Mapping[str, ArrayLike]) -> None:
@@ -126,7 +126,7 @@ def numbers(what: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
 
 
 class Superstep(_Step):
-    """One superstep of one sub-graph."""
+    """One superstep of one subgraph."""
 
     def __init__(self, sg: Subgraph, *context: Any) -> None:
         super().__init__(*context)
@@ -134,7 +134,7 @@ class Superstep(_Step):
         self.halted = False
 
     def send_to_neighbors(self, **payload: ArrayLike) -> None:
-        """Send one copy to every neighbouring sub-graph."""
+        """Send one copy to every neighbouring subgraph."""
         self._send(self._sg.neighbors, NO_VERTEX, payload)
 
     def vote_to_halt(self) -> None:
@@ -143,14 +143,14 @@ class Superstep(_Step):
 
 
 class BatchStep(_Step):
-    """One superstep of all active sub-graphs of a partition.
+    """One superstep of all active subgraphs of a partition.
 
     Attributes
     ----------
     active : int64 array
-        Indices of the sub-graphs to run, ascending.
-    message_offsets : int64, shape (sub-graphs + 1,)
-        Rows of `messages` for each sub-graph of the partition.
+        Indices of the subgraphs to run, ascending.
+    message_offsets : int64, shape (subgraphs + 1,)
+        Rows of `messages` for each subgraph of the partition.
     threads : int
         That the job has on this machine, for a program which knows that no other partition has work in this superstep.
     """
@@ -169,7 +169,7 @@ class BatchStep(_Step):
         self.halted = np.zeros(batch.num_subgraphs, np.bool_)
 
     def send_to_neighbors(self, subgraphs: NDArray[np.int64], **payload: ArrayLike) -> None:
-        """Send to all neighbours of each listed sub-graph; payload columns are scalars or aligned with the list."""
+        """Send to all neighbours of each listed subgraph; payload columns are scalars or aligned with the list."""
         offsets = self._batch.neighbor_offsets
         counts = offsets[subgraphs + 1] - offsets[subgraphs]
         before = np.cumsum(counts) - counts
@@ -178,5 +178,5 @@ class BatchStep(_Step):
         self._send(self._batch.neighbors[rows], NO_VERTEX, spread)
 
     def vote_to_halt(self, subgraphs: NDArray[np.int64] | None = None) -> None:
-        """Let the listed sub-graphs (default: all) become inactive until a message arrives."""
+        """Let the listed subgraphs (default: all) become inactive until a message arrives."""
         self.halted[slice(None) if subgraphs is None else subgraphs] = True

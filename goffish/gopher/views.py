@@ -1,4 +1,4 @@
-"""What a program sees of the graph: one sub-graph, or all sub-graphs of a partition, as array views."""
+"""What a program sees of the graph: one subgraph, or all subgraphs of a partition, as array views."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from goffish.kernels.subgraphs import SubgraphRows
 
 
 class RemoteArcs(NamedTuple):
-    """The arcs of a view that lead to other sub-graphs, one row each.
+    """The arcs of a view that lead to other subgraphs, one row each.
 
     Attributes
     ----------
     source : int64 array
         Vertex of the view.
     vertex, subgraph : int64 arrays
-        Partitioned number of the far end, and the sub-graph that owns it.
+        Partitioned number of the far end, and the subgraph that owns it.
     """
 
     source: NDArray[np.int64]
@@ -31,11 +31,11 @@ class RemoteArcs(NamedTuple):
 
 
 class _View:
-    """A contiguous range of the sub-graphs of one partition.
+    """A contiguous range of the subgraphs of one partition.
 
     `offsets` point into the partition's whole `targets` (and `weights`): the arcs of local vertex v are
-    ``targets[offsets[v]:offsets[v + 1]]``. A target t ≥ 0 is a vertex of the same sub-graph, counted from the
-    sub-graph's first vertex; t < 0 is remote vertex number ``~t`` of that sub-graph.
+    ``targets[offsets[v]:offsets[v + 1]]``. A target t ≥ 0 is a vertex of the same subgraph, counted from the
+    subgraph's first vertex; t < 0 is remote vertex number ``~t`` of that subgraph.
     """
 
     __slots__ = ("_attribute", "_first", "_last", "_part", "_remotes", "_starts", "_state", "_vertices")
@@ -56,7 +56,7 @@ class _View:
         self._remotes = slice(int(remotes[first]), int(remotes[last]))
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """The sub-graph's part of a state column, writable."""
+        """The subgraph's part of a state column, writable."""
         try:
             level, values = self._state[name]
         except KeyError:
@@ -156,12 +156,12 @@ class _View:
 
     @property
     def remote_subgraph(self) -> NDArray[np.int64]:
-        """Sub-graph of each remote vertex."""
+        """Subgraph of each remote vertex."""
         return self._part.out_arcs.remote_subgraph[self._remotes]
 
     @property
     def subgraph_starts(self) -> NDArray[np.int64]:
-        """First sub-graph of each partition, and last their number, shape (partitions + 1,)."""
+        """First subgraph of each partition, and last their number, shape (partitions + 1,)."""
         return self._starts
 
     @property
@@ -171,12 +171,12 @@ class _View:
 
     @property
     def neighbors(self) -> NDArray[np.int64]:
-        """Neighbouring sub-graphs in the quotient graph."""
+        """Neighbouring subgraphs in the quotient graph."""
         return self._part.neighbor_subgraph[self._neighbor_rows]
 
     @property
     def neighbor_links(self) -> NDArray[np.int64]:
-        """Remote edges that lead to each neighbouring sub-graph."""
+        """Remote edges that lead to each neighbouring subgraph."""
         return self._part.neighbor_links[self._neighbor_rows]
 
     def find(self, label: int | str) -> int:
@@ -195,13 +195,13 @@ class _View:
 
 
 class Subgraph(_View):
-    """One sub-graph: a weakly connected piece of one partition."""
+    """One subgraph: a weakly connected piece of one partition."""
 
     __slots__ = ()
 
     @property
     def id(self) -> int:
-        """Number of the sub-graph in the whole graph."""
+        """Number of the subgraph in the whole graph."""
         return self._part.subgraph_start + self._first
 
     def out_edges(self, vertex: int) -> NDArray[np.int32]:
@@ -216,7 +216,7 @@ class Subgraph(_View):
 
 
 class SubgraphBatch(_View):
-    """All sub-graphs of one partition; index i stands for sub-graph ``first_id + i``."""
+    """All subgraphs of one partition; index i stands for subgraph ``first_id + i``."""
 
     __slots__ = ()
 
@@ -230,26 +230,26 @@ class SubgraphBatch(_View):
 
     @property
     def subgraph_offsets(self) -> NDArray[np.int64]:
-        """Vertex range of each sub-graph, shape (sub-graphs + 1,)."""
+        """Vertex range of each subgraph, shape (subgraphs + 1,)."""
         return self._part.subgraph_offsets
 
     @property
     def remote_offsets(self) -> NDArray[np.int64]:
-        """Rows of each sub-graph in the remote table."""
+        """Rows of each subgraph in the remote table."""
         return self._part.out_arcs.remote_offsets
 
     @property
     def rows(self) -> SubgraphRows:
-        """Row pointers and targets of all sub-graphs, as one argument for kernels."""
+        """Row pointers and targets of all subgraphs, as one argument for kernels."""
         return SubgraphRows(self.subgraph_offsets, self.remote_offsets, self.offsets, self.targets)
 
     @property
     def neighbor_offsets(self) -> NDArray[np.int64]:
-        """Rows of each sub-graph among the neighbours."""
+        """Rows of each subgraph among the neighbours."""
         return self._part.neighbor_offsets
 
     def subgraph(self, index: int) -> Subgraph:
-        """View of one sub-graph, with the same state."""
+        """View of one subgraph, with the same state."""
         return Subgraph(self._part, self._starts, self._state, self._attribute, index, index + 1)
 
     def with_attributes(self, attribute: Callable[[str], NDArray[Any] | pa.Array]) -> SubgraphBatch:
@@ -257,15 +257,15 @@ class SubgraphBatch(_View):
         return SubgraphBatch(self._part, self._starts, self._state, attribute, self._first, self._last)
 
     def subgraph_of_vertex(self) -> NDArray[np.int64]:
-        """Index of the sub-graph that each vertex lies in."""
+        """Index of the subgraph that each vertex lies in."""
         return np.repeat(np.arange(self.num_subgraphs), np.diff(self.subgraph_offsets))
 
     def out_remotes(self) -> RemoteArcs:
-        """Arcs to vertices of other sub-graphs."""
+        """Arcs to vertices of other subgraphs."""
         return self._remote_arcs(self._part.out_arcs)
 
     def in_remotes(self) -> RemoteArcs:
-        """Arcs from vertices of other sub-graphs, seen from their local end."""
+        """Arcs from vertices of other subgraphs, seen from their local end."""
         return self._remote_arcs(self._part.in_arcs)
 
     def _remote_arcs(self, arcs: Arcs) -> RemoteArcs:

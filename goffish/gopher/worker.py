@@ -29,7 +29,7 @@ from goffish.gopher.program import StateColumn, SubgraphProgram
 from goffish.gopher.superstep import BatchStep, Superstep, Totals, reduce_values
 from goffish.gopher.views import Subgraph, SubgraphBatch
 
-#: Sub-graphs with fewer arcs than this are run several to a task.
+#: Subgraphs with fewer arcs than this are run several to a task.
 _BUNDLE_ARCS = 4096
 
 Task = tuple[int, Callable[[], None]]
@@ -56,7 +56,7 @@ class Worker:
     part : Slice
     graph : Totals
     subgraph_starts : int64, shape (partitions + 1,)
-        First sub-graph of every partition; tells who owns a message's target.
+        First subgraph of every partition; tells who owns a message's target.
     threads : int
         See `BatchStep.threads`.
     """
@@ -113,11 +113,11 @@ class Worker:
         return SubgraphBatch(self.part, self._starts, self.state, self._attribute, 0, self.part.num_subgraphs)
 
     def subgraph(self, index: int) -> Subgraph:
-        """View of one sub-graph by its index in the partition."""
+        """View of one subgraph by its index in the partition."""
         return Subgraph(self.part, self._starts, self.state, self._attribute, index, index + 1)
 
     def init(self) -> None:
-        """Run the program's `init` on every sub-graph (or on the batch)."""
+        """Run the program's `init` on every subgraph (or on the batch)."""
         if self.program.is_batched():
             with self._named(0, None):
                 self.program.init(self.batch())
@@ -127,7 +127,7 @@ class Worker:
                 self.program.init(self.subgraph(index))
 
     def deliver(self, batches: Sequence[Batch]) -> int:
-        """Take the messages for the next superstep; returns how many sub-graphs will run.
+        """Take the messages for the next superstep; returns how many subgraphs will run.
 
         `batches` come in order of their source partition, each in order of sending: the canonical order.
         """
@@ -140,14 +140,14 @@ class Worker:
         return int(self.active.size)
 
     def _localise(self, inbox: Batch) -> None:
-        """Turn the job's numbers into the partition's; a vertex must lie in the sub-graph that it is addressed in."""
+        """Turn the job's numbers into the partition's; a vertex must lie in the subgraph that it is addressed in."""
         part = self.part
         row = kernels.localise(
             inbox["subgraph"], inbox["vertex"], self._offsets, part.vertex_start, part.subgraph_offsets
         )
         if row >= 0:
             raise JobError(
-                f"{self.program.name()}: message to vertex {int(inbox['vertex'][row])} in sub-graph "
+                f"{self.program.name()}: message to vertex {int(inbox['vertex'][row])} in subgraph "
                 f"{int(inbox['subgraph'][row])}, which does not own it"
             )
 
@@ -255,7 +255,7 @@ class Worker:
         """Columns of a result as arrays of the right length; a mismatch names the column."""
         columns = {name: np.atleast_1d(np.asarray(values)) for name, values in given.items()}
         if like is not None and list(columns) != list(like):
-            raise InputError(f"result gave the columns {list(columns)}, other sub-graphs {list(like)}")
+            raise InputError(f"result gave the columns {list(columns)}, other subgraphs {list(like)}")
         lengths = {name: array.shape for name, array in columns.items()}
         if self.program.rows == "free":
             rows = len(next(iter(columns.values()))) if columns else 0
@@ -288,7 +288,7 @@ class _NameErrors:
         if isinstance(error, InputError) and self._where[2] == 0:
             return
         program, part, number, index = self._where
-        unit = "" if index is None else f"sub-graph {part.subgraph_start + index}, "
+        unit = "" if index is None else f"subgraph {part.subgraph_start + index}, "
         phase = {0: "init", -1: "result"}.get(number, f"superstep {number}")
         raise JobError(
             f"{program}: {unit}partition {part.partition}, {phase}: {type(error).__name__}: {error}"

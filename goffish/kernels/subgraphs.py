@@ -1,4 +1,4 @@
-"""Sub-graphs: the connected components that are left when arcs between different cells are ignored."""
+"""Subgraphs: the connected components that are left when arcs between different cells are ignored."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from goffish.kernels.compile import kernel
 
 
 class SubgraphRows(NamedTuple):
-    """Arcs that leave the sub-graphs of one partition.
+    """Arcs that leave the subgraphs of one partition.
 
     Attributes
     ----------
-    starts : int64, shape (sub-graphs + 1,)
-        First vertex of each sub-graph.
-    remote_starts : int64, shape (sub-graphs + 1,)
-        First row of each sub-graph in the remote table.
+    starts : int64, shape (subgraphs + 1,)
+        First vertex of each subgraph.
+    remote_starts : int64, shape (subgraphs + 1,)
+        First row of each subgraph in the remote table.
     offsets : int64, shape (n + 1,)
     targets : int32, shape (arcs,)
-        A vertex, counted from the first one of its sub-graph, or ``~row`` of the remote table, counted likewise. In
+        A vertex, counted from the first one of its subgraph, or ``~row`` of the remote table, counted likewise. In
         every row of arcs the local targets come first.
     """
 
@@ -46,7 +46,7 @@ def local_components(
     targets : int32 or int64, shape (arcs,)
         Compressed sparse rows. An arc links its ends whatever its direction.
     cell : integers, shape (n,)
-        For instance the owner of each vertex; the components are then the sub-graphs of every partition.
+        For instance the owner of each vertex; the components are then the subgraphs of every partition.
     symmetric : bool
         Every arc is there in both directions and rows are sorted (an undirected `Graph`): only the
         arcs to smaller vertices are looked at, which halves the time.

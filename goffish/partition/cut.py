@@ -20,30 +20,30 @@ from goffish.partition.options import MetisOptions
 
 
 def split_cells(graph: Graph, owner: NDArray[np.int32], largest: int, *, seed: int = 0) -> NDArray[np.int32]:
-    """Cut every sub-graph of more than `largest` vertices by METIS into virtual partitions.
+    """Cut every subgraph of more than `largest` vertices by METIS into virtual partitions.
 
     Parameters
     ----------
     graph : Graph
     owner : int32, shape (n,)
     largest : int
-        Most vertices of a sub-graph, and 3 % more: METIS's imbalance.
+        Most vertices of a subgraph, and 3 % more: METIS's imbalance.
     seed : int
         Of METIS.
 
     Returns
     -------
     int32, shape (n,)
-        Cell of each vertex: a sub-graph lies in one partition and one cell (`build_layout`, ``cells``). Zero where
+        Cell of each vertex: a subgraph lies in one partition and one cell (`build_layout`, ``cells``). Zero where
         nothing is split.
 
     Notes
     -----
-    All large sub-graphs are handed to METIS as one graph whose components they are: a part of it may consist of pieces
-    of several, which are sub-graphs of their own all the same. What METIS leaves too large is cut again, into more
+    All large subgraphs are handed to METIS as one graph whose components they are: a part of it may consist of pieces
+    of several, which are subgraphs of their own all the same. What METIS leaves too large is cut again, into more
     parts every time, at the worst into single vertices.
 
-    See docs/specs/engine.md, section 5.9: evens out the supersteps of a few huge sub-graphs; changes the quotient graph
+    See docs/specs/engine.md, section 5.9: evens out the supersteps of a few huge subgraphs; changes the quotient graph
     and with it superstep counts.
     """
     bound = largest + largest * 3 // 100
@@ -66,7 +66,7 @@ def split_cells(graph: Graph, owner: NDArray[np.int32], largest: int, *, seed: i
 def _induced(
     graph: Graph, sources: NDArray[np.integer[Any]], unit: NDArray[np.integer[Any]], members: NDArray[np.int64]
 ) -> Graph:
-    """The graph of some sub-graphs, without the edges between them."""
+    """The graph of some subgraphs, without the edges between them."""
     local = np.full(graph.num_vertices, -1, np.int64)
     local[members] = np.arange(members.size)
     inside = (unit[sources] == unit[graph.targets]) & (local[sources] >= 0)
@@ -88,7 +88,7 @@ def partition_graph(
     threads: int | None = None,
     **options: Any,
 ) -> PartitionedGraph:
-    """Partition a graph and renumber it so that every partition and sub-graph owns one range of vertices.
+    """Partition a graph and renumber it so that every partition and subgraph owns one range of vertices.
 
     Parameters
     ----------
@@ -98,9 +98,9 @@ def partition_graph(
         Number of partitions; more than there are vertices leaves some empty. At most 2^16, or one per vertex.
     method : {"metis", "hash", "range", "ldg", "fennel", "predefined"}
     units : {"components", "single", "vertex"}
-        Unit of computation in a partition: its connected sub-graphs, the whole partition, or every vertex.
+        Unit of computation in a partition: its connected subgraphs, the whole partition, or every vertex.
     split : int, optional
-        Cut sub-graphs of more vertices than this further (with ``units="components"`` only).
+        Cut subgraphs of more vertices than this further (with ``units="components"`` only).
     threads : int, optional
         For building the layout; default: all processors.
     **options
@@ -122,7 +122,7 @@ def partition_graph(
     if split is not None:
         split = whole_number(split, "split")
         if units != "components":
-            raise InputError(f"split={split}: cuts connected sub-graphs, so it does not go with units={units!r}")
+            raise InputError(f"split={split}: cuts connected subgraphs, so it does not go with units={units!r}")
     threads = thread_count(threads)
     if isinstance(graph, PartitionedGraph):
         graph = graph.to_graph()

@@ -1,4 +1,4 @@
-"""How good an assignment is: cut, communication volume, balance, sub-graphs, quotient graph."""
+"""How good an assignment is: cut, communication volume, balance, subgraphs, quotient graph."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PartitionQuality:
     subgraphs : int
         Connected pieces of all partitions: the nodes of the quotient graph.
     quotient_edges : int
-        Pairs of sub-graphs that are joined by at least one edge.
+        Pairs of subgraphs that are joined by at least one edge.
     quotient_diameter : int
         Largest eccentricity in hops inside any component of the quotient graph.
     diameter_exact : bool
@@ -174,7 +174,7 @@ def _subgraphs(graph: Graph, owner: NDArray[np.int32]) -> tuple[NDArray[np.integ
 def _cut(
     graph: Graph, owner: NDArray[np.int32], parts: int, component: NDArray[np.integer[Any]]
 ) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]], float]:
-    """Edges inside each part, sub-graphs at the ends of each cut edge, weight of the cut."""
+    """Edges inside each part, subgraphs at the ends of each cut edge, weight of the cut."""
     weights = _NO_WEIGHTS if graph.weights is None else graph.weights
     ends = np.empty((2, 0), component.dtype)
     cut_weight = 0.0

@@ -222,7 +222,7 @@ def stream(offsets, targets, order, linear, penalty, capacity, owner, load, coun
 def cut_edges(offsets, targets, weights, weighted, directed, owner, part_edges, component, ends):
     """Count the edges inside each part, and the cut ones (as return value, with their weight).
 
-    If `ends` has rows, the sub-graphs at both ends of the cut edges are written there, in row order.
+    If `ends` has rows, the subgraphs at both ends of the cut edges are written there, in row order.
     """
     cut = 0
     cut_weight = 0.0

@@ -207,7 +207,7 @@ def _check_connected(simple: Links) -> None:
     if count > 1:
         raise InputError(
             f"contiguous=True needs a connected graph, and this one has {count:,} components: leave it out "
-            "(the connected pieces of each part become sub-graphs anyway) or keep the largest component"
+            "(the connected pieces of each part become subgraphs anyway) or keep the largest component"
         )
 
 

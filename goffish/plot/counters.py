@@ -1,4 +1,4 @@
-"""Messages and active sub-graphs of every superstep."""
+"""Messages and active subgraphs of every superstep."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LINES = (
 
 @styled
 def supersteps(stats: RunStats | Result) -> Figure:
-    """Draw messages and active sub-graphs per superstep, one panel above the other.
+    """Draw messages and active subgraphs per superstep, one panel above the other.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def supersteps(stats: RunStats | Result) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Upper panel: messages sent, left after combining, and sent to other partitions. Lower panel: sub-graphs
+        Upper panel: messages sent, left after combining, and sent to other partitions. Lower panel: subgraphs
         whose `compute` was called. An axis is logarithmic when its values span more than a factor of 100.
 
     Raises
@@ -67,10 +67,10 @@ def supersteps(stats: RunStats | Result) -> Figure:
     lower.bar(steps, active, width=0.8 if few else 1.0, color=COLOURS[2], label="active", gid="active")
     line = lower.axhline(stats.subgraphs, color=QUIET, linewidth=1.0, linestyle=(0, (4, 3)), gid="subgraphs")
     _value_axis(lower, np.append(active, stats.subgraphs))
-    lower.set_ylabel("active sub-graphs")
+    lower.set_ylabel("active subgraphs")
     lower.set_xlabel("superstep")
     line.set_label(f"all {stats.subgraphs:,}")
-    legend_beside(lower, lower.get_legend_handles_labels()[0], "sub-graphs")
+    legend_beside(lower, lower.get_legend_handles_labels()[0], "subgraphs")
     lower.set_xlim(0.5, steps.size + 0.5)
     integer_ticks(lower.xaxis, 16)
     figure.align_ylabels()

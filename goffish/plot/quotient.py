@@ -1,4 +1,4 @@
-"""The graph of sub-graphs."""
+"""The graph of subgraphs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from goffish.plot.style import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Partitions whose remaining sub-graphs get a node of their own; of more, the caption tells.
+#: Partitions whose remaining subgraphs get a node of their own; of more, the caption tells.
 _MOST_RESTS = 24
 _REST_RADIUS = 21.0
 _FONT = 7.5
@@ -38,17 +38,17 @@ _FONT = 7.5
 
 @dataclass(frozen=True)
 class _Nodes:
-    """What is drawn: the largest sub-graphs, then one node per partition for the rest of its sub-graphs.
+    """What is drawn: the largest subgraphs, then one node per partition for the rest of its subgraphs.
 
     Attributes
     ----------
     partition, vertices, subgraphs : int64, shape (nodes,)
     single : int
-        Nodes that are one sub-graph; those behind them stand for several.
+        Nodes that are one subgraph; those behind them stand for several.
     ends : int64, shape (2, links); links : int64
         Pairs of nodes and the edges between them.
     hidden : int
-        Sub-graphs that no node stands for.
+        Subgraphs that no node stands for.
     """
 
     partition: NDArray[np.int64]
@@ -63,13 +63,13 @@ class _Nodes:
 
 @styled
 def quotient_graph(graph: PartitionedGraph, *, largest: int = 60) -> Figure:
-    """Draw the sub-graphs of a partitioned graph and the edges that are cut between them.
+    """Draw the subgraphs of a partitioned graph and the edges that are cut between them.
 
     Parameters
     ----------
     graph : PartitionedGraph
     largest : int
-        Sub-graphs that get a node of their own: those with the most vertices. The others share one dashed node
+        Subgraphs that get a node of their own: those with the most vertices. The others share one dashed node
         per partition, or, with more than 24 partitions, are counted in the caption. Of equally
         large ones every partition shows some.
 
@@ -92,13 +92,13 @@ def quotient_graph(graph: PartitionedGraph, *, largest: int = 60) -> Figure:
     radii = _radii(nodes, canvas.width * canvas.height)
     places, floor = place_circles(nodes.ends, radii, canvas.width, canvas.height)
     if 0 < floor < canvas.height:
-        canvas.axes.text(4, floor + 6, "sub-graphs without cut edges:", fontsize=8.0, color=QUIET)
+        canvas.axes.text(4, floor + 6, "subgraphs without cut edges:", fontsize=8.0, color=QUIET)
     places = clear_links(places, radii, nodes.ends[:, _numbered(nodes)], canvas.width, canvas.height, floor)
     draw_links(canvas, nodes.ends, nodes.links, places, radii)
     _draw_nodes(canvas, nodes, places, radii, graph.num_partitions)
     _label_links(canvas, nodes, places)
     figure.text(
-        0.015, 0.955, f"Quotient graph: {count(graph.num_subgraphs, 'sub-graph')} in "
+        0.015, 0.955, f"Quotient graph: {count(graph.num_subgraphs, 'subgraph')} in "
         f"{count(graph.num_partitions, 'partition')}, {count(nodes.total_links, 'edge')} between them",
         fontsize=11.0, fontweight="bold",
     )  # fmt: skip
@@ -180,7 +180,7 @@ def _label_links(canvas: Canvas, nodes: _Nodes, places: NDArray[np.float64]) -> 
 
 
 def _numbered(nodes: _Nodes) -> NDArray[np.bool_]:
-    """Links heavy enough for a number: not the few edges of every small sub-graph."""
+    """Links heavy enough for a number: not the few edges of every small subgraph."""
     most: NDArray[np.bool_] = nodes.links * 100 >= nodes.links.max(initial=0)
     return most
 
@@ -202,10 +202,10 @@ def _caption(nodes: _Nodes, graph: PartitionedGraph) -> str:
     if nodes.single < nodes.subgraphs.size:
         small = int(nodes.subgraphs[nodes.single :].sum())
         share = nodes.vertices[nodes.single :].sum() / max(graph.num_vertices, 1)
-        told.append(f"Dashed (not to scale): {small:,} small sub-graphs with {share:.1%} of the vertices.")
+        told.append(f"Dashed (not to scale): {small:,} small subgraphs with {share:.1%} of the vertices.")
     if nodes.hidden:
         share = 1 - nodes.vertices.sum() / max(graph.num_vertices, 1)
-        told.append(f"Not drawn: {nodes.hidden:,} small sub-graphs with {share:.1%} of the vertices.")
+        told.append(f"Not drawn: {nodes.hidden:,} small subgraphs with {share:.1%} of the vertices.")
     return fill(" ".join(told), 150)
 
 
@@ -223,7 +223,7 @@ def _legend(figure: Figure, canvas: Canvas, graph: PartitionedGraph, nodes: _Nod
     handles = []
     for p in range(partitions):
         colour, marker = _look(p, partitions)
-        text = f"{p}: {count(graph.info.vertices[p], 'vertex')},\n{count(graph.info.subgraphs[p], 'sub-graph')}"
+        text = f"{p}: {count(graph.info.vertices[p], 'vertex')},\n{count(graph.info.subgraphs[p], 'subgraph')}"
         handles.append(Line2D([], [], color=colour, marker=marker, linestyle="none", markersize=9, label=text))
     if nodes.single < nodes.subgraphs.size:
         handles.append(
@@ -236,7 +236,7 @@ def _legend(figure: Figure, canvas: Canvas, graph: PartitionedGraph, nodes: _Nod
                 linestyle="none",
                 markersize=9,
                 markeredgewidth=1.4,
-                label="dashed: several small\nsub-graphs together",
+                label="dashed: several small\nsubgraphs together",
             )
         )
     legend_beside(canvas.axes, handles, "partitions")

@@ -179,7 +179,7 @@ class _Numbers(_Rows):
 
 
 class _Edges(_Rows):
-    """Arcs inside of sub-graphs; or those between sub-graphs, whose far end is only known by its number."""
+    """Arcs inside of subgraphs; or those between subgraphs, whose far end is only known by its number."""
 
     def table(self, part: Slice) -> pa.Table:
         far = "far" in self.schema.names

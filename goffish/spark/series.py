@@ -294,7 +294,7 @@ class _Vertices(_OfPartition):
 
 
 class _Inside(_OfPartition):
-    """Arcs inside of sub-graphs; `_Between` are the others, whose far end is only known by its number."""
+    """Arcs inside of subgraphs; `_Between` are the others, whose far end is only known by its number."""
 
     def table(self, series: Series, partition: int, instance: int) -> pa.Table:
         part = series.graph.slice(partition)

@@ -72,7 +72,7 @@ def run_series(
         An unknown application, option or vertex; an attribute that the series does not have; a range outside the
         series.
     JobError
-        A program failed; the message names sub-graph, timestep and superstep.
+        A program failed; the message names subgraph, timestep and superstep.
     """
     if engine not in ("auto", *ENGINES):
         raise InputError(f"engine={engine!r}: choose one of {', '.join(('auto', *ENGINES))}")

@@ -57,7 +57,7 @@ class StoreOptions:
     parts, method
         Partitions, and how they are made.
     pack, bins
-        Instances, and groups of sub-graphs, of one slice.
+        Instances, and groups of subgraphs, of one slice.
     progress : callable, optional
         See `write_series`.
     """

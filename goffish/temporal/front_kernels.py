@@ -37,7 +37,7 @@ def open_roots(rows, done, ghost_done, open_, roots):
 def advance_front(
     active, rows, latency, exists, roots, horizon, past_horizon, vertex_ids, done, ghost_done, tree, improved
 ):
-    """Dijkstra inside each active sub-graph, from its `roots` (Entries), with the latencies of one instance.
+    """Dijkstra inside each active subgraph, from its `roots` (Entries), with the latencies of one instance.
 
     With `past_horizon` a traversal may end after the window: such labels are kept, but not followed (semantics D).
     Rows of remote vertices whose best time got better are written to `improved`; their number is returned.

@@ -98,7 +98,7 @@ class HashtagAggregation(TimeSeriesProgram):
 
     See docs/specs/time-series.md, section 4.3.
 
-    Sub-graph 0 adds up, in two supersteps of the merge.
+    Subgraph 0 adds up, in two supersteps of the merge.
 
     Parameters
     ----------

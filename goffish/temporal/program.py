@@ -18,12 +18,12 @@ PATTERNS: tuple[Pattern, ...] = ("independent", "eventual", "sequential")
 class TimeSeriesProgram:
     """Base class of every program over a time series (docs/specs/time-series.md, section 3).
 
-    For each instance, in which all sub-graphs are active at first, `compute` is called superstep by superstep until all
-    sub-graphs have halted and no message is left; then `end_of_timestep` is called once for each sub-graph. In the
+    For each instance, in which all subgraphs are active at first, `compute` is called superstep by superstep until all
+    subgraphs have halted and no message is left; then `end_of_timestep` is called once for each subgraph. In the
     eventually dependent pattern `merge` follows as a BSP of its own.
 
-    Override `compute` (and `merge`, `end_of_timestep`), which get one sub-graph each, or `compute_batch` (and
-    `merge_batch`, `end_of_timestep_batch`), which get all sub-graphs of a partition.
+    Override `compute` (and `merge`, `end_of_timestep`), which get one subgraph each, or `compute_batch` (and
+    `merge_batch`, `end_of_timestep_batch`), which get all subgraphs of a partition.
 
     Attributes
     ----------
@@ -60,25 +60,25 @@ class TimeSeriesProgram:
         """Prepare the state: before the first timestep; in the first two patterns before every one."""
 
     def compute(self, sg: Any, step: Any) -> None:
-        """Do one superstep of one sub-graph (`TimeStep`)."""
+        """Do one superstep of one subgraph (`TimeStep`)."""
         raise InputError(f"{self.name()}: define compute or compute_batch")
 
     def end_of_timestep(self, sg: Any, step: Any) -> None:
-        """Conclude a timestep of one sub-graph; also called where it halted long ago."""
+        """Conclude a timestep of one subgraph; also called where it halted long ago."""
 
     def merge(self, sg: Any, step: Any) -> None:
-        """Do one superstep of the merge of one sub-graph (eventually dependent pattern)."""
+        """Do one superstep of the merge of one subgraph (eventually dependent pattern)."""
         step.vote_to_halt()
 
     def compute_batch(self, batch: Any, step: Any) -> None:
-        """Do one superstep of all active sub-graphs of a partition (`BatchTimeStep`)."""
+        """Do one superstep of all active subgraphs of a partition (`BatchTimeStep`)."""
         raise InputError(f"{self.name()}: define compute or compute_batch")
 
     def end_of_timestep_batch(self, batch: Any, step: Any) -> None:
-        """Conclude a timestep of all sub-graphs of a partition."""
+        """Conclude a timestep of all subgraphs of a partition."""
 
     def merge_batch(self, batch: Any, step: Any) -> None:
-        """Do one superstep of the merge of all active sub-graphs of a partition."""
+        """Do one superstep of the merge of all active subgraphs of a partition."""
         step.vote_to_halt()
 
     def result(self, sg: Any) -> Mapping[str, ArrayLike]:

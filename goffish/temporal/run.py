@@ -61,7 +61,7 @@ def run_series(
     start, end
         Run the instances that begin in this half-open range (dates, or numbers as the series has them); default: all.
     given : mapping of str to value, optional
-        The application's input: a message to every sub-graph in superstep 1 of the first timestep, in the independent
+        The application's input: a message to every subgraph in superstep 1 of the first timestep, in the independent
         and eventually dependent patterns of every timestep.
     temporal_parallelism : int
         Timesteps that are run side by side, in those two patterns: by threads, by groups of ranks, or as jobs of one
@@ -76,7 +76,7 @@ def run_series(
         A declaration or an option that means nothing; a range outside the series; an attribute that the series does not
         have.
     JobError
-        User code failed, or called what its pattern and phase do not allow: the message names sub-graph, timestep and
+        User code failed, or called what its pattern and phase do not allow: the message names subgraph, timestep and
         superstep.
     """
     check_series_program(program)

@@ -105,16 +105,16 @@ class _Temporal:
             self.sent.later.append(batch)
 
     def send_to_subgraph_in_next_timestep(self, subgraph: ArrayLike, **payload: ArrayLike) -> None:
-        """Send to sub-graphs by number; delivered in superstep 1 of the next timestep."""
-        self._later(numbers("sub-graph", subgraph, self.graph.num_subgraphs), NO_VERTEX, payload)
+        """Send to subgraphs by number; delivered in superstep 1 of the next timestep."""
+        self._later(numbers("subgraph", subgraph, self.graph.num_subgraphs), NO_VERTEX, payload)
 
     def send_to_vertex_in_next_timestep(self, subgraph: ArrayLike, vertex: ArrayLike, **payload: ArrayLike) -> None:
         """Send to vertices by partitioned number; delivered in superstep 1 of the next timestep."""
         target = numbers("vertex", vertex, self.graph.num_vertices)
-        self._later(numbers("sub-graph", subgraph, self.graph.num_subgraphs), target, payload)
+        self._later(numbers("subgraph", subgraph, self.graph.num_subgraphs), target, payload)
 
     def send_to_all_in_next_timestep(self, **payload: ArrayLike) -> None:
-        """Send to every sub-graph of the graph, in superstep 1 of the next timestep."""
+        """Send to every subgraph of the graph, in superstep 1 of the next timestep."""
         self._later(~np.arange(self.graph.num_partitions), NO_VERTEX, payload)
 
     def _to_merge(self, subgraph: ArrayLike, payload: Any) -> None:
@@ -124,7 +124,7 @@ class _Temporal:
             self.sent.merge.append(batch)
 
     def vote_to_halt_timestep(self) -> None:
-        """Agree to end the run after this timestep; it does if all sub-graphs agree and none has sent to the next."""
+        """Agree to end the run after this timestep; it does if all subgraphs agree and none has sent to the next."""
         self._allow("a vote to halt timesteps", ("sequential", "compute"), ("sequential", "end of timestep"))
         self.sent.dissents = False
 
@@ -169,7 +169,7 @@ class _Temporal:
 
 
 class TimeStep(_Temporal, Superstep):
-    """One call of user code for one sub-graph.
+    """One call of user code for one subgraph.
 
     Attributes
     ----------
@@ -180,11 +180,11 @@ class TimeStep(_Temporal, Superstep):
     """
 
     def send_to_next_timestep(self, **payload: ArrayLike) -> None:
-        """Send to this same sub-graph; delivered in superstep 1 of the next timestep."""
+        """Send to this same subgraph; delivered in superstep 1 of the next timestep."""
         self._later(self._sg.id, NO_VERTEX, payload)
 
     def send_to_merge(self, **payload: ArrayLike) -> None:
-        """Send to this same sub-graph; delivered in superstep 1 of the merge, in order of timesteps."""
+        """Send to this same subgraph; delivered in superstep 1 of the merge, in order of timesteps."""
         self._to_merge(self._sg.id, payload)
 
     def vote_to_halt(self) -> None:
@@ -198,27 +198,27 @@ class TimeStep(_Temporal, Superstep):
 
 
 class BatchTimeStep(_Temporal, BatchStep):
-    """One call of user code for all active sub-graphs of a partition."""
+    """One call of user code for all active subgraphs of a partition."""
 
     _read: Any = None
 
     def values(self, name: str, subgraphs: NDArray[np.int64]) -> Any:
-        """An attribute of the instance where only some sub-graphs (local indices) are looked at.
+        """An attribute of the instance where only some subgraphs (local indices) are looked at.
 
-        Slices of bins that hold none of them are not read; what belongs to other sub-graphs may be missing.
+        Slices of bins that hold none of them are not read; what belongs to other subgraphs may be missing.
         """
         return self._read(name, subgraphs)
 
     def send_to_next_timestep(self, subgraphs: ArrayLike, **payload: ArrayLike) -> None:
-        """Send from listed sub-graphs (local indices) to themselves, in superstep 1 of the next timestep."""
+        """Send from listed subgraphs (local indices) to themselves, in superstep 1 of the next timestep."""
         self._later(np.asarray(subgraphs) + self._batch.first_id, NO_VERTEX, payload)
 
     def send_to_merge(self, subgraphs: ArrayLike, **payload: ArrayLike) -> None:
-        """Send from listed sub-graphs (local indices) to themselves, in superstep 1 of the merge."""
+        """Send from listed subgraphs (local indices) to themselves, in superstep 1 of the merge."""
         self._to_merge(np.asarray(subgraphs) + self._batch.first_id, payload)
 
     def vote_to_halt(self, subgraphs: NDArray[np.int64] | None = None) -> None:
-        """Let the listed sub-graphs (default: all) become inactive until a message arrives."""
+        """Let the listed subgraphs (default: all) become inactive until a message arrives."""
         if self.moment.phase == "end of timestep":
             raise InputError("a vote to halt is not allowed in end of timestep: its BSP is over")
         super().vote_to_halt(subgraphs)

@@ -25,7 +25,7 @@ class TimeDependentShortestPath(TimeSeriesProgram):
 
     See docs/specs/time-series.md, section 4.1.
 
-    One bounded Dijkstra per instance and sub-graph, from the finalised vertices that still have neighbours which are
+    One bounded Dijkstra per instance and subgraph, from the finalised vertices that still have neighbours which are
     not. Supersteps of a timestep: at most two more than the remote edges on an earliest path inside its window.
 
     Parameters
@@ -139,7 +139,7 @@ class TimeDependentShortestPath(TimeSeriesProgram):
     def _costs(
         self, batch: SubgraphBatch, step: BatchTimeStep, units: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Latency and presence of every arc, as far as some sub-graphs are concerned."""
+        """Latency and presence of every arc, as far as some subgraphs are concerned."""
         latency = np.asarray(step.values(f"edge.{self.latency}", units), np.float64)
         wrong = np.flatnonzero(latency < 0)
         if wrong.size:

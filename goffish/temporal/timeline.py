@@ -1,7 +1,7 @@
 """TI-BSP on every engine: a program over a time series as an ordinary one, with the supersteps of all timesteps.
 
 A timestep of S supersteps takes S + 1 of the engine: in the last one `end_of_timestep` is called, which has to know
-that all sub-graphs of the whole graph have halted. What crosses timesteps waits at its sender until then, as state of
+that all subgraphs of the whole graph have halted. What crosses timesteps waits at its sender until then, as state of
 the partition; so messages, checkpoints and lost executors are the engine's business, as in any other program.
 """
 
@@ -71,7 +71,7 @@ def advance(before: Clock, said: Mapping[str, bool], pattern: Pattern, timesteps
     Parameters
     ----------
     said : mapping
-        ``busy``: a sub-graph is active or a message in flight; of an end of timestep: ``dissents``, a sub-graph has not
+        ``busy``: a subgraph is active or a message in flight; of an end of timestep: ``dissents``, a subgraph has not
         voted to halt timesteps; ``halts``, one ended the application; ``pending``, one sent to the next timestep.
     merges : bool
         Whether a merge follows the last timestep.
@@ -108,7 +108,7 @@ class Values(Protocol):
     ends: NDArray[np.int64]
 
     def bound(self, batch: SubgraphBatch, instance: int, active: NDArray[np.int64]) -> Callable[..., Any]:
-        """Attributes of a partition at one instance, by name; those of inactive sub-graphs may be missing."""
+        """Attributes of a partition at one instance, by name; those of inactive subgraphs may be missing."""
 
 
 class Timeline(SubgraphProgram):
@@ -121,7 +121,7 @@ class Timeline(SubgraphProgram):
     timesteps : sequence of int
         Instances, in the order in which they are run; ascending for the sequential pattern.
     given : structured array, optional
-        The application's input: messages to every sub-graph, in superstep 1 (docs/specs/time-series.md, section 3.5).
+        The application's input: messages to every subgraph, in superstep 1 (docs/specs/time-series.md, section 3.5).
     merges : bool
         Whether the merge follows; without it, and with `hands_over`, the answer is what was sent to it.
     handed : mapping of str to array, optional
@@ -284,7 +284,7 @@ class Timeline(SubgraphProgram):
             step.aggregate("dropped", step.messages.size)
 
     def _first_inbox(self, batch: SubgraphBatch, step: BatchStep, clock: Clock) -> tuple[Batch, NDArray[np.int64]]:
-        """The inbox of superstep 1, and where that of each sub-graph begins."""
+        """The inbox of superstep 1, and where that of each subgraph begins."""
         extra: Batch
         if clock.phase == MERGE:
             extra = self._for_merge(batch, step)
@@ -325,7 +325,7 @@ class Timeline(SubgraphProgram):
         offsets: NDArray[np.int64],
         calls: tuple[Callable[[Any, Any], None], Callable[[Any, Any], None]],
     ) -> bool:
-        """Call user code for the active sub-graphs; gives whether it sent messages in the same timestep."""
+        """Call user code for the active subgraphs; gives whether it sent messages in the same timestep."""
         read = self._reader(batch, moment, active)
         view = batch.with_attributes(read)
         context = (clock.superstep, messages, step.graph, step._aggregates, self.aggregators)
@@ -461,7 +461,7 @@ class _named:
         if not isinstance(error, Exception) or isinstance(error, JobError):
             return
         program, batch, index, moment, superstep = self._where
-        unit = "" if index is None else f"sub-graph {batch.first_id + index}, "
+        unit = "" if index is None else f"subgraph {batch.first_id + index}, "
         when = "" if moment.phase == "merge" else f"timestep {moment.timestep}, "
         phase = moment.phase if moment.phase == "end of timestep" else f"{moment.phase}, superstep {superstep}"
         where = f"{program.name()}: {unit}partition {batch.partition}, {when}{phase}"

@@ -13,7 +13,7 @@ from goffish.errors import InputError
 from goffish.gofs.series import Series
 from goffish.gopher import SubgraphBatch
 
-#: Gives an attribute of a partition, of all its sub-graphs or (the others may be missing) of some: local numbers.
+#: Gives an attribute of a partition, of all its subgraphs or (the others may be missing) of some: local numbers.
 Read = Callable[..., Any]
 
 
@@ -39,7 +39,7 @@ class SeriesValues:
     def bound(self, batch: SubgraphBatch, instance: int, active: NDArray[np.int64]) -> Read:
         """Attributes of a partition at one instance; slices are read when they are asked for.
 
-        Of bins that hold no active sub-graph nothing is read.
+        Of bins that hold no active subgraph nothing is read.
         """
         partition = batch.partition
         with self._lock:

@@ -63,7 +63,7 @@ def test_grids_in_equal_blocks(
 
 
 def test_grid_under_random_hash_partitions_loses_most_of_the_gain() -> None:
-    """The source gives 1,025 sub-graphs, about 47 supersteps and 107,000 messages for one unnamed seed."""
+    """The source gives 1,025 subgraphs, about 47 supersteps and 107,000 messages for one unnamed seed."""
     graph = grid(40, 30)
     layout = build_layout(graph, assign(graph, 12, "hash", seed=1), 12)
     supersteps, messages = counts(run_program(ConnectedComponents(), layout))
@@ -75,7 +75,7 @@ def test_grid_under_random_hash_partitions_loses_most_of_the_gain() -> None:
 
 @pytest.mark.parametrize("scale", [1, 2, 3])
 def test_supersteps_stay_flat_while_the_vertex_diameter_grows(scale: int) -> None:
-    """A W x H grid needs W + H supersteps vertex-centric and always 7 sub-graph-centric."""
+    """A W x H grid needs W + H supersteps vertex-centric and always 7 subgraph-centric."""
     width, height = 20 * scale, 15 * scale
     graph, owner = grid(width, height), grid_blocks(width, height)
     assert counts(run_program(ConnectedComponents(), build_layout(graph, owner, 12)))[0] == 7
@@ -84,7 +84,7 @@ def test_supersteps_stay_flat_while_the_vertex_diameter_grows(scale: int) -> Non
 
 
 def test_zig_zag_needs_more_supersteps_than_the_quotient_diameter() -> None:
-    """§6: a shortest path may weave in and out of the same sub-graph; D_Q = 1, 13 supersteps."""
+    """§6: a shortest path may weave in and out of the same subgraph; D_Q = 1, 13 supersteps."""
     src, dst = list(range(12)), list(range(1, 13))
     weight = [1.0] * 12
     hubs = {0: 13, 1: 14}

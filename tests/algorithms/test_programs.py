@@ -65,7 +65,7 @@ def test_component_supersteps_follow_the_eccentricity_in_the_quotient_graph(case
     largest = [max(c) for c in components_of(case.nx)]
     stats = run_program(ConnectedComponents(), layout).stats
     assert stats is not None
-    # Every sub-graph sends in superstep 1, so a lone sub-graph still takes 2: ecc + 2 exactly, as printed.
+    # Every subgraph sends in superstep 1, so a lone subgraph still takes 2: ecc + 2 exactly, as printed.
     assert stats.supersteps == widest(quotient(layout), [of[v] for v in largest]) + 2
     vertex = run_program(ConnectedComponents(), case.layout("vertex")).stats
     assert vertex is not None

@@ -20,7 +20,7 @@ from tests.cases import Case, cases
 
 
 def subgraph_of(layout: PartitionedGraph) -> dict[int, int]:
-    """Sub-graph of each vertex label."""
+    """Subgraph of each vertex label."""
     found = {}
     for part in layout.slices():
         for s in range(part.num_subgraphs):
@@ -30,7 +30,7 @@ def subgraph_of(layout: PartitionedGraph) -> dict[int, int]:
 
 
 def arcs_of(layout: PartitionedGraph) -> tuple[Counter, Counter]:
-    """All arcs by label as the slices tell them: inside sub-graphs, and remote."""
+    """All arcs by label as the slices tell them: inside subgraphs, and remote."""
     ids = layout.vertex_ids()
     local, remote = Counter(), Counter()
     for part in layout.slices():

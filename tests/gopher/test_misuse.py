@@ -42,7 +42,7 @@ def test_an_exception_names_program_subgraph_and_superstep(method: str, where: s
         return {}
 
     with pytest.raises(
-        JobError, match=rf"^Faulty: sub-graph 2, partition 2, {where}: ZeroDivisionError: no way$"
+        JobError, match=rf"^Faulty: subgraph 2, partition 2, {where}: ZeroDivisionError: no way$"
     ) as caught:
         run_program(_with(method, fail_on_two), CHAIN)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
@@ -51,18 +51,18 @@ def test_an_exception_names_program_subgraph_and_superstep(method: str, where: s
 @pytest.mark.parametrize(
     ("send", "problem"),
     [
-        (lambda step: step.send_to_subgraph(99, x=1), "sub-graph 99, which does not exist"),
+        (lambda step: step.send_to_subgraph(99, x=1), "subgraph 99, which does not exist"),
         (lambda step: step.send_to_partition(7, x=1), "partition 7, which does not exist"),
         (
             lambda step: step.send_to_vertex(0, 7, x=1),
-            "message to vertex 7 in sub-graph 0, which does not own it",
+            "message to vertex 7 in subgraph 0, which does not own it",
         ),
         (lambda step: step.send_to_subgraph(0), r"payload columns \['x'\], got \[\]"),
         (lambda step: step.send_to_subgraph(0, x=1, y=2), r"payload columns \['x'\], got \['x', 'y'\]"),
         (lambda step: step.aggregate("nope", 1), "no aggregator 'nope'"),
         (lambda step: step.aggregated("nope"), "no aggregator 'nope'"),
         (lambda step: step.send_to_subgraph([[0]], x=1), "one-dimensional"),
-        (lambda step: step.send_to_subgraph(-1, x=1), "sub-graph -1, which does not exist"),
+        (lambda step: step.send_to_subgraph(-1, x=1), "subgraph -1, which does not exist"),
         (lambda step: step.send_to_partition(-1, x=1), "partition -1, which does not exist"),
         (lambda step: step.send_to_vertex(0, -3, x=1), "vertex -3, which does not exist"),
         (lambda step: step.send_to_vertex(0, 8, x=1), "vertex 8, which does not exist"),
@@ -136,7 +136,7 @@ def test_results_of_the_wrong_shape_name_the_column(result: Any, problem: str) -
 
 def test_max_supersteps_fails_an_endless_program() -> None:
     endless = _with("compute", lambda self, sg, step: None)
-    with pytest.raises(JobError, match=r"not finished after 5 supersteps \(4 sub-graphs still active\)"):
+    with pytest.raises(JobError, match=r"not finished after 5 supersteps \(4 subgraphs still active\)"):
         run_program(endless, CHAIN, max_supersteps=5)
 
 
@@ -162,7 +162,7 @@ def test_unknown_engine_and_thread_counts() -> None:
 
 def test_a_program_that_needs_connected_units_refuses_partitions() -> None:
     layout = build_layout(from_edges([0, 2], [1, 3]), np.zeros(4, np.int32), 1, finder="single")
-    with pytest.raises(InputError, match="needs connected sub-graphs"):
+    with pytest.raises(InputError, match="needs connected subgraphs"):
         run_program(make("max-value", {}).program("single"), layout)
     assert nx.number_connected_components(nx.Graph([(0, 1), (2, 3)])) == 2
     assert run_program(make("components", {}).program("single"), layout).to_dict() == {0: 1, 1: 1, 2: 3, 3: 3}

@@ -54,14 +54,14 @@ def test_an_error_on_one_rank_reaches_all_at_once(stores: Path) -> None:
     lines = out.splitlines()
     assert len(lines) == 5, (out, told)
     assert all(line.startswith("JobError rank ") for line in lines), out
-    assert lines[0].endswith("Fails: sub-graph 2, partition 2, init: ValueError: on purpose"), out
-    assert lines[1].endswith("Fails: sub-graph 2, partition 2, superstep 3: ValueError: on purpose"), out
+    assert lines[0].endswith("Fails: subgraph 2, partition 2, init: ValueError: on purpose"), out
+    assert lines[1].endswith("Fails: subgraph 2, partition 2, superstep 3: ValueError: on purpose"), out
     assert lines[2].endswith(
         "superstep 3: ValueError: aggregator 'sum': a contribution is one number, not float64 (2,)"
     )
-    assert lines[3].endswith("superstep 4: Fails: message to vertex 400 in sub-graph 0, which does not own it"), out
+    assert lines[3].endswith("superstep 4: Fails: message to vertex 400 in subgraph 0, which does not own it"), out
     assert all("partition" in line for line in lines), out
-    assert lines[4].endswith("Fails: sub-graph 2, partition 2, result: ValueError: on purpose"), out
+    assert lines[4].endswith("Fails: subgraph 2, partition 2, result: ValueError: on purpose"), out
 
 
 _PATCH = """

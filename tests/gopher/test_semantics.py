@@ -18,7 +18,7 @@ from goffish.graph import from_edges
 from tests.cases import Case, cases, grid, grid_blocks, no_graph_is_small
 
 CHAIN = build_layout(from_edges(np.arange(7), np.arange(1, 8)), np.arange(8, dtype=np.int32) // 2, 4)
-"""Path of eight vertices, four partitions of one sub-graph each."""
+"""Path of eight vertices, four partitions of one subgraph each."""
 
 
 class Probe(SubgraphProgram):
@@ -46,7 +46,7 @@ def test_messages_arrive_in_the_next_superstep(case: Case) -> None:
 
 
 class HalvesTurns(SubgraphProgram):
-    """All vote at once; sub-graph 0 sends to sub-graph 2 in superstep 1 only."""
+    """All vote at once; subgraph 0 sends to subgraph 2 in superstep 1 only."""
 
     message = {"x": np.int64}
     state = {"calls": per_subgraph(np.int64), "last": per_subgraph(np.int64)}
@@ -67,7 +67,7 @@ class HalvesTurns(SubgraphProgram):
 
 def test_halted_subgraphs_sleep_until_a_message_wakes_them() -> None:
     result = run_program(HalvesTurns(), CHAIN)
-    # Sub-graph 2 is woken in superstep 2, does not vote, hence is called in 3 again, and votes.
+    # Subgraph 2 is woken in superstep 2, does not vote, hence is called in 3 again, and votes.
     assert result.table["calls"].to_pylist() == [1, 1, 3, 1]
     assert result.table["last"].to_pylist() == [1, 1, 3, 1]
     assert result.stats is not None
@@ -159,7 +159,7 @@ def test_every_kind_of_address() -> None:
     }  # fmt: skip
     assert result.to_dict("at") == {0: 0, 1: 1000, 2: 0, 3: 0, 4: 1000, 5: 0, 6: 0, 7: 0}
     assert result.stats is not None
-    # four partitions, one partition, two sub-graphs, two vertices, two neighbours
+    # four partitions, one partition, two subgraphs, two vertices, two neighbours
     assert result.stats.messages == 4 + 1 + 2 + 2 + 2
 
 
@@ -341,7 +341,7 @@ def test_combining_against_a_dictionary(rows: list[tuple[int, int, int]]) -> Non
 
 
 class Order(SubgraphProgram):
-    """Every sub-graph sends numbered messages to all; the receiver writes the order down."""
+    """Every subgraph sends numbered messages to all; the receiver writes the order down."""
 
     message = {"sender": np.int64, "number": np.int64}
     state = {"bad": per_subgraph(np.int64)}

@@ -111,7 +111,7 @@ def test_messages_of_many_blocks_keep_their_order(spark: Any) -> None:
 
 
 def test_failure_of_a_program_is_one_line_with_its_place(spark: Any) -> None:
-    with pytest.raises(JobError, match="Rounds: sub-graph 1, partition 1, superstep 2: ValueError: two"):
+    with pytest.raises(JobError, match="Rounds: subgraph 1, partition 1, superstep 2: ValueError: two"):
         run_spark(Rounds(3, fails=2), GRID, spark=spark)
 
 
@@ -119,7 +119,7 @@ def test_limit_of_supersteps(spark: Any) -> None:
     columns, stats = run_spark(Rounds(2), GRID, spark=spark, max_supersteps=2)
     assert stats.supersteps == 2
     assert all((c["rounds"] == 3).all() for c in columns)
-    with pytest.raises(JobError, match=r"not finished after 1 supersteps \(3 sub-graphs still active\)"):
+    with pytest.raises(JobError, match=r"not finished after 1 supersteps \(3 subgraphs still active\)"):
         run_spark(Rounds(2), GRID, spark=spark, max_supersteps=1)
 
 
@@ -231,7 +231,7 @@ def test_a_folder_that_cannot_be_written_leaves_the_old_one(spark: Any, tmp_path
     for program, told in (
         (Uneven(1, fails=-2), r"columns \['one'\] in one partition, \['other'\] in another"),
         (Uneven(1), "Uneven, result: there is no vertex number 1000"),
-        (Rounds(2, fails=2), "Rounds: sub-graph 1, partition"),
+        (Rounds(2, fails=2), "Rounds: subgraph 1, partition"),
     ):
         with pytest.raises(JobError, match=told):
             write_spark(program, SOCIAL, out, spark=spark)

@@ -1,4 +1,4 @@
-"""`local_components` against networkx: wrong here means wrong sub-graphs everywhere in the engine."""
+"""`local_components` against networkx: wrong here means wrong subgraphs everywhere in the engine."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def test_no_vertices_and_no_edges():
 
 def test_blocks_of_the_grid_fixture():
     v = np.arange(1200)
-    block = (v // 40) // 10 * 4 + (v % 40) // 10  # 3 x 4 equal blocks: 12 sub-graphs (docs/specs/engine.md, section 6)
+    block = (v // 40) // 10 * 4 + (v % 40) // 10  # 3 x 4 equal blocks: 12 subgraphs (docs/specs/engine.md, section 6)
     assert local_components(grid(40, 30).offsets, grid(40, 30).targets, block)[1] == 12

@@ -43,7 +43,7 @@ def test_quotient_of_a_grid_has_its_blocks_and_cuts() -> None:
     assert len(by_gid(figure, "links")["links"].get_segments()) == blocks.number_of_edges() == 17
     assert Counter(_texts(figure)) == {"100": 12, "10": 17}
     assert len(_legend(figure)) == 12
-    assert "12 sub-graphs in 12 partitions, 170 edges" in figure.texts[0].get_text()
+    assert "12 subgraphs in 12 partitions, 170 edges" in figure.texts[0].get_text()
     assert overlapping_texts(figure) == []
 
 
@@ -61,7 +61,7 @@ def test_quotient_puts_small_subgraphs_together() -> None:
     figure = quotient_graph(build_layout(gf.from_networkx(G), owner, 2), largest=2)
     assert len(by_gid(figure, "node-")) == 4
     assert {"+100\nsmall", "+200\nsmall", "25", "1"} <= set(_texts(figure))
-    assert any("300 small sub-graphs" in text.get_text() for text in figure.texts)
+    assert any("300 small subgraphs" in text.get_text() for text in figure.texts)
     assert overlapping_texts(figure) == []
 
 

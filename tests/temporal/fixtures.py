@@ -141,7 +141,7 @@ def expected_column(case: SeriesCase, instance: int, name: str) -> list[Any]:
 
 
 def check_all_values(case: SeriesCase, series: Series) -> None:
-    """Every value by partition, by sub-graph and over the whole graph, against the arrays that were written."""
+    """Every value by partition, by subgraph and over the whole graph, against the arrays that were written."""
     edges = {}
     src, dst, _, _ = case.graph.edge_columns()
     for number, (u, v) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):

@@ -165,7 +165,7 @@ def test_side_by_side_on_spark(store: str, spark: Any) -> None:
 
 
 def test_only_what_is_needed_is_read(store: str) -> None:
-    """12 partitions of one sub-graph, hence of one bin each."""
+    """12 partitions of one subgraph, hence of one bin each."""
     groups = -(-20 // PACK)
     for name, slices in (("hashtag", groups * 12), ("meme", groups * 12)):
         with open_series(store, prefetch=False) as series:

@@ -74,7 +74,7 @@ def test_bins_are_balanced(sizes: list[int], bins: int) -> None:
 
 
 def test_split_subgraphs_share_an_edge(tmp_path: Path) -> None:
-    """Two sub-graphs of one partition on both ends of an edge: each has a row for it, in its own bin."""
+    """Two subgraphs of one partition on both ends of an edge: each has a row for it, in its own bin."""
     graph = grid(6, 1)
     layout = build_layout(graph, np.zeros(6, np.int32), 1, cells=np.array([0, 0, 0, 1, 1, 1]))
     schema = SeriesSchema(edge=(Attribute("w", "int64"),))

@@ -48,7 +48,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, int], Pa
 
 
 def order_of(series: Series, order: str) -> Iterator[tuple[int, int]]:
-    """Instances and sub-graphs of a scan in the order of time."""
+    """Instances and subgraphs of a scan in the order of time."""
     rng = np.random.default_rng(1)
     by_bin = np.argsort(series.elements(0).bin_of_subgraph, kind="stable")
     for instance in range(N):

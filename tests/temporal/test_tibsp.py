@@ -81,7 +81,7 @@ def test_messages_arrive_when_they_should(pattern: str) -> None:
             assert times == [0, 1, 2, 3, 4]
     if pattern == "sequential":
         assert found.stats is not None
-        # Each of 4 sub-graphs sent 3 to itself, 1 to another one and 1 from the end of the last timestep.
+        # Each of 4 subgraphs sent 3 to itself, 1 to another one and 1 from the end of the last timestep.
         assert found.stats.aggregates["dropped"] == 4 * 5
         ends = [row for row in found.table.to_pylist() if row["number"] == -7]
         assert len(ends) == 4 * 4
@@ -148,7 +148,7 @@ def test_what_is_allowed_where(call: str) -> None:
                 run_series(program, VALUES)
                 continue
             when = "" if phase == "merge" else "timestep 0, "
-            with pytest.raises(JobError, match=rf"^Calls: sub-graph (.), partition \1, {when}{phase}") as told_:
+            with pytest.raises(JobError, match=rf"^Calls: subgraph (.), partition \1, {when}{phase}") as told_:
                 run_series(program, VALUES)
             if call != "read":
                 assert f"{pattern} pattern" in str(told_.value) or "its BSP is over" in str(told_.value)
@@ -317,7 +317,7 @@ def test_a_failure_says_where_and_when() -> None:
             step.vote_to_halt()
 
     with pytest.raises(
-        JobError, match=r"^Fails: sub-graph 2, partition 2, timestep 1, compute, superstep 1: ValueError: two$"
+        JobError, match=r"^Fails: subgraph 2, partition 2, timestep 1, compute, superstep 1: ValueError: two$"
     ):
         run_series(Fails(), VALUES)
 

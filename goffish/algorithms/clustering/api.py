@@ -59,10 +59,10 @@ class Cores(Algorithm):
 
 
 class Counts(Algorithm):
-    """Sizes of the sub-graphs."""
+    """Sizes of the subgraphs."""
 
     name = "counts"
-    title = "Vertices, arcs and remote arcs of every sub-graph."
+    title = "Vertices, arcs and remote arcs of every subgraph."
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.clustering.subgraph import GraphCounts
@@ -80,7 +80,7 @@ class Quotient(Algorithm):
     """The quotient graph."""
 
     name = "quotient"
-    title = "The quotient graph: neighbouring sub-graphs and the edges between them."
+    title = "The quotient graph: neighbouring subgraphs and the edges between them."
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.clustering.subgraph import QuotientGraph

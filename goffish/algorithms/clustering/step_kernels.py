@@ -1,4 +1,4 @@
-"""Kernels for triangle counting and core numbers inside sub-graphs."""
+"""Kernels for triangle counting and core numbers inside subgraphs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from goffish.kernels.compile import kernel
 
 
 class Questions(NamedTuple):
-    """Wedges u - v - w over three sub-graphs, put to the owner of u: int64 each.
+    """Wedges u - v - w over three subgraphs, put to the owner of u: int64 each.
 
     Attributes
     ----------
@@ -42,9 +42,9 @@ def split_rows(offsets, targets, middle):
 
 @kernel
 def local_triangles(rows, middle, count, remote_count):
-    """Triangles with at least two corners in one sub-graph.
+    """Triangles with at least two corners in one subgraph.
 
-    Every edge u < v inside the sub-graph is closed by the common local neighbours w > v and by the common remote
+    Every edge u < v inside the subgraph is closed by the common local neighbours w > v and by the common remote
     neighbours; `count` is by vertex, `remote_count` by row of the remote table (a corner that its owner must be told
     about).
     """
@@ -88,7 +88,7 @@ def local_triangles(rows, middle, count, remote_count):
 def remote_wedges(
     active, rows, middle, remote_vertex, remote_subgraph, start, degree, remote_degree, done, questions, open_subgraphs
 ):
-    """Wedges u - v - w over three different sub-graphs where v comes before u and u before w.
+    """Wedges u - v - w over three different subgraphs where v comes before u and u before w.
 
     Vertices are ordered by (degree, partitioned number), which bounds the wedges by m^1.5. Each one is a question to
     the owner of u: are you a neighbour of w? Stops when the output arrays cannot hold the next row; ``done[v]``
@@ -216,7 +216,7 @@ def lower_cores(
     """Lower core estimates until every vertex has as many neighbours of at least its own estimate.
 
     ``support[v]`` counts those neighbours, so a vertex is looked at again only when they have become too few. `touched`
-    are the rows of the remote table whose estimates fell (from `remote_before`), grouped by sub-graph; in the first
+    are the rows of the remote table whose estimates fell (from `remote_before`), grouped by subgraph; in the first
     superstep every vertex is looked at. Sets ``changed[v]``.
     """
     subgraph_offsets, remote_offsets, offsets, targets = rows
@@ -286,10 +286,10 @@ def lower_cores(
 
 @kernel
 def news(changed, rows, middle, remote_subgraph, vertex, target):
-    """(vertex, neighbouring sub-graph) pairs for the vertices whose value changed, each pair once.
+    """(vertex, neighbouring subgraph) pairs for the vertices whose value changed, each pair once.
 
     Returns their number; with empty output arrays they are only counted. Remote arcs are sorted, hence their
-    sub-graphs too.
+    subgraphs too.
     """
     subgraph_offsets, remote_offsets, offsets, targets = rows
     count = 0

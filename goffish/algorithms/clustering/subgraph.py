@@ -1,4 +1,4 @@
-"""Counts against the engine: sub-graph sizes, the quotient graph, triangles and core numbers."""
+"""Counts against the engine: subgraph sizes, the quotient graph, triangles and core numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNKNOWN = np.iinfo(np.int64).max
 
 
 class GraphCounts(SubgraphProgram):
-    """Vertices, arcs and remote arcs of every sub-graph (docs/specs/engine.md, section 4.6)."""
+    """Vertices, arcs and remote arcs of every subgraph (docs/specs/engine.md, section 4.6)."""
 
     state = {
         "vertices": per_subgraph(np.int64),
@@ -44,7 +44,7 @@ class GraphCounts(SubgraphProgram):
 
 
 class QuotientGraph(SubgraphProgram):
-    """The quotient graph: pairs of neighbouring sub-graphs and the remote edges between them (§4.6).
+    """The quotient graph: pairs of neighbouring subgraphs and the remote edges between them (§4.6).
 
     Each pair is reported from both sides.
     """
@@ -62,8 +62,8 @@ class QuotientGraph(SubgraphProgram):
 class TriangleCount(SubgraphProgram):
     """Triangles through each vertex of an undirected graph; loops and parallel edges do not count.
 
-    Superstep 1 counts the triangles with two corners in one sub-graph and tells neighbouring sub-graphs the degrees of
-    border vertices. From then on each sub-graph asks about its wedges over three sub-graphs, at most `batch_size` a
+    Superstep 1 counts the triangles with two corners in one subgraph and tells neighbouring subgraphs the degrees of
+    border vertices. From then on each subgraph asks about its wedges over three subgraphs, at most `batch_size` a
     partition and superstep, so that memory stays bounded; corners elsewhere are told the counts that are due to them.
 
     Parameters
@@ -132,8 +132,8 @@ class TriangleCount(SubgraphProgram):
 class CoreNumbers(SubgraphProgram):
     """Core number of each vertex of an undirected graph; loops and parallel edges do not count.
 
-    Every vertex starts from its degree; sub-graphs lower their estimates to a local fixed point and tell neighbouring
-    sub-graphs the estimates that changed (Montresor, De Pellegrini and Miorandi, "Distributed k-Core Decomposition",
+    Every vertex starts from its degree; subgraphs lower their estimates to a local fixed point and tell neighbouring
+    subgraphs the estimates that changed (Montresor, De Pellegrini and Miorandi, "Distributed k-Core Decomposition",
     2013).
     """
 
@@ -166,7 +166,7 @@ class CoreNumbers(SubgraphProgram):
 
 
 def _find_remote(batch: SubgraphBatch, subgraph: NDArray[np.int64], vertex: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows of the remote table by (local sub-graph, partitioned vertex number)."""
+    """Rows of the remote table by (local subgraph, partitioned vertex number)."""
     owner = np.repeat(np.arange(batch.num_subgraphs), np.diff(batch.remote_offsets))
     span = batch.num_subgraphs and int(batch.remote_vertex.max(initial=0)) + 1
     table = owner * span + batch.remote_vertex
@@ -182,7 +182,7 @@ def _row_middles(batch: SubgraphBatch) -> NDArray[np.int64]:
 def _news(
     batch: SubgraphBatch, middle: NDArray[np.int64], changed: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Changed border vertices and the neighbouring sub-graphs to tell about each."""
+    """Changed border vertices and the neighbouring subgraphs to tell about each."""
     context = changed, batch.rows, middle, batch.remote_subgraph
     size = kernels.news(*context, _EMPTY, _EMPTY)
     vertex, target = np.empty(size, np.int64), np.empty(size, np.int64)

@@ -80,7 +80,7 @@ class BlockRanks(_Ranks):
     """BlockRank."""
 
     name = "blockrank"
-    title = "PageRank started from the ranks of sub-graphs: fewer sweeps on graphs with good cuts."
+    title = "PageRank started from the ranks of subgraphs: fewer sweeps on graphs with good cuts."
 
     local_tolerance: float = Field(default=1e-2, gt=0.0, description="L1 change that ends the local phase.")
     block_tolerance: float = Field(default=1e-4, gt=0.0, description="L1 change that ends the block phase.")
@@ -140,7 +140,7 @@ def blockrank(
     parts: int | None = None,
     threads: int | None = None,
 ) -> Result:
-    """PageRank started from the ranks of sub-graphs (BlockRank); columns ``rank``, ``local_rank``, ``block_rank``."""
+    """PageRank started from the ranks of subgraphs (BlockRank); columns ``rank``, ``local_rank``, ``block_rank``."""
     from goffish.algorithms.dispatch import answer
 
     asked = BlockRanks.checked(damping=damping, tolerance=tolerance, max_iterations=max_iterations, dangling=dangling)

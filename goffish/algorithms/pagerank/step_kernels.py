@@ -59,7 +59,7 @@ def update_ranks(total, share, teleport, damping, rank):
 
 @kernel
 def local_pagerank(subgraph_offsets, offsets, targets, damping, tolerance, max_sweeps, local_rank):
-    """PageRank of each sub-graph by its own arcs only, normalised to sum 1 (BlockRank, step 1)."""
+    """PageRank of each subgraph by its own arcs only, normalised to sum 1 (BlockRank, step 1)."""
     for s in range(subgraph_offsets.size - 1):
         low, high = subgraph_offsets[s], subgraph_offsets[s + 1]
         size = high - low
@@ -96,7 +96,7 @@ def block_weights(
     subgraph_offsets, remote_offsets, remote_subgraph, neighbor_offsets, neighbor_subgraph,
     offsets, targets, local_rank, own, out,
 ):  # fmt: skip
-    """Rows of the block matrix: the share of each sub-graph's local rank that its arcs carry to itself and to
+    """Rows of the block matrix: the share of each subgraph's local rank that its arcs carry to itself and to
     each neighbour (BlockRank, step 1)."""
     for s in range(subgraph_offsets.size - 1):
         first, last = neighbor_offsets[s], neighbor_offsets[s + 1]

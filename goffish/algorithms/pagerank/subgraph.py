@@ -130,7 +130,7 @@ class BlockRank(PageRank):
 
     See docs/specs/engine.md, section 4.7.
 
-    A block is a sub-graph. Superstep 1 computes local ranks and the block matrix, the next ones the ranks of blocks
+    A block is a subgraph. Superstep 1 computes local ranks and the block matrix, the next ones the ranks of blocks
     on the quotient graph (teleport in proportion to block size), then ordinary PageRank starts from the product.
 
     Parameters

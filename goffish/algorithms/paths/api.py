@@ -79,7 +79,7 @@ class ShortestPaths(_FromSource):
     """Distances from a source."""
 
     name = "sssp"
-    title = "Shortest distances and parents from one vertex (Dijkstra inside sub-graphs)."
+    title = "Shortest distances and parents from one vertex (Dijkstra inside subgraphs)."
     one_thread = True
 
     weighted: bool = Field(default=True, description="Use edge weights where the graph has them.")

@@ -13,11 +13,11 @@ from goffish.kernels.heap import pop, push
 
 
 class Entries(NamedTuple):
-    """Where traversals enter the sub-graphs; those of sub-graph s are ``starts[s] … starts[s + 1]``.
+    """Where traversals enter the subgraphs; those of subgraph s are ``starts[s] … starts[s + 1]``.
 
     Attributes
     ----------
-    starts : int64, shape (sub-graphs + 1,)
+    starts : int64, shape (subgraphs + 1,)
     vertex : int64
     distance : float64, or int64 for levels
     """
@@ -58,7 +58,7 @@ def lower_remote(tree, r, distance, parent, fresh, improved, count):
 
 @kernel
 def relax_weighted(active, rows, weights, entries, parents, source, vertex_ids, tree, improved):
-    """Dijkstra inside each active sub-graph from the vertices that messages (or the source) improved.
+    """Dijkstra inside each active subgraph from the vertices that messages (or the source) improved.
 
     `parents` are those of the entries. Remote vertices that got nearer are written to `improved`, and their number is
     returned. Empty `weights` mean 1 everywhere.

@@ -20,7 +20,7 @@ _UNIT.setflags(write=False)
 class SingleSourceShortestPath(SubgraphProgram):
     """Distances from one vertex along out-arcs (docs/specs/engine.md, section 4.3, Algorithm 3 corrected).
 
-    In every superstep each reached sub-graph runs Dijkstra from the vertices that messages improved and announces to
+    In every superstep each reached subgraph runs Dijkstra from the vertices that messages improved and announces to
     each remote vertex the best distance found, if it beats all it announced before. Supersteps: at most c + 2, where
     c is
     the least number of remote edges on a shortest path, taken over the farthest vertex.

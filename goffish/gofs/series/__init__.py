@@ -5,7 +5,7 @@ A store with a time series is an ordinary store, the *template*, with more files
 * ``series`` (of the first partition): beginnings and ends of the instances, schema, packing.
 * ``series-elements`` (of every partition): rows and bins, see `Elements`.
 * ``series.PLACE.NAME.gG.bB``: the values of one attribute in one group of successive instances and one bin of
-  sub-graphs; Parquet, see `encode_slice`. There are ``ceil(n / pack) * min(bins, sub-graphs) * attributes`` of them.
+  subgraphs; Parquet, see `encode_slice`. There are ``ceil(n / pack) * min(bins, subgraphs) * attributes`` of them.
 
 All are named by their content and listed with their checksums in the manifest, like every file of a store.
 See docs/specs/time-series.md, section 5.

@@ -20,7 +20,7 @@ from goffish.gofs.series.slices import Block
 
 
 class SliceKey(NamedTuple):
-    """A slice: partition, ``vertex.NAME`` or ``edge.NAME``, group of instances, bin of sub-graphs."""
+    """A slice: partition, ``vertex.NAME`` or ``edge.NAME``, group of instances, bin of subgraphs."""
 
     partition: int
     name: str

@@ -35,10 +35,10 @@ def slice_kind(name: str, group: int, bin_number: int) -> str:
 
 
 def assign_bins(sizes: NDArray[np.int64], bins: int) -> NDArray[np.int64]:
-    """Bin of each sub-graph: the largest first, each into the lightest bin so far.
+    """Bin of each subgraph: the largest first, each into the lightest bin so far.
 
-    With S sub-graphs, ``min(bins, S)`` bins are used, and the heaviest holds at most total/b + (1 - 1/b) times the
-    largest sub-graph. See docs/specs/time-series.md, sections 5.1 and 7; R. L. Graham, "Bounds on Multiprocessing
+    With S subgraphs, ``min(bins, S)`` bins are used, and the heaviest holds at most total/b + (1 - 1/b) times the
+    largest subgraph. See docs/specs/time-series.md, sections 5.1 and 7; R. L. Graham, "Bounds on Multiprocessing
     Timing Anomalies", SIAM J. Appl. Math. 17 (1969).
     """
     from heapq import heapify, heapreplace
@@ -57,21 +57,21 @@ def assign_bins(sizes: NDArray[np.int64], bins: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Elements:
-    """The rows that a partition's slices speak of. Every sub-graph owns one range of each kind.
+    """The rows that a partition's slices speak of. Every subgraph owns one range of each kind.
 
     Attributes
     ----------
-    vertex_offsets : int64, shape (sub-graphs + 1,)
+    vertex_offsets : int64, shape (subgraphs + 1,)
         Rows of vertices: their local numbers.
-    edge_offsets : int64, shape (sub-graphs + 1,)
+    edge_offsets : int64, shape (subgraphs + 1,)
         Rows of edges.
     edge_id : int64, shape (edges,)
-        Number over the whole graph of the edge of each row: all edges that touch the sub-graph, ascending in it.
+        Number over the whole graph of the edge of each row: all edges that touch the subgraph, ascending in it.
     edge_row : int32 or int64, shape (arcs,)
         Row of each arc of the partition's `out_arcs`.
     in_edge_row : int32 or int64, shape (arcs into the partition,)
         The same for its `in_arcs`; the same array in an undirected graph.
-    bin_of_subgraph : int64, shape (sub-graphs,)
+    bin_of_subgraph : int64, shape (subgraphs,)
     """
 
     vertex_offsets: NDArray[np.int64]
@@ -89,7 +89,7 @@ class Elements:
         return int(self.bin_of_subgraph.max(initial=-1)) + 1
 
     def offsets(self, place: Place) -> NDArray[np.int64]:
-        """Rows of each sub-graph."""
+        """Rows of each subgraph."""
         return self.vertex_offsets if place == "vertex" else self.edge_offsets
 
     def count(self, place: Place) -> int:
@@ -97,7 +97,7 @@ class Elements:
         return int(self.offsets(place)[-1])
 
     def bins_of(self, subgraphs: Any) -> list[int]:
-        """The bins that hold some sub-graphs (local numbers), ascending."""
+        """The bins that hold some subgraphs (local numbers), ascending."""
         return [int(b) for b in np.unique(self.bin_of_subgraph[np.asarray(subgraphs, np.int64)])]
 
     def rows(self, place: Place, bin_number: int) -> NDArray[np.int64]:
@@ -158,7 +158,7 @@ def elements_of(part: Slice, template: Graph, original: NDArray[np.integer[Any]]
     sides = [_edges_of_arcs(template, part, part.out_arcs, original)]
     if part.directed:
         sides.append(_edges_of_arcs(template.reverse, part, part.in_arcs, original))
-    # A sub-graph and an edge in one number: fewer than 2^31 of the one and 2^32 of the other.
+    # A subgraph and an edge in one number: fewer than 2^31 of the one and 2^32 of the other.
     edges = max(template.num_edges, 1)
     keys = [subgraph * edges + edge for subgraph, edge in sides]
     rows = distinct(np.concatenate(keys)).astype(np.int64, copy=False)
@@ -173,7 +173,7 @@ def elements_of(part: Slice, template: Graph, original: NDArray[np.integer[Any]]
 def _edges_of_arcs(
     template: Graph, part: Slice, arcs: Arcs, original: NDArray[np.integer[Any]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Local sub-graph and edge number of every arc."""
+    """Local subgraph and edge number of every arc."""
     assert template.edge_of_arc is not None
     targets, arc = np.empty(template.num_arcs, template.targets.dtype), np.empty(template.num_arcs, np.int64)
     kernels.restore_rows(

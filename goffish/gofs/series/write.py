@@ -80,7 +80,7 @@ def write_series(
     pack : int or "all"
         Instances of one slice.
     bins : int
-        Groups of sub-graphs of each partition that can be read alone; at most one for each sub-graph.
+        Groups of subgraphs of each partition that can be read alone; at most one for each subgraph.
     unit : {"us", "1"}
         Of the times: microseconds since 1970 (UTC), or plain numbers.
     progress

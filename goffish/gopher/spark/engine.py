@@ -99,7 +99,7 @@ def run_spark(
     InputError
         The executors could not open the store, or Spark has no place for checkpoints.
     JobError
-        User code failed (the message names sub-graph and superstep), `max_supersteps` was reached, or Spark gave up.
+        User code failed (the message names subgraph and superstep), `max_supersteps` was reached, or Spark gave up.
     """
     options = (max_supersteps, checkpoints, checkpoint_every, progress)
     found, stats = _on_spark(program, graph, spark, options, resume, _Run.collect)
@@ -241,7 +241,7 @@ class _Run:
             active = sum(r["active"] for r in reports)
             if not active:
                 self.job = written
-                break  # the messages were for partitions without sub-graphs
+                break  # the messages were for partitions without subgraphs
             frame = after
             aggregates = fold(self.program, [r["contributions"] for r in reports])
             # The driver's clock: a task's own would begin anew with it, and say something else when it is run again.

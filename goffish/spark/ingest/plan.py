@@ -24,8 +24,8 @@ REPORT = "part int, body binary"
 class Plan:
     """What every executor has to know; arrays have one entry per partition and one more.
 
-    `vertex_starts` and `piece_starts` are the first vertex and sub-graph of each partition in the partitioned
-    numbering, `piece_offsets` the first vertex of each sub-graph; `starts` and `ends` are the instances (microseconds
+    `vertex_starts` and `piece_starts` are the first vertex and subgraph of each partition in the partitioned
+    numbering, `piece_offsets` the first vertex of each subgraph; `starts` and `ends` are the instances (microseconds
     since 1970).
     """
 

@@ -1,4 +1,4 @@
-"""What the executors do: find the sub-graphs of a partition, build its slice, write it.
+"""What the executors do: find the subgraphs of a partition, build its slice, write it.
 
 A partition is built from its own edges alone, in a numbering of the vertices that these edges touch that keeps the
 order of the partitioned numbering; the builder behind `goffish.gofs.build_layout` does the rest. So the bytes are those
@@ -27,17 +27,17 @@ from goffish.graph.labels import vertex_dtype
 from goffish.spark.ingest.plan import Plan, attribute_columns, report_row, whole_column, write_files
 from goffish.spark.ingest.series import series_files
 
-#: Where each vertex goes: its spot, and its sub-graph in the partition.
+#: Where each vertex goes: its spot, and its subgraph in the partition.
 PLACES = "number bigint, spot bigint, piece bigint"
 #: Bits of the place in its partition, in a spot; those above are the partition.
 SPOT_BITS = 40
 
 
 def find_pieces(partition: int, tables: Sequence[pa.Table | None]) -> pa.Table:
-    """The sub-graphs of one partition: columns of `PLACES`.
+    """The subgraphs of one partition: columns of `PLACES`.
 
-    `tables`: the edges inside the partition (``u``, ``v``), if there are any, and its vertices (``number``). Sub-graphs
-    are numbered by their smallest vertex; vertices of a sub-graph keep their order.
+    `tables`: the edges inside the partition (``u``, ``v``), if there are any, and its vertices (``number``). Subgraphs
+    are numbered by their smallest vertex; vertices of a subgraph keep their order.
     """
     edges, vertices = tables
     assert vertices is not None
@@ -96,7 +96,7 @@ def build_slice(plan: Plan, partition: int, edges: pa.Table, vertices: pa.Table)
     start, stop = (int(plan.vertex_starts[partition + at]) for at in (0, 1))
     spots = [edges.column(name).to_numpy() for name in ("u", "v")]
     u, v = (plan.vertex_starts[spot >> SPOT_BITS] + (spot & ((1 << SPOT_BITS) - 1)) for spot in spots)
-    # Every vertex that is touched, in partitioned order; sub-graphs stay together and in order.
+    # Every vertex that is touched, in partitioned order; subgraphs stay together and in order.
     far = distinct(np.concatenate([end[(end < start) | (end >= stop)] for end in (u, v)])).astype(np.int64)
     before = int(np.searchsorted(far, start))
     touched = np.concatenate((far[:before], np.arange(start, stop), far[before:]))

@@ -45,7 +45,7 @@ def degree_figures(reports: Iterable[Counts]) -> dict[str, Any]:
 def component_figures(sizes: Sequence[NDArray[np.int64]], links: Iterable[Counts]) -> dict[str, Any]:
     """Number of weakly connected components and the vertices of the largest.
 
-    The components of the graph are those of its quotient: `sizes` are the vertices of the sub-graphs, in their order,
+    The components of the graph are those of its quotient: `sizes` are the vertices of the subgraphs, in their order,
     and `links` the pairs of neighbouring ones.
     """
     vertices = np.concatenate(sizes) if sizes else np.empty(0, np.int64)

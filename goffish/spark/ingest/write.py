@@ -50,7 +50,7 @@ def _at_home(vertices: pa.Table) -> Sent:
 
 
 def make_plan(places: DataFrame, vertices: Vertices, spec: IngestSpec, store: str, windows: Windows | None) -> Plan:
-    """Count the vertices and sub-graphs of all partitions, which fixes the partitioned numbering."""
+    """Count the vertices and subgraphs of all partitions, which fixes the partitioned numbering."""
     from pyspark.sql import functions as F
 
     parts = spec.partition.parts

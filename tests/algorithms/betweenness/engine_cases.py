@@ -146,7 +146,7 @@ class Recorder(PartitionedBetweenness):
         far = np.ones(arcs.source.size) if batch.weights is None else batch.weights[batch.targets < 0]
         unit = batch.subgraph_of_vertex()
         for row in mail[mail["kind"] == Kind.SUCC]:
-            # A successor speaks to a sub-graph: which of its vertices are meant is known by the distances.
+            # A successor speaks to a subgraph: which of its vertices are meant is known by the distances.
             near = (arcs.vertex == row["sender"]) & (unit[arcs.source] == row["subgraph"])
             meant = arcs.source[near & (batch["distance_0"][arcs.source] + far == row["value"])]
             self.predecessors[int(ids[row["sender"]])].update(ids[batch.start + meant].tolist())

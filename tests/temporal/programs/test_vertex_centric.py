@@ -1,4 +1,4 @@
-"""Applications give the same on sub-graphs, whole partitions and single vertices.
+"""Applications give the same on subgraphs, whole partitions and single vertices.
 
 See docs/specs/time-series.md, section 7.
 """

@@ -28,22 +28,22 @@ class Side:
         Targets are int32 positions of vertices, from n on ghosts; rows ascend by the target's number as read (arcs that
         come in in a directed graph: by its partitioned number).
     ghost_vertex, ghost_unit : int64, shape (g,)
-        Partitioned number of each ghost and the sub-graph that owns it. A vertex that several sub-graphs of the
+        Partitioned number of each ghost and the subgraph that owns it. A vertex that several subgraphs of the
         partition have arcs with is a ghost of each.
     ghost_row : int64, shape (g,)
         Its row in the remote table.
-    ghost_starts : int64, shape (sub-graphs + 1,)
-        Ghosts of each sub-graph, ascending.
+    ghost_starts : int64, shape (subgraphs + 1,)
+        Ghosts of each subgraph, ascending.
     outer : bool, shape (n,)
         Vertices with a cut arc.
     units : int64, shape (u,)
-        Sub-graphs that own ghosts, ascending.
+        Subgraphs that own ghosts, ascending.
     door : int32, shape (g,)
         Which of these owns each ghost.
     far : Csr
         The cut arcs of each ghost, to their ends in the partition.
     table : int64, shape (places, 2)
-        The ghosts by sub-graph and vertex, see `_ghost_kernels.index_ghosts`.
+        The ghosts by subgraph and vertex, see `_ghost_kernels.index_ghosts`.
     """
 
     arcs: Csr
@@ -144,7 +144,7 @@ def cut_piece(
     if batch.directed:
         source, local, remote = _ends(batch, batch.in_offsets, batch.in_targets, None)
         arcs = batch.in_remotes()
-        # The table of vertices with arcs into each sub-graph, and for every such arc its row.
+        # The table of vertices with arcs into each subgraph, and for every such arc its row.
         unit = batch.subgraph_of_vertex()[arcs.source]
         by_unit = np.lexsort((arcs.vertex, unit))
         new = np.ones(by_unit.size, np.bool_)

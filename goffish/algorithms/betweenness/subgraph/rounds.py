@@ -64,7 +64,7 @@ def _letters(work: Work, kind: Kind, side: Side, *, powers: bool = False) -> Let
 
 
 class _Outgoing:
-    """What a stage has to say: vertices with something for sub-graphs on the other side of cut arcs."""
+    """What a stage has to say: vertices with something for subgraphs on the other side of cut arcs."""
 
     def __init__(self, side: Side) -> None:
         self.side = side

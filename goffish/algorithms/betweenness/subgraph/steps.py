@@ -133,7 +133,7 @@ class Work:
         self, partitions: NDArray[np.integer[Any]], kind: Kind, sender: ArrayLike, value: ArrayLike = 0.0,
         other: ArrayLike = 0.0, slot: ArrayLike = 0,
     ) -> None:  # fmt: skip
-        """Send to the first sub-graph of partitions."""
+        """Send to the first subgraph of partitions."""
         self.step.send_to_subgraph(
             self.batch.subgraph_starts[partitions], kind=kind, slot=slot, sender=sender, value=value, other=other
         )
@@ -144,7 +144,7 @@ class Work:
 
     @property
     def is_master(self) -> bool:
-        """Whether this partition has the first sub-graph of all."""
+        """Whether this partition has the first subgraph of all."""
         return self.batch.first_id == 0
 
     @property

@@ -26,7 +26,7 @@ class PieceRows(NamedTuple):
 
 @kernel
 def far_arcs(subgraph_offsets, offsets, targets, remote_offsets):
-    """The arcs that leave sub-graphs, in their order: (vertex, row of the remote table, arc)."""
+    """The arcs that leave subgraphs, in their order: (vertex, row of the remote table, arc)."""
     count = 0
     for e in range(offsets[0], offsets[-1]):
         count += targets[e] < 0

@@ -24,7 +24,7 @@ class Piece:
     """The rows of one partition, in the half-edge convention.
 
     Vertices are positions 0 … n-1: the partition's vertices by their number in the graph as read, so that nothing
-    depends on how the partition is cut into sub-graphs. Ghosts are vertices of other partitions with an arc here.
+    depends on how the partition is cut into subgraphs. Ghosts are vertices of other partitions with an arc here.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def cut_piece(batch: SubgraphBatch, partition_of: NDArray[np.int64], partitions:
     ----------
     batch : SubgraphBatch
     partition_of : int64, shape (partitions + 1,)
-        First sub-graph of every partition.
+        First subgraph of every partition.
     partitions : int
     """
     n, first = batch.num_vertices, batch.start
@@ -104,7 +104,7 @@ def cut_piece(batch: SubgraphBatch, partition_of: NDArray[np.int64], partitions:
     position[vertex] = np.arange(n)
     bounds = batch.subgraph_offsets
     sides = [(batch.offsets, batch.targets, batch.weights)]
-    # Far ends, and for every arc that leaves its sub-graph: its vertex, which far end it has, its number.
+    # Far ends, and for every arc that leaves its subgraph: its vertex, which far end it has, its number.
     far = [batch.remote_vertex.astype(np.int64)]
     owner = [batch.remote_subgraph]
     leaving = [kernels.far_arcs(bounds, batch.offsets, batch.targets, batch.remote_offsets)]

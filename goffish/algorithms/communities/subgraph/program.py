@@ -51,7 +51,7 @@ class PartitionedLouvain(SubgraphProgram):
     """Louvain with a partition-local first level (Wickramaarachchi et al., HPEC 2014; docs/specs/communities.md).
 
     As published (`repair_rounds` 0 and not `refine`): every partition runs level 1 on its own vertices as if cut edges
-    did not exist, and the partition of the first sub-graph runs the other levels on the merged graph; five supersteps.
+    did not exist, and the partition of the first subgraph runs the other levels on the merged graph; five supersteps.
     With `repair_rounds`, vertices then first move between the communities of different partitions (section 3.7).
 
     With `refine`, in as many supersteps, partitions collapse only what is safe: connected pieces of what two local
@@ -60,7 +60,7 @@ class PartitionedLouvain(SubgraphProgram):
     more than 2^25 rows so, repair rounds make the graph smaller first, and what has less than half its weight in
     its community is free again.
 
-    How the partitions are cut into sub-graphs does not change the answer. Directed graphs are analysed as A + Aᵀ.
+    How the partitions are cut into subgraphs does not change the answer. Directed graphs are analysed as A + Aᵀ.
 
     Parameters
     ----------
