@@ -153,7 +153,11 @@ def job_of(row: JobRow | Any) -> Job:
     )  # fmt: skip
 
 
-_FOLDERS = re.compile(r"(?:file://|(?<![\w:/.~-]))(?:/[^\s/:'\"`,;()<>|]+)+/(?=[^\s/])")
+#: Java leaves one slash of file URIs, and colons separate the folders of a list; after a scheme there is no path.
+_FOLDERS = re.compile(
+    r"(?:file:(?://)?|(?<![\w/.~-])(?<!\bs3:)(?<!\bs3a:)(?<!\bgs:)(?<!\bhdfs:)(?<!\babfs:))"
+    r"(?:/[^\s/:'\"`,;()<>|]+)+/(?=[^\s/])"
+)
 
 
 def without_folders(text: str) -> str:
