@@ -57,6 +57,10 @@ EVENT_KINDS: dict[str, tuple[str, str]] = {
         "`lost`, `counts` (of these three), `switched`, `instances_moved`, `machines`, `throughput`, `cost`, in the "
         "first one `expected_cost`",
     ),
+    "wait": (
+        "no machine is rented for now: the policy waits for a lower price",
+        "`price` (the lowest now), `slots_left`",
+    ),
     "machine": ("a machine was started, or given back", f"{_LIFE}; started: `slots_left`, `work_left`"),
     "price": ("the price of the machine is another one than in the slot before", _MACHINE),
     "lost": ("a machine was taken away, or has failed", _LIFE),
