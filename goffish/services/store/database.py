@@ -161,9 +161,9 @@ class _File:
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._header = self._read()
         mode = cursor.execute("PRAGMA journal_mode").fetchone()[0]
-        sa.event.listen(engine, "engine_disposed", lambda _: self._keeper.close())
-        self._names = [path, *([f"{path}-wal", f"{path}-shm"] if mode == "wal" else [])]
-        self._inodes = [_inode(name) for name in self._names]
+        names = [path, *([f"{path}-wal", f"{path}-shm"] if mode == "wal" else [])]
+        self._inodes = {name: _inode(name) for name in names}
+        sa.event.listen(engine, "engine_disposed", self._let_go)
         self._known: tuple[int, ...] | None = None
 
     def check(self) -> None:
@@ -173,7 +173,7 @@ class _File:
         ------
         ReplacedDatabase
         """
-        for name, inode in zip(self._names, self._inodes, strict=True):
+        for name, inode in self._inodes.items():
             if _inode(name) != inode:
                 raise ReplacedDatabase(f"{name} was removed or replaced")
         try:
@@ -194,6 +194,11 @@ class _File:
         self._header = header
         # A file that was written just now can be written again without another time.
         self._known = state if time.time() - max(found.st_mtime, found.st_ctime) > _CLOCK_STEP_S else None
+
+    def _let_go(self, _: Engine) -> None:
+        """Close the connection that keeps the write-ahead log: each use of the engine may make another one."""
+        self._inodes = {self._path: self._inodes[self._path]}
+        self._keeper.close()
 
     def _read(self) -> _Header | None:
         address = f"file:{quote(str(Path(self._path).absolute()))}?immutable=1"
