@@ -16,8 +16,17 @@ def split_address(address: str) -> tuple[str, int] | None:
     return found["host"].strip("[]"), int(found["port"])
 
 
+def in_digits(address: str) -> str:
+    """``HOST:PORT`` with 127.0.0.1 for ``localhost``, whatever a name server or a hosts file answers."""
+    found = split_address(address)
+    return f"127.0.0.1:{found[1]}" if found is not None and found[0].lower() == "localhost" else address
+
+
 def is_loopback(host: str) -> bool:
-    """Whether a host is ``localhost`` or a loopback address. Other names are not looked up: answers can change."""
+    """Whether a host is ``localhost`` or a loopback address. Other names are not looked up: answers can change.
+
+    What is accepted without TLS is opened by `in_digits`.
+    """
     if host.lower() == "localhost":
         return True
     try:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from goffish.errors import InputError
 
-#: What pathlib leaves of the beginning of a URI; a single letter may be a drive.
-_FLATTENED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+#: What pathlib and scripts leave of the beginning of a URI; a single letter may be a drive.
+_FLATTENED = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 _open: set[Path] = set()
 
 
@@ -22,10 +22,13 @@ def is_uri(path: str | os.PathLike[str]) -> bool:
     Raises
     ------
     InputError
-        It is a path object made from a URI, or a ``file://`` URI without an absolute path.
+        It is a path object made from a URI, a text that begins like one but has one slash only, as in ``s3:/x``, or a
+        ``file://`` URI without an absolute path.
     """
     text = os.fspath(path)
-    if not isinstance(path, str) and _FLATTENED.match(text):
+    if _FLATTENED.match(text):
+        if isinstance(path, str):
+            raise InputError(f"{text}: a URI needs two slashes after the colon; write ./{text} for a local folder")
         raise InputError(f"{text}: a path object cannot hold a URI; give the URI as a text")
     if not text.lower().startswith("file://"):
         return "://" in text

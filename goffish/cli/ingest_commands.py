@@ -41,12 +41,12 @@ def _ingest(
     """Make a store of raw files on Spark: clean, number, partition, write."""
     from goffish.cli.inputs import run_status
     from goffish.cli.output import print_json
-    from goffish.gofs import check_store_place
     from goffish.spark import session
     from goffish.spark.ingest import ingest, read_spec
+    from goffish.spark.ingest.run import check_places
 
+    check_places(output, quarantine, work)
     checked = read_spec(spec)
-    check_store_place(output)
     with run_status("ingest") as (_, tell):
         tell("starting Spark")
         here = master is None or master.startswith("local")

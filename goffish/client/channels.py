@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from goffish.addresses import is_loopback, split_address
+from goffish.addresses import in_digits, is_loopback, split_address
 from goffish.errors import GoffishError, InputError
 from goffish.v1 import catalog_pb2_grpc, jobs_pb2_grpc, planning_pb2_grpc
 
@@ -125,10 +125,7 @@ class Access:
     @property
     def target(self) -> str:
         """The address for gRPC; without TLS, ``localhost`` is 127.0.0.1, whatever a name server answers."""
-        found = split_address(self.address)
-        if self.encrypted or found is None or found[0].lower() != "localhost":
-            return self.address
-        return f"127.0.0.1:{found[1]}"
+        return self.address if self.encrypted else in_digits(self.address)
 
     @property
     def credentials(self) -> Any:

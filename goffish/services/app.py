@@ -19,6 +19,7 @@ from google.protobuf import descriptor_pool
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from goffish.addresses import in_digits
 from goffish.environment import child_environment
 from goffish.errors import InputError, JobError
 from goffish.services.api.calls import FairThreads, Shared
@@ -261,7 +262,7 @@ def _open_files() -> int:
 def _bind(server: Any, settings: Settings) -> int:
     try:
         if settings.certificate is None:
-            port = server.add_insecure_port(settings.listen)
+            port = server.add_insecure_port(in_digits(settings.listen))
         else:
             port = server.add_secure_port(settings.listen, _credentials(settings))
     except RuntimeError:

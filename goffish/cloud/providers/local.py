@@ -26,6 +26,7 @@ from goffish.cloud.providers.ledger import Ledger
 from goffish.cloud.providers.protocol import State, Task
 from goffish.environment import child_environment
 from goffish.errors import InputError, JobError
+from goffish.partial import local_path
 
 _GRACE_S = 2.0
 
@@ -64,13 +65,14 @@ class LocalProvider:
             )
         if not 0 < pace < float("inf"):
             raise InputError(f"pace={pace}: give seconds of the cloud in a second, more than 0")
+        place = None if folder is None else local_path(folder)
         self._catalogue, self._share = catalogue, reference_share
         self._environment = child_environment() if environment is None else environment
         self._pace, self._began = pace, time.monotonic()
         self._ledger = Ledger(catalogue, since=since)
         self._agents: list[_Agent] = []
-        self._temporary = tempfile.TemporaryDirectory(prefix="goffish-machines-") if folder is None else None
-        self._folder = Path(folder if self._temporary is None else self._temporary.name)  # type: ignore[arg-type]
+        self._temporary = tempfile.TemporaryDirectory(prefix="goffish-machines-") if place is None else None
+        self._folder = place or Path(self._temporary.name)  # type: ignore[union-attr]
 
     @property
     def catalogue(self) -> Catalogue:

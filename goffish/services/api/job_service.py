@@ -194,7 +194,7 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
             raise InputError(f"bytes: {request.bytes}; at most {_MOST_LOG_BYTES:,} are accepted")
         job = await elsewhere(self._jobs.get, request.id)
         self._check_here(job)
-        text = await elsewhere(self._supervisor.folder(job.id).log_end, request.bytes or _LOG_BYTES)
+        text = await elsewhere(self._supervisor.log, job.id, request.bytes or _LOG_BYTES)
         return jobs_pb2.LogResponse(text=text)
 
     async def Upload(self, requests: AsyncIterator[jobs_pb2.UploadRequest], context: Any) -> jobs_pb2.UploadResponse:

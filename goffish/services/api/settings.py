@@ -10,6 +10,7 @@ import psutil
 
 from goffish.addresses import is_loopback, split_address
 from goffish.errors import InputError
+from goffish.partial import local_path
 from goffish.services.runners.limits import JobLimits
 
 #: Part of the memory of this computer that jobs may take together.
@@ -112,6 +113,7 @@ class Settings:
     pass_environment: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        local_path(self.home)
         if (self.certificate is None) != (self.key is None):
             raise InputError("TLS: give both --certificate and --key")
         if self.client_authority is not None and self.certificate is None:

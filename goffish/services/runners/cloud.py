@@ -150,6 +150,7 @@ class _Rented:
         self._left, self._until_s = need.core_hours, plan.slots * plan.slot_s
         self._machine: int | None = None
         self._choice = -1
+        self._waits = False
         #: Of the machine, as it was told of last.
         self._price = 0.0
         self._task: Task | None = None
@@ -256,11 +257,21 @@ class _Rented:
                 self._start(choice, given[choice], left)
 
     def _rest(self) -> None:
-        """Say so if the policy rents nothing for now, and what is saved keeps."""
-        attempt, saved = self._attempt, self._attempt.folder.saved
-        if self._machine is None and attempt.job.state == State.MIGRATING and saved is not None:
-            told = f"superstep {saved} is saved; {self._graph.policy} waits before it rents another machine"
-            attempt.move(State.CHECKPOINTED, told)
+        """Say so, once, if the policy rents nothing for now, and what is saved keeps."""
+        attempt, saved, policy = self._attempt, self._attempt.folder.saved, self._graph.policy
+        if self._machine is not None:
+            self._waits = False
+        elif attempt.job.state == State.MIGRATING and saved is not None:
+            attempt.move(
+                State.CHECKPOINTED, f"superstep {saved} is saved; {policy} waits before it rents another machine"
+            )
+        elif not self._waits and attempt.job.state != State.CHECKPOINTED:
+            self._waits, left = True, self._slots_left()
+            market, given = self._plan.market, self._provider.prices()
+            price, name = min((given[market.spot_choice(at, 0)], one.name) for at, one in enumerate(market.classes))
+            told = f"{policy} waits for a lower price: {name} costs {price:.4g} an hour"
+            told += f"; {left * self._plan.slot_s / HOUR_S:.3g} hours of the cloud are left"
+            attempt.note("wait", told, {"price": price, "slots_left": left})
 
     def _start(self, choice: int, price: float, left: int) -> None:
         attempt, plan = self._attempt, self._plan

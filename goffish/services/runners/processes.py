@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -227,6 +228,10 @@ class Teller:
 
 #: Spark does not start with less.
 _LEAST_HEAP_MB = 512
+#: Address space of a Python worker of Spark, most of which libraries reserve only.
+_LEAST_PYTHON_MB = 768
+#: Of Python workers, whose address space is limited: no pools that are larger than what is allocated.
+_FRUGAL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 
 
 def mpi_command(worker: list[str], graph: GraphJob) -> list[str]:
@@ -242,16 +247,32 @@ def spark_command(master: str, limits: JobLimits) -> Callable[[list[str], GraphJ
     master : str
         Such as ``local[2]`` or ``spark://HOST:PORT``.
     limits : JobLimits
-        The driver's Java process is given the memory of the job as its heap.
+        Half of the memory of the job is the heap of each Java process, half is for the Python workers beside it.
     """
 
     def command(worker: list[str], graph: GraphJob) -> list[str]:
         submit = launcher("spark-submit", "pip install 'goffish[spark]'")
         memory = limits.memory_of(graph)
-        heap = [] if memory is None else ["--driver-memory", f"{max(_LEAST_HEAP_MB, memory)}m"]
-        return [submit, "--master", master, *heap, worker_module.__file__, *worker[-2:]]
+        settings = {} if memory is None else _memory_settings(master, memory)
+        given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        return [submit, "--master", master, *given, worker_module.__file__, *worker[-2:]]
 
     return command
+
+
+def _memory_settings(master: str, memory_mb: int) -> dict[str, str]:
+    """What keeps the processes of Spark below the memory of a job: on a cluster, those of each executor."""
+    heap = max(_LEAST_HEAP_MB, memory_mb // 2)
+    python = memory_mb - heap
+    # Spark limits each Python worker of a local master to all of it.
+    if found := re.match(r"local(?:\[(\*|[0-9]+))?", master):
+        python //= (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
+    return {
+        "spark.driver.memory": f"{heap}m",
+        "spark.executor.memory": f"{heap}m",
+        "spark.executor.pyspark.memory": f"{max(_LEAST_PYTHON_MB, python)}m",
+        **{f"spark.executorEnv.{name}": value for name, value in _FRUGAL.items()},
+    }
 
 
 def launcher(name: str, advice: str) -> str:

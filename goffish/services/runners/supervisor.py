@@ -23,6 +23,7 @@ from tenacity import RetryCallState, retry, retry_if_exception_type, wait_expone
 from goffish.errors import GoffishError
 from goffish.services.runners.attempt import Attempt, Ended, Runner
 from goffish.services.runners.folder import JobFolder, is_no_room
+from goffish.services.runners.order import as_named
 from goffish.services.store.database import AWAY
 from goffish.services.store.records import Clock, Job, LostJob, State, without_folders
 from goffish.services.store.store import Jobs
@@ -49,6 +50,14 @@ def _gives_up(state: RetryCallState) -> bool:
     jobs: PatientJobs = state.args[0]
     limit = _HURRY_S if jobs.hurry.is_set() else _PATIENCE_S
     return (state.seconds_since_start or 0.0) >= limit
+
+
+def public(folder: JobFolder, text: str) -> str:
+    """A text of a job without the paths of this server: its files by the names that the client gave."""
+    names: dict[str, str] = {}
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        names = json.loads(folder.order.read_text())["names"]
+    return without_folders(as_named(text, names))
 
 
 patient = retry(
@@ -149,6 +158,11 @@ class Supervisor:
     def folder(self, job: str) -> JobFolder:
         """Of a job by its id."""
         return JobFolder(self._home / job)
+
+    def log(self, job: str, most_bytes: int) -> str:
+        """The end of a job's log, as its client may read it."""
+        folder = self.folder(job)
+        return public(folder, folder.log_end(most_bytes))
 
     def _serve(self) -> None:
         while not self._stopping.is_set():
@@ -263,8 +277,4 @@ class Supervisor:
         self._jobs.move(job, ended.state, self._public(job, ended.text), ended.summary, **columns)
 
     def _public(self, job: Job, text: str) -> str:
-        """A text without the paths of this server: its input by the name that the client gave."""
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            path = json.loads(self.folder(job.id).order.read_text())["input"]
-            text = text.replace(path, job.spec.graph.input_uri if job.spec.graph else "")
-        return without_folders(text)
+        return public(self.folder(job.id), text)

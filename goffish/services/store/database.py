@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
+import sqlite3
+import time
+from contextlib import closing
 from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
@@ -28,6 +34,10 @@ AWAY = (DBAPIError, sa.exc.TimeoutError, ReplacedDatabase)
 _GONE = re.compile("no such table|does not exist|is not a database|malformed|file has been moved|readonly database")
 #: Connections that are kept, and more that there may be at a time.
 _POOL = {"pool_size": 8, "max_overflow": 40}
+#: What a file of SQLite is known by.
+_HEADER = ("application_id", "user_version")
+#: Files have times in steps of at most this.
+_CLOCK_STEP_S = 1.0
 _MIGRATIONS = "goffish.services.store.migrations"
 
 
@@ -88,10 +98,9 @@ class _Identity:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._file = engine.url.database if engine.dialect.name == "sqlite" else None
-        if self._file in (None, "", ":memory:") or str(self._file).startswith("file:"):
-            self._file = None
-        self._inode = self._stat()
+        file = engine.url.database if engine.dialect.name == "sqlite" else None
+        named = file not in (None, "", ":memory:") and not str(file).startswith("file:")
+        self._file = _File(engine, str(file)) if named else None
         with engine.connect() as connection:
             self._id = self._read(connection)
 
@@ -105,24 +114,113 @@ class _Identity:
         found = self._read(connection)
         if found != self._id:
             raise ReplacedDatabase(f"the id of the database is {found} instead of {self._id}")
+        if self._file is not None and connection.get_execution_options().get("goffish_writes", False):
+            _count_write(connection)
 
     def _check_file(self) -> None:
-        if self._file is not None and self._stat() != self._inode:
-            raise ReplacedDatabase(f"{self._file} was removed or replaced")
-
-    def _stat(self) -> tuple[int, int] | None:
-        if self._file is None:
-            return None
-        try:
-            found = os.stat(self._file)  # noqa: PTH116 (on every transaction)
-        except OSError:
-            return None
-        return (found.st_dev, found.st_ino) if found.st_size else None
+        if self._file is not None:
+            self._file.check()
 
     @staticmethod
     def _read(connection: sa.Connection) -> str | None:
         row = connection.exec_driver_sql("SELECT id FROM instance").fetchone()
         return None if row is None else str(row[0])
+
+
+class _Header(NamedTuple):
+    """What the first page of a file of SQLite holds for its owner, without what only the write-ahead log has."""
+
+    id: int
+    writes: int
+
+
+class _File:
+    """The file of a database of SQLite, and its write-ahead log: their inodes, and the header of the file.
+
+    The header has a random number (``PRAGMA application_id``), and counts transactions that write (``PRAGMA
+    user_version``): contents that are copied over the file are those of another database, or have a lower count.
+    """
+
+    def __init__(self, engine: Engine, path: str) -> None:
+        self._path = path
+        with writing(engine).connect() as connection:
+            if connection.exec_driver_sql("PRAGMA application_id").scalar_one() == 0:
+                connection.exec_driver_sql(f"PRAGMA application_id = {secrets.randbelow(2**31 - 1) + 1}")
+                _count_write(connection)
+            self._id = int(connection.exec_driver_sql("PRAGMA application_id").scalar_one())
+            connection.commit()
+        # While a connection is open, SQLite removes neither the write-ahead log nor its index.
+        self._keeper = engine.raw_connection()
+        self._keeper.detach()
+        cursor = self._keeper.cursor()
+        cursor.execute("SELECT id FROM instance").fetchall()
+        self._header = self._read()
+        if self._header is None or self._header.id != self._id:
+            # The number is in the write-ahead log only.
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._header = self._read()
+        mode = cursor.execute("PRAGMA journal_mode").fetchone()[0]
+        names = [path, *([f"{path}-wal", f"{path}-shm"] if mode == "wal" else [])]
+        self._inodes = {name: _inode(name) for name in names}
+        sa.event.listen(engine, "engine_disposed", self._let_go)
+        self._known: tuple[int, ...] | None = None
+
+    def check(self) -> None:
+        """Look at the inodes, and at the header if the file was written since.
+
+        Raises
+        ------
+        ReplacedDatabase
+        """
+        for name, inode in self._inodes.items():
+            if _inode(name) != inode:
+                raise ReplacedDatabase(f"{name} was removed or replaced")
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 (on every transaction)
+        except OSError:
+            found = None
+        state = None if found is None else (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if found is None or not found.st_size:
+            raise ReplacedDatabase(f"{self._path} was removed or replaced")
+        if state == self._known:
+            return
+        header = self._read()
+        # A checkpoint brings the count forward; like the numbers of the header, it goes round at 2^32.
+        if header is None or self._header is None or header.id not in (self._id, self._header.id):
+            raise ReplacedDatabase(f"{self._path} was overwritten by another file")
+        if (header.writes - self._header.writes) % 2**32 >= 2**31:
+            raise ReplacedDatabase(f"{self._path} was overwritten by an older copy")
+        self._header = header
+        # A file that was written just now can be written again without another time.
+        self._known = state if time.time() - max(found.st_mtime, found.st_ctime) > _CLOCK_STEP_S else None
+
+    def _let_go(self, _: Engine) -> None:
+        """Close the connection that keeps the write-ahead log: each use of the engine may make another one."""
+        self._inodes = {self._path: self._inodes[self._path]}
+        self._keeper.close()
+
+    def _read(self) -> _Header | None:
+        address = f"file:{quote(str(Path(self._path).absolute()))}?immutable=1"
+        try:
+            with closing(sqlite3.connect(address, uri=True)) as connection:
+                # Else a file is refused that a checkpoint is still making longer.
+                connection.execute("PRAGMA writable_schema=ON")
+                return _Header(*(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _HEADER))
+        except sqlite3.Error:
+            return None
+
+
+def _inode(name: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(name)  # noqa: PTH116 (on every transaction)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _count_write(connection: sa.Connection) -> None:
+    writes = int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+    connection.exec_driver_sql(f"PRAGMA user_version = {writes + 1 if writes + 1 < 2**31 else -(2**31)}")
 
 
 def writing(engine: Engine) -> Engine:

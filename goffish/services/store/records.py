@@ -57,6 +57,10 @@ EVENT_KINDS: dict[str, tuple[str, str]] = {
         "`lost`, `counts` (of these three), `switched`, `instances_moved`, `machines`, `throughput`, `cost`, in the "
         "first one `expected_cost`",
     ),
+    "wait": (
+        "no machine is rented for now: the policy waits for a lower price",
+        "`price` (the lowest now), `slots_left`",
+    ),
     "machine": ("a machine was started, or given back", f"{_LIFE}; started: `slots_left`, `work_left`"),
     "price": ("the price of the machine is another one than in the slot before", _MACHINE),
     "lost": ("a machine was taken away, or has failed", _LIFE),
@@ -153,7 +157,11 @@ def job_of(row: JobRow | Any) -> Job:
     )  # fmt: skip
 
 
-_FOLDERS = re.compile(r"(?:file://|(?<![\w:/.~-]))(?:/[^\s/:'\"`,;()<>|]+)+/(?=[^\s/])")
+#: Java leaves one slash of file URIs, and colons separate the folders of a list; after a scheme there is no path.
+_FOLDERS = re.compile(
+    r"(?:file:(?://)?|(?<![\w/.~-])(?<!\bs3:)(?<!\bs3a:)(?<!\bgs:)(?<!\bhdfs:)(?<!\babfs:))"
+    r"(?:/[^\s/:'\"`,;()<>|]+)+/(?=[^\s/])"
+)
 
 
 def without_folders(text: str) -> str:

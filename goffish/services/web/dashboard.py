@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
+from goffish.addresses import in_digits
 from goffish.errors import JobError
 
 #: Connections at a time; more are told to come again.
@@ -35,7 +36,7 @@ class Dashboard:
     """
 
     def __init__(self, address: str, app: ASGIApp, grace_s: float = 10.0) -> None:
-        host, _, port = address.rpartition(":")
+        host, _, port = in_digits(address).rpartition(":")
         family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
         try:
             self._socket = socket.create_server((host.strip("[]"), int(port)), family=family)

@@ -185,7 +185,7 @@ class Pages:
     async def _job(self, request: Request, visit: Visit) -> Response:
         name = _job_of(request)
         found = await elsewhere(self._reading.job, name, _before(request))
-        log = await elsewhere(self.supervisor.folder(name).log_end, _LOG_TAIL)
+        log = await elsewhere(self.supervisor.log, name, _LOG_TAIL)
         job = found["job"]
         may_cancel = not job.over and _may_cancel(visit.client, job.client)
         kinds = list(KINDS) if job.state == State.DONE else []
@@ -198,7 +198,7 @@ class Pages:
 
     async def _job_log(self, request: Request, visit: Visit) -> Response:
         job = await elsewhere(self.jobs.get, _job_of(request))
-        text = await elsewhere(self.supervisor.folder(job.id).log_end, _LOG_BYTES)
+        text = await elsewhere(self.supervisor.log, job.id, _LOG_BYTES)
         return _download(PlainTextResponse(text), f"{job.id}.log")
 
     async def _result(self, request: Request, visit: Visit) -> Response:

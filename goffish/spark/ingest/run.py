@@ -135,8 +135,8 @@ def ingest(
     The same specification and inputs give the same store, byte by byte, however many tasks Spark makes of it: that of
     ``goffish import`` and ``goffish partition`` for the rows that are kept.
     """
+    check_places(output, quarantine, work)
     checked = read_spec(spec)
-    check_store_place(output)
     outer = session() if spark is None else spark
     if not hasattr(outer, "_jsparkSession"):
         raise InputError("spark: a session over Spark Connect cannot run this job; give a classic SparkSession")
@@ -145,6 +145,20 @@ def ingest(
     with named(job.doing), cancelling(job.spark):
         job.run(str(work or f"{str(output).rstrip('/')}.work"))
     return job.report
+
+
+def check_places(output: str | Path, quarantine: str | Path | None, work: str | Path | None) -> None:
+    """Refuse folders that a job could not write.
+
+    Raises
+    ------
+    InputError
+    StoreError
+    """
+    check_store_place(output)
+    for place in (quarantine, work):
+        if place is not None:
+            is_uri(place)  # refuses a path object made from a URI, and what lost a slash
 
 
 def _inner(outer: SparkSession) -> SparkSession:

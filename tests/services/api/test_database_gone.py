@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from goffish.client import Client, ServiceError, requests
 from goffish.services.store.database import AWAY, open_database
+from goffish.services.store.records import State
 from goffish.services.store.spec import JobSpec
 from goffish.services.store.store import Jobs
 from goffish.v1 import jobs_pb2
@@ -58,6 +59,31 @@ def replaced_by_another(path: Path) -> None:
     (other / "jobs.sqlite").replace(path)
 
 
+def overwritten_by_another(path: Path) -> None:
+    other = path.with_name("other")
+    other.mkdir()
+    open_database(new_file(other)).dispose()
+    path.write_bytes((other / "jobs.sqlite").read_bytes())
+
+
+def overwritten_by_text(path: Path) -> None:
+    path.write_bytes(b"no database" * 4096)
+
+
+def without_log(path: Path) -> None:
+    for end in ("wal", "shm"):
+        path.with_name(f"jobs.sqlite-{end}").unlink()
+
+
+def with_another_log(path: Path) -> None:
+    shutil.copy(path.with_name("jobs.sqlite-wal"), path.with_name("copy"))
+    path.with_name("copy").replace(path.with_name("jobs.sqlite-wal"))
+
+
+def without_index_of_log(path: Path) -> None:
+    path.with_name("jobs.sqlite-shm").unlink()
+
+
 def without_tables(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         for table in ("events", "labels", "jobs", "instance"):
@@ -66,6 +92,7 @@ def without_tables(path: Path) -> None:
 
 
 CHANGES = [removed, all_removed, renamed, emptied, replaced_by_nothing, replaced_by_a_copy, replaced_by_another,
+           overwritten_by_another, overwritten_by_text, without_log, with_another_log, without_index_of_log,
            without_tables]  # fmt: skip
 
 
@@ -88,6 +115,49 @@ def test_nothing_is_accepted(tmp_path: Path, change: Callable[[Path], None]) -> 
         path.with_name("elsewhere").rename(path)
         assert jobs.get(first.id).id == first.id
         assert jobs.submit(SPEC, "ann", "first") == (jobs.get(first.id), True)
+    engine.dispose()
+
+
+def checkpoint(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()[0] == 0
+    connection.close()
+
+
+def test_an_older_copy_is_written_over_the_file(tmp_path: Path) -> None:
+    """Breaks when a backup that is copied over the file takes jobs, or ordinary work is mistaken for that."""
+    engine, path = open_database(new_file(tmp_path)), tmp_path / "jobs.sqlite"
+    jobs = Jobs(engine, "here")
+    checkpoint(path)
+    older = path.read_bytes()
+    for number in range(300):
+        jobs.submit(SPEC, "ann", str(number))
+        if number % 50 == 0:
+            checkpoint(path)
+    checkpoint(path)
+    jobs.check()
+    newest = path.read_bytes()
+    path.write_bytes(older)
+    with pytest.raises(AWAY, match="overwritten by an older copy"):
+        jobs.submit(SPEC, "ann")
+    path.write_bytes(newest)
+    assert jobs.counts()[State.QUEUED] == 300
+    engine.dispose()
+
+
+def test_the_count_of_transactions_goes_round(tmp_path: Path) -> None:
+    """Breaks when a server stops after 2,147,483,647 transactions."""
+    url, path = new_file(tmp_path), tmp_path / "jobs.sqlite"
+    open_database(url).dispose()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 2147483646")
+    connection.close()
+    engine = open_database(url)
+    jobs = Jobs(engine, "here")
+    for _ in range(4):
+        jobs.submit(SPEC, "ann")
+        checkpoint(path)
+    jobs.check()
     engine.dispose()
 
 
@@ -143,6 +213,29 @@ def test_a_server_whose_database_is_moved_away(tmp_path: Path, data: Path) -> No
         assert client.submit_graph("components", "store", key="a").id == job.id
         assert client.wait(client.submit_graph("components", "store").id).state == job.state
         assert "the database is back" in server.log.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (without_log, "jobs.sqlite-wal was removed or replaced"),
+        (overwritten_by_another, "jobs.sqlite was overwritten by another file"),
+    ],
+)
+def test_a_server_whose_database_is_overwritten(
+    tmp_path: Path, data: Path, change: Callable[[Path], None], why: str
+) -> None:
+    """Breaks when the server accepts jobs into a file, or a write-ahead log, that the next start does not find."""
+    states = health_pb2.HealthCheckResponse
+    with serving(tmp_path / "home", data, "--grace", "1") as server, Client(server.address) as client:
+        client.wait(client.submit_graph("components", "store").id)
+        change(server.home / "jobs.sqlite")
+        with pytest.raises(ServiceError, match="database was removed or replaced; its operator") as caught:
+            client._submit(request())
+        assert caught.value.code == grpc.StatusCode.UNAVAILABLE and "\n" not in str(caught.value)
+        assert becomes(server.address, states.NOT_SERVING)
+        assert why in server.log.read_text()
 
 
 def request() -> jobs_pb2.SubmitRequest:

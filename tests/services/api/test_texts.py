@@ -7,6 +7,7 @@ import io
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +16,13 @@ import pyarrow as pa
 import pytest
 
 from goffish.client import Client, ServiceError
+from goffish.errors import InputError
 from goffish.gopher.result import spreadsheet_safe
+from goffish.services.runners import worker
+from goffish.services.runners.processes import launcher
 from goffish.services.store.records import without_folders
 from goffish.v1 import jobs_pb2
-from tests.services.api.serving import RealServer, serving
+from tests.services.api.serving import RealServer, serving, settle
 from tests.services.api.test_commands import goffish
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "service-operators.md"
@@ -31,12 +35,50 @@ RISKY = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(1)", "\t=1", "\uff1d1"]
         ("/srv/graphs/a/bad.txt:2: more columns", "bad.txt:2: more columns"),
         ("input: '/srv/x/y' is gone (/var/lib/g/z.db)", "input: 'y' is gone (z.db)"),
         ("file:///srv/x/y.txt", "y.txt"),
+        ("Input path does not exist: file:/srv/x/y.txt", "Input path does not exist: y.txt"),
+        ("jar:file:/srv/x/y.jar!/a.class, -cp /srv/a/b.jar:/srv/c/d.jar", "jar:a.class, -cp b.jar:d.jar"),
+        ("s3:/bucket/x/y, http://x.example:80/a/b", "s3:/bucket/x/y, http://x.example:80/a/b"),
         ("s3://bucket/a/b and https://x.example/a/b", "s3://bucket/a/b and https://x.example/a/b"),
         ("upload:0b37/bad.txt, a/b/c, 1/2, 10 / 3, /", "upload:0b37/bad.txt, a/b/c, 1/2, 10 / 3, /"),
     ],
 )
 def test_folders_are_cut(text: str, found: str) -> None:
     assert without_folders(text) == found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("runner", "program", "options"), [("mpi", "mpirun", ()), ("spark", "spark-submit", ("--spark-master", "local[1]"))]
+)
+def test_jobs_name_no_folders(tmp_path: Path, data: Path, runner: str, program: str, options: tuple[str, ...]) -> None:
+    """Breaks when the log, an error or an event of a job on ranks or on Spark shows where the server keeps things."""
+    try:
+        launcher(program, "")
+    except InputError:
+        pytest.skip(f"{program} is not installed here")
+    own = tmp_path / "data"
+    shutil.copytree(data / "store", own / "damaged")
+    shutil.copytree(data / "store", own / "well")
+    largest = max((own / "damaged").rglob("*.arrow"), key=lambda file: file.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[::-1])
+    with serving(tmp_path / "home", own, "--grace", "1", *options) as server, server.client() as client:
+        damaged, well, crashed = (
+            client.submit_graph("components", name, runner=runner, workers=2 if runner == "mpi" else 1).id
+            for name in ("damaged", "well", "well")
+        )
+        settle(client, [damaged, well, crashed])
+        assert "damaged" in client.job(damaged).error
+        # What libraries print of themselves: the frames of an exception that nobody expected.
+        with (server.home / "jobs" / crashed / "log.txt").open("a") as log:
+            frames = [f'  File "{worker.__file__}", line 1', f"{own}/well/manifest.json", f"file:{tmp_path}/home/x.jar"]
+            log.write("\n".join(frames))
+        for job in (damaged, well, crashed):
+            events = "\n".join(f"{event.text} {event.details}" for event in client.watch(job))
+            for text in (client.log(job), client.job(job).error, events):
+                for place in (tmp_path, sys.prefix, Path(worker.__file__).parent):
+                    assert str(place) not in text
+        assert client.log(damaged) and "well/manifest.json" in client.log(crashed)
 
 
 def test_spreadsheets_see_no_formulas() -> None:

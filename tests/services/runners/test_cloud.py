@@ -52,6 +52,21 @@ def workers(folder: Path) -> list[psutil.Process]:
     return [one for one in processes_with(str(folder)) if "goffish.services.runners.worker" in " ".join(one.cmdline())]
 
 
+def test_a_job_says_that_it_waits_for_a_price(tmp_path: Path) -> None:
+    """Breaks when a job stays planned for minutes, and no event says why."""
+    make_store(tmp_path, 200, 800)
+    with renting(tmp_path, [(0, HIGH), (20_000, CALM)]) as service:
+        job = service.submit(cloud_spec(10, deadline_s=1800.0))
+        event = service.wait_for(job, "wait")
+        service.cancel(job)
+        service.settle(job)
+        events = service.events(job)
+    assert event.state == State.PLANNED
+    assert event.text.startswith(f"rtba waits for a lower price: tiny costs {HIGH:g} an hour; ")
+    assert [one.kind for one in events].count("wait") == 1
+    check_details(events)
+
+
 @pytest.mark.slow
 def test_a_machine_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a machine outlives its price, the job does not go on from its checkpoint on another one, the answer
