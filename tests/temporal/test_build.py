@@ -295,7 +295,7 @@ def test_spark_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "pyspark", None)
         without.setitem(sys.modules, "pyspark.sql", None)
-        with pytest.raises(InputError, match=r'PySpark, which is not installed here: pip install "goffish\[spark\]"'):
+        with pytest.raises(InputError, match=r"pyspark is not installed: pip install 'goffish\[spark\]'"):
             build_from_spark(None, tmp_path / "s", {})
     pytest.importorskip("pyspark")
     with pytest.raises(InputError, match=r"frame is of type NoneType: give a pyspark.sql.DataFrame"):
