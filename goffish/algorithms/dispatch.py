@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from dataclasses import fields, replace
@@ -15,6 +16,7 @@ from goffish.gopher.folder import check_folder, write_folder
 from goffish.gopher.run import check_fit, open_engine
 from goffish.graph import Graph
 from goffish.graph.guards import GRAPH_ADVICE, expect
+from goffish.notebook import following, in_notebook
 from goffish.partial import local_path
 from goffish.partition.cut import partition_graph
 
@@ -38,6 +40,24 @@ def answer(
     **running: Any,
 ) -> Result:
     """Answer by a whole-graph kernel or an engine; see `goffish.run`, whose options these are."""
+    given = parts, method, units
+    # IPython is imported in the kernel of a notebook, and hardly anywhere else.
+    if "IPython" not in sys.modules or not in_notebook() or note is not None or running.get("progress") is not None:
+        return _answer(what, graph, engine, given, note, running)
+    name = what.name if isinstance(what, Algorithm) else type(what).__name__
+    with following(name) as (progress, line):
+        return _answer(what, graph, engine, given, line, running | {"progress": progress})
+
+
+def _answer(
+    what: Algorithm | SubgraphProgram,
+    graph: AnyGraph | None,
+    engine: str,
+    cut: tuple[int | None, str | None, Units | None],
+    note: Note | None,
+    running: dict[str, Any],
+) -> Result:
+    parts, method, units = cut
     options = RunOptions(engine="local" if engine == "auto" else engine, **running)
     if units is not None and units not in UNITS:
         raise InputError(f"units={units!r}: choose one of {', '.join(UNITS)}")
@@ -58,14 +78,14 @@ def answer(
         if all(option is None for option in only_engines):
             if options.threads is not None and (single := job.single_threaded()):
                 told = f"threads={options.threads} has no effect: {single} takes one thread; leave it out"
-                warnings.warn(told, GoffishWarning, stacklevel=3)
+                warnings.warn(told, GoffishWarning, stacklevel=4)
             if options.checkpoint_dir is None:
                 return replace(job.whole(graph, options.threads, note), algorithm=job.name)
             if job.resumes_whole():
                 folder = local_path(options.checkpoint_dir)
                 found = job.whole_resumable(graph, options.threads, note, folder, options.resume)
                 return replace(found, algorithm=job.name)
-    return _on_engine(what, graph, (parts, method, units), options, note)
+    return _on_engine(what, graph, cut, options, note)
 
 
 def _on_engine(

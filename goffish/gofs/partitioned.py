@@ -30,6 +30,7 @@ from goffish.gofs.store import (
 )
 from goffish.graph import Graph
 from goffish.graph.labels import vertex_dtype
+from goffish.notebook import facts_html
 
 
 class PartitionedGraph:
@@ -255,6 +256,13 @@ class PartitionedGraph:
             f"PartitionedGraph({self.num_vertices:,} vertices, {self.num_edges:,} edges, "
             f"{self.num_partitions} partitions, {self.num_subgraphs:,} subgraphs{where})"
         )
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "vertices": self.num_vertices, "edges": self.num_edges, "partitions": self.num_partitions,
+            "subgraphs": self.num_subgraphs, "directed": self.info.directed, "partitioner": self.info.partitioner,
+        }  # fmt: skip
+        return facts_html("PartitionedGraph", facts if self.path is None else facts | {"store": str(self.path)})
 
 
 def arc_positions(offsets: NDArray[np.int64], rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:

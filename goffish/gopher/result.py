@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from goffish.errors import FormatError, InputError
+from goffish.notebook import MOST_ROWS, facts_html, rows_html
 from goffish.partial import check_place, output_file
 
 if TYPE_CHECKING:
@@ -99,6 +100,12 @@ class Result:
     def __repr__(self) -> str:
         figures = ", ".join(f"{name}={value}" for name, value in self.summary.items())
         return f"Result({self.algorithm}: {self.table.num_rows:,} rows of {self.table.column_names}; {figures})"
+
+    def _repr_html_(self) -> str:
+        first = self.table.slice(0, MOST_ROWS)
+        rows = list(zip(*(column.to_pylist() for column in first.columns), strict=True))
+        facts = facts_html(self.algorithm, self.summary)
+        return facts + rows_html(self.table.column_names, rows, self.table.num_rows)
 
 
 def check_suffix(path: str | Path) -> Path:

@@ -14,6 +14,7 @@ from goffish.errors import InputError
 from goffish.graph import kernels
 from goffish.graph.columns import attribute_table, check_weights
 from goffish.graph.labels import as_id_column, find_labels, number_labels, vertex_dtype
+from goffish.notebook import facts_html
 
 SelfLoops = Literal["drop", "keep"]
 Parallel = Literal["min", "sum", "first", "keep"]
@@ -149,6 +150,15 @@ class Graph:
         kind = "directed" if self.directed else "undirected"
         weighted = "" if self.weights is None else ", weighted"
         return f"Graph({self.num_vertices:,} vertices, {self.num_edges:,} edges, {kind}{weighted})"
+
+    def _repr_html_(self) -> str:
+        columns = {"vertex attributes": self.vertex_attributes, "edge attributes": self.edge_attributes}
+        facts = {
+            "vertices": self.num_vertices, "edges": self.num_edges, "directed": self.directed,
+            "weighted": self.weights is not None, "bytes": self.nbytes,
+        }  # fmt: skip
+        named = {name: ", ".join(found.column_names) for name, found in columns.items() if found is not None}
+        return facts_html("Graph", facts | named)
 
 
 def from_edges(

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from goffish.extras import needed_for
+from goffish.notebook import in_notebook, show_figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,6 +77,8 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
         with settings():
             figure = draw(*args, **kwargs)
             figure.draw_without_rendering()  # makes the ticks, which would otherwise take the user's settings
+            if in_notebook():
+                show_figures()
             return figure
 
     return inner

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from goffish.errors import FormatError, InputError
@@ -16,6 +17,7 @@ from goffish.graph.io.metis import read_metis
 from goffish.graph.io.options import ReadOptions
 from goffish.graph.io.sniff import find_format
 from goffish.graph.io.streams import Progress, Source
+from goffish.notebook import in_notebook, reading
 
 _Reader = Callable[[Source, ReadOptions], Graph]
 _TEXT: dict[str, _Reader] = {
@@ -91,6 +93,13 @@ def read(
         "parallel": parallel,
     }  # fmt: skip
     options = options_of(ReadOptions, text | given)
+    if progress is not None or not in_notebook():
+        return _read(path, format, options, progress)
+    with reading(f"reading {Path(path_name(path)).name}") as update:
+        return _read(path, format, options, update)
+
+
+def _read(path: str | os.PathLike[str], format: str, options: ReadOptions, progress: Progress | None) -> Graph:
     source = Source(path_name(path), progress)
     reader = _reader(find_format(source, format))
     try:

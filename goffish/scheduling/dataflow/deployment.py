@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.errors import InputError
+from goffish.notebook import facts_html, rows_html
 from goffish.scheduling.dataflow.flow import Floats, Flow, Hosts
 
 #: More machines are not planned for: streams that multiply in every layer, or a type of a millionth of the usual speed,
@@ -83,6 +84,17 @@ class Deployment:
         self._used: dict[int, int] = {}
         #: The lowest id of a machine, 0 where all are above.
         self._least = 0
+
+    def _repr_html_(self) -> str:
+        types, columns = self.catalogue.classes, ("machine", "machine type", "cores used", "cores", "instances per PE")
+        rows = [
+            (number, types[one.kind].name, one.used, int(self.catalogue.cores[one.kind]),
+             ", ".join(f"{element}: {count}" for element, count in one.instances.items()))
+            for number, one in self.machines.items()
+        ]  # fmt: skip
+        price = float(sum(self.catalogue.prices[one.kind] for one in self.machines.values()))
+        facts = {"machines": len(rows), "instances": int(self.counts.sum()), "price per hour": price}
+        return facts_html("Deployment", facts) + rows_html(columns, rows, len(rows))
 
     def copy(self) -> Deployment:
         """An independent copy."""
