@@ -317,7 +317,7 @@ def clock_jumps(home: Path, data: Path) -> Rows:
     }  # fmt: skip
     rows = []
     with (
-        serve(home, data, "--slots", "1", "--keep", "0.5", environment=faked) as served,
+        serve(home, data, "--slots", "1", "--keep-days", "0.5", environment=faked) as served,
         Client(served.address) as client,
     ):
         (data / "two.txt").write_text("1 2\n")

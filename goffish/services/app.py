@@ -134,7 +134,7 @@ class Server:
         metrics.watch(lambda: {str(state): count for state, count in jobs.counts().items()})
         check = Shared(jobs.check)
         inputs = Inputs(
-            settings.data, settings.home / "uploads", settings.most_upload_bytes, settings.most_uploads_bytes
+            settings.data, settings.home / "uploads", settings.max_upload_bytes, settings.max_uploads_bytes
         )
         most, given = settings.job_limits, child_environment(settings.pass_environment)
         runners: dict[str, Any] = {
@@ -146,7 +146,7 @@ class Server:
         if settings.clouds is not None:
             add_clouds(settings.clouds)
         runners["cloud"] = CloudRunner(
-            inputs.resolve, cloud_by_name, settings.cloud_pace, limits=most, environment=given
+            inputs.resolve, cloud_by_name, settings.cloud_speed, limits=most, environment=given
         )
         runners["dataflow"] = DataflowRunner(cloud_by_name, most, given)
         keep_s = None if settings.keep_days is None else settings.keep_days * 86_400.0
@@ -156,17 +156,17 @@ class Server:
             runners,
             slots=settings.slots,
             keep_s=keep_s,
-            most_run_s=most.run_s,
+            max_run_s=most.run_s,
             tidy=lambda before: inputs.forget(before, jobs.inputs_in_use()),
         )
         clients = Clients(None if settings.clients is None else read_clients(settings.clients))
-        limits = Limits(settings.rate, settings.burst, settings.calls_at_a_time, streams=settings.most_streams)
+        limits = Limits(settings.rate, settings.burst, settings.max_calls, streams=settings.max_streams)
         guard = Guard(clients, limits, metrics)
         server = grpc.aio.server(
             interceptors=[*interceptors, guard],
             options=[
-                ("grpc.max_receive_message_length", settings.most_message_bytes),
-                ("grpc.max_send_message_length", max(settings.most_message_bytes, 8 << 20)),
+                ("grpc.max_receive_message_length", settings.max_message_bytes),
+                ("grpc.max_send_message_length", max(settings.max_message_bytes, 8 << 20)),
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_allowed_incoming_connections", _open_files() // 2),
                 ("grpc.server_handshake_timeout_ms", _HANDSHAKE_S * 1000),
@@ -178,11 +178,11 @@ class Server:
             ],
         )
         served = tuple(name for name in runners if name != "dataflow")
-        service = JobService(jobs, supervisor, inputs, feeds, served, settings.most_waiting, settings.most_queued, most)
+        service = JobService(jobs, supervisor, inputs, feeds, served, settings.max_queued, settings.max_queued_per_client, most)
         jobs_pb2_grpc.add_JobServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         markets = Markets(settings.markets)
         markets.prepare()
-        planners = Planners(settings.slots, settings.most_plan_s, settings.most_plan_mb)
+        planners = Planners(settings.slots, settings.max_plan_s, settings.max_plan_mb)
         planning = PlanningService(markets, planners, most.option)
         planning_pb2_grpc.add_PlanningServiceServicer_to_server(planning, server)  # type: ignore[no-untyped-call]
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogService(markets), server)  # type: ignore[no-untyped-call]

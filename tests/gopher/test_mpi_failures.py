@@ -150,6 +150,6 @@ def test_interrupt_ends_all_ranks_with_one_line(tmp_path: Path, store: Path) -> 
     code, _, told = finish(job)
     assert time.perf_counter() - begun < 10
     assert code != 0
-    assert told.count("interrupted; files are written whole or not at all") <= 1, told
+    assert told.count("interrupted; no partial output files were left") <= 1, told
     assert "Traceback" not in told and "error:" not in told
     assert not list(tmp_path.glob("*never*")) and not list(tmp_path.glob(".*never*"))

@@ -79,7 +79,7 @@ def _whole_numbers(schema: Mapping[str, Any]) -> frozenset[str]:
 def _check_sizes(options: Mapping[str, str], whole: Collection[str], most: int, field: str) -> None:
     for name, value in options.items():
         if name in whole and abs(_size(value)) > most:
-            raise InputError(f"{field}: {name}={value[:40]}: at most {most:,} on this server (--most-option)")
+            raise InputError(f"{field}: {name}={value[:40]}: at most {most:,} on this server (--max-option)")
 
 
 def _size(value: str) -> float:
@@ -99,10 +99,10 @@ def _check_graph(graph: GraphJob, inputs: Inputs, runners: Collection[str], limi
     if graph.runner not in runners:
         raise InputError(f"spec.graph.runner: {graph.runner} is not served here; there are: {', '.join(runners)}")
     if graph.workers > limits.workers:
-        told = f"{graph.workers:,}; at most {limits.workers:,} on this server (--most-workers)"
+        told = f"{graph.workers:,}; at most {limits.workers:,} on this server (--max-workers)"
         raise InputError(f"spec.graph.workers: {told}")
     if graph.memory_mb is not None and limits.memory_mb is not None and graph.memory_mb > limits.memory_mb:
-        told = f"{graph.memory_mb:,}; at most {limits.memory_mb:,} on this server (--most-memory)"
+        told = f"{graph.memory_mb:,}; at most {limits.memory_mb:,} on this server (--max-memory)"
         raise InputError(f"spec.graph.memory_mb: {told}")
     _check_sizes(graph.options, _algorithm_numbers(graph.algorithm), limits.option, "spec.graph.options")
     try:

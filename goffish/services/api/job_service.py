@@ -54,18 +54,18 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
     feeds : Feeds
     runners : tuple of str
         That are served.
-    most_waiting, most_queued : int
+    max_queued, max_queued_per_client : int
         Jobs in the queue of this server, and of each client.
     limits : JobLimits, optional
     """
 
     def __init__(
         self, jobs: Jobs, supervisor: Supervisor, inputs: Inputs, feeds: Feeds, runners: tuple[str, ...],
-        most_waiting: int, most_queued: int = 10_000, limits: JobLimits = UNLIMITED,
+        max_queued: int, max_queued_per_client: int = 10_000, limits: JobLimits = UNLIMITED,
     ) -> None:  # fmt: skip
-        self._most_queued, self._limits = most_queued, limits
+        self._most_queued, self._limits = max_queued_per_client, limits
         self._jobs, self._supervisor, self._inputs, self._hub = jobs, supervisor, inputs, feeds
-        self._runners, self._most_waiting = runners, most_waiting
+        self._runners, self._most_waiting = runners, max_queued
         self._counted, self._count_again = Counter[str](), 0.0
         self._writers = FairThreads(_WRITERS, _WRITERS, "write")
         self._readers = FairThreads(_READERS, _READERS, "read")
@@ -91,10 +91,10 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         check_spec(spec, self._inputs, self._runners, self._limits)
         waiting = self._waiting()
         if waiting.total() >= self._most_waiting:
-            told = f"the queue is full ({self._most_waiting:,} jobs, --most-waiting); retry later"
+            told = f"the queue is full ({self._most_waiting:,} jobs, --max-queued); retry later"
             raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, told)
         if waiting[client] >= self._most_queued:
-            told = f"{client} has {self._most_queued:,} jobs in the queue, all that it may (--most-queued); retry later"
+            told = f"{client} has {self._most_queued:,} jobs in the queue, all that it may (--max-queued-per-client); retry later"
             raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, told)
         job, found = self._jobs.submit(spec, client, client_key or None)
         waiting[client] += 1

@@ -112,7 +112,7 @@ class Limits:
         """
         account = self._account(client)
         if account.streams >= self._streams:
-            told = f"{client} has {self._streams:,} streams open, as many as this server accepts (--most-streams)"
+            told = f"{client} has {self._streams:,} streams open, as many as this server accepts (--max-streams)"
             raise TooMuch(f"{told}; close one of them first")
         with self.call(client, size):
             account.streams += 1

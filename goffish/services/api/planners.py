@@ -151,7 +151,7 @@ class _Planner:
             raise JobError("the process that planned was lost; ask for something smaller") from None
         self.kill()
         self.bury()
-        raise TooMuch(f"a plan may take {most_s:g} s on this server (--most-plan); ask for something smaller")
+        raise TooMuch(f"a plan may take {most_s:g} s on this server (--max-plan-time); ask for something smaller")
 
     def _begin(self, call: Callable[..., Any], given: tuple[Any, ...]) -> Connection[Any, Any]:
         pipe = self._start() if self._pipe is None else self._pipe
@@ -208,7 +208,7 @@ def answer(number: int, most_mb: int) -> None:
         try:
             pipe.send((True, call(*given)))
         except MemoryError:
-            told = f"a plan may take {most_mb:,} MB on this server (--most-plan-memory); ask for something smaller"
+            told = f"a plan may take {most_mb:,} MB on this server (--max-plan-memory); ask for something smaller"
             pipe.send((False, TooMuch(told)))
             return  # what was allocated may not come back
         except Exception as error:

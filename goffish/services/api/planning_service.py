@@ -38,12 +38,12 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
     markets : Markets
     planners : Planners
         For plans that are not made in a moment.
-    most_option : int
+    max_option : int
         Largest whole number among the options of policies.
     """
 
-    def __init__(self, markets: Markets, planners: Planners, most_option: int) -> None:
-        self._markets, self._planners, self._most_option = markets, planners, most_option
+    def __init__(self, markets: Markets, planners: Planners, max_option: int) -> None:
+        self._markets, self._planners, self._most_option = markets, planners, max_option
         self._readers = FairThreads(_READERS, _READERS, "read")
         self._settings: OwnerCache[plans.Ready] = OwnerCache(_SETTINGS_BYTES, _SETTINGS_BYTES)
         self._tables: OwnerCache[Table] = OwnerCache(_TABLES_BYTES, _TABLES_BYTES)

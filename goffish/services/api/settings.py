@@ -45,25 +45,25 @@ class Settings:
         Where ``spark`` jobs go.
     clouds : Path, optional
         Folder of the operator's own catalogues.
-    cloud_pace : float
+    cloud_speed : float
         Seconds that pass in the simulated cloud in a second.
     rate, burst : float
         Calls per second of each client, and at once.
-    calls_at_a_time : int
+    max_calls : int
         Of each client.
-    most_waiting, most_queued : int
+    max_queued, max_queued_per_client : int
         Jobs in the queue, and of each client.
-    most_workers, most_cores, most_memory_mb, most_run_s, most_option
+    max_workers, max_cores, max_memory_mb, max_run_s, max_option
         Of a job; see `JobLimits`. Default of the memory: 80 % of this computer's, shared among all slots.
-    most_message_bytes, most_upload_bytes : int
+    max_message_bytes, max_upload_bytes : int
         Of one message, and of one upload.
-    most_uploads_bytes : int
+    max_uploads_bytes : int
         Of all uploads that are kept.
-    most_plan_s : float
+    max_plan_s : float
         For a plan that takes a process of its own.
-    most_plan_mb : int
+    max_plan_mb : int
         Memory of such a process.
-    most_streams : int
+    max_streams : int
         Calls of each client at a time whose answers are streams.
     grace_s : float
         For calls and jobs that run when the server is asked to stop.
@@ -89,23 +89,23 @@ class Settings:
     slots: int = 2
     spark_master: str | None = None
     clouds: Path | None = None
-    cloud_pace: float = 360.0
+    cloud_speed: float = 360.0
     rate: float = 5000.0
     burst: float = 5000.0
-    calls_at_a_time: int = 2000
-    most_waiting: int = 100_000
-    most_queued: int = 10_000
-    most_workers: int = field(default_factory=lambda: max(8, os.cpu_count() or 1))
-    most_cores: int | None = None
-    most_memory_mb: int | None = None
-    most_run_s: float = 86_400.0
-    most_option: int = 10_000_000
-    most_message_bytes: int = 4 << 20
-    most_upload_bytes: int = 1 << 30
-    most_uploads_bytes: int = 10 << 30
-    most_plan_s: float = 300.0
-    most_plan_mb: int = 2048
-    most_streams: int = 100
+    max_calls: int = 2000
+    max_queued: int = 100_000
+    max_queued_per_client: int = 10_000
+    max_workers: int = field(default_factory=lambda: max(8, os.cpu_count() or 1))
+    max_cores: int | None = None
+    max_memory_mb: int | None = None
+    max_run_s: float = 86_400.0
+    max_option: int = 10_000_000
+    max_message_bytes: int = 4 << 20
+    max_upload_bytes: int = 1 << 30
+    max_uploads_bytes: int = 10 << 30
+    max_plan_s: float = 300.0
+    max_plan_mb: int = 2048
+    max_streams: int = 100
     grace_s: float = 10.0
     keep_days: float | None = None
     traces: str | None = None
@@ -135,22 +135,22 @@ class Settings:
                 raise InputError(f"--pass-environment {name}: no such environment variable is set")
         if self.clouds is not None and not self.clouds.is_dir():
             raise InputError(f"--clouds {self.clouds}: no such folder")
-        if not 0 < self.cloud_pace <= 1e6:
-            raise InputError(f"--cloud-pace {self.cloud_pace:g}: more than 0 and at most 1,000,000")
+        if not 0 < self.cloud_speed <= 1e6:
+            raise InputError(f"--cloud-speed {self.cloud_speed:g}: more than 0 and at most 1,000,000")
         for option, value, least in (
-            ("slots", self.slots, 1), ("at-a-time", self.calls_at_a_time, 1), ("most-waiting", self.most_waiting, 1),
-            ("most-message", self.most_message_bytes, 1024), ("most-upload", self.most_upload_bytes, 1),
-            ("most-uploads", self.most_uploads_bytes, 1), ("most-plan-memory", self.most_plan_mb, 512),
-            ("most-streams", self.most_streams, 1), ("most-queued", self.most_queued, 1),
-            ("most-workers", self.most_workers, 1), ("most-option", self.most_option, 1),
-            ("most-cores", self.most_cores, 1), ("most-memory", self.most_memory_mb, 512),
+            ("slots", self.slots, 1), ("at-a-time", self.max_calls, 1), ("most-waiting", self.max_queued, 1),
+            ("most-message", self.max_message_bytes, 1024), ("most-upload", self.max_upload_bytes, 1),
+            ("most-uploads", self.max_uploads_bytes, 1), ("most-plan-memory", self.max_plan_mb, 512),
+            ("most-streams", self.max_streams, 1), ("most-queued", self.max_queued_per_client, 1),
+            ("most-workers", self.max_workers, 1), ("most-option", self.max_option, 1),
+            ("most-cores", self.max_cores, 1), ("most-memory", self.max_memory_mb, 512),
         ):  # fmt: skip
             if value is not None and value < least:
                 raise InputError(f"--{option} {value}: at least {least}")
-        if not 1 <= self.most_plan_s <= 86_400:
-            raise InputError(f"--most-plan {self.most_plan_s:g}: 1 to 86,400 seconds")
-        if not self.most_run_s > 0:
-            raise InputError(f"--most-run {self.most_run_s:g}: more than 0 seconds")
+        if not 1 <= self.max_plan_s <= 86_400:
+            raise InputError(f"--max-plan-time {self.max_plan_s:g}: 1 to 86,400 seconds")
+        if not self.max_run_s > 0:
+            raise InputError(f"--max-run-time {self.max_run_s:g}: more than 0 seconds")
         if not (self.rate > 0 and self.burst >= 1 and self.grace_s >= 0):
             raise InputError("--rate, --burst, --grace: more than 0, at least 1, at least 0")
 
@@ -162,10 +162,10 @@ class Settings:
     @property
     def job_limits(self) -> JobLimits:
         """What a job may take."""
-        memory = self.most_memory_mb
+        memory = self.max_memory_mb
         if memory is None:
             memory = max(512, int(psutil.virtual_memory().total * _SHARE / self.slots) >> 20)
-        return JobLimits(self.most_workers, self.most_cores, memory, self.most_run_s, self.most_option)
+        return JobLimits(self.max_workers, self.max_cores, memory, self.max_run_s, self.max_option)
 
 
 def is_local(address: str) -> bool:

@@ -90,7 +90,7 @@ class Attempt:
         if why == "deadline":
             return Ended(State.FAILED, f"its deadline of {spec.deadline_s:g} s passed")
         if why == "time":
-            return Ended(State.FAILED, f"run time limit exceeded: {self._most_s:,g} s allowed (--most-run)")
+            return Ended(State.FAILED, f"run time limit exceeded: {self._most_s:,g} s allowed (--max-run-time)")
         if why == "budget":
             return Ended(State.FAILED, f"it cost {self.job.cost:.4g}, more than its budget of {spec.budget:g}")
         return Ended(State.QUEUED, "the server stops; the job goes on when it is back")

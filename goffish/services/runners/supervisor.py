@@ -99,7 +99,7 @@ class Supervisor:
     tidy : callable, optional
         Called with the time before which things were used for the last time that can be forgotten, too.
     clock : Clock, optional
-    most_run_s : float
+    max_run_s : float
         A job that is not over so many seconds after it first began fails.
     """
 
@@ -113,9 +113,9 @@ class Supervisor:
         keep_s: float | None = None,
         tidy: Callable[[float], None] | None = None,
         clock: Clock | None = None,
-        most_run_s: float = float("inf"),
+        max_run_s: float = float("inf"),
     ) -> None:
-        self._most_run_s = most_run_s
+        self._most_run_s = max_run_s
         self._jobs, self._home, self._runners, self._slots = jobs, home, runners, slots
         self._clock = clock or Clock()
         self._keep_s, self._next_tidy, self._tidy_more = keep_s, 0.0, tidy

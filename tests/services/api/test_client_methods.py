@@ -105,7 +105,7 @@ def test_jobs(both: Both, data: Path, tmp_path: Path) -> None:
     table = both("result", job.id)
     assert table.num_rows == 400 and sum(batch.num_rows for batch in both("result_batches", job.id)) == 400
     assert both("save_result", job.id, tmp_path / "x").stat().st_size > 1000
-    assert both("log", job.id, most_bytes=100) == ""
+    assert both("log", job.id, max_bytes=100) == ""
     assert both("submit", job.spec, "methods") == job
     with pytest.raises(InputError, match="nowhere/x: cannot be written"):
         both("save_result", job.id, tmp_path / "nowhere" / "x")

@@ -80,8 +80,8 @@ GRAPH, FLOW = ("jobs", "submit", "components", "store"), ("jobs", "submit", "dat
         ((*FLOW, "--runner", "mpi"), "--runner mpi is for algorithms on graphs, not for dataflows"),
         ((*FLOW, "--runner", "local"), "--runner local is for"),
         ((*FLOW, "--workers", "2"), "--workers 2 is for"),
-        ((*FLOW, "--memory", "2"), "--memory 2 is for"),
-        ((*FLOW, "--cpu-seconds", "2"), "--cpu-seconds 2.0 is for"),
+        ((*FLOW, "--max-memory", "2"), "--max-memory 2 applies to"),
+        ((*FLOW, "--max-cpu-seconds", "2"), "--max-cpu-seconds 2.0 applies to"),
         ((*FLOW, "--checkpoint-every", "2"), "--checkpoint-every 2 is for"),
         ((*GRAPH, "--rates", "walk"), "--rates walk is for dataflows"),
         ((*GRAPH, "--hours", "2"), "--hours 2.0 is for dataflows"),
@@ -103,7 +103,7 @@ def test_a_dataflow_of_ones_own(server: RealServer, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "name: mine\nelements: [{id: a, cost: 0.1}, {id: b, cost: 0.2}]\nedges: [[a, b]]\ninputs: {a: 3}\n"
     )
-    flags = ("--seed", "5", "--hours", "1", "--hours-per-second", "900", "--most-attempts", "4", "--policy", "ds2")
+    flags = ("--seed", "5", "--hours", "1", "--hours-per-second", "900", "--max-attempts", "4", "--policy", "ds2")
     given = (f"@{tmp_path / 'mine.yaml'}", "--cloud", "ec2-2013", "--rates", "walk", "--wait", "--json", *flags)
     job = json.loads(goffish("jobs", "submit", "dataflow", *given, GOFFISH_SERVER=server.address)[0])
     run = job["spec"]["dataflow"]

@@ -30,14 +30,14 @@ Code = grpc.StatusCode
 class Room:
     """A service without a server around it."""
 
-    def __init__(self, folder: Path, most_waiting: int = 1000, most_queued: int = 1000) -> None:
+    def __init__(self, folder: Path, max_queued: int = 1000, max_queued_per_client: int = 1000) -> None:
         self.engine = open_database(f"sqlite:///{folder / 'jobs.sqlite'}")
         self.jobs = PatientJobs(self.engine, "here")
         self.uploads = folder / "uploads"
         supervisor = Supervisor(self.jobs, folder / "jobs", {})
         (folder / "g.txt").write_text("1 2\n")
         inputs = Inputs([folder], self.uploads, 1000, 1500)
-        self.service = JobService(self.jobs, supervisor, inputs, Feeds(), ("local",), most_waiting, most_queued)
+        self.service = JobService(self.jobs, supervisor, inputs, Feeds(), ("local",), max_queued, max_queued_per_client)
 
 
 @pytest.fixture
@@ -125,13 +125,13 @@ def test_a_job_of_another_server(room: Room) -> None:
 
 def test_the_length_of_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when more jobs may wait than the operator said, or room that there is again is not seen."""
-    room = Room(tmp_path, most_waiting=3)
+    room = Room(tmp_path, max_queued=3)
     request = jobs_pb2.SubmitRequest(
         spec=jobs_pb2.JobSpec(graph=jobs_pb2.GraphJob(algorithm="components", input_uri="g.txt"))
     )
     ids = [answer(room.service.Submit(request, None)).job.id for _ in range(3)]
     refused = refusal(room.service.Submit(request, None))
-    assert refused.code == Code.RESOURCE_EXHAUSTED and "the queue is full (3 jobs, --most-waiting)" in str(refused)
+    assert refused.code == Code.RESOURCE_EXHAUSTED and "the queue is full (3 jobs, --max-queued)" in str(refused)
     answer(room.service.Cancel(jobs_pb2.CancelRequest(id=ids[0]), None))
     monkeypatch.setattr(room.service, "_count_again", 0.0)
     answer(room.service.Submit(request, None))
@@ -140,7 +140,7 @@ def test_the_length_of_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_jobs_of_one_client_in_the_queue(tmp_path: Path) -> None:
     """Breaks when one client can fill the queue of all, or the refusal does not name the limit."""
-    room = Room(tmp_path, most_queued=2)
+    room = Room(tmp_path, max_queued_per_client=2)
     for _ in range(3):
         room.jobs.submit(spec(), "another")
     graph = jobs_pb2.GraphJob(algorithm="components", input_uri="g.txt")
@@ -149,7 +149,7 @@ def test_jobs_of_one_client_in_the_queue(tmp_path: Path) -> None:
         answer(room.service.Submit(request, None))
     refused = refusal(room.service.Submit(request, None))
     assert refused.code == Code.RESOURCE_EXHAUSTED and "local has 2 jobs in the queue" in str(refused)
-    assert "--most-queued" in str(refused)
+    assert "--max-queued-per-client" in str(refused)
     room.engine.dispose()
 
 

@@ -87,7 +87,7 @@ def test_streams_at_a_time() -> None:
     with ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(limits.stream("ann"))
-        with pytest.raises(TooMuch, match=r"ann has 2 streams open, .* \(--most-streams\)"), limits.stream("ann"):
+        with pytest.raises(TooMuch, match=r"ann has 2 streams open, .* \(--max-streams\)"), limits.stream("ann"):
             pass
         assert asks(limits, "ann")
         with limits.stream("bob"):

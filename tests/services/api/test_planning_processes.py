@@ -54,7 +54,7 @@ def until(true: Callable[[], Any], limit_s: float = 20.0) -> None:
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[RealServer]:
     """A server that gives a plan four seconds."""
-    with serving(tmp_path_factory.mktemp("limited") / "home", data, "--grace", "0.5", "--most-plan", "4") as server:
+    with serving(tmp_path_factory.mktemp("limited") / "home", data, "--grace", "0.5", "--max-plan-time", "4") as server:
         yield server
         # It ends while it plans, and leaves nothing behind.
         assert server.process is not None
@@ -152,7 +152,7 @@ def test_memory_of_a_plan() -> None:
     async def ask() -> None:
         caller.set(ANYBODY)
         planners = Planners(1, 30.0, 600)
-        with pytest.raises(TooMuch, match=r"a plan may take 600 MB on this server \(--most-plan-memory\)"):
+        with pytest.raises(TooMuch, match=r"a plan may take 600 MB on this server \(--max-plan-memory\)"):
             await planners.call(_allocated, 700)
         assert await planners.call(_allocated, 100) == 100 << 20
         planners.close()

@@ -84,7 +84,8 @@ def test_advice_is_that_of_the_command(folder: Path) -> None:
     assert [(one.hours, pytest.approx(one.expected_cost)) for one in found.deadlines] == [
         (one["hours"], one["expected_cost"]) for one in told["deadlines"]
     ]
-    held = json.loads(command(*given, "--price", f"{name}=0.02", "--holding", name, "--saved", "5", "--used", "30"))
+    running = ["--machine", name, "--work-from-checkpoint", "5", "--used-minutes", "30"]
+    held = json.loads(command(*given, "--price", f"{name}=0.02", *running))
     asked.running.CopyFrom(planning_pb2.RunningJob(saved_core_hours=5, used_s=1800, **{"class": name}))
     assert advise(markets, asked).action == held["action"]
 

@@ -242,8 +242,8 @@ def test_clients_are_added(tmp_path: Path) -> None:
     token = add("ann", "--role", "admin").stdout.strip()
     assert len(token) >= 43 and token not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert add("etl", "--certificate", "etl.example").exit_code == 0
-    both = add("both", "--certificate", "both.example", "--token").stdout.strip()
+    assert add("etl", "--common-name", "etl.example").exit_code == 0
+    both = add("both", "--common-name", "both.example", "--with-token").stdout.strip()
     assert isinstance(add("ann").exception, InputError) and isinstance(
         add("x", "--role", "root").exception, GoffishError
     )
@@ -270,7 +270,7 @@ def test_clients_are_listed_rotated_and_removed(tmp_path: Path) -> None:
     for command in (("list",), ("remove", "ann"), ("rotate", "ann")):
         assert str(file) in str(clients(*command).exception) and not file.exists()
     tokens = {name: clients("add", name).stdout.strip() for name in ("ann", "bob")}
-    clients("add", "etl", "--certificate", "etl.example", "--role", "read")
+    clients("add", "etl", "--common-name", "etl.example", "--role", "read")
     new = clients("rotate", "ann").stdout.strip()
     assert len(new) >= 43 and new not in tokens.values()
     assert [c.token_sha256 for c in read_clients(file).clients] == [digest(new), digest(tokens["bob"]), None]

@@ -303,7 +303,7 @@ def test_the_server_is_killed(tmp_path: Path) -> None:
     data.mkdir()
     graph = make_store(data)
     clouds = write_cloud(tmp_path / "clouds")
-    server = RealServer(tmp_path / "home", data, "--clouds", str(clouds), "--cloud-pace", f"{PACE:g}").start()
+    server = RealServer(tmp_path / "home", data, "--clouds", str(clouds), "--cloud-speed", f"{PACE:g}").start()
     try:
         with server.client() as client:
             job = client.submit_graph(
