@@ -176,7 +176,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     return found
 
 
-def is_no_room(error: BaseException) -> bool:
+def is_disk_full(error: BaseException) -> bool:
     """Whether a disk is full; also for errors that were told of by another process, or wrapped on the way."""
     full = (errno.ENOSPC, errno.EDQUOT)
     return getattr(error, "errno", None) in full or any(os.strerror(number) in str(error) for number in full)

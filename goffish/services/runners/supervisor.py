@@ -22,7 +22,7 @@ from tenacity import RetryCallState, retry, retry_if_exception_type, wait_expone
 
 from goffish.errors import GoffishError
 from goffish.services.runners.attempt import Attempt, Ended, Runner
-from goffish.services.runners.folder import JobFolder, is_no_room
+from goffish.services.runners.folder import JobFolder, is_disk_full
 from goffish.services.runners.order import as_named
 from goffish.services.store.database import AWAY
 from goffish.services.store.records import Clock, Job, LostJob, State, without_folders
@@ -248,7 +248,7 @@ class Supervisor:
             ended = Ended(State.FAILED, str(error))
         except OSError as error:
             # No room, no processes: nothing that the job is to blame for.
-            ended = Ended(State.QUEUED, f"{error.strerror or error}", lost=not is_no_room(error), pause=True)
+            ended = Ended(State.QUEUED, f"{error.strerror or error}", lost=not is_disk_full(error), pause=True)
         except Exception as error:
             _log.exception("job %s: the server failed", job.id)
             ended = Ended(State.QUEUED, f"the server failed ({type(error).__name__}); its log says why", lost=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from goffish.errors import CheckpointError, GoffishError, JobError
-from goffish.services.runners.folder import Busy, JobFolder, is_no_room
+from goffish.services.runners.folder import Busy, JobFolder, is_disk_full
 from goffish.services.runners.limits import is_no_memory, limit_process, memory_exceeded, reserve_nothing
 from goffish.services.runners.order import as_named
 
@@ -49,7 +49,7 @@ def as_worker(attempt: Callable[[JobFolder, str, dict[str, Any]], None]) -> None
         if limits.get("memory_mb") is not None and is_no_memory(error):
             _say(f"error: {memory_exceeded(limits)}")
             sys.exit(JobError.exit_code)
-        if is_no_room(error):
+        if is_disk_full(error):
             # Nothing that the job is to blame for: it is tried again.
             code = NO_ROOM
         elif isinstance(error, GoffishError):

@@ -27,7 +27,7 @@ from starlette.routing import Route
 from goffish.errors import InputError
 from goffish.services.api.calls import Shared, elsewhere
 from goffish.services.api.clients import Client, Clients, Role
-from goffish.services.api.guard import Refused, caller, told
+from goffish.services.api.guard import Refused, caller, status_of
 from goffish.services.api.job_service import JobService
 from goffish.services.api.limits import Limits
 from goffish.services.api.telemetry import Metrics
@@ -151,7 +151,7 @@ class Pages:
                     with self.limits.call(visit.client.name):
                         response = await answer(request, visit)
             except Exception as error:
-                code, text = told(error)
+                code, text = status_of(error)
                 if code in (StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED):
                     _write_down(request, visit.client, name, code.name, text)
                 response = await self._failed(_HTTP.get(code, 500), text, visit)
@@ -283,13 +283,13 @@ class Pages:
         try:
             return Response(await self._metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
         except Exception as error:
-            return PlainTextResponse(told(error)[1] + "\n", 503)
+            return PlainTextResponse(status_of(error)[1] + "\n", 503)
 
     async def _health(self, request: Request) -> Response:
         try:
             await self.check()
         except Exception as error:
-            return PlainTextResponse(told(error)[1] + "\n", 503)
+            return PlainTextResponse(status_of(error)[1] + "\n", 503)
         return PlainTextResponse("ok\n")
 
 

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from goffish.services.api import job_service, wire
-from goffish.services.api.clients import ANYBODY, Clients
+from goffish.services.api.clients import LOCAL_CLIENT, Clients
 from goffish.services.api.feeds import Feeds
 from goffish.services.api.guard import Guard, Refused, caller
 from goffish.services.api.inputs import Inputs
@@ -51,7 +51,7 @@ def answer(call: Coroutine[Any, Any, Any]) -> Any:
     """Of a call by somebody who may do everything."""
 
     async def ask() -> Any:
-        caller.set(ANYBODY)
+        caller.set(LOCAL_CLIENT)
         return await call
 
     return asyncio.run(ask())

@@ -37,7 +37,7 @@ from goffish.scheduling.policies.policies import make_policy, policy_names, poli
 from goffish.services.api import plans
 from goffish.services.api.admission import check_spec
 from goffish.services.api.catalog_service import CatalogService
-from goffish.services.api.clients import ANYBODY
+from goffish.services.api.clients import LOCAL_CLIENT
 from goffish.services.api.feeds import Feeds
 from goffish.services.api.guard import Refused, caller
 from goffish.services.api.inputs import Inputs
@@ -448,7 +448,7 @@ def test_no_text_of_a_message_opens_a_file(module: Any, canaries: Canaries, inpu
     tried = 0
 
     async def ask(call: Any, request: Message, streams: bool) -> str:
-        caller.set(ANYBODY)
+        caller.set(LOCAL_CLIENT)
         try:
             answer = call(request, SimpleNamespace())
             if streams:

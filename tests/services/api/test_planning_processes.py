@@ -16,7 +16,7 @@ import pytest
 
 from goffish.client import Client as ServiceClient
 from goffish.errors import InputError, JobError
-from goffish.services.api.clients import ANYBODY, Client
+from goffish.services.api.clients import LOCAL_CLIENT, Client
 from goffish.services.api.guard import caller
 from goffish.services.api.limits import TooMuch
 from goffish.services.api.planners import Planners
@@ -150,7 +150,7 @@ def test_memory_of_a_plan() -> None:
     """Breaks when a plan takes any amount of memory, the answer does not name the limit, or it breaks what follows."""
 
     async def ask() -> None:
-        caller.set(ANYBODY)
+        caller.set(LOCAL_CLIENT)
         planners = Planners(1, 30.0, 600)
         with pytest.raises(TooMuch, match=r"a plan may take 600 MB on this server \(--max-plan-memory\)"):
             await planners.call(_allocated, 700)
@@ -172,7 +172,7 @@ def test_equal_calls_are_shared(tmp_path: Path) -> None:
     told = str(tmp_path / "calls")
 
     async def ask() -> None:
-        caller.set(ANYBODY)
+        caller.set(LOCAL_CLIENT)
         planners = Planners(2, 60.0, 2000)
         first, second, third = (asyncio.create_task(planners.share("a", _counted, told, 1.0)) for _ in range(3))
         await asyncio.sleep(0)
@@ -205,7 +205,7 @@ def test_places_of_a_client() -> None:
             return asyncio.create_task(planners.call(call, *given))
 
         ann, bob = Client(name="ann", role="read"), Client(name="bob", role="read")
-        await asyncio.gather(*(called(ANYBODY, time.sleep, 0.1) for _ in range(2)))  # both have begun
+        await asyncio.gather(*(called(LOCAL_CLIENT, time.sleep, 0.1) for _ in range(2)))  # both have begun
         for kind in (InputError, ZeroDivisionError):
             with pytest.raises(kind):
                 await called(ann, _failing, kind)
