@@ -148,7 +148,7 @@ def test_jobs_of_one_client_in_the_queue(tmp_path: Path) -> None:
     for _ in range(2):
         answer(room.service.Submit(request, None))
     refused = refusal(room.service.Submit(request, None))
-    assert refused.code == Code.RESOURCE_EXHAUSTED and "local has 2 jobs in the queue" in str(refused)
+    assert refused.code == Code.RESOURCE_EXHAUSTED and "limit of queued jobs (2 jobs" in str(refused)
     assert "--max-queued-per-client" in str(refused)
     room.engine.dispose()
 

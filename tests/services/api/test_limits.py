@@ -53,7 +53,7 @@ def test_clients_do_not_use_each_others_calls() -> None:
     limits = Limits(1.0, 2.0, 10, Hand())
     assert [asks(limits, "ann") for _ in range(4)] == [True, True, False, False]
     assert asks(limits, "bob")
-    with pytest.raises(TooMuch, match=r"ann may call 1 times a second; come again in 1\.000 s"), limits.call("ann"):
+    with pytest.raises(TooMuch, match=r"client ann exceeds 1 calls per second \(--max-call-rate\); retry in 1\.000 s"), limits.call("ann"):
         pass
 
 

@@ -52,16 +52,16 @@ def client(limited: RealServer) -> Iterator[Client]:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"workers": 1024}, r"workers: 1,024; at most 8 on this server \(--max-workers\)"),
-        ({"workers": 64, "runner": "mpi"}, r"workers: 64; at most 8 on this server \(--max-workers\)"),
-        ({"memory_mb": 4000}, r"memory_mb: 4,000; at most 3,000 on this server \(--max-memory\)"),
-        ({"options": {"max_iterations": "100000000"}}, r"max_iterations=100000000: at most 1,000 .*--max-option"),
-        ({"options": {"max_iterations": "1e9"}}, r"max_iterations=1e9: at most 1,000 .*--max-option"),
-        ({"options": {"max_iterations": "1_000_000_000"}}, "at most 1,000 .*--max-option"),
-        ({"options": {"max_iterations": "-99999999"}}, "at most 1,000 .*--max-option"),
+        ({"workers": 1024}, r"workers: 1,024 exceeds the server's limit of 8 \(--max-workers\)"),
+        ({"workers": 64, "runner": "mpi"}, r"workers: 64 exceeds the server's limit of 8 \(--max-workers\)"),
+        ({"memory_mb": 4000}, r"memory_mb: 4,000 MB exceed the server's limit of 3,000 MB \(--max-memory\)"),
+        ({"options": {"max_iterations": "100000000"}}, r"max_iterations=100000000: exceeds the server's limit of 1,000 .*--max-option"),
+        ({"options": {"max_iterations": "1e9"}}, r"max_iterations=1e9: exceeds the server's limit of 1,000 .*--max-option"),
+        ({"options": {"max_iterations": "1_000_000_000"}}, "exceeds the server's limit of 1,000 .*--max-option"),
+        ({"options": {"max_iterations": "-99999999"}}, "exceeds the server's limit of 1,000 .*--max-option"),
         ({"options": {"damping": "nan"}}, "damping"),
         ({"options": {"tolerance": "-inf"}}, "tolerance"),
-        ({"options": {"max_iterations": "9" * 3999}}, "at most 1,000 .*--max-option"),
+        ({"options": {"max_iterations": "9" * 3999}}, "exceeds the server's limit of 1,000 .*--max-option"),
     ],
 )
 def test_graph_jobs_that_ask_for_too_much(asked: dict[str, object], told: str, folder: Path, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_graph_jobs_that_ask_for_too_much(asked: dict[str, object], told: str, f
 def test_policies_that_ask_for_too_much(policy: str, options: dict[str, str], tmp_path: Path) -> None:
     """Breaks when options of a policy make a dataflow job plan for any time."""
     job = {"dataflow": {"dataflow": "sc13-diamond", "policy": policy, "options": options}}
-    with pytest.raises(GoffishError, match=r"at most 10,000,000 on this server \(--max-option\)"):
+    with pytest.raises(GoffishError, match=r"exceeds the server's limit of 10,000,000 \(--max-option\)"):
         check_spec(JobSpec.model_validate(job), Inputs([], tmp_path, 1, 1), (), Settings(tmp_path).job_limits)
 
 

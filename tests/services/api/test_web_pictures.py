@@ -60,8 +60,8 @@ def test_a_job_is_drawn_as_it_was(site: Site) -> None:
     assert timeline.prices["m1.large", "spot"] == [pytest.approx(point) for point in spot]
     assert [bar.cost for bar in timeline.bars] == [0.125, 0.5, 0.125]
     for row in ("m1.large · spot: 2 50 s 40 min 0.25 USD 1 lost , 0.50 at a time on average",
-                "attempt 1, machine 0 10 s 30 s 30 min 0.25 USD, at the end 0.4 0.375 USD 0.125 USD lost: taken away",
-                "attempt 1, machine 1 50 s 20 s 15 min 0.5 USD 0.5 USD given back"):  # fmt: skip
+                "attempt 1, machine 0 10 s 30 s 30 min 0.25 USD, last 0.4 0.375 USD 0.125 USD lost: interrupted",
+                "attempt 1, machine 1 50 s 20 s 15 min 0.5 USD 0.5 USD released"):  # fmt: skip
         assert row in words(page.page), row
     # The tables have the same figures as the charts.
     assert "m1.large · spot 40 s 0.4 USD" in words(page.page) and "cost 1 min 0.5 USD" in words(page.page)
@@ -83,13 +83,13 @@ def test_long_times_without_machines_are_shortened() -> None:
 def test_a_lost_process_and_a_dataflow_are_drawn(site: Site) -> None:
     job = site.run(site.job(), State.PROVISIONING, State.RUNNING)
     site.watch.time += 30
-    site.jobs.move(job, State.QUEUED, "its worker was lost (SIGKILL)")
+    site.jobs.move(job, State.QUEUED, "worker lost (SIGKILL)")
     job = site.run(job, State.PROVISIONING, State.RUNNING)
     site.watch.time += 10
     timeline = timeline_of(job, site.jobs.events(job.id), site.watch.now())
     assert timeline is not None
     bars = [(bar.name, bar.begin, bar.end, bar.lost) for bar in timeline.bars]
-    assert bars == [("attempt 1", 0.0, pytest.approx(30), "its worker was lost (SIGKILL)"),
+    assert bars == [("attempt 1", 0.0, pytest.approx(30), "worker lost (SIGKILL)"),
                     ("attempt 2", pytest.approx(30), None, "")]  # fmt: skip
     flow, _ = site.jobs.submit(JobSpec.model_validate({"dataflow": {"dataflow": "paper"}}), "ada")
     flow = site.run(flow, State.PROVISIONING, State.RUNNING)
@@ -118,7 +118,7 @@ def test_a_lost_process_and_a_dataflow_are_drawn(site: Site) -> None:
     for part in (
         "interval 12 of 24",
         "large · on demand: 1 1 h about 1.5 1.00 at a time",
-        "machine 2 30 min 11 min 40 s 0.25, at the end 0.75 0.5 0.0625 lost: taken away, or failed",
+        "machine 2 30 min 11 min 40 s 0.25, last 0.75 0.5 0.0625 lost: interrupted or failed",
     ):
         assert part in told, part
 

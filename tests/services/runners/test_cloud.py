@@ -242,7 +242,7 @@ def test_a_deadline_or_a_budget_that_is_too_small(tmp_path: Path) -> None:
         late = service.submit(cloud_spec(100_000, deadline_s=6.0))
         dear = service.submit(cloud_spec(100_000, budget=0.01, policy="on-demand"))
         found = service.settle(late)
-        assert found.state == State.FAILED and found.error == "its deadline of 6 s passed"
+        assert found.state == State.FAILED and found.error == "deadline exceeded: 6 s passed"
         assert "cannot be promised" in next(event.text for event in service.events(late) if event.kind == "plan")
         found = service.settle(dear)
         assert found.state == State.FAILED and found.error.endswith("more than its budget of 0.01")
@@ -281,7 +281,7 @@ def test_a_machine_or_a_worker_that_fails(tmp_path: Path) -> None:
     make_store(tmp_path)
     with renting(tmp_path) as service:
         job = service.submit(cloud_spec(100_000, most_attempts=2))
-        for victim, text in (("agent", "its machine has failed"), ("worker", "its worker was lost")):
+        for victim, text in (("agent", "machine failed"), ("worker", "worker lost")):
             seen = len(service.events(job))
             until = time.monotonic() + 60
             while not (there := workers(tmp_path)) or "running" not in {e.state for e in service.events(job)[seen:]}:

@@ -31,7 +31,7 @@ from goffish.services.store.records import Job, State
 from goffish.services.store.spec import GraphJob, JobSpec
 from goffish.services.store.store import Jobs, UnknownJob
 
-LOST = Ended(State.QUEUED, "its worker was lost", lost=True)
+LOST = Ended(State.QUEUED, "worker lost", lost=True)
 
 
 def spec(**more: Any) -> JobSpec:
@@ -98,7 +98,7 @@ def test_a_full_disk_is_not_the_jobs_fault(tmp_path: Path, monkeypatch: pytest.M
     """Breaks when a worker that found no room fails its job for good, or another error is taken for that."""
     folder = JobFolder(tmp_path / "job")
     turn = folder.prepare({"engine": "local", "limits": {}}, 1)
-    for number, code in ((errno.ENOSPC, worker.NO_ROOM), (errno.EPERM, None)):
+    for number, code in ((errno.ENOSPC, worker.DISK_FULL), (errno.EPERM, None)):
 
         def full(*_: object, number: int = number) -> None:
             raise OSError(number, "no room")
@@ -238,7 +238,7 @@ def test_deadlines_that_pass_in_the_queue(tmp_path: Path) -> None:
     supervisor.stop(1)
     assert [jobs.get(job.id).state for job in (first, late, never)] == [State.DONE, State.FAILED, State.DONE]
     found = jobs.get(late.id)
-    assert found.attempts == 0 and "its deadline of 0.3 s passed while it waited" in found.error and late.id in heard
+    assert found.attempts == 0 and "deadline exceeded: 0.3 s passed while it waited" in found.error and late.id in heard
     engine.dispose()
 
 

@@ -88,7 +88,7 @@ def test_an_old_attempt_says_nothing_any_more(jobs: Jobs) -> None:
     """Breaks when a worker that was given up can still end its job."""
     jobs.submit(spec(), "ann")
     [old] = jobs.claim()
-    jobs.move(old, State.QUEUED, "its worker was lost")
+    jobs.move(old, State.QUEUED, "worker lost")
     [new] = jobs.claim()
     assert new.attempts == 2
     for call in (lambda: jobs.move(old, State.FAILED, "x"), lambda: jobs.note(old, "progress", progress=3)):
