@@ -160,7 +160,7 @@ def test_interrupted_real_runs_leave_no_process(here: Place) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("plan", "none.yaml"), "no dataflow 'none.yaml'"),
+        (("plan", "none.yaml"), "dataflow 'none.yaml' not found"),
         (("plan", "mine.yaml", "--cloud", "none"), "no catalogue 'none'"),
         (("plan", "mine.yaml", "--policy", "best"), "no policy 'best': choose one of reactive-global"),
         (("plan", "mine.yaml", "--option", "speed=3"), "no option 'speed'; there are: alternate_every"),

@@ -222,8 +222,14 @@ def test_definitions_in_files(tmp_path: Path) -> None:
         (lambda c: c.submit_graph("pagerank", 7), "input_uri: 7 is not text"),
         (lambda c: c.submit_graph("pagerank", "store", labels={"a": 1}), "labels: {'a': 1} is not a mapping"),
         (lambda c: c.submit_graph("pagerank", "store", [1]), r"options: \[1\] is not a mapping"),
-        (lambda c: c.submit_graph("pagerank", "store", deadline_s="soon"), "deadline_s: 'soon' is not a number of seconds"),
-        (lambda c: c.submit_graph("pagerank", "store", deadline_s=float("nan")), "deadline_s: nan is not a number of seconds"),
+        (
+            lambda c: c.submit_graph("pagerank", "store", deadline_s="soon"),
+            "deadline_s: 'soon' is not a number of seconds",
+        ),
+        (
+            lambda c: c.submit_graph("pagerank", "store", deadline_s=float("nan")),
+            "deadline_s: nan is not a number of seconds",
+        ),
         (lambda c: c.submit_graph("pagerank", "store", runner="boat"), "runner='boat': choose one of"),
         (lambda c: c.submit_dataflow("x", rates={"a": 1}), "rates: {'a': 1} is not text"),
         (lambda c: c.submit_dataflow(7), "dataflow_definition: 7 is not a message of type Dataflow"),

@@ -54,7 +54,7 @@ def test_a_job_by_hand(server: RealServer, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "told"),
     [
-        (("jobs", "show", "nothing"), 2, "no job 'nothing'"),
+        (("jobs", "show", "nothing"), 2, "job 'nothing' does not exist"),
         (("jobs", "submit", "pagerank", "../secret.txt"), 2, "spec.graph.input_uri"),
         (("jobs", "submit", "pagerank", "@/no/such/file"), 2, "/no/such/file: cannot be read"),
         (("jobs", "submit", "pagerank", "store", "--option", "x"), 2, "--option x: give NAME=VALUE"),
@@ -89,7 +89,7 @@ GRAPH, FLOW = ("jobs", "submit", "components", "store"), ("jobs", "submit", "dat
         ((*GRAPH, "--hours-per-second", "2"), "--hours-per-second 2.0 applies to dataflows"),
         ((*GRAPH, "--policy", "rtba"), "--policy rtba applies to dataflows and to --runner cloud"),
         ((*GRAPH, "--runner", "mpi", "--cloud", "x"), "--cloud x applies to dataflows and to --runner cloud"),
-        ((*FLOW[:3], "@/no/such/file"), "no dataflow"),
+        ((*FLOW[:3], "@/no/such/file"), "not found"),
     ],
 )
 def test_flags_of_another_kind_of_job(command: tuple[str, ...], told: str) -> None:

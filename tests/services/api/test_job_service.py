@@ -120,7 +120,9 @@ def test_a_job_of_another_server(room: Room) -> None:
         return [one async for one in room.service.FetchResult(jobs_pb2.FetchResultRequest(id=job.id), None)]
 
     for refused in (log, refusal(fetch())):
-        assert refused.code == Code.FAILED_PRECONDITION and "of another server of this database, there" in str(refused)
+        assert refused.code == Code.FAILED_PRECONDITION and "are on another server of this database: there" in str(
+            refused
+        )
 
 
 def test_the_length_of_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

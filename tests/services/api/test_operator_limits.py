@@ -55,8 +55,14 @@ def client(limited: RealServer) -> Iterator[Client]:
         ({"workers": 1024}, r"workers: 1,024 exceeds the server's limit of 8 \(--max-workers\)"),
         ({"workers": 64, "runner": "mpi"}, r"workers: 64 exceeds the server's limit of 8 \(--max-workers\)"),
         ({"memory_mb": 4000}, r"memory_mb: 4,000 MB exceed the server's limit of 3,000 MB \(--max-memory\)"),
-        ({"options": {"max_iterations": "100000000"}}, r"max_iterations=100000000: exceeds the server's limit of 1,000 .*--max-option"),
-        ({"options": {"max_iterations": "1e9"}}, r"max_iterations=1e9: exceeds the server's limit of 1,000 .*--max-option"),
+        (
+            {"options": {"max_iterations": "100000000"}},
+            r"max_iterations=100000000 exceeds the server's limit of 1,000 .*--max-option",
+        ),
+        (
+            {"options": {"max_iterations": "1e9"}},
+            r"max_iterations=1e9 exceeds the server's limit of 1,000 .*--max-option",
+        ),
         ({"options": {"max_iterations": "1_000_000_000"}}, "exceeds the server's limit of 1,000 .*--max-option"),
         ({"options": {"max_iterations": "-99999999"}}, "exceeds the server's limit of 1,000 .*--max-option"),
         ({"options": {"damping": "nan"}}, "damping"),

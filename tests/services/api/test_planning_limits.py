@@ -126,9 +126,9 @@ def test_what_goes_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("method", "change", "told"),
     [
-        ("Plan", {"rates": {"P1": 1e9}}, "rates: about"),
-        ("Explain", {"rates": {"P1": 1e9}}, "rates: about"),
-        ("Plan", {"rates": {"P1": 1e308}}, "rates: about"),
+        ("Plan", {"rates": {"P1": 1e9}}, "rates: requires about"),
+        ("Explain", {"rates": {"P1": 1e9}}, "rates: requires about"),
+        ("Plan", {"rates": {"P1": 1e308}}, "rates: requires about"),
         ("Adapt", {"observations": {"intervals": [{}] * 50_001}}, "observations.intervals: 50,001; at most 50,000"),
         ("Adapt", {"observations": {"intervals": [{}] * 40_001}, "setting": setting(name="mixed-100")},
          "observations.intervals: 40,001; at most 40,000"),
@@ -169,7 +169,7 @@ def test_machines_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
             machines(rate, cores=cores)
     # This policy plans more than the goal needs.
     assert machines(10.0, policy="ds2", options={"target": "2"}) == 20
-    with pytest.raises(InputError, match=r"^rates: 30 machines are needed; 20 at most"):
+    with pytest.raises(InputError, match=r"^rates: requires 30 machines; at most 20"):
         machines(10.0, policy="ds2", options={"target": "3"})
     # A catalogue's own limit is another matter: the policy says what it makes of it.
     few = one_element(policy="ds2")

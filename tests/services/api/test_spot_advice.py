@@ -150,7 +150,8 @@ def test_advice_that_is_not_given(folder: Path) -> None:
     for change, told in (
         ({"market": "../two"}, "market: unknown"), ({"core_hours": 0}, "core_hours: 0"),
         ({"hours": -1}, "hours: -1"), ({"prices": {"x": 1}}, "prices: no class 'x'"),
-        ({"core_hours": 1e5}, "core_hours: at most"), ({"hours": 1e5}, "hours: at most 100 for 4 core-hours"),
+        ({"core_hours": 1e5}, "core_hours: at most"),
+        ({"hours": 1e5}, "hours: at most 100 are supported for 4 core-hours"),
         ({"core_hours": 40, "hours": 90}, "hours: at most 51.33 for 40 core-hours"),
         ({"hours": 0.5, "core_hours": 8}, r"hours: 0\.5: the deadline cannot be promised: 2\.17 hours is the earliest"),
         ({"hours": 0.1}, r"hours: 0\.1: the deadline cannot be promised: 1\.17 hours is the earliest that can"),
@@ -168,17 +169,17 @@ def test_markets_that_are_too_large_to_plan_with(folder: Path, monkeypatch: pyte
     monkeypatch.setattr(spot_advice, "_MOST_ENTRIES", 100 * entries)
     with pytest.raises(InputError) as caught:
         markets.read(asked)
-    found = re.fullmatch(r"core_hours: 20; at most ([\d.]+) can be planned in this market", str(caught.value))
+    found = re.fullmatch(r"core_hours: 20; at most ([\d.]+) are supported in this market", str(caught.value))
     assert found is not None
     most = float(found[1])
     least = market.least_slots(market.units(most)) / market.slots_per_hour
     assert markets.read(planning_pb2.AdviseSpotRequest(market="two", core_hours=most, hours=least)).key[2] > 0
     more = most + market.unit
     least = market.least_slots(market.units(more)) / market.slots_per_hour
-    with pytest.raises(InputError, match="can be planned in this market"):
+    with pytest.raises(InputError, match="are supported in this market"):
         markets.read(planning_pb2.AdviseSpotRequest(market="two", core_hours=more, hours=least))
     monkeypatch.setattr(spot_advice, "_MOST_ENTRIES", entries - 1)
-    with pytest.raises(InputError, match="market: two has too many states of prices to plan with"):
+    with pytest.raises(InputError, match="market: two has too many price states for planning"):
         markets.read(asked)
 
 

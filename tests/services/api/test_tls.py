@@ -275,7 +275,7 @@ def test_clients_are_listed_rotated_and_removed(tmp_path: Path) -> None:
     assert len(new) >= 43 and new not in tokens.values()
     assert [c.token_sha256 for c in read_clients(file).clients] == [digest(new), digest(tokens["bob"]), None]
     assert "'etl' has a certificate but no token" in str(clients("rotate", "etl").exception)
-    assert "no client 'eve'; there are: ann, bob, etl" in str(clients("remove", "eve").exception)
+    assert "unknown client 'eve'; clients: ann, bob, etl" in str(clients("remove", "eve").exception)
     assert clients("remove", "bob").stdout == f"bob removed from {file}\n"
     assert json.loads(clients("list", "--json").stdout) == {"clients": [
         {"name": "ann", "role": "submit", "token": True, "certificate": None},
