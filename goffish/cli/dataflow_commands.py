@@ -335,6 +335,7 @@ def _summary(result: Result) -> dict[str, Any]:
     return asdict(result.summary) | {
         "planning_s_median": float(sorted(result.planning_s)[len(result.planning_s) // 2]),
         "planning_s_max": float(max(result.planning_s)),
+        "planning_s_most": float(max(result.planning_s)),  # deprecated
         "intervals": result.intervals.to_pylist(),
     }
 

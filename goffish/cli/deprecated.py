@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 #: Former and current names of options, by command.
 RENAMED = {
     ("ingest",): {"--work": "--work-dir"},
+    ("run", "louvain"): {"--least-gain": "--min-gain"},
     ("simulate",): {"--error": "--oracle-error", "--bias": "--oracle-bias", "--mean-life": "--mean-lifetime"},
     ("spot", "fit"): {"--only": "--machine-type", "--local": "--local-cores", "--dependent": "--correlated"},
     ("spot", "simulate"): {"--every": "--start-interval"},

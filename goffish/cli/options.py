@@ -34,6 +34,10 @@ def command_type(annotation: Any) -> Any:
     return annotation if annotation in (int, float, bool, str) else None
 
 
+#: Options whose flag differs from the name of the model field.
+_FLAGS = {"least_gain": "--min-gain"}
+
+
 def field_parameter(
     name: str, field: FieldInfo, *, optional: bool = False, group: str | None = None
 ) -> inspect.Parameter | None:
@@ -43,7 +47,7 @@ def field_parameter(
         kind = str
     if kind is None:
         return None
-    flag = "--" + name.replace("_", "-")
+    flag = _FLAGS.get(name) or "--" + name.replace("_", "-")
     choices = _choices(field.annotation)
     text = (field.description or "") + (f" One of {', '.join(choices)}." if choices else "")
     names = [f"{flag}/--no-{flag[2:]}"] if kind in (bool, bool | None) else [flag]

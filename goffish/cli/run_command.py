@@ -147,7 +147,7 @@ def _command(algorithm: type[Algorithm]) -> Callable[..., None]:
         None,
         "-o",
         "--output",
-        help=f"{TABLE_FILE[:-1]}; with --engine mpi or spark also a folder: DIR/.",
+        help=f"{TABLE_FILE} With --engine mpi or spark also a folder: DIR/.",
     )
     extra = [
         parameter(name, str | None, typer.Option(None, metavar="FILE", help=text))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from goffish.partition.figures import PartitionQuality
 
 
-_GRAPH_FILE = "Graph file: .arrow, .parquet, .csv, .tsv, .metis, .mtx …"
+_GRAPH_FILE = "Graph file, such as .arrow, .parquet, .csv, .tsv, .metis or .mtx."
 
 
 def add_store_commands(app: typer.Typer) -> None:
