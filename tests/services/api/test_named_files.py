@@ -172,7 +172,7 @@ def test_texts_are_marked() -> None:
         (Algorithm, Marked, GraphJob, DataflowJob),
         (str, str | None, tuple[str, ...], list[Annotated[str, 1]], dict[Name, str], Any, object, bytes, Path),
     ):
-        with pytest.raises(TypeError, match=r"Bad\.place takes any text: make it a Literal, or mark"):
+        with pytest.raises(TypeError, match=r"Bad\.place accepts any text: make it a Literal, or mark"):
             type("Bad", (base,), {"__annotations__": {"place": annotation}, "place": None, "__module__": __name__})
     for model in models(JobSpec):
         if model.__module__ == JobSpec.__module__:

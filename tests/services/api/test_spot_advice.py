@@ -152,7 +152,7 @@ def test_advice_that_is_not_given(folder: Path) -> None:
         ({"hours": -1}, "hours: -1"), ({"prices": {"x": 1}}, "prices: no class 'x'"),
         ({"core_hours": 1e5}, "core_hours: at most"),
         ({"hours": 1e5}, "hours: at most 100 are supported for 4 core-hours"),
-        ({"core_hours": 40, "hours": 90}, "hours: at most 51.33 for 40 core-hours"),
+        ({"core_hours": 40, "hours": 90}, "hours: at most 51.33 are supported for 40 core-hours"),
         ({"hours": 0.5, "core_hours": 8}, r"hours: 0\.5: the deadline cannot be promised: 2\.17 hours is the earliest"),
         ({"hours": 0.1}, r"hours: 0\.1: the deadline cannot be promised: 1\.17 hours is the earliest that can"),
     ):  # fmt: skip

@@ -62,7 +62,7 @@ def test_a_job_says_that_it_waits_for_a_price(tmp_path: Path) -> None:
         service.settle(job)
         events = service.events(job)
     assert event.state == State.PLANNED
-    assert event.text.startswith(f"rtba waits for a lower price: tiny costs {HIGH:g} an hour; ")
+    assert event.text.startswith(f"rtba is waiting for a lower price: tiny costs {HIGH:g} per hour; ")
     assert [one.kind for one in events].count("wait") == 1
     check_details(events)
 
@@ -89,7 +89,7 @@ def test_a_machine_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     rests = ["checkpointed"] if saved else []
     assert states == ["planned", "provisioning", *first, "migrating", *rests, "provisioning", "running", "done"]
     told = [e.text for e in events if (e.kind, e.state) == ("state", "checkpointed")]
-    assert told == [f"superstep {number} is saved; rtba waits before it rents another machine" for number in saved[-1:]]
+    assert told == [f"checkpoint of superstep {number}; rtba is waiting to rent a machine" for number in saved[-1:]]
     lost = [event for event in events if event.kind == "lost"]
     started = [event for event in events if event.kind == "machine" and "started" in event.text]
     assert len(lost) == 1 and len(started) == 2
@@ -292,7 +292,7 @@ def test_a_machine_or_a_worker_that_fails(tmp_path: Path) -> None:
                 assert time.monotonic() < until, service.events(job)
                 time.sleep(0.05)
         found = service.settle(job)
-        assert found.state == State.FAILED and found.error.endswith("given up after 2 lost workers")
+        assert found.state == State.FAILED and found.error.endswith("aborted after 2 lost workers")
         assert workers(tmp_path) == [] and found.cost > 0
 
 

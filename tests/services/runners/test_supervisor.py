@@ -91,7 +91,7 @@ def test_workers_are_not_lost_for_ever(tmp_path: Path) -> None:
     """Breaks when a job whose worker dies every time is tried without end, or fewer times than it may be."""
     found = ended(tmp_path, lambda jobs, attempt: LOST, 3)
     assert (found.state, found.losses, found.attempts) == (State.FAILED, 3, 3)
-    assert "given up after 3 lost workers" in found.error
+    assert "aborted after 3 lost workers" in found.error
 
 
 def test_a_full_disk_is_not_the_jobs_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def test_a_job_that_servers_die_of_is_given_up(tmp_path: Path) -> None:
         supervisor = Supervisor(jobs, tmp_path / "jobs", {}, slots=1)
         supervisor._go_on(jobs.get(job.id))
     found = jobs.get(job.id)
-    assert (found.state, found.attempts) == (State.FAILED, 10) and "given up after 10 attempts" in found.error
+    assert (found.state, found.attempts) == (State.FAILED, 10) and "aborted after 10 attempts" in found.error
     engine.dispose()
 
 
