@@ -175,7 +175,7 @@ def test_the_size_of_a_graph_is_found_outside_the_server(folder: Path, monkeypat
     small = folder / "small.txt"
     small.write_text("1 2\n2 3\n")
     catalogue = read_catalogue("ec2-2015-spot")
-    for path, remark in ((small, ""), (folder / "bomb.txt.gz", "edges were guessed from the size of the file")):
+    for path, remark in ((small, ""), (folder / "bomb.txt.gz", "number of edges estimated from the file size")):
         graph = GraphJob(algorithm="components", input_uri=path.name, runner="cloud")
         before = psutil.Process().memory_info().vms
         assert remark in cloud_needs.size_of(graph, str(path), catalogue).remark

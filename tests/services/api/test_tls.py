@@ -349,7 +349,7 @@ def test_stopping_and_starting_again(tmp_path: Path, data: Path) -> None:
         assert server.address.startswith("unix:")
         assert stat.S_IMODE(Path(server.address[5:]).stat().st_mode) & 0o002 == 0, "others can connect"
         code, line = start_refused("--home", str(server.home), "--listen", "127.0.0.1:0")
-        assert code == 1 and "another server is at it" in line
+        assert code == 1 and "in use by another server" in line
         with server.client() as client:
             steps = {"tolerance": "1e-300", "max_iterations": "3000"}
             job = client.submit_graph("pagerank", "store", steps, checkpoint_every=5)
@@ -367,7 +367,7 @@ def test_stopping_and_starting_again(tmp_path: Path, data: Path) -> None:
             server.start()
             events = list(client.watch(job.id, seen[-1].number))
             queued = [event for event in events if event.state == jobs_pb2.JOB_STATE_QUEUED]
-            assert len(queued) == 1 and "the server stops" in queued[0].text
+            assert len(queued) == 1 and "server shutting down" in queued[0].text
             assert [event.number for event in events] == list(range(seen[-1].number + 1, events[-1].number + 1))
             told = [event.text for event in seen + events if event.kind == "progress"]
             steps_told = [int(text.split()[-1]) for text in told]
