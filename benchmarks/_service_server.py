@@ -26,7 +26,7 @@ class Served:
     def start(self) -> None:
         """Start it and wait until it answers."""
         command = [sys.executable, "-m", "goffish", "serve", "--home", str(self.home), "--listen", self.address]
-        command += ["--data", str(self.data), "--rate", "1000000", "--at-a-time", "100000", "--grace", "1"]
+        command += ["--data", str(self.data), "--max-call-rate", "1000000", "--max-calls", "100000", "--grace", "1"]
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
                 [*command, *self._options],

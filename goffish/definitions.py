@@ -1,4 +1,4 @@
-"""Definitions that users write in YAML or JSON: read, checked against a typed model, refused in one line."""
+"""Definition files in YAML or JSON, validated against typed models with one-line errors."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _LONGEST = 60
 
 @dataclass(frozen=True)
 class NamesFile:
-    """Mark in the type of a text: it names a file, which a service resolves before anything reads it."""
+    """Type annotation of a text that names a file, which services resolve before use."""
 
 
 @dataclass(frozen=True)
 class KnownName:
-    """Mark in the type of a text: it is compared with known names, or shown; no file is opened by it."""
+    """Type annotation of a text that is compared with known names or displayed, and never opened as a file."""
 
 
 class Marked(BaseModel):
-    """Base of what a service takes from clients: each text in its fields is a `Literal`, or has one of the two marks.
+    """Base of models that services accept from clients: every text is a `Literal` or has one of the two annotations.
 
     Raises
     ------
     TypeError
-        When a class is defined with another text, which might be opened as a file of the server.
+        A subclass has any other text field, which might be opened as a file of the server.
     """
 
     @classmethod
@@ -46,18 +46,18 @@ class Marked(BaseModel):
         for name, field in cls.model_fields.items():
             if None in _marks(field.annotation, field.metadata):
                 accepted = "make it a Literal, or mark its type with NamesFile or KnownName"
-                raise TypeError(f"{cls.__name__}.{name} takes any text: {accepted}")
+                raise TypeError(f"{cls.__name__}.{name} accepts any text: {accepted}")
 
     @classmethod
     def files(cls) -> list[str]:
-        """Names of the fields whose texts name files."""
+        """Return the names of the fields that name files."""
         return [
             name for name, field in cls.model_fields.items() if NamesFile in _marks(field.annotation, field.metadata)
         ]
 
 
 def _marks(annotation: Any, metadata: Any = ()) -> Iterator[type[NamesFile] | type[KnownName] | None]:
-    """The marks of the texts in a type; ``None`` for one without a mark."""
+    """Iterate over the annotations of the texts in a type; ``None`` for a text without one."""
     marks = [type(one) for one in (*metadata, *getattr(annotation, "__metadata__", ())) if isinstance(one, _MARKS)]
     if marks:
         yield from marks
@@ -71,34 +71,34 @@ def _marks(annotation: Any, metadata: Any = ()) -> Iterator[type[NamesFile] | ty
 
 
 _MARKS = (NamesFile, KnownName)
-#: Types of which no value is a text; models have fields of their own.
+#: Types without text values; the fields of models are checked separately.
 _NO_TEXTS = (int, float, bool, type(None), Enum, BaseModel)
 
 
 class Definition(BaseModel):
-    """Base of everything that a definition holds: unknown fields are errors, and nothing changes afterwards."""
+    """Base of definition models: immutable, and unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 def read_definition(model: type[Model], given: str | Path | Mapping[str, Any] | Model, name: str, needs: str) -> Model:
-    """Read and check a definition.
+    """Read and validate a definition.
 
     Parameters
     ----------
     model : type
-        What it has to be.
+        Model of the definition.
     given
-        A YAML (or JSON) file, what such a file would hold, or the definition itself.
+        A YAML or JSON file, the content of such a file, or the definition itself.
     name : str
-        What a mapping is called in messages.
+        Name of a mapping in error messages.
     needs : str
-        What an empty file is told to hold at least.
+        Required fields, named in the error for an empty file.
 
     Raises
     ------
     InputError
-        In one line: the file, the field, what is wrong and what is accepted. Also where PyYAML is missing.
+        The definition is invalid, or PyYAML is missing; names the file, the field and the accepted values.
     """
     if isinstance(given, model):
         return given
@@ -107,28 +107,28 @@ def read_definition(model: type[Model], given: str | Path | Mapping[str, Any] | 
     elif isinstance(given, str | Path):
         name, body = str(given), _read_yaml(Path(given), needs)
     else:
-        raise InputError(f"{name} is of type {type(given).__name__}: give a file, a mapping or a {model.__name__}")
+        raise InputError(f"{name}: type {type(given).__name__}; give a file, a mapping or a {model.__name__}")
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        raise InputError(f"{name}: {_told(error, body, model)}") from None
+        raise InputError(f"{name}: {_describe(error, body, model)}") from None
 
 
-def shipped_definitions(room: Traversable) -> list[str]:
-    """Names of the definitions that come along in a folder of the package."""
-    return sorted(entry.name.removesuffix(".yaml") for entry in room.iterdir() if entry.name.endswith(".yaml"))
+def shipped_definitions(folder: Traversable) -> list[str]:
+    """Return the names of the bundled definitions in a folder of the package."""
+    return sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
 
 
 def read_shipped(
-    model: type[Model], given: str | Path | Mapping[str, Any] | Model, room: Traversable, name: str, needs: str
+    model: type[Model], given: str | Path | Mapping[str, Any] | Model, folder: Traversable, name: str, needs: str
 ) -> Model:
-    """The same as `read_definition`, or one of those in a folder of the package by its name."""
-    known = shipped_definitions(room)
+    """Read a definition as `read_definition`, or a bundled one by name."""
+    known = shipped_definitions(folder)
     if isinstance(given, str) and given in known:
-        with resources.as_file(room / f"{given}.yaml") as path:
+        with resources.as_file(folder / f"{given}.yaml") as path:
             return read_definition(model, path, name, needs)
     if isinstance(given, str | Path) and not Path(given).exists():
-        raise InputError(f"no {name} {str(given)!r}: give a file, or one of {', '.join(known)}")
+        raise InputError(f"{name} {str(given)!r} not found; give a file, or one of {', '.join(known)}")
     return read_definition(model, given, name, needs)
 
 
@@ -137,13 +137,13 @@ def _read_yaml(path: Path, needs: str) -> dict[str, Any]:
         import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
-        """Refuses a field that is given twice, which YAML itself lets pass."""
+        """Loader that rejects duplicate fields."""
 
     def mapping(loader: Any, node: Any) -> dict[Any, Any]:
         names = [loader.construct_object(key, deep=True) for key, _ in node.value]
         twice = [name for at, name in enumerate(names) if name in names[:at]]
         if twice:
-            raise yaml.MarkedYAMLError(problem=f"{twice[0]} is given twice", problem_mark=node.start_mark)
+            raise yaml.MarkedYAMLError(problem=f"duplicate field {twice[0]}", problem_mark=node.start_mark)
         found: dict[Any, Any] = yaml.SafeLoader.construct_mapping(loader, node, deep=True)
         return found
 
@@ -153,30 +153,30 @@ def _read_yaml(path: Path, needs: str) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path}: is not a text file in UTF-8") from None
+        raise InputError(f"{path}: is not a UTF-8 text file") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"
         problem = getattr(error, "problem", None) or "is not YAML"
         raise InputError(f"{path}{line}: {problem}") from None
     if not isinstance(body, dict):
-        raise InputError(f"{path}: holds no fields; it needs at least {needs}")
+        raise InputError(f"{path}: has no fields; requires at least {needs}")
     return body
 
 
-def _told(error: ValidationError, body: Any, model: type[BaseModel]) -> str:
-    """The first problem, with the field as a user writes it."""
+def _describe(error: ValidationError, body: Any, model: type[BaseModel]) -> str:
+    """Return the first problem, with the field as written in the file."""
     item = error.errors(include_url=False, include_context=False)[0]
     field, value = "", body
     for step in item["loc"]:
         if not isinstance(value, dict | list):
-            break  # the names of a type's alternatives are pydantic's, not the user's
+            break  # names of union members are internal
         field += f"[{step}]" if isinstance(step, int) else f".{step}"
         there = step in value if isinstance(value, dict) else isinstance(step, int) and step < len(value)
         value = value[step] if there else None  # type: ignore[index]
     field = field.lstrip(".")
     if item["type"] == "extra_forbidden":
-        return f"{field}: unknown field; there are {', '.join(_home(model, item['loc'][:-1]).model_fields)}"
+        return f"{field}: unknown field; choose from {', '.join(_home(model, item['loc'][:-1]).model_fields)}"
     if item["type"] == "missing":
         return f"{field}: is missing"
     text = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
@@ -184,7 +184,7 @@ def _told(error: ValidationError, body: Any, model: type[BaseModel]) -> str:
 
 
 def _home(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
-    """The model of the field at a location; where it is one of several, the first that has a name of the location."""
+    """Return the model at a location; of several, the first with a matching field."""
     homes: list[type[BaseModel]] = [model]
     for step in location:
         found = [
@@ -195,7 +195,7 @@ def _home(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseM
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """The models that an annotation names, also inside of lists, mappings and unions."""
+    """Return the models in an annotation, including those in lists, mappings and unions."""
     if not typing.get_args(annotation):
         return [annotation] if isinstance(annotation, type) and issubclass(annotation, BaseModel) else []
     return [model for part in typing.get_args(annotation) for model in _models(part)]

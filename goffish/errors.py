@@ -1,4 +1,4 @@
-"""The exceptions that GoFFish raises on purpose; each names what the user can do about it."""
+"""Exceptions of GoFFish; each message states the problem and its solution in one line."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from os import PathLike
 
 
 class GoffishError(Exception):
-    """Base class of every error that GoFFish raises on purpose.
+    """Base class of all errors of GoFFish.
 
-    The command line prints the message on one line and ends with `exit_code`.
+    The command line prints the message on one line and exits with `exit_code`.
     """
 
     exit_code = 1
 
 
 class InputError(GoffishError, ValueError):
-    """Something that the user gave cannot be used: an option, a label, a weight, an array."""
+    """Invalid input, such as an option, a label, a weight or an array."""
 
     exit_code = 2
 
@@ -28,11 +28,11 @@ class FormatError(InputError):
     path
         The file.
     line
-        One-based line number, or ``None`` where lines mean nothing.
+        One-based line number, or ``None`` for binary files.
     problem
-        What is wrong and what is accepted, in one sentence.
+        The problem and the accepted values, in one sentence.
     text
-        The offending line or field, quoted (and shortened) in the message.
+        Invalid line or field, quoted and shortened in the message.
     """
 
     def __init__(self, path: str | PathLike[str], line: int | None, problem: str, text: str | None = None) -> None:
@@ -43,20 +43,20 @@ class FormatError(InputError):
 
 
 class StoreError(InputError):
-    """A store is missing, damaged, foreign, or written by a newer version."""
+    """A store is missing, damaged, or written by a newer version or another program."""
 
 
 class CheckpointError(StoreError):
-    """A checkpoint is damaged; what it was of can be done again from the beginning."""
+    """A checkpoint is damaged; the job can be restarted from the beginning."""
 
 
 class JobError(GoffishError):
-    """A job failed while it ran; the message names program, subgraph and superstep."""
+    """A job failed; the message names the program, subgraph and superstep."""
 
 
 class GoffishWarning(UserWarning):
-    """Something that the user gave has no effect; the command line prints the message on one line and goes on."""
+    """An input has no effect; the command line prints the message on one line and continues."""
 
 
 class DataError(JobError, InputError):
-    """A job met data that it cannot use, such as a damaged slice or a value out of range; the message says where."""
+    """Data of a job are invalid, such as a damaged slice or a value out of range; the message names the location."""

@@ -1,4 +1,4 @@
-"""Optional packages: which extra installs each of them, and what needs it."""
+"""Optional packages and the extras that install them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from goffish.errors import InputError
 
 
 class Extra(NamedTuple):
-    """An extra of the package, as in ``pip install 'goffish[plot]'``.
+    """Extra of the package, as in ``pip install 'goffish[plot]'``.
 
     Attributes
     ----------
     feature : str
-        What it is for.
+        Features that require the extra.
     modules : mapping of str to str
-        Modules that it installs, and the distribution that holds each.
+        Modules of the extra, and the distribution of each.
     commands : tuple of str
-        Commands that need it.
+        Commands that require the extra.
     """
 
     feature: str
@@ -29,7 +29,7 @@ class Extra(NamedTuple):
 
 EXTRAS = {
     "plot": Extra(
-        "Pictures and interactive pages: goffish plot, --plot, --html",
+        "Plots and interactive pages: goffish plot, --plot, --html",
         {"matplotlib": "matplotlib", "plotly": "plotly", "scipy": "scipy"},
         ("plot",),
     ),
@@ -67,12 +67,12 @@ EXTRAS = {
 
 @contextmanager
 def needed_for(feature: str) -> Iterator[None]:
-    """Name the extra that is missing, in one line, where an import inside fails.
+    """Convert a failed import in the context to an error that names the missing extra.
 
     Parameters
     ----------
     feature : str
-        What needs the import; it begins the message.
+        Feature that requires the import; the message starts with it.
 
     Raises
     ------
@@ -89,13 +89,13 @@ def needed_for(feature: str) -> Iterator[None]:
 
 
 def missing(module: str, command: str = "") -> str | None:
-    """Name the package of a module that is not installed, and the command that installs it.
+    """Return the message for a missing module: its package and the command that installs it.
 
     Parameters
     ----------
     module : str
     command : str
-        Command that needs it: its extra is preferred where several have the package.
+        Command that requires it; its extra is preferred if several have the package.
 
     Returns
     -------

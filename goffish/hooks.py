@@ -1,4 +1,4 @@
-"""Functions of higher layers that objects of lower layers offer as methods; the import of `goffish` sets them."""
+"""Functions of higher layers that lower layers offer as methods; set by the import of `goffish`."""
 
 from __future__ import annotations
 

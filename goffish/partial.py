@@ -1,4 +1,4 @@
-"""Local files to write: their paths, and a temporary name until a file is complete."""
+"""Local output files: validation of paths, and atomic writes with temporary files."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 
 from goffish.errors import InputError
 
-#: What pathlib and scripts leave of the beginning of a URI; a single letter may be a drive.
+#: Beginning of a URI after normalization by pathlib or scripts; a single letter may be a drive.
 _FLATTENED = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*::)*[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 _open: set[Path] = set()
 
 
 def is_uri(path: str | os.PathLike[str]) -> bool:
-    """Whether `path` is a URI of something other than a local file.
+    """Return whether `path` is a URI of something other than a local file.
 
     Raises
     ------
     InputError
-        It is a path object made from a URI, a text that begins like one but has one slash only, as in ``s3:/x``, or a
-        ``file://`` URI without an absolute path.
+        `path` is a path object made from a URI, a text such as ``s3:/x`` with one slash only, or a ``file://`` URI
+        without an absolute path.
     """
     text = os.fspath(path)
     if _FLATTENED.match(text):
@@ -38,9 +38,9 @@ def is_uri(path: str | os.PathLike[str]) -> bool:
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:
-    """The local path that a user gave for something to write: a path, or a ``file://`` URI.
+    """Return the local path of an output given as a path or a ``file://`` URI.
 
-    Every such path goes through this function: a path made from any other URI would be a local folder ``s3:``.
+    All output paths must be resolved by this function: other URIs would create a local folder such as ``s3:``.
 
     Raises
     ------
@@ -54,12 +54,12 @@ def local_path(path: str | os.PathLike[str]) -> Path:
 
 
 def check_place(path: str | os.PathLike[str], suffixes: Collection[str] = ()) -> Path:
-    """The local path of a file to write; refuses one that cannot be written, before any work is done for it.
+    """Return the local path of an output file after checking that it can be written.
 
     Raises
     ------
     InputError
-        It is a folder, its own folder is missing or may not be written to, or its suffix is not one of `suffixes`.
+        The path is a folder, its parent is missing or not writable, or its suffix is not one of `suffixes`.
     """
     target = local_path(path)
     if suffixes and target.suffix.lower() not in suffixes:
@@ -75,12 +75,12 @@ def check_place(path: str | os.PathLike[str], suffixes: Collection[str] = ()) ->
 
 @contextmanager
 def output_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """`partial_file` for a path that a user gave.
+    """Provide a `partial_file` for a user-given path.
 
     Raises
     ------
     InputError
-        It cannot be written.
+        The file cannot be written.
     """
     try:
         with partial_file(local_path(path)) as temporary:
@@ -91,9 +91,9 @@ def output_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def partial_file(target: Path) -> Iterator[Path]:
-    """A temporary name beside `target`; what is written there takes the place of `target` when the block ends well.
+    """Provide a temporary file next to `target`, which replaces `target` when the context succeeds.
 
-    After an exception the temporary file is gone and `target` is as it was before.
+    After an exception, the temporary file is removed and `target` is unchanged.
     """
     temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
     _open.add(temporary)
@@ -106,7 +106,7 @@ def partial_file(target: Path) -> Iterator[Path]:
 
 
 def remove_partial_files() -> None:
-    """Remove what is being written, for a process that leaves without unwinding its threads."""
+    """Remove all temporary files, for a process that exits without unwinding its threads."""
     for temporary in tuple(_open):
         _remove(temporary)
 

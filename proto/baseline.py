@@ -1,4 +1,4 @@
-"""Write what the protocol promises from now on, `v1-baseline.binpb`: ``python proto/baseline.py``, at a release."""
+"""Update the baseline of the protocol, `v1-baseline.binpb`, at a release: ``python proto/baseline.py``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ HERE = Path(__file__).resolve().parent
 
 
 def main() -> int:
-    """Describe the files as they are now; gives protoc's exit code."""
-    shipped = Path(protoc.__file__).parent / "_proto"
+    """Write the descriptors of the current files; return the exit code of protoc."""
+    bundled = Path(protoc.__file__).parent / "_proto"
     out = HERE / "v1-baseline.binpb"
-    command = ["protoc", f"-I{HERE}", f"-I{shipped}", f"--descriptor_set_out={out}", "--include_imports"]
+    command = ["protoc", f"-I{HERE}", f"-I{bundled}", f"--descriptor_set_out={out}", "--include_imports"]
     return int(protoc.main([*command, *map(str, sorted(HERE.rglob("*.proto")))]))
 
 

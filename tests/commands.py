@@ -119,4 +119,4 @@ def assert_refused(ended: Ended, code: int = 2) -> None:
     assert ended.err.startswith("error: "), ended.err
     assert ended.err.count("\n") == 1, ended.err
     assert "Traceback" not in ended.err
-    assert "fault of GoFFish" not in ended.err
+    assert "internal error" not in ended.err

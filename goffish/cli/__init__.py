@@ -1,4 +1,4 @@
-"""The command line: thin, and quick to answer ``--help``."""
+"""Command-line interface. Commands import their dependencies on first use, which keeps ``--help`` fast."""
 
 from goffish.cli.main import main
 

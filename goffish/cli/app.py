@@ -1,7 +1,8 @@
-"""The commands."""
+"""Command tree of the ``goffish`` program."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -9,9 +10,10 @@ from typer.core import TyperGroup
 
 from goffish.cli.calibrate_command import add_calibrate_command
 from goffish.cli.dataflow_commands import add_dataflow_commands
+from goffish.cli.deprecated import arguments_of
 from goffish.cli.ingest_commands import add_ingest_command, add_spark_commands
 from goffish.cli.jobs_commands import add_jobs_commands
-from goffish.cli.options import Json
+from goffish.cli.options import Json, Store
 from goffish.cli.plot_commands import add_plot_commands
 from goffish.cli.run_command import add_commands
 from goffish.cli.serve_commands import add_serve_commands
@@ -26,7 +28,7 @@ from goffish.version import __version__
 
 
 class _Commands(TyperGroup):
-    """A group that says what there is when somebody asks for what there is not."""
+    """Command group that lists the valid names when an unknown one is given."""
 
     noun = "command"
 
@@ -36,12 +38,20 @@ class _Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+class _Root(_Commands):
+    """Root of the command tree; accepts former option names."""
+
+    def main(self, args: Sequence[str] | None = None, *given: Any, **more: Any) -> Any:
+        """Run a command line."""
+        return super().main(arguments_of(args), *given, **more)
+
+
 class _Algorithms(_Commands):
     noun = "algorithm"
 
 
 class _Pictures(_Commands):
-    noun = "picture"
+    noun = "plot"
 
 
 class _Applications(_Commands):
@@ -50,8 +60,8 @@ class _Applications(_Commands):
 
 app = typer.Typer(
     name="goffish",
-    cls=_Commands,
-    help="Graph analytics on partitioned graphs: read, partition, run, look.",
+    cls=_Root,
+    help="Analyze graphs in memory or partitioned, schedule jobs, and serve them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -68,16 +78,14 @@ add_ingest_command(app)
 add_dataflow_commands(app)
 add_calibrate_command(app)
 add_spot_commands(app, _Commands)
-series = typer.Typer(
-    cls=_Commands, help="Graphs whose values change with time: build, append, info, run, plot.", no_args_is_help=True
-)
+series = typer.Typer(cls=_Commands, help="Build, extend, analyze and plot time series of graphs.", no_args_is_help=True)
 app.add_typer(series, name="timeseries")
 add_series_commands(series)
 series_runs = typer.Typer(cls=_Applications, help="Run an application over a time series.", no_args_is_help=True)
 series.add_typer(series_runs, name="run")
 add_series_runs(series_runs)
 add_event_commands(series)
-series_plots = typer.Typer(cls=_Pictures, help="Draw a result over a time series.", no_args_is_help=True)
+series_plots = typer.Typer(cls=_Pictures, help="Plot a result over a time series.", no_args_is_help=True)
 series.add_typer(series_plots, name="plot")
 add_series_plots(series_plots)
 
@@ -93,18 +101,18 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _common(
     version: Annotated[
-        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = None,
 ) -> None:
-    """Graph analytics on partitioned graphs: read, partition, run, look."""
+    """Analyze graphs in memory or partitioned, schedule jobs, and serve them."""
 
 
 @app.command()
 def verify(
-    store: Annotated[str, typer.Argument(help="A store.")],
+    store: Store,
     json: Json = False,
 ) -> None:
-    """Check every byte of a store against its checksums."""
+    """Verify the checksums of a store."""
     from goffish.cli.inputs import progress_bar
     from goffish.cli.output import print_json, say
     from goffish.gofs import verify_store
@@ -119,10 +127,10 @@ def verify(
 
 @app.command()
 def examples(
-    folder: Annotated[str, typer.Argument(help="Receives data/ and examples/.")] = ".",
+    folder: Annotated[str, typer.Argument(help="Target folder; receives data/ and examples/.")] = ".",
     json: Json = False,
 ) -> None:
-    """Copy the bundled example data and programs into a folder; existing files are kept."""
+    """Copy the bundled example data and programs into a folder; keep existing files."""
     from goffish.cli.output import print_json, say
     from goffish.examples import write_examples
 
@@ -135,11 +143,13 @@ def examples(
 
 @app.command()
 def bench(
-    graph: Annotated[str | None, typer.Argument(metavar="INPUT", help="A graph file; default: generated.")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Timed repetitions; the median counts.")] = 5,
+    graph: Annotated[
+        str | None, typer.Argument(metavar="INPUT", help="Graph file or store.", show_default="a generated grid")
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of timed runs; the median is reported.")] = 5,
     json: Json = False,
 ) -> None:
-    """Time GoFFish on this machine beside the graph libraries that are installed here."""
+    """Benchmark GoFFish against the installed graph libraries on this machine."""
     from goffish.cli.bench import run_bench
 
     run_bench(graph, repeats, json)
@@ -147,7 +157,7 @@ def bench(
 
 @app.command()
 def doctor(json: Json = False) -> None:
-    """Show what is installed, what is missing for which feature, and how to install it."""
+    """Report installed and missing dependencies, and how to install them."""
     from goffish.cli.doctor import print_report
 
     print_report(json=json)

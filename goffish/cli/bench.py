@@ -1,4 +1,4 @@
-"""``goffish bench``: the user's own graph, the user's own machine, and the libraries that are installed there."""
+"""``goffish bench``: benchmark GoFFish against installed graph libraries on your graph and machine."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _WIDTH, _HEIGHT = 400, 300
 
 
 def run_bench(path: str | None, repeats: int, json: bool) -> None:
-    """Time components, PageRank and distances beside every installed peer, and print the medians."""
-    # An active wait of the peers' OpenMP threads would slow everybody down on a busy machine.
+    """Time components, PageRank and shortest paths with every installed library, and print the medians."""
+    # OpenMP threads of the other libraries would otherwise spin while idle and slow down every measurement.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     graph, name = _graph(path)
     rows = []
@@ -35,19 +35,23 @@ def run_bench(path: str | None, repeats: int, json: bool) -> None:
         for library, seconds in times.items():
             ratio = seconds / times["goffish"]
             rows.append({"job": job, "library": library, "seconds": seconds, "times_goffish": ratio})
-        rows[-len(times)]["best_peer_over_goffish"] = None if best is None else best / times["goffish"]
+        found = None if best is None else best / times["goffish"]
+        rows[-len(times)] |= {
+            "best_other_over_goffish": found,
+            "best_peer_over_goffish": found,
+        }  # the latter: deprecated
     if json:
         print_json({"graph": name, "vertices": graph.num_vertices, "edges": graph.num_edges, "rows": rows})
         return
     table = [(r["job"], r["library"], f"{r['seconds']:.4f}", f"{r['times_goffish']:.2f}") for r in rows]
     print_table(
         f"{name}: {graph.num_vertices:,} vertices, {graph.num_edges:,} edges",
-        ("job", "library", "median seconds", "times goffish"),
+        ("algorithm", "library", "median seconds", "ratio to goffish"),
         table,
     )
     missing = [p for p in ("igraph", "networkit", "scipy") if importlib.util.find_spec(p) is None]
     if missing:
-        say(f"not installed here, hence not measured: {', '.join(missing)}")
+        say(f"not measured because not installed: {', '.join(missing)}")
 
 
 def _graph(path: str | None) -> tuple[Graph, str]:
@@ -63,7 +67,7 @@ def _graph(path: str | None) -> tuple[Graph, str]:
     loaded = load(path, {})
     graph = loaded if isinstance(loaded, Graph) else loaded.to_graph()
     if not graph.num_vertices:
-        raise InputError(f"{path}: has no vertices to measure with")
+        raise InputError(f"{path}: the graph has no vertices; give a graph with at least one")
     return graph, path
 
 

@@ -1,4 +1,4 @@
-"""``goffish calibrate``: measure this machine, so that the work of graph jobs can be estimated."""
+"""``goffish calibrate``: measure this machine to estimate the cost of graph jobs."""
 
 from __future__ import annotations
 
@@ -23,33 +23,42 @@ def add_calibrate_command(app: typer.Typer) -> None:
 def _calibrate(
     algorithms: Annotated[
         str | None,
-        typer.Option(help="Names with commas between. Default: components,pagerank,sssp,louvain,betweenness."),
+        typer.Option(
+            help="Algorithms to measure, separated by commas.",
+            show_default="components,pagerank,sssp,louvain,betweenness",
+        ),
     ] = None,
     engine: Annotated[
-        list[str] | None, typer.Option(help="local (default), mpi or spark; repeatable. All cores are used.")
+        list[str] | None,
+        typer.Option(help="Engine to measure on all cores: local, mpi or spark; repeatable.", show_default="local"),
     ] = None,
-    sizes: Annotated[str, typer.Option(help="Of the largest graphs: tiny, small, medium or large.")] = "medium",
+    sizes: Annotated[str, typer.Option(help="Size of the largest graphs: tiny, small, medium or large.")] = "medium",
     minutes: Annotated[
-        float, typer.Option(help="Begin no run later than this, once each algorithm has been fitted and tested.")
+        float, typer.Option(help="Time limit for starting optional runs, in minutes; required runs always complete.")
     ] = 3.0,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Default: your own, ~/.config/goffish/calibration.json."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Calibration file.",
+            show_default="~/.config/goffish/calibration.json",
+        ),
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on after an interrupt or where the time ended: measured runs are kept."),
+        typer.Option("--resume", help="Resume an interrupted or time-limited calibration; keep its measurements."),
     ] = False,
     show: Annotated[
-        bool, typer.Option("--show", help="Measure nothing; show the errors of -o FILE, or of the one in use.")
+        bool, typer.Option("--show", help="Print the errors of an existing calibration without measuring.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Measure how much work, memory and checkpoints graph jobs take here, and how far estimates of them are off.
+    """Measure the work, memory and checkpoint size of graph jobs on this machine, and the error of estimates.
 
-    Each algorithm runs on generated graphs, each time in a process of its own. A cost model is fitted to some of them
-    and tested on others, and on the bundled real graphs. Ctrl-C keeps what was measured; --resume goes
-    on from there.
+    Each algorithm runs on generated graphs, each run in a separate process. A cost model is fitted to some of the
+    runs and tested on the others and on the bundled real graphs. Ctrl-C keeps the measurements; --resume continues.
     """
     from goffish.scheduling.estimate.calibration import SHIPPED, read_calibration, user_path
 
@@ -74,7 +83,7 @@ def _calibrate(
     journal.path.unlink()
     _print(found, path, json)
     if not json:
-        rest = f" ({missing} of {len(plan.keys)} runs are missing; --resume goes on)" if missing else ""
+        rest = f" ({missing} of {len(plan.keys)} runs are missing; continue with --resume)" if missing else ""
         say(f"\nwritten to {path}{rest}")
 
 
@@ -102,7 +111,5 @@ def _print(calibration: Calibration, path: Path, json: bool) -> None:
         startup = round(calibration.models[algorithm, engine].startup.seconds, 2)
         cells = [f"{found[name]['median']:.2f} ({found[name]['worst']:.2f})" for name in quantities]
         rows.append([algorithm, engine, fitted, len(same) - fitted, startup, *cells])
-    title = (
-        f"{calibration.describe_machine()}: factor by which estimates were off on graphs not fitted to, median (worst)"
-    )
+    title = f"{calibration.describe_machine()}: error factor of estimates on held-out graphs, median (worst)"
     print_table(title, [*header, *quantities.values()], rows)

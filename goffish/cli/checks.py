@@ -1,4 +1,4 @@
-"""Checks of what the user asked for, made before any work is done for it."""
+"""Validation of command-line arguments before any work starts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def check_choice(option: str, value: str | None, choices: Collection[str]) -> None:
-    """Refuse a value that is not among `choices`."""
+    """Reject a value that is not among `choices`."""
     if value is not None and value not in choices:
         raise InputError(f"--{option} {value!r}: choose one of {', '.join(choices)}")
 
 
 def check_graph_target(output: str) -> None:
-    """Refuse a graph file that could not be written in the end."""
+    """Reject a graph file that cannot be written."""
     from goffish.graph.io.sniff import format_of_name
     from goffish.graph.io.writer import check_writable
 
@@ -30,32 +30,32 @@ def check_graph_target(output: str) -> None:
 
 
 def check_result_target(output: str, path: str) -> None:
-    """Refuse a result file that could not be written in the end, or would replace the graph."""
+    """Reject a result file that cannot be written or would overwrite the graph."""
     from goffish.gopher.result import check_suffix
 
     target = check_suffix(output)
     if target.exists() and Path(path).exists() and target.samefile(path):
-        raise InputError(f"{output}: is the graph itself; write the result to another file")
+        raise InputError(f"{output}: is the input graph; write the result to another file")
 
 
 def check_parts_target(output: str, engine: str) -> None:
-    """Refuse a result folder that could not be written in the end."""
+    """Reject a result folder that cannot be written."""
     from goffish.gopher.folder import check_folder
 
     local_path(output)
     if engine not in ("mpi", "spark"):
-        told = "is a directory; name a file in it, or use --engine mpi or spark, whose workers write one part each"
-        raise InputError(f"{output}: {told}")
+        accepted = "is a directory; name a file in it, or use --engine mpi or spark to write one part per worker"
+        raise InputError(f"{output}: {accepted}")
     check_folder(output)
 
 
 def check_stats_target(stats_file: str) -> None:
-    """Refuse a counters file that could not be written in the end."""
+    """Reject a counters file that cannot be written."""
     check_place(stats_file, (".json",))
 
 
 def check_run(algorithm: type[Algorithm], running: dict[str, Any], options: dict[str, Any], *, store: bool) -> None:
-    """Check every option of ``goffish run`` that can be checked without the graph."""
+    """Validate every option of ``goffish run`` that does not depend on the graph."""
     from goffish.algorithms.catalogue import make
     from goffish.algorithms.dispatch import UNITS
     from goffish.gopher.engine import ENGINES
@@ -66,26 +66,26 @@ def check_run(algorithm: type[Algorithm], running: dict[str, Any], options: dict
     check_choice("units", running["units"], UNITS)
     if running["method"] is not None:
         if store:
-            raise InputError("--method is for raw files; a store is partitioned already")
+            raise InputError("--method applies to raw files only; the store is already partitioned")
         check_options(running["method"], {})
     folder = running["checkpoint_dir"]
     if folder is None:
         for option in ("resume", "checkpoint_every"):
             if running[option]:
-                raise InputError(f"--{option.replace('_', '-')} needs --checkpoint-dir")
+                raise InputError(f"--{option.replace('_', '-')} requires --checkpoint-dir")
     else:
         check_checkpoint_dir(folder)
 
 
 def check_checkpoint_dir(folder: str) -> None:
-    """Refuse a folder of checkpoints that could not be written."""
+    """Reject a checkpoint folder that cannot be written."""
     place = local_path(folder)
     if place.exists() and not place.is_dir():
-        raise InputError(f"{folder}: is a file; --checkpoint-dir is a folder")
+        raise InputError(f"--checkpoint-dir {folder}: is a file; give a folder")
 
 
 def name_values(given: list[str] | None, option: str) -> dict[str, str]:
-    """What a repeated ``NAME=VALUE`` says.
+    """Parse repeated ``NAME=VALUE`` options into a dictionary.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""``goffish plan`` and ``goffish simulate``: where a dataflow's elements run, and what becomes of that over time."""
+"""``goffish plan`` and ``goffish simulate``: place a dataflow on machines and run it over time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import check_choice, name_values
-from goffish.cli.options import Json
+from goffish.cli.options import HOURS_HELP, Json, Plot
 from goffish.errors import InputError
 from goffish.partial import local_path
 
@@ -26,30 +26,29 @@ _Dataflow = Annotated[
     str,
     typer.Argument(
         metavar="DATAFLOW",
-        help="A YAML or JSON file, or one that comes along: linear-road, sc13-diamond, plasticc-10x3, mixed-100, "
-        "text-classifier, visp-oee.",
+        help="Dataflow file (YAML or JSON), or a bundled dataflow: linear-road, sc13-diamond, plasticc-10x3, "
+        "mixed-100, text-classifier, visp-oee.",
     ),
 ]
-_Cloud = Annotated[str, typer.Option(help="Machine classes: a YAML or JSON file, or bundled ones such as ec2-2013-m1.")]
+_Cloud = Annotated[str, typer.Option(help="Catalogue of machine types: a YAML or JSON file, or a bundled name.")]
 _Option = Annotated[
     list[str] | None,
     typer.Option(
         "--option",
         metavar="NAME=VALUE",
-        help="Of the policy, such as alternate_every=2; of one of several: POLICY.NAME=VALUE.",
+        help="Policy option, such as alternate_every=2 or POLICY.alternate_every=2; repeatable.",
     ),
 ]
 _Rate = Annotated[
     list[str] | None,
-    typer.Option("--rate", metavar="ELEMENT=RATE", help="Messages per second that an input expects; repeatable."),
+    typer.Option("--rate", metavar="PE=RATE", help="Expected messages per second of an input PE; repeatable."),
 ]
-_NoAlternates = Annotated[bool, typer.Option("--no-alternates", help="Fix every element to its best alternate.")]
-_Seed = Annotated[int, typer.Option(min=0, help="Of everything that is drawn at random.")]
+_NoAlternates = Annotated[
+    bool, typer.Option("--no-alternates", help="Fix every processing element to its best alternate.")
+]
+_Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 _DEFAULT_CLOUD = "ec2-2013-m1"
-_RATES_HELP = (
-    "constant, wave, walk, free-walk, spikes, on-off, daily, requests (a web server's log), or a CSV or Parquet file "
-    "with a column for each input and a row for each interval."
-)
+_RATES_HELP = "Input rates: constant, wave, walk, free-walk, spikes, on-off, daily, requests, or a CSV or Parquet file."
 
 
 def add_dataflow_commands(app: typer.Typer) -> None:
@@ -60,10 +59,12 @@ def add_dataflow_commands(app: typer.Typer) -> None:
 
 def _plan(
     dataflow: _Dataflow,
-    policy: Annotated[str, typer.Option(help="Who plans; goffish plan --policies lists them.")] = "reactive-global",
+    policy: Annotated[
+        str, typer.Option(help="Scheduler policy; goffish plan --policies lists them.")
+    ] = "reactive-global",
     cloud: _Cloud = _DEFAULT_CLOUD,
     rates: Annotated[
-        str | None, typer.Option(help=f"Plan for the mean of these instead of the expected rates: {_RATES_HELP}")
+        str | None, typer.Option(help=_RATES_HELP, show_default="the expected rates of the dataflow")
     ] = None,
     rate: _Rate = None,
     option: _Option = None,
@@ -71,15 +72,22 @@ def _plan(
     seed: _Seed = 0,
     policies: Annotated[
         bool,
-        typer.Option("--policies", callback=_list_policies, is_eager=True, help="List the policies."),
+        typer.Option(
+            "--policies", callback=_list_policies, is_eager=True, help="List the scheduler policies and exit."
+        ),
     ] = False,
     schema: Annotated[
         bool,
-        typer.Option("--schema", callback=_print_schemas, is_eager=True, help="Print the JSON schemas of both files."),
+        typer.Option(
+            "--schema",
+            callback=_print_schemas,
+            is_eager=True,
+            help="Print the JSON schemas of dataflow and catalogue files and exit.",
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Plan a dataflow: which alternate of each element, on which machines, at which price."""
+    """Compute a deployment of a dataflow: alternates, machines and cost."""
     from goffish.cli.inputs import working
     from goffish.cli.output import print_json
     from goffish.scheduling.policies.feasible import feasible
@@ -102,47 +110,61 @@ def _plan(
 def _simulate(
     dataflow: _Dataflow,
     policy: Annotated[
-        list[str] | None, typer.Option(help="Who plans; several are compared. Default: reactive-global.")
+        list[str] | None,
+        typer.Option(
+            help="Scheduler policy; goffish plan --policies lists them. Repeat to compare.",
+            show_default="reactive-global",
+        ),
     ] = None,
     compare: Annotated[
-        str | None, typer.Option(help="The same as several --policy: names with commas between.")
+        str | None, typer.Option(help="Scheduler policies to compare, separated by commas; same as repeated --policy.")
     ] = None,
     cloud: _Cloud = _DEFAULT_CLOUD,
-    rates: Annotated[str, typer.Option(help=f"What comes in: {_RATES_HELP}")] = "constant",
+    rates: Annotated[str, typer.Option(help=_RATES_HELP)] = "constant",
     rate: _Rate = None,
-    hours: Annotated[float | None, typer.Option(min=0, help="Length. Default: the period of the goal.")] = None,
-    interval: Annotated[float | None, typer.Option(help="Seconds between two decisions. Default: the goal's.")] = None,
+    hours: Annotated[float | None, typer.Option(min=0, help=HOURS_HELP, show_default="the period of the goal")] = None,
+    interval: Annotated[
+        float | None, typer.Option(help="Scheduling interval, in seconds.", show_default="the interval of the goal")
+    ] = None,
     variability: Annotated[
         str,
-        typer.Option(help="Of the machines: none, ec2, walk, or a CSV or Parquet file with a column for each trace."),
+        typer.Option(
+            help="Variability of machine performance: none, ec2, walk, or a CSV or Parquet file (a column per trace)."
+        ),
     ] = "none",
     forecast: Annotated[
-        str, typer.Option(help="For policies that look ahead: oracle, last, mean, smoothing or arima.")
+        str, typer.Option(help="Forecaster of lookahead policies: oracle, last, mean, smoothing or arima.")
     ] = "smoothing",
-    horizon: Annotated[float, typer.Option(min=0, help="Minutes that forecasts reach ahead.")] = 20.0,
-    error: Annotated[float, typer.Option(min=0, help="Mean error of the oracle, such as 0.1.")] = 0.0,
-    bias: Annotated[float, typer.Option(help="Bias of the oracle, such as 0.05.")] = 0.0,
-    mean_life: Annotated[float | None, typer.Option(help="Mean life of a machine in hours, until it fails.")] = None,
+    horizon: Annotated[float, typer.Option(min=0, help="Forecast horizon, in minutes.")] = 20.0,
+    oracle_error: Annotated[
+        float, typer.Option(min=0, help="Mean relative error of the oracle forecaster, such as 0.1.")
+    ] = 0.0,
+    oracle_bias: Annotated[float, typer.Option(help="Relative bias of the oracle forecaster, such as 0.05.")] = 0.0,
+    mean_lifetime: Annotated[
+        float | None, typer.Option(help="Mean time to failure of a machine, in hours.", show_default="no failures")
+    ] = None,
     spot_since: Annotated[
-        str | None, typer.Option(help="Spot prices from this day on, such as 2015-06-01. Default: the traces' begin.")
+        str | None,
+        typer.Option(
+            help="Start of the spot prices, such as 2015-06-01 or 2015-06-01T12:00 (UTC).",
+            show_default="start of the traces",
+        ),
     ] = None,
     engine: Annotated[
         str,
-        typer.Option(
-            help="fluid (an estimate for each interval), events (queues on every machine) or real (processes)."
-        ),
+        typer.Option(help="Simulation engine: fluid (interval estimates), events (queues) or real (worker processes)."),
     ] = "fluid",
     option: _Option = None,
     no_alternates: _NoAlternates = False,
     seed: _Seed = 0,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", help="Folder for intervals, elements, machines, events as Parquet.")
+        str | None, typer.Option("-o", "--output", help="Folder for the recorded metrics, as Parquet files.")
     ] = None,
-    plot: Annotated[str | None, typer.Option(help="Picture over time: .png, .svg or .pdf.")] = None,
-    html: Annotated[str | None, typer.Option(help="The same as an interactive page.")] = None,
+    plot: Plot = None,
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write an interactive page: FILE.html.")] = None,
     json: Json = False,
 ) -> None:
-    """Run a dataflow on a simulated cloud, or for real, and tell what it did and cost."""
+    """Run a dataflow on a simulated cloud or on real processes, and report throughput and cost."""
     from goffish.cli.inputs import moment
     from goffish.cli.output import print_json
     from goffish.scheduling.policies.policies import make_policy
@@ -161,26 +183,26 @@ def _simulate(
     names = list(dict.fromkeys(names)) or ["reactive-global"]
     given = name_values(option, "--option")
     planners = {name: make_policy(name, _options_of(name, names, given), own=True) for name in names}
-    ahead = {"horizon": max(1, round(horizon * 60 / length)), "error": error, "bias": bias, "seed": seed}
+    ahead = {"horizon": max(1, round(horizon * 60 / length)), "error": oracle_error, "bias": oracle_bias, "seed": seed}
     results = {}
     for name, planner in planners.items():
         foresees = (forecast, ahead) if name in _looking_ahead() else None
-        with _followed(name, len(table)) as tell:
+        with _followed(name, len(table)) as report:
             results[name] = _run(
-                engine, tell, flow, catalogue, planner, table, machines, foresees, length, mean_life, seed, since
+                engine, report, flow, catalogue, planner, table, machines, foresees, length, mean_lifetime, seed, since
             )
         if output is not None:
             results[name].write(local_path(output) / name if len(planners) > 1 else output)
     if plot is not None or html is not None:
         _draw(results, flow, catalogue.currency, plot, html)
     if json:
-        print_json({"dataflow": dataflow, "runs": {name: _told(result) for name, result in results.items()}})
+        print_json({"dataflow": dataflow, "runs": {name: _summary(result) for name, result in results.items()}})
     else:
         _print_runs(dataflow, results, flow, catalogue.currency)
 
 
 def _run(
-    engine: str, tell: Callable[[int], None], flow: Flow, catalogue: Catalogue, policy: Policy, rates: Floats,
+    engine: str, report: Callable[[int], None], flow: Flow, catalogue: Catalogue, policy: Policy, rates: Floats,
     variability: Any, foresees: tuple[str, dict[str, Any]] | None, interval_s: float, mean_life: float | None,
     seed: int, spot_since: float | None,
 ) -> Result:  # fmt: skip
@@ -201,7 +223,7 @@ def _run(
             flow=flow, catalogue=catalogue, policy=policy, rates=rates, interval_s=interval_s, forecaster=forecaster,
             failures=failures, seed=seed, spot_since=spot_since,
         )  # fmt: skip
-        return run_live(setting, progress=tell)
+        return run_live(setting, progress=report)
     return simulate(
         flow, catalogue, policy, rates, variability, forecaster, engine=engine,  # type: ignore[arg-type]
         interval_s=interval_s, failures=failures, seed=seed, spot_since=spot_since,
@@ -221,10 +243,10 @@ def _list_policies(wanted: bool) -> None:
 
         rows = [[name, known.summary] for name, known in POLICIES.items()]
         rows += [
-            [name, f"the first deployment of {name.removeprefix(STATIC)}, never adapted"]
+            [name, f"initial deployment of {name.removeprefix(STATIC)}, never adapted"]
             for name in policy_names() if name.startswith(STATIC)
         ]  # fmt: skip
-        print_table("policies", ["name", "what it does"], rows)
+        print_table("policies", ["name", "description"], rows)
         raise typer.Exit
 
 
@@ -255,9 +277,9 @@ def _setting(dataflow: str, cloud: str, rate: list[str] | None, fixed: bool) -> 
         try:
             rates[name] = float(text)
         except ValueError:
-            raise InputError(f"--rate {name}={text}: give messages per second as a number") from None
+            raise InputError(f"--rate {name}={text}: the rate must be a number of messages per second") from None
         if not 0 <= rates[name] < float("inf"):
-            raise InputError(f"--rate {name}={text}: give 0 or more messages per second")
+            raise InputError(f"--rate {name}={text}: the rate must be 0 or more messages per second")
     if rates:
         flow = flow.with_rates(external_rates(flow, rates))
     return without_alternates(flow) if fixed else flow, catalogue
@@ -267,15 +289,15 @@ def _rates(name: str, flow: Flow, hours: float | None, interval_s: float, seed: 
     from goffish.scheduling.simulate.scenario import make_rates
 
     if not interval_s > 0:
-        raise InputError(f"--interval {interval_s:g}: give more than 0 seconds")
+        raise InputError(f"--interval {interval_s:g}: must be more than 0 seconds")
     steps = round((flow.goal.period_h if hours is None else hours) * 3600.0 / interval_s)
     if not 1 <= steps <= 1_000_000:
-        raise InputError(f"--hours: {steps:,} intervals of {interval_s:g} s; 1 to 1,000,000 are possible")
+        raise InputError(f"--hours: {steps:,} intervals of {interval_s:g} s; 1 to 1,000,000 intervals are accepted")
     return make_rates(name, flow, steps, interval_s, seed)
 
 
 def _options_of(name: str, names: list[str], given: dict[str, str]) -> dict[str, str]:
-    """Options of one of several policies: those for all, and those that begin with its name and a dot."""
+    """Return the options of one policy: the common ones, and those prefixed with its name and a dot."""
     for_one = {option for option in given for other in names if option.startswith(f"{other}.")}
     own = {option.removeprefix(f"{name}."): value for option, value in given.items() if option.startswith(f"{name}.")}
     return {option: value for option, value in given.items() if option not in for_one} | own
@@ -309,10 +331,11 @@ def _draw(results: dict[str, Result], flow: Flow, currency: str, plot: str | Non
         simulation_page(results, flow.goal, html, currency=currency)
 
 
-def _told(result: Result) -> dict[str, Any]:
+def _summary(result: Result) -> dict[str, Any]:
     return asdict(result.summary) | {
         "planning_s_median": float(sorted(result.planning_s)[len(result.planning_s) // 2]),
-        "planning_s_most": float(max(result.planning_s)),
+        "planning_s_max": float(max(result.planning_s)),
+        "planning_s_most": float(max(result.planning_s)),  # deprecated
         "intervals": result.intervals.to_pylist(),
     }
 
@@ -328,15 +351,16 @@ def _print_plan(plan: dict[str, Any]) -> None:
         (f"{money} for {plan['period_h']:g} h", f"{plan['cost']:.4g}"),
         ("profit", f"{plan['profit']:.4g}"),
         ("machines", len(plan["machines"])),
-        *([("links on the slowest path", f"{plan['links_s'] * 1000:.4g} ms")] if "links_s" in plan else []),
+        *([("network time on the slowest path", f"{plan['links_s'] * 1000:.4g} ms")] if "links_s" in plan else []),
     ])  # fmt: skip
-    print_table("\nelements", ["element", "alternate", "value", "messages/s", "processed", "instances", "power"], [
+    header = ["PE", "alternate", "value", "messages/s", "processed", "instances", "power"]
+    print_table("\nprocessing elements", header, [
         [e["element"], e["alternate"], round(e["value"], 4), round(e["input"], 3), round(e["processed"], 3),
          e["instances"], round(e["power"], 3)]
         for e in plan["elements"]
     ])  # fmt: skip
     sites = ["site"] if "links_s" in plan else []
-    print_table("\nmachines", ["machine", "class", *sites, f"{money}/h", "cores", "used", "instances"], [
+    print_table("\nmachines", ["machine", "type", *sites, f"{money}/h", "cores", "used", "instances"], [
         [m["id"], m["class"], *(m[name] for name in sites), m["price_per_hour"], m["cores"], m["used"],
          ", ".join(f"{count} {name}" for name, count in m["instances"].items())]
         for m in plan["machines"]
@@ -351,7 +375,7 @@ def _print_runs(dataflow: str, results: dict[str, Result], flow: Flow, currency:
     goal = f"{flow.goal.throughput:g} ± {flow.goal.tolerance:g}"
     title = f"{dataflow}: {steps:,} intervals, {first.rate:.4g} messages/s, goal {goal}"
     header = ["policy", "throughput", "met", "compliance", "latency, s", "value", currency, "profit"]
-    print_table(title, [*header, "changes", "starts", "failures", "waiting"], [
+    print_table(title, [*header, "reconfigurations", "starts", "failures", "queued"], [
         [name, f"{s.omega:.4f}", "yes" if s.valid else "NO", f"{s.compliance:.1%}", f"{s.latency_s:.3g}",
          f"{s.value:.4f}", f"{s.cost:.2f}", f"{s.profit:.4f}", s.reconfigurations, s.starts, s.failures, round(s.queue)]
         for name, s in ((name, result.summary) for name, result in results.items())

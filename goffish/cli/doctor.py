@@ -1,4 +1,4 @@
-"""`goffish doctor`: what is installed, what is missing for which feature, and how to get it."""
+"""`goffish doctor`: report installed and missing dependencies, and how to install them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from goffish.errors import JobError
 from goffish.extras import EXTRAS
 from goffish.version import __version__
 
-#: Packages that every installation has.
+#: Required packages.
 _CORE = ("numba", "numpy", "pyarrow", "pydantic", "pymetis", "rich", "typer", "fsspec")
-#: Programs that extras start: what they are for, and how to install them.
+#: External programs: the feature that uses each, and how to install it.
 _PROGRAMS = {
     "java": ("the Spark engine", "install Java 17 or newer, or set JAVA_HOME"),
     "mpirun": ("the MPI engine", "pip install 'goffish[mpi]'"),
@@ -75,7 +75,7 @@ def _kernel_cache() -> str:
         return f"{package}/**/__pycache__"
     try:
         return str(Path("~/.cache/numba").expanduser())
-    except RuntimeError:  # a user without a home, as in some containers
+    except RuntimeError:  # no home directory, as in some containers
         return "none: set NUMBA_CACHE_DIR"
 
 
@@ -104,20 +104,20 @@ def _program(name: str) -> dict[str, Any]:
 
 
 def _java(path: str) -> tuple[str | None, str | None]:
-    """Return the version that a Java prints, and what is wrong with it."""
+    """Return the version of a Java executable, and the problem with it, if any."""
     try:
         answer = subprocess.run(
             [path, "-version"], capture_output=True, text=True, errors="replace", check=False, timeout=_JAVA_TIMEOUT_S
         )
     except OSError as error:
-        return None, f"cannot be started: {error.strerror}"
+        return None, f"cannot be started ({error.strerror})"
     except subprocess.TimeoutExpired:
-        return None, f"does not answer in {_JAVA_TIMEOUT_S} s"
+        return None, f"no answer within {_JAVA_TIMEOUT_S} s"
     found = re.search(r'version "((\d+)[^"]*)"', answer.stderr + answer.stdout)
     if found is None:
-        return None, f"prints no version (exit code {answer.returncode})"
+        return None, f"printed no version (exit code {answer.returncode})"
     old = int(found[2]) < _OLDEST_JAVA
-    return found[1], f"version {found[1]} is too old: {_OLDEST_JAVA} or newer is needed" if old else None
+    return found[1], f"version {found[1]} is too old; {_OLDEST_JAVA} or newer is required" if old else None
 
 
 def print_report(*, json: bool) -> None:
@@ -126,7 +126,7 @@ def print_report(*, json: bool) -> None:
     Raises
     ------
     JobError
-        A package of every installation is missing.
+        A required package is missing.
     """
     found = report()
     if json:
@@ -135,7 +135,7 @@ def print_report(*, json: bool) -> None:
         _print_tables(found)
     lacking = [name for name, version in found["packages"].items() if version is None]
     if lacking:
-        raise JobError(f"not installed: {', '.join(lacking)}; run pip install goffish")
+        raise JobError(f"required packages are missing: {', '.join(lacking)}; run pip install goffish")
 
 
 def _print_tables(found: dict[str, Any]) -> None:
@@ -147,11 +147,11 @@ def _print_tables(found: dict[str, Any]) -> None:
     print_table("extras", ("extra", "installed", "feature", "to install"), extras)
     say("")
     programs = [(p["program"], _place(p), p["for"], p["install"] or "") for p in found["programs"]]
-    print_table("programs", ("program", "found", "needed for", "to install"), programs)
+    print_table("programs", ("program", "found", "required for", "to install"), programs)
 
 
 def _state(extra: dict[str, Any]) -> str:
-    """Return whether an extra is installed, with the packages that are missing where others are there."""
+    """Return whether an extra is installed; if only partly, name the missing packages."""
     if extra["installed"]:
         return "yes"
     partly = len(extra["missing"]) < len(extra["versions"])

@@ -1,4 +1,4 @@
-"""``goffish ingest``: from raw files to a store, on Spark; and what ``spark-submit`` needs."""
+"""``goffish ingest``: convert raw files to a store on Spark; helper commands for ``spark-submit``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goffish.cli.options import Json
+from goffish.cli.options import STORE_TARGET, Json
 
 if TYPE_CHECKING:
     from goffish.spark.ingest import IngestReport
@@ -19,42 +19,46 @@ def add_ingest_command(app: typer.Typer) -> None:
 
 
 def _ingest(
-    spec: Annotated[str, typer.Argument(metavar="SPEC.yaml", help="What is what: inputs, columns, rules.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="Folder or URI of the store.")],
+    spec: Annotated[str, typer.Argument(metavar="SPEC.yaml", help="Ingest specification: inputs, columns and rules.")],
+    output: Annotated[str, typer.Option("-o", "--output", help=STORE_TARGET)],
     master: Annotated[
         str | None,
-        typer.Option(help="As for spark-submit. Default: what that was given, else all processors of this machine."),
+        typer.Option(help="Spark master URL.", show_default="that of spark-submit, else local[*]"),
     ] = None,
     quarantine: Annotated[
-        str | None, typer.Option(help="Parquet folder for the rows that are not used. Default: OUTPUT.quarantine.")
+        str | None, typer.Option(help="Parquet folder for rejected rows.", show_default="OUTPUT.quarantine")
     ] = None,
-    work: Annotated[
+    work_dir: Annotated[
         str | None,
-        typer.Option(help="Folder for the steps, from which a killed job goes on. Default: OUTPUT.work."),
+        typer.Option(
+            help="Folder for intermediate steps; a restarted job resumes from it.", show_default="OUTPUT.work"
+        ),
     ] = None,
     packages: Annotated[
-        list[str] | None, typer.Option(help="JVM package to load from Maven, as group:artifact:version; repeatable.")
+        list[str] | None, typer.Option(help="Maven package to load, as group:artifact:version; repeatable.")
     ] = None,
-    memory: Annotated[str | None, typer.Option(help="Of the driver's JVM, such as 4g; locally that is all.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory of the Spark driver, such as 4g; in local mode, of the whole job.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Make a store of raw files on Spark: clean, number, partition, write."""
+    """Convert raw files to a store on Spark: clean, number, partition and write."""
     from goffish.cli.inputs import run_status
     from goffish.cli.output import print_json
     from goffish.spark import session
     from goffish.spark.ingest import ingest, read_spec
     from goffish.spark.ingest.run import check_places
 
-    check_places(output, quarantine, work)
+    check_places(output, quarantine, work_dir)
     checked = read_spec(spec)
-    with run_status("ingest") as (_, tell):
-        tell("starting Spark")
+    with run_status("ingest") as (_, report_step):
+        report_step("starting Spark")
         here = master is None or master.startswith("local")
-        # On this machine the one line at the end says it all; a cluster's log keeps the traces of the executors.
+        # Locally, the final report suffices; on a cluster, keep Spark's log for traces of the executors.
         quiet = {"spark.log.level": "OFF"} if here and "PYSPARK_GATEWAY_PORT" not in os.environ else {}
         spark = session(master=master, packages=packages or (), memory=memory, config=quiet)
         try:
-            report = ingest(checked, output, spark, quarantine=quarantine, work=work, progress=tell)
+            report = ingest(checked, output, spark, quarantine=quarantine, work=work_dir, progress=report_step)
         finally:
             spark.stop()
     if json:
@@ -85,7 +89,7 @@ def _print(report: IngestReport) -> None:
     if report.instances is not None:
         facts.append(("instances", report.instances["count"]))
     if report.continued:
-        facts.append(("continued", "steps of an earlier run were used"))
+        facts.append(("resumed", "completed steps of an earlier run were reused"))
     print_facts(f"{report.store}: {sum(report.seconds.values()):.2f} s", facts)
     if report.quarantined:
         say(f"\nrows that were not used: {report.quarantine}")
@@ -104,7 +108,7 @@ def add_spark_commands(app: typer.Typer) -> None:
 
 
 def _entry() -> None:
-    """Show the script for spark-submit: spark-submit $(goffish spark-entry) run components STORE --engine spark."""
+    """Print the path of the entry script, as in spark-submit $(goffish spark-entry) run components STORE."""
     from goffish.cli.output import say
     from goffish.spark import entry
 
@@ -112,9 +116,9 @@ def _entry() -> None:
 
 
 def _package(
-    output: Annotated[str, typer.Option("-o", "--output", help="The archive: FILE.zip.")] = "goffish.zip",
+    output: Annotated[str, typer.Option("-o", "--output", help="Archive to write: FILE.zip.")] = "goffish.zip",
 ) -> None:
-    """Pack GoFFish for spark-submit --py-files, for clusters where only what it depends on is installed."""
+    """Package GoFFish for spark-submit --py-files, for clusters that have its dependencies installed."""
     from goffish.cli.output import say
     from goffish.spark.package import write_package
 

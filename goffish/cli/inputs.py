@@ -1,4 +1,4 @@
-"""Loading what the user named: a raw graph file or a store, with a progress bar on a terminal."""
+"""Input loading with progress display: raw graph files and stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress_bar(title: str, *, unit_bytes: bool = False) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar on standard error, drawn only on a terminal; yields ``update(done, total)``."""
+    """Show a progress bar on standard error if it is a terminal; yield ``update(done, total)``."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -39,7 +39,7 @@ def progress_bar(title: str, *, unit_bytes: bool = False) -> Iterator[Callable[[
 
 @contextmanager
 def working(title: str) -> Iterator[None]:
-    """A line on standard error, only on a terminal, while something without a count goes on."""
+    """Show a status line on standard error if it is a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -52,7 +52,7 @@ def working(title: str) -> Iterator[None]:
 
 @contextmanager
 def run_status(title: str) -> Iterator[tuple[Progress, Note]]:
-    """A line on standard error that follows a run; yields callbacks for the engine and for whole-graph kernels."""
+    """Show the progress of a run on standard error; yield callbacks for the engine and for in-memory kernels."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -72,7 +72,7 @@ def run_status(title: str) -> Iterator[tuple[Progress, Note]]:
 
 
 def is_store(path: str) -> bool:
-    """Whether INPUT names a store (a folder or URI with a manifest) rather than a raw file."""
+    """Return whether INPUT names a store (a folder or URI with a manifest) rather than a raw file."""
     if "://" not in path and not Path(path).is_dir():
         return False
     from goffish.gofs import is_store as has_manifest
@@ -81,11 +81,11 @@ def is_store(path: str) -> bool:
 
 
 def load(path: str, reading: dict[str, Any]) -> Graph | PartitionedGraph:
-    """Open a store or read a raw file; reading options with a store are refused."""
+    """Open a store or read a raw file; reject reading options for a store."""
     if is_store(path):
         given = [name for name, value in reading.items() if value is not None]
         if given:
-            raise InputError(f"{path} is a store: --{given[0].replace('_', '-')} is for raw files")
+            raise InputError(f"--{given[0].replace('_', '-')} applies to raw files only; {path} is a store")
         from goffish.gofs import open_store
 
         return open_store(path)
@@ -99,7 +99,7 @@ def load(path: str, reading: dict[str, Any]) -> Graph | PartitionedGraph:
 
 
 def moment(day: str | None, option: str) -> float | None:
-    """Seconds since 1970 of a day or time that the user gives."""
+    """Parse a date or time option into seconds since 1970."""
     from goffish.cloud.prices import seconds_of
 
     if day is None:
@@ -107,4 +107,4 @@ def moment(day: str | None, option: str) -> float | None:
     try:
         return seconds_of(day)
     except ValueError:
-        raise InputError(f"{option} {day}: give a day or time such as 2015-06-01T12:00") from None
+        raise InputError(f"{option} {day}: give a date or time such as 2015-06-01T12:00") from None

@@ -1,4 +1,4 @@
-"""``goffish jobs`` and ``goffish top``: jobs of the scheduling service."""
+"""``goffish jobs`` and ``goffish top``: submit and monitor jobs of the scheduling service."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import check_result_target, name_values
-from goffish.cli.options import Json
+from goffish.cli.options import HOURS_HELP, TABLE_FILE, Json
 from goffish.cli.output import print_facts, print_json, print_table, say
 from goffish.cli.server_calls import COLUMNS, OVER, UNDER_WAY, calls_server, job_facts, job_row, job_state
 from goffish.errors import InputError
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 else:
     Client = Any
 
-_Job = Annotated[str, typer.Argument(metavar="JOB", help="Its id.")]
-_Label = Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Repeatable.")]
-_OF_GRAPHS, _OF_DATAFLOWS = "Of an algorithm on a graph", "Of a dataflow"
-#: Jobs that are asked for at a time.
+_Job = Annotated[str, typer.Argument(metavar="JOB", help="Job ID.")]
+_Label = Annotated[list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Job label; repeatable.")]
+_Limit = Annotated[int, typer.Option(min=1, help="Maximum number of jobs to show.")]
+_OF_GRAPHS, _OF_DATAFLOWS = "Graph jobs", "Dataflow jobs"
+#: Jobs per request.
 _PAGE = 100
 
 
 def add_jobs_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    jobs = typer.Typer(help="Jobs of the scheduling service.", no_args_is_help=True)
+    jobs = typer.Typer(help="Submit and monitor jobs of the scheduling service.", no_args_is_help=True)
     for name, command in (
         ("submit", _submit), ("list", _list), ("show", _show), ("watch", _watch), ("cancel", _cancel),
         ("result", _result), ("log", _log),
@@ -45,92 +46,119 @@ def add_jobs_commands(app: typer.Typer) -> None:
 def _submit(
     client: Client,
     what: Annotated[
-        str, typer.Argument(metavar="ALGORITHM|dataflow", help="As in goffish run, or a dataflow to be deployed.")
+        str, typer.Argument(metavar="ALGORITHM|dataflow", help="Algorithm as in goffish run, or the word dataflow.")
     ],
     input: Annotated[
         str,
         typer.Argument(
             metavar="INPUT",
-            help="Below the server's data folders, or @FILE to upload; of a dataflow its name, or @FILE with a "
-            "definition.",
+            help="Path below the server's data folders, or dataflow name; @FILE uploads a local file.",
         ),
     ],
     option: Annotated[
         list[str] | None,
         typer.Option(
-            "--option", metavar="NAME=VALUE", help="Of the algorithm or the policy; @FILE uploads a table. Repeatable."
+            "--option", metavar="NAME=VALUE", help="Algorithm or policy option; @FILE uploads a table. Repeatable."
         ),
     ] = None,
-    key: Annotated[str, typer.Option(help="The same key again gives the same job.")] = "",
-    deadline: Annotated[float | None, typer.Option(help="Hours from now.")] = None,
-    budget: Annotated[float | None, typer.Option(help="Most that it may cost.")] = None,
+    client_key: Annotated[
+        str, typer.Option(help="Idempotency key: submitting the same key again returns the same job.")
+    ] = "",
+    deadline: Annotated[float | None, typer.Option(help="Deadline, in hours from now.", show_default="none")] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Cost limit, in the currency of the cloud.", show_default="unlimited")
+    ] = None,
     policy: Annotated[
-        str | None, typer.Option(help="Who decides on machines; of graphs with --runner cloud only.")
+        str | None, typer.Option(help="Scheduler policy; for graph jobs, requires --runner cloud.")
     ] = None,
     cloud: Annotated[
         str | None,
-        typer.Option(help="A catalogue of the simulated cloud that the server knows; of graphs with --runner cloud."),
+        typer.Option(help="Name of a cloud catalogue on the server; for graph jobs, requires --runner cloud."),
     ] = None,
-    most_attempts: Annotated[
-        int | None, typer.Option(min=1, help="Times that its worker may be lost until it fails. Default: 20.")
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of attempts, after lost workers, before the job fails.", show_default="20"),
     ] = None,
     label: _Label = None,
     runner: Annotated[
-        str | None, typer.Option(help="local (default), mpi, spark or cloud.", rich_help_panel=_OF_GRAPHS)
+        str | None,
+        typer.Option(help="Runner: local, mpi, spark or cloud.", show_default="local", rich_help_panel=_OF_GRAPHS),
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Threads, or ranks.", rich_help_panel=_OF_GRAPHS)] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of threads or MPI ranks.", rich_help_panel=_OF_GRAPHS)
+    ] = None,
     checkpoint_every: Annotated[
-        int | None, typer.Option(min=1, help="Supersteps between checkpoints.", rich_help_panel=_OF_GRAPHS)
+        int | None,
+        typer.Option(min=1, help="Supersteps between checkpoints.", show_default="10", rich_help_panel=_OF_GRAPHS),
     ] = None,
-    memory: Annotated[
-        int | None, typer.Option(min=1, help="Most MB of its processes.", rich_help_panel=_OF_GRAPHS)
+    max_memory: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Memory limit of all processes of a job, in MB.",
+            show_default="limit of the server",
+            rich_help_panel=_OF_GRAPHS,
+        ),
     ] = None,
-    cpu_seconds: Annotated[
-        float | None, typer.Option(help="Most seconds of processors.", rich_help_panel=_OF_GRAPHS)
+    max_cpu_seconds: Annotated[
+        float | None,
+        typer.Option(
+            help="CPU time limit of all processes of a job, in seconds.",
+            show_default="unlimited",
+            rich_help_panel=_OF_GRAPHS,
+        ),
     ] = None,
     rates: Annotated[
-        str | None, typer.Option(help="What comes in: as in goffish simulate.", rich_help_panel=_OF_DATAFLOWS)
+        str | None,
+        typer.Option(
+            help="Input rates, as in goffish simulate.", show_default="constant", rich_help_panel=_OF_DATAFLOWS
+        ),
     ] = None,
-    hours: Annotated[float | None, typer.Option(help="How long it runs.", rich_help_panel=_OF_DATAFLOWS)] = None,
+    hours: Annotated[
+        float | None,
+        typer.Option(help=HOURS_HELP, show_default="the period of the goal", rich_help_panel=_OF_DATAFLOWS),
+    ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of everything that is drawn at random.", rich_help_panel=_OF_DATAFLOWS)
+        int | None, typer.Option(min=0, help="Random seed.", show_default="0", rich_help_panel=_OF_DATAFLOWS)
     ] = None,
     hours_per_second: Annotated[
         float | None,
-        typer.Option(help="Of it that pass in a second. Default: as many as can be.", rich_help_panel=_OF_DATAFLOWS),
+        typer.Option(help="Simulated hours per real second.", show_default="unlimited", rich_help_panel=_OF_DATAFLOWS),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it is over; exit code 1 if it failed.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the job ends; exit with code 1 if it failed.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Submit a job; prints its id."""
+    """Submit a job and print its ID."""
     limits: dict[str, Any] = {
         "deadline_s": None if deadline is None else deadline * 3600.0, "budget": budget,
-        "labels": name_values(label, "--label"), "most_attempts": most_attempts,
+        "labels": name_values(label, "--label"), "max_attempts": max_attempts,
     }  # fmt: skip
     of_clouds: dict[str, Any] = {"policy": policy, "cloud_name": cloud}
     of_graphs: dict[str, Any] = {
-        "runner": runner, "workers": workers, "checkpoint_every": checkpoint_every, "memory_mb": memory,
-        "cpu_seconds": cpu_seconds,
+        "runner": runner, "workers": workers, "checkpoint_every": checkpoint_every, "memory_mb": max_memory,
+        "cpu_seconds": max_cpu_seconds,
     }  # fmt: skip
     of_dataflows: dict[str, Any] = {
         "rates": rates, "hours": hours, "seed": seed, "hours_per_second": hours_per_second,
     }  # fmt: skip
     options = name_values(option, "--option")
     if what == "dataflow":
-        _refuse(of_graphs, "is for algorithms on graphs, not for dataflows")
-        job = client.submit_dataflow(_dataflow(input), options, key=key, **limits, **of_clouds, **of_dataflows)
+        _refuse(of_graphs, "applies to graph jobs only, not to dataflows")
+        job = client.submit_dataflow(_dataflow(input), options, key=client_key, **limits, **of_clouds, **of_dataflows)
     else:
         from goffish.algorithms.catalogue import file_options
 
-        _refuse(of_dataflows, "is for dataflows")
+        _refuse(of_dataflows, "applies to dataflows only")
         if runner != "cloud":
-            _refuse(of_clouds, "is for --runner cloud and for dataflows")
+            _refuse(of_clouds, "applies to dataflows and to --runner cloud only")
         of_graphs["runner"] = runner or "local"
         uri = client.upload(input[1:]) if input.startswith("@") else input
         for name in file_options(what):
             if options.get(name, "").startswith("@"):
                 options[name] = client.upload(options[name][1:])
-        job = client.submit_graph(what, uri, options, key=key, **limits, **of_clouds, **of_graphs)
+        job = client.submit_graph(what, uri, options, key=client_key, **limits, **of_clouds, **of_graphs)
     if wait:
         job = client.wait(job.id)
     if json:
@@ -144,8 +172,8 @@ def _submit(
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:
-    """Refuse flags that would change nothing."""
-    flags = {"memory_mb": "memory", "cloud_name": "cloud"}
+    """Reject flags that have no effect."""
+    flags = {"memory_mb": "max-memory", "cpu_seconds": "max-cpu-seconds", "cloud_name": "cloud"}
     for name, value in given.items():
         if value is not None:
             raise InputError(f"--{flags.get(name, name).replace('_', '-')} {value} {why}")
@@ -159,14 +187,16 @@ def _dataflow(given: str) -> Any:
 
 def _list(
     caller: Client,
-    state: Annotated[list[str] | None, typer.Option(help="queued, running, done, …; repeatable.")] = None,
+    state: Annotated[
+        list[str] | None, typer.Option(help="State to list, such as queued or running; repeatable.")
+    ] = None,
     label: _Label = None,
-    algorithm: Annotated[str, typer.Option(help="An algorithm, or dataflow.")] = "",
-    client: Annotated[str, typer.Option(help="Who submitted it.")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="Jobs at most.")] = 50,
+    algorithm: Annotated[str, typer.Option(help="Algorithm to list, or the word dataflow.")] = "",
+    client: Annotated[str, typer.Option(help="Name of the client that submitted the jobs.")] = "",
+    limit: _Limit = 50,
     json: Json = False,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, newest first."""
     asked = caller.list(
         *(state or ()), labels=name_values(label, "--label"), algorithm=algorithm, client=client,
         page_size=min(limit, _PAGE),
@@ -179,7 +209,7 @@ def _list(
 
 
 def _show(client: Client, job: _Job, json: Json = False) -> None:
-    """Show a job."""
+    """Show one job."""
     found = client.job(job)
     if json:
         print_json(job_facts(found))
@@ -190,10 +220,10 @@ def _show(client: Client, job: _Job, json: Json = False) -> None:
 def _watch(
     client: Client,
     job: _Job,
-    after: Annotated[int, typer.Option(min=0, help="Events after this number.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="A line of JSON for each event.")] = False,
+    after: Annotated[int, typer.Option(min=0, help="Print only events after this number.")] = 0,
+    json: Json = False,
 ) -> None:
-    """Print a job's events as they happen, until it is over; exit code 1 if it failed."""
+    """Print the events of a job, one per line, until it ends; exit with code 1 if it failed."""
     last = None
     for event in client.watch(job, after):
         last = _event(event)
@@ -206,22 +236,22 @@ def _watch(
 
 
 def _cancel(client: Client, job: _Job) -> None:
-    """Ask a job to stop."""
+    """Cancel a job."""
     state = job_state(client.cancel(job))
-    say(f"{job} is {state}" if state in OVER else f"{job} is asked to stop")
+    say(f"{job} is {state}" if state in OVER else f"{job}: cancellation requested")
 
 
 def _result(
     client: Client,
     job: _Job,
-    output: Annotated[str, typer.Option("-o", "--output", help="Table file: .parquet, .csv, .json or .arrow.")],
+    output: Annotated[str, typer.Option("-o", "--output", help=TABLE_FILE)],
 ) -> None:
-    """Fetch the table of a job that is done."""
+    """Download the result table of a completed job."""
     check_result_target(output, job)
     table = client.result(job)
     from goffish.gopher.result import spreadsheet_safe, write_table
 
-    # What others uploaded may be opened in a spreadsheet here.
+    # Uploaded text may reach a spreadsheet: escape formulas.
     write_table(spreadsheet_safe(table) if output.lower().endswith(".csv") else table, output)
     say(f"{table.num_rows:,} rows written to {output}")
 
@@ -229,10 +259,12 @@ def _result(
 def _log(
     client: Client,
     job: _Job,
-    bytes: Annotated[int, typer.Option(min=1, max=1 << 20, help="From the end.")] = 1 << 16,
+    max_bytes: Annotated[
+        int, typer.Option(min=1, max=1 << 20, help="Number of bytes to print, counted from the end.")
+    ] = 1 << 16,
 ) -> None:
     """Print the end of a job's log."""
-    say(client.log(job, bytes).rstrip("\n"))
+    say(client.log(job, max_bytes).rstrip("\n"))
 
 
 def _event(event: Any) -> dict[str, Any]:
@@ -244,38 +276,39 @@ def _event(event: Any) -> dict[str, Any]:
 
 
 def _print_job(job: Any) -> None:
-    told = job_facts(job)
-    facts = [(name, told[name]) for name in ("state", "what", "client", "submitted", "started", "ended", "attempts")]
+    found = job_facts(job)
+    names = ("state", "algorithm", "client", "submitted", "started", "ended", "attempts")
+    facts = [(name, found[name]) for name in names]
     run = job.spec.dataflow
     facts += [("input", job.spec.graph.input_uri or run.dataflow_name or run.dataflow_definition.name)]
     facts += [
-        (name.replace("_", " "), told[name]) for name in ("progress", "cost", "expected_cost", "error") if told[name]
+        (name.replace("_", " "), found[name]) for name in ("progress", "cost", "expected_cost", "error") if found[name]
     ]
-    facts += [(name.replace("_", " "), value) for name, value in (told["summary"] or {}).items()]
+    facts += [(name.replace("_", " "), value) for name, value in (found["summary"] or {}).items()]
     print_facts(f"job {job.id}", [(name, value) for name, value in facts if value not in (None, "")])
 
 
-#: Ctrl-C is heard between two naps, and the terminal has to be as before within a moment (`goffish.cli.main.GRACE`).
+#: Interval of checks for Ctrl-C, in seconds; short, because the terminal must be restored in `goffish.cli.main.GRACE`.
 _NAP_S = 0.1
 
 
 def _top(
     client: Client,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
-    limit: Annotated[int, typer.Option(min=1, help="Jobs at most.")] = 30,
-    once: Annotated[bool, typer.Option("--once", help="Print the table once.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Refresh interval, in seconds.")] = 2.0,
+    limit: _Limit = 30,
+    once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False,
 ) -> None:
-    """Show jobs as a live table: first those that run, then those that wait; Ctrl-C ends it."""
+    """Show a live table of jobs: running, then queued, then ended; press Ctrl-C to quit."""
     rows = _rows(client, limit)
     if once or not sys.stdout.isatty():
         print_table("jobs", COLUMNS, rows)
         return
-    _live(client, rows, every, limit)
+    _live(client, rows, interval, limit)
 
 
 def _rows(client: Client, limit: int) -> list[list[str]]:
-    """Jobs that are worked at, then those that wait, then those that are over; the newest of each first."""
-    found: dict[str, list[str]] = {}  # by id: one that moves on meanwhile is found twice
+    """Return rows of active, then queued, then ended jobs; newest first in each group."""
+    found: dict[str, list[str]] = {}  # by ID: a job that changes state between the calls appears twice
     for states in (UNDER_WAY, ("queued",), OVER):
         left = limit - len(found)
         if left > 0:
@@ -284,7 +317,7 @@ def _rows(client: Client, limit: int) -> list[list[str]]:
     return list(found.values())
 
 
-def _live(client: Client, rows: list[list[str]], every: float, limit: int) -> None:
+def _live(client: Client, rows: list[list[str]], interval: float, limit: int) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     from rich.live import Live
@@ -294,8 +327,8 @@ def _live(client: Client, rows: list[list[str]], every: float, limit: int) -> No
     with ThreadPoolExecutor(1) as elsewhere, Live(_picture(rows), screen=True, auto_refresh=False) as live:
         live.refresh()
         while True:
-            _rest(every)
-            # A call that hangs hears no Ctrl-C; this thread does.
+            _rest(interval)
+            # A blocked call ignores Ctrl-C; this thread does not.
             asked = elsewhere.submit(_rows, client, limit)
             while not asked.done():
                 time.sleep(_NAP_S)

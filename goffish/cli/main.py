@@ -1,4 +1,4 @@
-"""Entry point: runs a command where Ctrl-C can always reach it, and turns errors into one line and an exit code."""
+"""Entry point: run a command interruptibly, and convert errors to a one-line message and an exit code."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from goffish.partial import remove_partial_files
 
 
 def main() -> NoReturn:
-    """Run the command line and leave with its exit code.
+    """Run the command line and exit.
 
-    0: done; 1: the job failed; 2: bad input; 130: interrupted; 143: terminated.
+    Exit codes: 0 success, 1 failed job, 2 invalid input, 130 interrupted, 143 terminated.
     """
     worker, outcome, done = None, dict[str, Any](), threading.Event()
     if sys.argv[1:2] == ["serve"]:
-        # A server stops in its own time, and its event loop hears signals in the main thread only.
+        # The server shuts down gracefully; its event loop receives signals in the main thread only.
         run_command(_app, outcome, done)
         leave(*explain(outcome))
     try:
         signal.signal(signal.SIGTERM, terminate)
         worker = threading.Thread(target=run_command, args=(_app, outcome, done), name="command", daemon=True)
-        # Kernels release the GIL but never look at signals: the main thread waits for them where it can.
+        # Kernels release the GIL but do not handle signals: the main thread stays free to receive them.
         worker.start()
-        # Not `join`: interrupted, it takes the thread for ended (Python 3.11, bpo-45274).
+        # Not `join`: after an interrupt it reports a live thread as ended (Python 3.11, bpo-45274).
         while not done.wait(0.2):
             pass
     except KeyboardInterrupt as stopped:
@@ -50,13 +50,13 @@ def main() -> NoReturn:
             stop(worker, done)
         ended = isinstance(stopped, Terminated)
         what = "terminated" if ended else "interrupted"
-        leave(f"{what}; files are written whole or not at all", TERMINATED if ended else INTERRUPTED)
+        leave(f"{what}; no partial output files were left", TERMINATED if ended else INTERRUPTED)
     message, code = explain(outcome)
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        pass  # the reader has seen enough
+        pass  # the reader closed the pipe
     except OSError as error:
         message, code = message or output_failed(error), code or 1
     leave(message, code)
@@ -69,8 +69,8 @@ def _app() -> Any:
 
 
 def work() -> NoReturn:
-    """The process that does the work of a rank; the one that guards it sees to interrupts."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: not to outlive the guard
+    """Run the command of an MPI rank in a worker process; its parent process handles interrupts."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end together with the parent
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
     outcome, done = dict[str, Any](), threading.Event()
@@ -88,7 +88,7 @@ def work() -> NoReturn:
             thread.join(LAST_TO_LEAVE_S)
             if thread.is_alive():  # in a kernel, after another rank has failed
                 os._exit(code)
-    # Not os._exit: MPICH tells its launcher in an exit handler that all is well, which else ends the other ranks.
+    # Not os._exit: MPICH reports success to its launcher in an exit handler; otherwise the other ranks are killed.
     raise SystemExit(code)
 
 

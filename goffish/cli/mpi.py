@@ -1,7 +1,7 @@
-"""A command on the ranks of ``mpirun``: rank 0 speaks for all, and a rank that is killed does not go unnoticed.
+"""Commands on MPI ranks: rank 0 prints the output, and killed ranks are reported.
 
-A launcher starts one ``goffish`` per rank. Each of them starts the process that does the work and waits for it: should
-that be killed, by hand or because memory ran out, nobody else could say so before the launcher ends all the others.
+The launcher starts one ``goffish`` process per rank. Each starts a worker process and waits for it, so that it can
+report a killed worker before the launcher ends the other ranks.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from goffish.partial import local_path
 if TYPE_CHECKING:
     from goffish.gopher.mpi import Team
 
-#: What launchers tell a process of its rank: MPICH and Intel MPI, Open MPI, Slurm.
+#: Environment variables that hold the rank: MPICH and Intel MPI, Open MPI, PMIx, Slurm.
 _RANK_NAMES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
-#: Descriptor of the page on which the working process notes what it is about.
+#: Environment variable with the descriptor of the memory page in which the worker records its current step.
 _PAGE_NAME = "GOFFISH_RANK_PAGE"
 _PAGE_BYTES = 4096
-#: Seconds that rank 0 stays after a failed job, so that its exit code is the one that counts.
+#: Seconds that rank 0 waits after a failed job, so that the launcher reports its exit code.
 LAST_TO_LEAVE_S = 0.3
 
 
 class Ranks:
-    """Those who run a command together; without MPI, one that is the first and the only.
+    """MPI ranks that run a command together; without MPI, a single rank.
 
     Attributes
     ----------
     first : bool
-        Whether this one reads raw files, writes and prints.
+        Whether this rank reads raw files, writes output and prints.
     """
 
     def __init__(self, team: Team | None = None) -> None:
@@ -46,17 +46,17 @@ class Ranks:
         self.first = team is None or team.rank == 0
 
     def together(self, doing: str) -> AbstractContextManager[None]:
-        """A block whose failure on one rank fails it on all."""
+        """Return a context in which a failure on one rank fails all ranks."""
         return nullcontext() if self._team is None else self._team.together(doing)
 
     def same(self, value: Any) -> Any:
-        """The first one's value on all ranks."""
+        """Broadcast the value of rank 0 to all ranks."""
         return value if self._team is None else self._team.comm.bcast(value, root=0)
 
 
 @contextmanager
 def joined(mpi: bool) -> Iterator[Ranks]:
-    """The ranks of a command, for its length; errors in it must be such that all ranks have them."""
+    """Join the MPI ranks of a command; errors inside must occur on all ranks."""
     if not mpi:
         yield Ranks()
         return
@@ -97,7 +97,7 @@ def _note(page: mmap.mmap, text: str) -> None:
 
 
 def _guard(rank: int) -> NoReturn:
-    """Run this command in a process of its own, and tell what it was about should it be killed."""
+    """Run this command in a worker process, and report its current step if it is killed."""
     page = os.memfd_create("goffish")
     os.ftruncate(page, _PAGE_BYTES)
     os.set_inheritable(page, True)
@@ -108,19 +108,19 @@ def _guard(rank: int) -> NoReturn:
     )
     if rank:
         silence = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silence, 2)  # an interrupt reaches all ranks: one of them says so
+        os.dup2(silence, 2)  # an interrupt reaches all ranks: only rank 0 reports it
     code = worker.wait()
     if code < 0 and -code not in (signal.SIGTERM, signal.SIGINT):
         about = os.pread(page, _PAGE_BYTES, 0).partition(b"\n")[0].decode().strip("\0") or "before the job began"
         name = signal.Signals(-code).name
-        advice = "--resume goes on from the newest checkpoint" if "--checkpoint-dir" in " ".join(sys.argv) else ""
-        told = f"error: rank {rank}, {about}: killed ({name}), by hand or for want of memory"
+        advice = "continue from the newest checkpoint with --resume" if "--checkpoint-dir" in " ".join(sys.argv) else ""
+        problem = f"error: rank {rank}, {about}: killed by {name}, possibly because memory ran out"
         with contextlib.suppress(OSError):
-            os.write(stderr, f"{told}{'; ' if advice else ''}{advice}\n".encode())
+            os.write(stderr, f"{problem}{'; ' if advice else ''}{advice}\n".encode())
         code = 1
     raise SystemExit(code)
 
 
 def is_folder_name(output: str) -> bool:
-    """Whether a result shall be a folder: an existing one, or a name that ends in a slash."""
+    """Return whether `output` is an existing folder or ends with a slash."""
     return output.endswith("/") or local_path(output).is_dir()

@@ -1,4 +1,4 @@
-"""Command-line options that several commands share."""
+"""Command-line options shared by several commands."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from goffish.errors import InputError
 
 
 def parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:
-    """A keyword parameter that typer turns into an option or argument."""
+    """Return a keyword parameter that typer converts to an option or argument."""
     default = inspect.Parameter.empty if option.default is ... else option.default
     option.default = ...
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], default=default)
 
 
 def command_type(annotation: Any) -> Any:
-    """The type of an option on the command line; ``None`` for those that need Python or JSON."""
+    """Return the command-line type of an option, or ``None`` if it requires Python or JSON."""
     if annotation == int | str or typing.get_origin(annotation) is typing.Literal:
         return str
     if typing.get_origin(annotation) is Annotated:
@@ -34,23 +34,29 @@ def command_type(annotation: Any) -> Any:
     return annotation if annotation in (int, float, bool, str) else None
 
 
+#: Options whose flag differs from the name of the model field.
+_FLAGS = {"least_gain": "--min-gain"}
+
+
 def field_parameter(
     name: str, field: FieldInfo, *, optional: bool = False, group: str | None = None
 ) -> inspect.Parameter | None:
-    """The parameter of one model field; `optional` drops its default, so that "not given" can be told."""
+    """Return the parameter of a model field; with `optional`, its default is ``None``, which means "not given"."""
     kind = command_type(field.annotation)
     if kind is None and any(_is_text(getattr(item, "json_schema", None)) for item in field.metadata):
         kind = str
     if kind is None:
         return None
-    flag = "--" + name.replace("_", "-")
+    flag = _FLAGS.get(name) or "--" + name.replace("_", "-")
     choices = _choices(field.annotation)
     text = (field.description or "") + (f" One of {', '.join(choices)}." if choices else "")
     names = [f"{flag}/--no-{flag[2:]}"] if kind in (bool, bool | None) else [flag]
     if optional:
+        shown: bool | str = True
         if not field.is_required():
-            text += f" Default: {('no', 'yes')[field.default] if kind is bool else field.default}."
-        return parameter(name, kind | None, typer.Option(None, *names, help=text, rich_help_panel=group))
+            shown = ("no", "yes")[field.default] if kind is bool else str(field.default)
+        made = typer.Option(None, *names, help=text, show_default=shown, rich_help_panel=group)
+        return parameter(name, kind | None, made)
     return parameter(name, kind, typer.Option(... if field.is_required() else field.default, *names, help=text))
 
 
@@ -67,34 +73,57 @@ def _choices(annotation: Any) -> list[str]:
 
 
 def apply_signature(command: Any, parameters: list[inspect.Parameter]) -> None:
-    """Give a ``**kwargs`` function the signature that typer reads."""
+    """Set the signature of a ``**kwargs`` function for typer."""
     command.__signature__ = inspect.Signature(parameters)
     command.__annotations__ = {p.name: p.annotation for p in parameters}
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+#: Help texts of options that several commands define with different types.
+TABLE_FILE = "Table file: .parquet, .csv, .json or .arrow."
+PICTURE_FILE = "Image file: .png, .svg or .pdf."
+STORE_TARGET = "Folder or URI of the store to write."
+SERIES_STORE = "Folder or URI of a store with a time series."
+HTML_FILE = "Write an interactive page: FILE.html."
+HOURS_HELP = "Simulated duration, in hours."
+CHECKPOINT_EVERY = "Supersteps between checkpoints."
+MAX_SUPERSTEPS = "Maximum number of supersteps; exceeding it is an error."
+CHECKPOINT_DIR = "Folder for checkpoints."
+RESUME = "Resume from the newest checkpoint."
+THREADS = "Number of threads."
+ALL_CORES = "all cores"
+DIRECTED = "Whether edges are directed."
+SEPARATOR = "Column separator, one character."
+COLUMNS = "Columns by name or position, such as source=0,target=1; also weight and timestamp."
+SELF_LOOPS = "Edges from a vertex to itself: drop or keep."
+PARTS = "Number of partitions."
+METHOD = "Partitioning method: metis, hash, range, ldg or fennel."
+UNITS = "Unit of computation: components (subgraphs), single (partitions) or vertex."
+
+Json = Annotated[bool, typer.Option("--json", help="Print the output as JSON.")]
+Store = Annotated[str, typer.Argument(metavar="STORE", help="Folder or URI of a store.")]
+Plot = Annotated[str | None, typer.Option(metavar="FILE", help="Plot to write: .png, .svg or .pdf.")]
 _READING = ("format", "directed", "separator", "header", "columns", "self_loops", "parallel")
 
 
 def input_argument() -> inspect.Parameter:
-    """INPUT, a raw file or a store."""
-    return parameter("input", str, typer.Argument(..., metavar="INPUT", help="A graph file or a store."))
+    """Return the argument INPUT: a raw file or a store."""
+    return parameter("input", str, typer.Argument(..., metavar="INPUT", help="Graph file or store."))
 
 
 def json_option() -> inspect.Parameter:
-    """``--json``."""
+    """Return the option ``--json``."""
     return inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, annotation=Json, default=False)
 
 
 def reads_graph(command: Callable[..., None], flags: Sequence[inspect.Parameter] = ()) -> Callable[..., None]:
-    """Give a command INPUT and the options of reading it, which it gets as its first argument.
+    """Add INPUT and the reading options to a command, which receives the options as its first argument.
 
     Parameters
     ----------
     command : callable
-        With annotations for its own options; ``input`` and ``json`` are known.
+        Function with annotated options; ``input`` and ``json`` need no annotation.
     flags : sequence of Parameter
-        Further options; those that are given come as a dict, the second argument.
+        Further options; those given on the command line are passed as a dict, the second argument.
     """
 
     def called(**given: Any) -> None:
@@ -110,40 +139,49 @@ def reads_graph(command: Callable[..., None], flags: Sequence[inspect.Parameter]
 
 
 def reading_parameters() -> list[inspect.Parameter]:
-    """How to read a raw file; names and meanings of `goffish.read`."""
+    """Return the reading options of raw files, named as in `goffish.read`."""
     group = "Reading a raw file"
     options: dict[str, tuple[Any, Any]] = {
         "format": (
             str | None,
             typer.Option(
-                None, help="edges, metis, mtx, dimacs, parquet, arrow, graphml or gml; default: found out.",
+                None, help="File format: edges, metis, mtx, dimacs, parquet, arrow, graphml or gml.",
+                show_default="detected",
                 rich_help_panel=group,
             ),
         ),
         "directed": (
             bool | None,
-            typer.Option(None, "--directed/--undirected", help="Override what the file says.", rich_help_panel=group),
+            typer.Option(
+                None, "--directed/--undirected", help=DIRECTED, show_default="as in the file", rich_help_panel=group
+            ),
         ),
         "separator": (
             str | None,
-            typer.Option(None, help="Column separator of an edge list, one character.", rich_help_panel=group),
+            typer.Option(None, help=SEPARATOR, show_default="detected", rich_help_panel=group),
         ),
         "header": (
             bool | None,
-            typer.Option(None, "--header/--no-header", help="Whether line 1 names the columns.", rich_help_panel=group),
+            typer.Option(
+                None, "--header/--no-header", help="Whether line 1 names the columns.", show_default="detected",
+                rich_help_panel=group,
+            ),
         ),
         "columns": (
             str | None,
             typer.Option(
-                None, help="Columns by name or position, as in source=0,target=1; also weight and timestamp.",
+                None, help=COLUMNS, show_default="detected",
                 rich_help_panel=group,
             ),
         ),
-        "self_loops": (str | None, typer.Option(None, help="drop (default) or keep.", rich_help_panel=group)),
+        "self_loops": (
+            str | None, typer.Option(None, help=SELF_LOOPS, show_default="drop", rich_help_panel=group)
+        ),
         "parallel": (
             str | None,
             typer.Option(
-                None, help="Several rows for one edge: min (default), sum, first or keep.", rich_help_panel=group
+                None, help="Merging of parallel edges: min, sum, first or keep.", show_default="min",
+                rich_help_panel=group,
             ),
         ),
     }  # fmt: skip
@@ -151,7 +189,7 @@ def reading_parameters() -> list[inspect.Parameter]:
 
 
 def reading_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Take the reading options out of a command's arguments, in the form `goffish.read` wants."""
+    """Remove the reading options from a command's arguments and return them as keywords of `goffish.read`."""
     reading = {name: given.pop(name) for name in _READING}
     if reading["columns"] is not None:
         reading["columns"] = parse_columns(reading["columns"])
@@ -159,11 +197,11 @@ def reading_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_columns(text: str) -> dict[str, str | int]:
-    """``source=0,target=to`` as a mapping."""
+    """Parse ``source=0,target=to`` into a mapping."""
     columns: dict[str, str | int] = {}
     for item in text.split(","):
         role, sign, column = (part.strip() for part in item.partition("="))
         if not sign or not role or not column:
-            raise InputError(f"--columns {text!r}: write ROLE=COLUMN pairs, as in source=0,target=1")
+            raise InputError(f"--columns {text!r}: give ROLE=COLUMN pairs, such as source=0,target=1")
         columns[role] = int(column) if column.isdigit() else column
     return columns

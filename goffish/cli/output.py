@@ -1,4 +1,4 @@
-"""What the commands print: tables for people on a terminal, JSON for programs."""
+"""Output of the commands: tables, or JSON for programs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 _PREVIEW_ROWS = 10
 _MOST_PARTITIONS = 32
 
-# These name things; they are not quantities, so they get no thousands separators.
+# Identifiers, not quantities: printed without thousands separators.
 _NAMES = {"vertex", "component", "parent", "partition", "subgraph", "neighbor", "value"}
 
 
 def print_json(body: Mapping[str, Any]) -> None:
-    """One JSON document on standard output; NaN and infinities become null."""
+    """Print one JSON document; NaN and infinities become null."""
     sys.stdout.write(as_json(body) + "\n")
 
 
 def as_json(body: Mapping[str, Any]) -> str:
-    """A JSON document that every reader takes: NaN and infinities become null."""
+    """Return a standard JSON document; NaN and infinities become null."""
     return json.dumps(_finite(body), default=str, allow_nan=False)
 
 
@@ -42,12 +42,12 @@ def _finite(value: Any) -> Any:
 
 
 def say(text: str) -> None:
-    """One line of text on standard output, as it is."""
+    """Print one line of text, unformatted."""
     sys.stdout.write(f"{text}\n")
 
 
 def print_facts(title: str, facts: Iterable[tuple[str, Any]]) -> None:
-    """A heading, and one line for each fact."""
+    """Print a heading and one line per fact."""
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -59,7 +59,7 @@ def print_facts(title: str, facts: Iterable[tuple[str, Any]]) -> None:
 
 
 def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """A heading and a table; numbers are set to the right."""
+    """Print a heading and a table with right-aligned numbers."""
     from rich.table import Table
 
     body = [list(row) for row in rows]
@@ -82,7 +82,7 @@ def _print(title: str, table: Table) -> None:
     console = _console()
     console.print(_text(title), style="bold", soft_wrap=True)
     if not console.is_terminal:
-        # A program or a file reads this: no line is broken, and none ends in blanks.
+        # Output to a program or file: no wrapped lines, no trailing blanks.
         with console.capture() as captured:
             console.print(table)
         sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
@@ -98,7 +98,7 @@ def _console() -> Console:
 
 
 def show(value: Any) -> str:
-    """A value as a person wants to read it."""
+    """Format a value for reading."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -111,7 +111,7 @@ def show(value: Any) -> str:
 
 
 def print_result(result: Result, title: str, saved: str | None) -> None:
-    """Summary, the first rows, and where the table went."""
+    """Print the summary, and either the first rows or the output file."""
     rows = result.table.num_rows
     print_facts(title, [(name.replace("_", " "), v) for name, v in result.summary.items()] or [("rows", rows)])
     if saved is not None:
@@ -130,13 +130,13 @@ def print_result(result: Result, title: str, saved: str | None) -> None:
 def _labels_as_text(name: str, table: Any) -> list[Any]:
     values: list[Any] = table.column(name).to_pylist()
     if name in _NAMES:
-        # A number right in its column still, but without separators.
+        # Without separators.
         return [None if v is None else str(v) for v in values]
     return values
 
 
 def print_stats(stats: RunStats) -> None:
-    """The counters of a run."""
+    """Print the counters of a run."""
     figures = [
         ("engine", f"{stats.engine}, {stats.threads} threads"),
         ("partitions / subgraphs", f"{stats.partitions:,} / {stats.subgraphs:,}"),
@@ -165,7 +165,7 @@ def print_stats(stats: RunStats) -> None:
 
 
 def print_partitions(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """One line for each partition, up to a screenful."""
+    """Print one line per partition, up to 32."""
     say("")
     print_table("per partition", header, rows[:_MOST_PARTITIONS])
     if len(rows) > _MOST_PARTITIONS:

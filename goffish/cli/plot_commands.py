@@ -1,4 +1,4 @@
-"""``goffish plot``: pictures of stores, runs and results."""
+"""``goffish plot``: plots of stores, runs and results."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goffish.cli.options import reads_graph
+from goffish.cli.options import PICTURE_FILE, Store, reads_graph
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from goffish.gopher.stats import RunStats
 
+LABELS = "up to 60 vertices"
 _Run = Annotated[
     str,
-    typer.Argument(metavar="RUN.json", help="Counters that goffish run wrote with --stats-file, or its --json output."),
+    typer.Argument(metavar="RUN.json", help="Counters written by goffish run --stats-file or --json."),
 ]
-Output = Annotated[str, typer.Option("-o", "--output", help="Picture file: .png, .svg or .pdf.")]
+Output = Annotated[str, typer.Option("-o", "--output", help=PICTURE_FILE)]
+Labels = Annotated[bool | None, typer.Option("--labels/--no-labels", help="Draw vertex labels.", show_default=LABELS)]
 
 
 def add_plot_commands(app: typer.Typer) -> None:
     """Add the group ``plot`` to `app`."""
-    plots = typer.Typer(help="Draw a store, a run or a result.", no_args_is_help=True)
-    plots.command("quotient", help="The subgraphs of a store and the edges cut between them.")(_quotient)
-    plots.command("supersteps", help="Messages and active subgraphs of every superstep of a run.")(_supersteps)
-    plots.command("gantt", help="When every partition computed, and which one the others waited for.")(_gantt)
-    plots.command("graph", help="A small graph, coloured by a column of a result.")(reads_graph(_graph))
-    plots.command("communities", help="The largest communities, the edges between them, and their sizes.")(
+    plots = typer.Typer(help="Plot a store, a run or a result.", no_args_is_help=True)
+    plots.command("quotient", help="Plot the subgraphs of a store and the cut edges between them.")(_quotient)
+    plots.command("supersteps", help="Plot messages and active subgraphs per superstep of a run.")(_supersteps)
+    plots.command("gantt", help="Plot compute and idle time per partition of a run.")(_gantt)
+    plots.command("graph", help="Plot a small graph, colored by a column of a result.")(reads_graph(_graph))
+    plots.command("communities", help="Plot the largest communities, their sizes and the edges between them.")(
         reads_graph(_communities)
     )
     app.add_typer(plots, name="plot")
 
 
 def _quotient(
-    store: Annotated[str, typer.Argument(help="A store.")],
+    store: Store,
     output: Output,
-    largest: Annotated[int, typer.Option(min=1, help="Subgraphs that get a node of their own.")] = 60,
+    largest: Annotated[int, typer.Option(min=1, help="Number of subgraphs drawn separately.")] = 60,
 ) -> None:
     from goffish.cli.inputs import is_store
     from goffish.errors import InputError
@@ -45,7 +47,7 @@ def _quotient(
 
     check_picture(output)
     if not is_store(store):
-        raise InputError(f"{store}: is not a store; make one with goffish partition")
+        raise InputError(f"{store}: is not a store; create one with goffish partition")
     save_picture(quotient_graph(open_store(store), largest=largest), output)
 
 
@@ -65,12 +67,12 @@ def _gantt(run: _Run, output: Output) -> None:
 
 def _graph(
     reading: dict[str, Any], *, input: str,
-    result: Annotated[str, typer.Argument(metavar="RESULT", help="Table that goffish run wrote with -o.")],
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="Result table written by goffish run -o.")],
     output: Output,
-    column: Annotated[str | None, typer.Option(help="Column to colour by; default: the second one.")] = None,
-    labels: Annotated[
-        bool | None, typer.Option("--labels/--no-labels", help="Write the vertex labels; default: up to 60.")
+    column: Annotated[
+        str | None, typer.Option(help="Column to plot.", show_default="the second column")
     ] = None,
+    labels: Labels = None,
 ) -> None:  # fmt: skip
     from goffish.cli.inputs import load
     from goffish.gopher.result import read_table
@@ -89,7 +91,7 @@ def _communities(
     reading: dict[str, Any], *, input: str,
     result: Annotated[str, typer.Argument(metavar="RESULT", help="Table with the columns vertex and community.")],
     output: Output,
-    largest: Annotated[int, typer.Option(min=1, help="Communities that get a node of their own; up to 500.")] = 40,
+    largest: Annotated[int, typer.Option(min=1, help="Number of communities drawn separately, up to 500.")] = 40,
 ) -> None:  # fmt: skip
     from goffish.cli.inputs import load
     from goffish.gopher.result import read_table
@@ -104,12 +106,12 @@ def _communities(
 
 
 def read_counters(path: str) -> RunStats:
-    """The counters in a JSON file: alone, or under the key ``stats``.
+    """Read run counters from a JSON file, at the top level or under the key ``stats``.
 
     Raises
     ------
     InputError
-        The file is missing, not JSON, or holds no counters.
+        The file is missing, is not JSON, or has no counters.
     """
     import json
     from pathlib import Path
@@ -128,8 +130,8 @@ def read_counters(path: str) -> RunStats:
     if isinstance(body, dict) and "steps" not in body:
         if body.get("stats") is None:
             raise InputError(
-                f"{path}: holds no run counters; write them with goffish run … --stats-file {path} "
-                "(a raw file also needs --engine local)"
+                f"{path}: has no run counters; write them with goffish run … --stats-file {path} "
+                "(a raw file also requires --engine local)"
             )
         body = body["stats"]
     try:
@@ -142,4 +144,4 @@ def save_picture(figure: Figure, output: str) -> None:
     from goffish.cli.output import say
     from goffish.plot import save
 
-    say(f"picture: {save(figure, output)}")
+    say(f"plot written to {save(figure, output)}")

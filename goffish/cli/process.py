@@ -1,4 +1,4 @@
-"""A command as a process: interrupts, errors as one line, exit codes, and the end of helper processes."""
+"""Process handling: interrupts, one-line errors, exit codes, and termination of helper processes."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from goffish.partial import remove_partial_files
 
 INTERRUPTED, TERMINATED = 130, 143
 
-#: Seconds that an interrupted command has to take back what it began.
+#: Seconds that an interrupted command has for cleanup.
 GRACE = 0.8
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, as batch systems send it; treated like Ctrl-C."""
+    """SIGTERM, as sent by batch systems; handled like Ctrl-C."""
 
 
 def run_command(app: Callable[[], Callable[..., Any]], outcome: dict[str, Any], done: threading.Event) -> None:
-    """Run the command line that `app` loads, and note its exit code or its error."""
+    """Run the command line loaded by `app`, and record its exit code or error."""
     try:
         for name in ("stdout", "stderr"):
-            if getattr(sys, name) is None:  # closed by the caller, who wants to hear nothing
+            if getattr(sys, name) is None:  # closed by the caller
                 setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
-            # Labels in a language that the terminal cannot show are no reason to fail.
+            # Escape labels that the terminal encoding cannot represent.
             getattr(sys, name).reconfigure(errors="backslashreplace")
         warnings.showwarning = partial(show_warning, warnings.showwarning)
         outcome["code"] = app()(standalone_mode=False, prog_name="goffish") or 0
@@ -45,7 +45,7 @@ def run_command(app: Callable[[], Callable[..., Any]], outcome: dict[str, Any], 
 
 
 def show_warning(otherwise: Callable[..., None], message: Warning | str, category: type[Warning], *where: Any) -> None:
-    """Print a warning of GoFFish as one line on standard error, without its place in the code; others as before."""
+    """Print a GoFFish warning as one line on standard error, without a code location; pass on other warnings."""
     if issubclass(category, GoffishWarning):
         sys.stderr.write(f"warning: {message}\n")
     else:
@@ -58,7 +58,7 @@ def terminate(number: int, frame: FrameType | None) -> None:
 
 
 def explain(outcome: dict[str, Any]) -> tuple[str | None, int]:
-    """The line to print and the exit code for what a command left."""
+    """Return the message and the exit code for the outcome of a command."""
     error = outcome.get("error")
     if error is None:
         code = outcome.get("code", 0)
@@ -81,43 +81,43 @@ def explain(outcome: dict[str, Any]) -> tuple[str | None, int]:
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":
         return "interrupted", INTERRUPTED
     if type(error).__name__ == "NoArgsIsHelpError":
-        return None, 2  # the help has been shown
+        return None, 2  # the help was printed
     if hasattr(error, "format_message"):  # a usage error of the command-line library
         return _usage_error(error), 2
     if isinstance(error, MemoryError):
-        return "error: not enough memory on this machine", 1
+        return "error: out of memory", 1
     if isinstance(error, OSError):
         if error.filename is None:
             return output_failed(error), 1
         return f"error: {error.filename}: {error.strerror or error}", 1
-    told = " ".join(f"{type(error).__name__}: {error}".split())
-    told = told if len(told) <= 300 else f"{told[:299]}…"
-    return f"error: {told} (this is a fault of GoFFish; GOFFISH_TRACEBACK=1 shows where)", 1
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    text = text if len(text) <= 300 else f"{text[:299]}…"
+    return f"error: {text} (internal error; set GOFFISH_TRACEBACK=1 for a traceback)", 1
 
 
 def _usage_error(error: Any) -> str:
-    told = error.format_message().rstrip(".")
+    text = error.format_message().rstrip(".")
     for words, plain in (
         ("Input should be a valid integer, unable to parse string as an integer", "must be a whole number"),
         ("Input should be a valid number, unable to parse string as a number", "must be a number"),
         ("Input should be", "must be"),
     ):
-        told = told.replace(words, plain)
+        text = text.replace(words, plain)
     context = getattr(error, "ctx", None)
-    return f"error: {told} (see {'goffish' if context is None else context.command_path} --help)"
+    return f"error: {text} (see {'goffish' if context is None else context.command_path} --help)"
 
 
 def output_failed(error: OSError) -> str:
-    """The line for standard output that cannot be written."""
+    """Return the message for standard output that cannot be written."""
     return f"error: standard output cannot be written ({error.strerror or error})"
 
 
 def stop(worker: threading.Thread | None, done: threading.Event) -> None:
-    """Let the command take back what it began, unless it is deep in a kernel; then only its files are removed."""
+    """Interrupt the command and let it clean up; if a kernel is running, only remove its partial files."""
     if worker is not None and worker.ident is not None:
         import ctypes
 
-        # A thread that is just being started bears its starter's number and may get the interrupt in its place.
+        # A thread being started has the ID of its parent and may receive the interrupt instead.
         sys.unraisablehook = lambda _: None
         interrupt = ctypes.py_object(KeyboardInterrupt)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), interrupt)
@@ -125,11 +125,11 @@ def stop(worker: threading.Thread | None, done: threading.Event) -> None:
         done.wait(GRACE)
     remove_partial_files()
     if sys.stderr is not None and sys.stderr.isatty():
-        os.write(2, b"\r\x1b[2K\x1b[?25h")  # the progress line away, the cursor back
+        os.write(2, b"\r\x1b[2K\x1b[?25h")  # clear the progress line, show the cursor
 
 
 def leave(message: str | None, code: int) -> NoReturn:
-    """Say the last words and leave without waiting for threads that are inside a kernel."""
+    """Print the message and exit without waiting for threads inside kernels."""
     if message is not None:
         line = " ".join(message.splitlines())
         with contextlib.suppress(OSError):
@@ -139,7 +139,7 @@ def leave(message: str | None, code: int) -> NoReturn:
 
 
 def end_children() -> None:
-    """End helper processes (METIS runs in one), which would otherwise outlive an interrupt."""
+    """Terminate helper processes, such as that of METIS."""
     children: list[str] = []
     with contextlib.suppress(OSError):
         for task in Path("/proc/self/task").iterdir():

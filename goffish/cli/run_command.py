@@ -1,4 +1,4 @@
-"""``goffish run ALGORITHM``: one command per algorithm, made from its option model, and the page it can write."""
+"""``goffish run ALGORITHM``: one command per algorithm, generated from its option model."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ from goffish.cli.checks import check_parts_target, check_result_target, check_ru
 from goffish.cli.inputs import is_store, load, run_status
 from goffish.cli.mpi import is_folder_name, joined
 from goffish.cli.options import (
+    ALL_CORES,
+    CHECKPOINT_DIR,
+    CHECKPOINT_EVERY,
+    MAX_SUPERSTEPS,
+    METHOD,
+    PARTS,
+    RESUME,
+    TABLE_FILE,
+    THREADS,
+    UNITS,
     apply_signature,
     field_parameter,
     input_argument,
@@ -32,10 +42,10 @@ if TYPE_CHECKING:
     from goffish.gopher import Result
 
 
-#: Help of the option ``--html``, for the algorithms that have a page.
-PAGES = {"landscape": "Write a page to zoom from communities to members: FILE.html, needs nothing else."}
+#: Help of the option ``--html``, for algorithms with an interactive page.
+PAGES = {"landscape": "Write an interactive page: FILE.html."}
 
-#: What algorithms without an engine are given for the options of the engine that they do not offer.
+#: Values of engine options for algorithms that run in memory only.
 NO_ENGINE: dict[str, Any] = {
     "engine": "auto", "parts": None, "method": None, "units": None, "max_supersteps": None, "checkpoint_dir": None,
     "checkpoint_every": None, "resume": False, "stats": False, "stats_file": None,
@@ -43,13 +53,13 @@ NO_ENGINE: dict[str, Any] = {
 
 
 def check_page_target(target: str, path: str) -> None:
-    """Refuse a page that could not be written in the end, or would replace the graph."""
+    """Reject a page that cannot be written or would overwrite the graph."""
     from goffish.plot.landscape import check_page
 
     check_page(target)
     place = local_path(target)
     if place.exists() and Path(path).exists() and place.samefile(path):
-        raise InputError(f"{target}: is the graph itself; write the page to another file")
+        raise InputError(f"{target}: is the input graph; write the page to another file")
 
 
 def write_page(result: Result, target: str, path: str) -> str:
@@ -58,58 +68,59 @@ def write_page(result: Result, target: str, path: str) -> str:
     from goffish.plot.landscape import write_page as write
 
     if not isinstance(result, CommunityLandscape):
-        raise InputError(f"{target}: there is no page of {result.algorithm}")
+        raise InputError(f"{target}: {result.algorithm} has no interactive page; leave out --html")
     return str(write(result, target, name=Path(path.rstrip("/")).name or path))
 
 
 def _running_parameters(*, one_thread: bool = False) -> list[Any]:
     group = "Engine"
-    threads = "Default: all processors."
+    threads = THREADS
     if one_thread:
-        threads += " No effect without the engine: a raw file is answered by one thread."
+        threads += " The in-memory kernel uses one thread."
     options: dict[str, tuple[Any, Any]] = {
         "engine": (
             str,
             typer.Option(
                 "auto",
-                help="auto: the fastest for a raw file; local: the engine, in threads; mpi: on the ranks of mpirun; "
-                "spark: on a Spark cluster.",
+                help="Engine: auto (fastest), local (threads), mpi (MPI ranks) or spark (Spark cluster).",
                 rich_help_panel=group,
             ),
         ),
         "parts": (
             int | None,
             typer.Option(
-                None, help="Partition a raw file into so many parts. Default: one per thread.", rich_help_panel=group
+                None, help=PARTS, show_default="one per thread; raw files only", rich_help_panel=group
             ),
         ),
         "method": (
             str | None,
             typer.Option(
-                None, help="How to partition a raw file: metis (default), hash, range, ldg or fennel.",
+                None, help=METHOD, show_default="metis; raw files only",
                 rich_help_panel=group,
             ),
         ),
         "units": (
             str | None,
             typer.Option(
-                None, help="Unit of computation: components (subgraphs), single (partitions), vertex.",
+                None, help=UNITS,
                 rich_help_panel=group,
             ),
         ),
-        "threads": (int | None, typer.Option(None, min=1, help=threads, rich_help_panel=group)),
+        "threads": (
+            int | None, typer.Option(None, min=1, help=threads, show_default=ALL_CORES, rich_help_panel=group)
+        ),
         "max_supersteps": (
-            int | None, typer.Option(None, min=1, help="Fail when not finished by then.", rich_help_panel=group)
+            int | None, typer.Option(None, min=1, help=MAX_SUPERSTEPS, show_default="unlimited", rich_help_panel=group)
         ),
         "checkpoint_dir": (
-            str | None, typer.Option(None, help="Write checkpoints into this folder.", rich_help_panel=group)
+            str | None, typer.Option(None, help=CHECKPOINT_DIR, show_default="no checkpoints", rich_help_panel=group)
         ),
         "checkpoint_every": (
             int | None,
-            typer.Option(None, min=1, help="Supersteps between checkpoints. Default: 10.", rich_help_panel=group),
+            typer.Option(None, min=1, help=CHECKPOINT_EVERY, show_default="10", rich_help_panel=group),
         ),
         "resume": (
-            bool, typer.Option(False, "--resume", help="Go on from the newest checkpoint.", rich_help_panel=group)
+            bool, typer.Option(False, "--resume", help=RESUME, rich_help_panel=group)
         ),
     }  # fmt: skip
     return [parameter(name, kind, option) for name, (kind, option) in options.items()]
@@ -136,7 +147,7 @@ def _command(algorithm: type[Algorithm]) -> Callable[..., None]:
         None,
         "-o",
         "--output",
-        help="Table file: .parquet, .csv, .json or .arrow; with --engine mpi or spark also a folder: DIR/.",
+        help=f"{TABLE_FILE} With --engine mpi or spark also a folder: DIR/.",
     )
     extra = [
         parameter(name, str | None, typer.Option(None, metavar="FILE", help=text))
@@ -146,8 +157,8 @@ def _command(algorithm: type[Algorithm]) -> Callable[..., None]:
         html = typer.Option(None, "--html", metavar="FILE", help=PAGES[algorithm.name])
         extra.append(parameter("html", str | None, html))
     counters = [
-        parameter("stats", bool, typer.Option(False, "--stats", help="Show the engine's counters.")),
-        parameter("stats_file", str | None, typer.Option(None, help="Write the engine's counters: FILE.json.")),
+        parameter("stats", bool, typer.Option(False, "--stats", help="Print the counters of the run.")),
+        parameter("stats_file", str | None, typer.Option(None, help="Write the counters of the run: FILE.json.")),
     ]
     running = _running_parameters(one_thread=algorithm.one_thread)
     if algorithm.in_memory:
@@ -195,7 +206,7 @@ def _run(
             if html is not None:
                 check_page_target(html, path)
             check_run(algorithm, running, options, store=is_store(path))
-        # Counters and a partitioning are the engine's business.
+        # Counters and partitioning require the engine.
         if running["engine"] == "auto" and (stats or stats_file or running["method"]):
             running["engine"] = "local"
         running = {name: value for name, value in running.items() if value is not None}
@@ -236,7 +247,7 @@ def _run(
         if stats and result.stats is not None:
             print_stats(result.stats)
         if stats_file is not None:
-            say(f"\ncounters written to {stats_file}; goffish plot supersteps and plot gantt draw them")
+            say(f"\ncounters written to {stats_file}; plot them with goffish plot supersteps or goffish plot gantt")
 
 
 def _body(result: Result, path: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``goffish serve`` and ``goffish clients``: the scheduling service and who may call it."""
+"""``goffish serve`` and ``goffish clients``: run the scheduling service and manage its clients."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from goffish.cli.checks import check_choice
+from goffish.cli.options import Json
 from goffish.cli.output import print_json, print_table, say
 from goffish.partial import local_path
 
@@ -18,7 +19,7 @@ def add_serve_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command("serve")(_serve)
     clients = typer.Typer(
-        help="Who may call the service. A running server reads the file again within two seconds.", no_args_is_help=True
+        help="Manage the clients of the service; a running server applies changes within 2 s.", no_args_is_help=True
     )
     for name, command in (("list", _list), ("add", _add), ("remove", _remove), ("rotate", _rotate)):
         clients.command(name)(command)
@@ -26,90 +27,122 @@ def add_serve_commands(app: typer.Typer) -> None:
 
 
 def _serve(
-    home: Annotated[str, typer.Option(help="Where jobs, uploads and the database are kept.")] = ".goffish",
+    home: Annotated[str, typer.Option(help="Folder for jobs, uploads and the database.")] = ".goffish",
     listen: Annotated[
-        str, typer.Option(help="HOST:PORT, port 0 for any that is free, or unix:PATH.")
+        str, typer.Option(help="Address to listen on: HOST:PORT (port 0: any free port) or unix:PATH.")
     ] = "127.0.0.1:7077",
     data: Annotated[
-        list[Path] | None, typer.Option(help="Folder below which jobs may read; repeatable. Default: none.")
+        list[Path] | None, typer.Option(help="Folder that jobs may read from; repeatable.", show_default="none")
     ] = None,
-    markets: Annotated[Path | None, typer.Option(help="Folder of spot markets that goffish spot fit wrote.")] = None,
+    markets: Annotated[Path | None, typer.Option(help="Folder of spot markets written by goffish spot fit.")] = None,
     database: Annotated[
-        str | None, typer.Option(help="postgresql://… or sqlite:///FILE. Default: SQLite in --home.")
+        str | None,
+        typer.Option(help="Database URL: postgresql://… or sqlite:///FILE.", show_default="SQLite in --home"),
     ] = None,
-    slots: Annotated[int, typer.Option(min=1, help="Jobs at a time.")] = 2,
-    spark_master: Annotated[str | None, typer.Option(help="Where spark jobs go, such as spark://HOST:7077.")] = None,
+    slots: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent jobs.")] = 2,
+    spark_master: Annotated[
+        str | None, typer.Option(help="Spark master URL for jobs with the runner spark, such as spark://HOST:7077.")
+    ] = None,
     clouds: Annotated[
-        Path | None, typer.Option(help="Folder of *.yaml catalogues that jobs may name, besides those that come along.")
+        Path | None, typer.Option(help="Folder of additional cloud catalogues (*.yaml) for jobs.")
     ] = None,
-    cloud_pace: Annotated[
-        float, typer.Option(help="Seconds that pass in the simulated cloud, for prices and bills, in a second.")
+    cloud_speed: Annotated[
+        float, typer.Option(help="Simulated cloud seconds per real second, for prices and billing.")
     ] = 360.0,
-    grace: Annotated[float, typer.Option(min=0, help="Seconds for what runs when the server is asked to stop.")] = 10.0,
-    keep: Annotated[
-        float | None, typer.Option(min=0, help="Days after which jobs that are over are forgotten. Default: never.")
+    grace: Annotated[
+        float, typer.Option(min=0, help="Grace period for running jobs and calls on shutdown, in seconds.")
+    ] = 10.0,
+    keep_days: Annotated[
+        float | None,
+        typer.Option(min=0, help="Retention of ended jobs, in days.", show_default="unlimited"),
     ] = None,
     traces: Annotated[
-        str | None, typer.Option(help="OpenTelemetry collector for traces of calls, such as http://127.0.0.1:4317.")
+        str | None, typer.Option(help="OpenTelemetry collector for call traces, such as http://127.0.0.1:4317.")
     ] = None,
-    web: Annotated[str | None, typer.Option(help="HOST:PORT on this computer for the dashboard and /metrics.")] = None,
+    web: Annotated[
+        str | None, typer.Option(help="Loopback HOST:PORT for the dashboard and /metrics.", show_default="disabled")
+    ] = None,
     pass_environment: Annotated[
         list[str] | None,
-        typer.Option(help="Environment variable that jobs get, such as AWS_PROFILE; repeatable. Default: none."),
+        typer.Option(
+            help="Environment variable to pass to jobs, such as AWS_PROFILE; repeatable.", show_default="none"
+        ),
     ] = None,
     clients: Annotated[
         Path | None,
-        typer.Option(help="File of clients; goffish clients add writes it.", rich_help_panel=_PANEL_ACCESS),
+        typer.Option(help="Client file, written by goffish clients add.", rich_help_panel=_PANEL_ACCESS),
     ] = None,
-    certificate: Annotated[Path | None, typer.Option(help="For TLS, in PEM.", rich_help_panel=_PANEL_ACCESS)] = None,
-    key: Annotated[Path | None, typer.Option(help="Of --certificate, in PEM.", rich_help_panel=_PANEL_ACCESS)] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(help="TLS certificate of the server, in PEM format.", rich_help_panel=_PANEL_ACCESS)
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Private key of --certificate, in PEM format.", rich_help_panel=_PANEL_ACCESS)
+    ] = None,
     client_authority: Annotated[
         Path | None,
-        typer.Option(help="Clients need a certificate of this authority.", rich_help_panel=_PANEL_ACCESS),
-    ] = None,
-    rate: Annotated[
-        float, typer.Option(help="Calls per second of each client.", rich_help_panel=_PANEL_LIMITS)
-    ] = 5000.0,
-    at_a_time: Annotated[
-        int, typer.Option(help="Calls of each client at a time.", rich_help_panel=_PANEL_LIMITS)
-    ] = 2000,
-    most_waiting: Annotated[int, typer.Option(help="Jobs in the queue.", rich_help_panel=_PANEL_LIMITS)] = 100_000,
-    most_queued: Annotated[
-        int, typer.Option(help="Jobs of each client in the queue.", rich_help_panel=_PANEL_LIMITS)
-    ] = 10_000,
-    most_workers: Annotated[
-        int | None,
         typer.Option(
-            help="Threads or MPI ranks of a job. Default: cores of this computer, or 8.", rich_help_panel=_PANEL_LIMITS
+            help="Certificate authority of clients, in PEM format; enables mutual TLS.", rich_help_panel=_PANEL_ACCESS
         ),
     ] = None,
-    most_cores: Annotated[
-        int | None, typer.Option(help="Cores of a job. Default: all.", rich_help_panel=_PANEL_LIMITS)
-    ] = None,
-    most_memory: Annotated[
+    max_call_rate: Annotated[
+        float, typer.Option(help="Maximum calls per second per client.", rich_help_panel=_PANEL_LIMITS)
+    ] = 5000.0,
+    max_calls: Annotated[
+        int, typer.Option(help="Maximum concurrent calls per client.", rich_help_panel=_PANEL_LIMITS)
+    ] = 2000,
+    max_queued: Annotated[
+        int, typer.Option(help="Maximum number of queued jobs.", rich_help_panel=_PANEL_LIMITS)
+    ] = 100_000,
+    max_queued_per_client: Annotated[
+        int, typer.Option(help="Maximum number of queued jobs per client.", rich_help_panel=_PANEL_LIMITS)
+    ] = 10_000,
+    max_workers: Annotated[
         int | None,
-        typer.Option(help="MB of a job. Default: 80 % of the memory, over --slots.", rich_help_panel=_PANEL_LIMITS),
+        typer.Option(
+            help="Maximum threads or MPI ranks per job.",
+            show_default="number of cores, at least 8",
+            rich_help_panel=_PANEL_LIMITS,
+        ),
     ] = None,
-    most_run: Annotated[
-        float, typer.Option(help="Seconds of a job from its first start.", rich_help_panel=_PANEL_LIMITS)
+    max_cores: Annotated[
+        int | None,
+        typer.Option(help="Maximum cores per job.", show_default="all cores", rich_help_panel=_PANEL_LIMITS),
+    ] = None,
+    max_memory: Annotated[
+        int | None,
+        typer.Option(
+            help="Memory limit of all processes of a job, in MB.",
+            show_default="80 % of RAM divided by --slots",
+            rich_help_panel=_PANEL_LIMITS,
+        ),
+    ] = None,
+    max_run_time: Annotated[
+        float,
+        typer.Option(help="Maximum duration of a job from its first start, in seconds.", rich_help_panel=_PANEL_LIMITS),
     ] = 86_400.0,
-    most_option: Annotated[
-        int, typer.Option(help="Largest whole number among a job's options.", rich_help_panel=_PANEL_LIMITS)
+    max_option: Annotated[
+        int, typer.Option(help="Maximum value of an integer job option.", rich_help_panel=_PANEL_LIMITS)
     ] = 10_000_000,
-    most_message: Annotated[int, typer.Option(help="Bytes of a message.", rich_help_panel=_PANEL_LIMITS)] = 4 << 20,
-    most_upload: Annotated[int, typer.Option(help="Bytes of an upload.", rich_help_panel=_PANEL_LIMITS)] = 1 << 30,
-    most_uploads: Annotated[
-        int, typer.Option(help="Bytes of all uploads that are kept.", rich_help_panel=_PANEL_LIMITS)
+    max_message: Annotated[
+        int, typer.Option(help="Maximum size of a message, in bytes.", rich_help_panel=_PANEL_LIMITS)
+    ] = 4 << 20,
+    max_upload: Annotated[
+        int, typer.Option(help="Maximum size of one upload, in bytes.", rich_help_panel=_PANEL_LIMITS)
+    ] = 1 << 30,
+    max_uploads: Annotated[
+        int, typer.Option(help="Maximum total size of stored uploads, in bytes.", rich_help_panel=_PANEL_LIMITS)
     ] = 10 << 30,
-    most_plan: Annotated[float, typer.Option(help="Seconds of a plan.", rich_help_panel=_PANEL_LIMITS)] = 300.0,
-    most_plan_memory: Annotated[
-        int, typer.Option(help="MB of a process that plans.", rich_help_panel=_PANEL_LIMITS)
+    max_plan_time: Annotated[
+        float, typer.Option(help="Time limit of a planning call, in seconds.", rich_help_panel=_PANEL_LIMITS)
+    ] = 300.0,
+    max_plan_memory: Annotated[
+        int, typer.Option(help="Memory limit of a planning process, in MB.", rich_help_panel=_PANEL_LIMITS)
     ] = 2048,
-    most_streams: Annotated[
-        int, typer.Option(help="Streams of each client at a time, such as watches.", rich_help_panel=_PANEL_LIMITS)
+    max_streams: Annotated[
+        int, typer.Option(help="Maximum concurrent streams per client, such as watches.", rich_help_panel=_PANEL_LIMITS)
     ] = 100,
 ) -> None:
-    """Serve jobs and plans by gRPC until told to stop (Ctrl-C, SIGTERM); the next start goes on with what was left."""
+    """Serve jobs and plans over gRPC until Ctrl-C or SIGTERM; unfinished jobs resume at the next start."""
     import asyncio
 
     from goffish.extras import needed_for
@@ -122,13 +155,14 @@ def _serve(
     settings = Settings(
         home=local_path(home).absolute(), listen=listen, data=tuple(data or ()), markets=markets, database=database,
         clients=clients, certificate=certificate, key=key, client_authority=client_authority, slots=slots,
-        spark_master=spark_master, clouds=None if clouds is None else clouds.absolute(), cloud_pace=cloud_pace,
-        rate=rate, burst=max(rate, 1.0), calls_at_a_time=at_a_time,
-        most_queued=most_queued, most_cores=most_cores, most_memory_mb=most_memory, most_run_s=most_run,
-        most_option=most_option, **({} if most_workers is None else {"most_workers": most_workers}),
-        most_waiting=most_waiting, most_message_bytes=most_message, most_upload_bytes=most_upload,
-        most_uploads_bytes=most_uploads, most_plan_s=most_plan, most_plan_mb=most_plan_memory,
-        most_streams=most_streams, grace_s=grace, keep_days=keep, traces=traces, web=web,
+        spark_master=spark_master, clouds=None if clouds is None else clouds.absolute(), cloud_speed=cloud_speed,
+        rate=max_call_rate, burst=max(max_call_rate, 1.0), max_calls=max_calls,
+        max_queued_per_client=max_queued_per_client, max_cores=max_cores, max_memory_mb=max_memory,
+        max_run_s=max_run_time, max_option=max_option,
+        **({} if max_workers is None else {"max_workers": max_workers}),
+        max_queued=max_queued, max_message_bytes=max_message, max_upload_bytes=max_upload,
+        max_uploads_bytes=max_uploads, max_plan_s=max_plan_time, max_plan_mb=max_plan_memory,
+        max_streams=max_streams, grace_s=grace, keep_days=keep_days, traces=traces, web=web,
         pass_environment=tuple(pass_environment or ()),
     )  # fmt: skip
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -137,15 +171,15 @@ def _serve(
 
 
 _Name = Annotated[str, typer.Argument(help="Name of the client.")]
-_File = Annotated[str, typer.Option(help="File of clients.")]
+_File = Annotated[str, typer.Option(help="Client file.")]
 _CLIENTS = "clients.yaml"
 
 
 def _list(
     file: _File = _CLIENTS,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = False,
 ) -> None:
-    """List clients with their roles, and by what they are known."""
+    """List clients with their roles and credentials."""
     from goffish.extras import needed_for
 
     with needed_for("the service"):
@@ -165,24 +199,30 @@ def _list(
 
 def _add(
     name: _Name,
-    role: Annotated[str, typer.Option(help="read, submit or admin; each may do what those before it may.")] = "submit",
-    file: Annotated[str, typer.Option(help="File of clients; made if it does not exist.")] = _CLIENTS,
-    certificate: Annotated[str | None, typer.Option(help="Common name of its certificate, instead of a token.")] = None,
-    token: Annotated[bool, typer.Option("--token", help="A token beside --certificate, for the dashboard.")] = False,
+    role: Annotated[
+        str, typer.Option(help="Role: read, submit or admin; each includes the rights of the previous ones.")
+    ] = "submit",
+    file: _File = _CLIENTS,
+    common_name: Annotated[
+        str | None, typer.Option(help="Common name of the client certificate, instead of a token.")
+    ] = None,
+    with_token: Annotated[
+        bool, typer.Option("--with-token", help="Also create a token with --common-name, for the dashboard.")
+    ] = False,
 ) -> None:
-    """Add a client and print its token, which is not kept anywhere."""
+    """Add a client and print its token, which is not stored."""
     from goffish.extras import needed_for
 
     with needed_for("the service"):
         from goffish.services.api.clients import add_client
 
     check_choice("role", role, ("read", "submit", "admin"))
-    made = add_client(local_path(file), name, role, certificate, token)
-    say(made or f"{name} is known by the certificate of {certificate}")
+    made = add_client(local_path(file), name, role, common_name, with_token)
+    say(made or f"{name} authenticates with the certificate of {common_name}")
 
 
 def _remove(name: _Name, file: _File = _CLIENTS) -> None:
-    """Remove a client: its token and certificate are refused from then on."""
+    """Remove a client and revoke its token and certificate."""
     from goffish.extras import needed_for
 
     with needed_for("the service"):
@@ -193,7 +233,7 @@ def _remove(name: _Name, file: _File = _CLIENTS) -> None:
 
 
 def _rotate(name: _Name, file: _File = _CLIENTS) -> None:
-    """Replace the token of a client and print the new one; the old one is refused from then on."""
+    """Replace the token of a client, print the new one and revoke the old one."""
     from goffish.extras import needed_for
 
     with needed_for("the service"):

@@ -1,4 +1,4 @@
-"""What the commands that call the scheduling service share: its address, who calls, and how jobs are shown."""
+"""Shared code of the commands that call the scheduling service: server options, and display of jobs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from goffish.client import Client
 
 _PANEL = "Server"
-COLUMNS = ["id", "what", "state", "client", "submitted", "seconds", "progress", "attempts", "cost", "of"]
-#: States of jobs that somebody works at, and of those that are over.
+COLUMNS = [
+    "id", "algorithm", "state", "client", "submitted", "seconds", "progress", "attempts", "cost", "expected cost",
+]  # fmt: skip
+#: States of active jobs, and of ended jobs.
 UNDER_WAY = ("planned", "provisioning", "running", "migrating", "checkpointed")
 OVER = ("done", "failed", "cancelled")
 
 
 def calls_server(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a server, and a client of it as its first argument."""
+    """Add the server options to a command, which receives a `Client` as its first argument."""
 
     def called(*, server: str, token: str | None, authority: Path | None, tls: bool, **given: Any) -> None:
         with _client(server, token, authority, tls) as client:
@@ -43,24 +45,27 @@ def _access() -> list[inspect.Parameter]:
     options: dict[str, tuple[Any, Any]] = {
         "server": (
             str,
-            typer.Option("127.0.0.1:7077", envvar="GOFFISH_SERVER", help="HOST:PORT or unix:PATH.",
+            typer.Option("127.0.0.1:7077", envvar="GOFFISH_SERVER", help="Server address: HOST:PORT or unix:PATH.",
                          rich_help_panel=_PANEL),
         ),
         "token": (
             str | None,
-            typer.Option(None, envvar="GOFFISH_TOKEN", help="@FILE: read it from there.", rich_help_panel=_PANEL),
+            typer.Option(
+                None, envvar="GOFFISH_TOKEN", help="Client token; @FILE reads it from a file.", rich_help_panel=_PANEL
+            ),
         ),
         "authority": (
             Path | None,
             typer.Option(
                 None, envvar="GOFFISH_AUTHORITY", rich_help_panel=_PANEL,
-                help="TLS, with the certificate authority of this file. Mutual TLS: GOFFISH_CERTIFICATE and "
-                "GOFFISH_KEY name the files of the client.",
+                help="Certificate authority file; enables TLS. Mutual TLS: set GOFFISH_CERTIFICATE and GOFFISH_KEY.",
             ),
         ),
         "tls": (
             bool,
-            typer.Option(False, "--tls", help="TLS, with what this computer trusts.", rich_help_panel=_PANEL),
+            typer.Option(
+                False, "--tls", help="Use TLS with the system's certificate authorities.", rich_help_panel=_PANEL
+            ),
         ),
     }  # fmt: skip
     return [parameter(name, *option) for name, option in options.items()]
@@ -79,27 +84,34 @@ def _client(server: str, token: str | None, authority: Path | None, tls: bool) -
 
 
 def job_row(job: Any) -> list[str]:
-    """A job in the columns of `COLUMNS`."""
-    told = job_facts(job)
-    seconds = told["seconds"]
+    """Return a job as a table row with the columns `COLUMNS`."""
+    facts = job_facts(job)
+    seconds = facts["seconds"]
     return [
-        told["id"], told["what"], told["state"], told["client"], told["submitted"][:19].replace("T", " "),
-        "" if seconds is None else f"{seconds:.1f}", str(told["progress"] or ""), str(told["attempts"] or ""),
+        facts["id"], facts["what"], facts["state"], facts["client"], facts["submitted"][:19].replace("T", " "),
+        "" if seconds is None else f"{seconds:.1f}", str(facts["progress"] or ""), str(facts["attempts"] or ""),
         f"{job.cost:.4g}" if job.cost else "", f"{job.expected_cost:.4g}" if job.expected_cost else "",
     ]  # fmt: skip
 
 
 def job_facts(job: Any) -> dict[str, Any]:
-    """A job as JSON; the seconds of one that is worked at are those until now."""
+    """Return a job as JSON fields; ``seconds`` of an active job counts until now.
+
+    The fields ``what`` and ``spec.most_attempts`` are deprecated; use ``algorithm`` and ``spec.max_attempts``.
+    """
     from google.protobuf.json_format import MessageToDict
 
     state = job_state(job)
     began = job.started.ToMicroseconds() if job.HasField("started") else None
     ended = job.ended.ToMicroseconds() if job.HasField("ended") else None
     until = time.time() * 1e6 if state in UNDER_WAY else ended
+    spec = MessageToDict(job.spec, preserving_proto_field_name=True)
+    if "most_attempts" in spec:
+        spec["max_attempts"] = spec["most_attempts"]
+    algorithm = job.spec.graph.algorithm or "dataflow"
     return {
-        "id": job.id, "what": job.spec.graph.algorithm or "dataflow", "state": state, "client": job.client,
-        "client_key": job.client_key, "spec": MessageToDict(job.spec, preserving_proto_field_name=True),
+        "id": job.id, "algorithm": algorithm, "what": algorithm, "state": state, "client": job.client,
+        "client_key": job.client_key, "spec": spec,
         "submitted": job.submitted.ToJsonString(), "started": job.started.ToJsonString() if began else None,
         "ended": job.ended.ToJsonString() if ended else None,
         "seconds": max(0.0, until - began) / 1e6 if began and until else None, "attempts": job.attempts,
@@ -110,7 +122,7 @@ def job_facts(job: Any) -> dict[str, Any]:
 
 
 def job_state(job: Any) -> str:
-    """The state of a job, or of an event, by the name that people use."""
+    """Return the state of a job or event in lower case, such as ``running``."""
     from goffish.v1 import jobs_pb2
 
     return str(jobs_pb2.JobState.Name(job.state)).removeprefix("JOB_STATE_").lower()

@@ -1,4 +1,4 @@
-"""Commands for deadline-bound jobs on the spot market: fit, table, simulate, advise."""
+"""``goffish spot``: run jobs with deadlines on spot machines at minimal cost."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.inputs import moment
-from goffish.cli.options import Json
+from goffish.cli.options import Json, Plot
 from goffish.cli.spot_inputs import (
     check_picture,
     class_names,
     draw,
     figure,
     figures,
+    market_facts,
     positive,
     prices_now,
     status_from,
     strategy_for,
-    told_market,
     whole_slots,
     with_likelihoods,
 )
@@ -29,62 +29,75 @@ from goffish.partial import local_path
 if TYPE_CHECKING:
     from goffish.scheduling.estimate import JobEstimate
 
-_Plot = Annotated[str | None, typer.Option(help="Picture: .png, .svg or .pdf.")]
-_Market = Annotated[str, typer.Argument(help="A market that goffish spot fit has written.")]
-_Work = Annotated[float, typer.Option("--work", help="Core-hours of the job.")]
-_Deadline = Annotated[float, typer.Option("--deadline", help="Hours from the submission to the deadline.")]
-_Since = Annotated[str | None, typer.Option(help="Begin, such as 2015-06-01 or 2015-06-01T12:00 (UTC).")]
-_Until = Annotated[str | None, typer.Option(help="End, likewise.")]
+_MARKET = "Spot market written by goffish spot fit."
+_Market = Annotated[str, typer.Argument(metavar="MARKET", help=_MARKET)]
+_WORK, _DEADLINE = "Work of the job, in core-hours.", "Deadline, in hours from now."
+_Work = Annotated[float, typer.Option("--work", help=_WORK)]
+_Deadline = Annotated[float, typer.Option("--deadline", help=_DEADLINE)]
+_Table = Annotated[str | None, typer.Option(help="Strategy table to use.", show_default="computed")]
+_Since = Annotated[
+    str | None,
+    typer.Option(help="Start, such as 2015-06-01 or 2015-06-01T12:00 (UTC).", show_default="start of the history"),
+]
+_Until = Annotated[
+    str | None,
+    typer.Option(help="End, such as 2015-06-01 or 2015-06-01T12:00 (UTC).", show_default="end of the history"),
+]
 _DEFAULT_POLICIES = ("rtba", "h1", "h2", "h3", "greedy", "uniform-progress", "on-demand", "clairvoyant")
 
 
 def add_spot_commands(app: typer.Typer, group: Any) -> None:
     """Add ``goffish spot`` with its commands."""
-    spot = typer.Typer(
-        cls=group, help="Jobs with a deadline on spot machines: fit, table, simulate, advise.", no_args_is_help=True
-    )
+    spot = typer.Typer(cls=group, help="Schedule jobs with deadlines on spot machines.", no_args_is_help=True)
     for name, command in (("fit", _fit), ("table", _table), ("simulate", _simulate), ("advise", _advise)):
         spot.command(name)(command)
     app.add_typer(spot, name="spot")
 
 
 def _fit(
-    cloud: Annotated[str, typer.Argument(help="A catalogue (file or name) with classes on the spot market.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="Where the market is written (JSON).")],
-    only: Annotated[list[str] | None, typer.Option(help="A class of the catalogue; repeatable. Default: all.")] = None,
+    cloud: Annotated[
+        str,
+        typer.Argument(metavar="CLOUD", help="Catalogue (file or bundled name) with machine types on the spot market."),
+    ],
+    output: Annotated[str, typer.Option("-o", "--output", help="Market file to write (JSON).")],
+    machine_type: Annotated[
+        list[str] | None, typer.Option(help="Machine type of the catalogue to fit; repeatable.", show_default="all")
+    ] = None,
     since: _Since = None,
     until: _Until = None,
     preset: Annotated[
-        str, typer.Option(help="Rules of billing and bids: paper-2012, ec2-linux, ec2-suse or no-bid.")
+        str, typer.Option(help="Billing and bidding rules: paper-2012, ec2-linux, ec2-suse or no-bid.")
     ] = "ec2-linux",
     estimator: Annotated[
         str,
-        typer.Option(
-            help="Of the price chains: paper, level, slot, semi, or auto (the most likely on the last fifth)."
-        ),
+        typer.Option(help="Estimator of the price chains: paper, level, slot, semi or auto (best on held-out prices)."),
     ] = "auto",
-    slot: Annotated[float, typer.Option(help="Minutes of a slot; a part of an hour.")] = 10.0,
-    checkpoint: Annotated[float, typer.Option(min=0, help="Minutes that a checkpoint takes.")] = 10.0,
+    slot: Annotated[float, typer.Option(help="Slot length, in minutes; must divide an hour.")] = 10.0,
+    checkpoint: Annotated[float, typer.Option(min=0, help="Duration of a checkpoint, in minutes.")] = 10.0,
     startup: Annotated[
-        float | None, typer.Option(min=0, help="Minutes of a start-up. Default: the catalogue's.")
+        float | None,
+        typer.Option(min=0, help="Start-up time of a machine, in minutes.", show_default="as in the catalogue"),
     ] = None,
     monthly_loss: Annotated[
-        float, typer.Option(min=0, help="Share of machines that the provider takes within a month whatever the price.")
+        float, typer.Option(min=0, help="Share of machines interrupted per month independently of the price.")
     ] = 0.0,
-    local: Annotated[
-        int, typer.Option(min=0, help="Cores of a machine of your own that may take the job over; 0: there is none.")
+    local_cores: Annotated[
+        int, typer.Option(min=0, help="Cores of a local machine that can run the job; 0: no local machine.")
     ] = 0,
-    local_cost: Annotated[float, typer.Option(min=0, help="Money of moving the job's data to it.")] = 0.0,
-    dependent: Annotated[
-        bool, typer.Option("--dependent", help="Prices of the classes move together, as they did in the history.")
+    local_cost: Annotated[float, typer.Option(min=0, help="Cost of moving the data to the local machine.")] = 0.0,
+    correlated: Annotated[
+        bool, typer.Option("--correlated", help="Model the prices of machine types as correlated.")
     ] = False,
     late_penalty: Annotated[
-        float | None, typer.Option(min=0, help="Dollars for each core-hour left at the deadline, which is soft then.")
+        float | None,
+        typer.Option(
+            min=0, help="Penalty per core-hour left at the deadline, in dollars.", show_default="hard deadline"
+        ),
     ] = None,
-    plot: _Plot = None,
+    plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """Fit a market to price histories: bids, price levels, and how prices change."""
+    """Fit a spot market to price histories: bids, price levels and transitions."""
     from goffish.cli.inputs import working
     from goffish.cli.output import print_facts, print_json, print_table
     from goffish.cloud.catalogue import read_catalogue
@@ -97,15 +110,16 @@ def _fit(
     times = Times(slot * 60.0, catalogue.startup_s if startup is None else startup * 60.0, checkpoint * 60.0)
     with working("fitting"):
         fitted = fit_market(
-            catalogue, only, (moment(since, "--since"), moment(until, "--until")), preset=preset,
+            catalogue, machine_type, (moment(since, "--since"), moment(until, "--until")), preset=preset,
             estimator=estimator, times=times,  # type: ignore[arg-type]
             hazard=monthly_hazard(monthly_loss, times.slot_s) if monthly_loss else 0.0,
-            local=OwnMachine(local, local_cost) if local else None, dependent=dependent, late_penalty=late_penalty,
+            local=OwnMachine(local_cores, local_cost) if local_cores else None, dependent=correlated,
+            late_penalty=late_penalty,
         )  # fmt: skip
         write_fitted(output, fitted)
         if plot is not None:
             draw("prices", plot, fitted.traces(), fitted.market)
-    body = told_market(fitted, output)
+    body = market_facts(fitted, output)
     if json:
         print_json(body)
         return
@@ -115,31 +129,31 @@ def _fit(
                  f"{fitted.market.longest_checkpoint} slots"),
         ("unit of work", f"{fitted.market.unit:.4g} core-hours"),
     ])  # fmt: skip
-    print_table("\nclasses", ["class", "units/slot", "on demand $/h", "bids", "levels $/h", "share of time"], [
+    print_table("\nmachine types", ["type", "units/slot", "on demand $/h", "bids", "levels $/h", "share of time"], [
         [c["class"], c["speed"], c["on_demand"], figures(c["bids"]), figures(c["levels"]), figures(c["share"])]
         for c in body["classes"]
     ])  # fmt: skip
     strong = max((abs(v) for at, row in enumerate(fitted.correlation) for v in row[:at]), default=0.0)
-    if strong > 0.5 and not dependent:
-        told = f"prices of the classes go together (correlation {strong:.2f}), the model has them move by themselves"
-        print_facts("", [("note", f"{told}: --dependent")])
+    if strong > 0.5 and not correlated:
+        note = f"prices of machine types are correlated ({strong:.2f}), the model assumes independence"
+        print_facts("", [("note", f"{note}; use --correlated")])
 
 
 def _table(
     market: _Market,
-    work: Annotated[float, typer.Option(help="Core-hours of the largest job.")],
-    deadline: Annotated[float, typer.Option(help="Hours of the longest deadline.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="Where the table is written.")],
+    work: _Work,
+    deadline: _Deadline,
+    output: Annotated[str, typer.Option("-o", "--output", help="Table file to write.")],
     extends: Annotated[
-        str | None, typer.Option(help="A table of the same market and work with a shorter deadline, to build on.")
+        str | None, typer.Option(help="Table of the same market and work with a shorter deadline to extend.")
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(min=0, help="Tell the shortest deadline in which the largest job costs no more.")
+        float | None, typer.Option(min=0, help="Report the shortest deadline within this cost, in dollars.")
     ] = None,
-    plot: _Plot = None,
+    plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """Build the strategy table: what to do next, and what the rest costs, for all jobs up to this size."""
+    """Build the strategy table of all jobs up to a given work and deadline."""
     import time
 
     from goffish.cli.inputs import progress_bar
@@ -182,13 +196,13 @@ def _table(
         ("earliest deadline", f"{body['earliest_h']:.3g} h for the largest job"),
         *([] if budget is None else [(f"within {budget:g} $", _hours_text(body["within_budget_h"]))]),
     ])  # fmt: skip
-    print_table("\nwhere a little more time saves the most (largest job)", ["deadline, h", "expected $", "saves"], [
+    print_table("\nlonger deadlines with the largest savings (largest job)", ["deadline, h", "expected $", "saves"], [
         [f"{d['deadline_h']:.2f}", f"{d['expected_cost']:.4f}", f"{d['saves']:.0%}"] for d in drops
     ])  # fmt: skip
 
 
 def _hours_text(hours: float | None) -> str:
-    return "no deadline of the table" if hours is None else f"from {hours:.3g} h on"
+    return "not within the deadlines of the table" if hours is None else f"{hours:.3g} h or longer"
 
 
 def _simulate(
@@ -198,22 +212,25 @@ def _simulate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Repeatable: rtba, h1, h2, h3, h3-young, greedy, eager, uniform-progress, on-demand, "
-            "clairvoyant. Default: most of them."
+            help="Policy: rtba, h1, h2, h3, h3-young, greedy, eager, uniform-progress, on-demand or clairvoyant; "
+            "repeatable.",
+            show_default="all but h3-young and eager",
         ),
     ] = None,
     since: _Since = None,
     until: _Until = None,
-    every: Annotated[float, typer.Option(min=0, help="Minutes between the starts of two jobs.")] = 10.0,
-    table: Annotated[str | None, typer.Option(help="A table to use; default: one is built.")] = None,
-    plot: _Plot = None,
+    start_interval: Annotated[
+        float, typer.Option(min=0, help="Interval between the starts of two jobs, in minutes.")
+    ] = 10.0,
+    table: _Table = None,
+    plot: Plot = None,
     plot_job: Annotated[
-        str | None, typer.Option(help="Picture of one job under rtba, the one that lost the most.")
+        str | None, typer.Option(metavar="FILE", help="Plot of the rtba job with the most interruptions.")
     ] = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", help="All runs as Parquet.")] = None,
+    output: Annotated[str | None, typer.Option("-o", "--output", help="Parquet file for all runs.")] = None,
     json: Json = False,
 ) -> None:
-    """Run a job from every start time over the prices of a period, under several policies."""
+    """Simulate a job from many start times over historical prices under several policies."""
     import numpy as np
 
     from goffish.cli.inputs import working
@@ -234,11 +251,11 @@ def _simulate(
     begin, end = moment(since, "--since"), moment(until, "--until")
     traces = fitted.traces(begin, end)
     prices = in_slots(traces, fitted.slot_s, traces[0].start, traces[0].end)
-    step = max(1, round(every * 60.0 / fitted.slot_s))
+    step = max(1, round(start_interval * 60.0 / fitted.slot_s))
     starts = np.arange(0, prices.slots - slots + 1, step, dtype=np.int64)
     if not starts.size:
         raise InputError(
-            f"--deadline {deadline:g}: the period has {prices.slots / found.slots_per_hour:.4g} hours only"
+            f"--deadline {deadline:g}: the period has only {prices.slots / found.slots_per_hour:.4g} hours"
         )
     with working("simulating"):
         strategy = strategy_for(table, fitted, units, slots) if "rtba" in names or plot_job is not None else None
@@ -273,32 +290,38 @@ def _simulate(
 def _advise(
     job: Annotated[
         str | None,
-        typer.Argument(help="A graph file or store, whose work is estimated; or leave it out and give --work."),
+        typer.Argument(metavar="INPUT", help="Graph file or store, to estimate the work; alternatively, give --work."),
     ] = None,
-    market: Annotated[str | None, typer.Option(help="A market that goffish spot fit has written.")] = None,
-    deadline: Annotated[float | None, typer.Option(help="Hours from now to the deadline.")] = None,
-    algorithm: Annotated[str, typer.Option(help="Of a graph job.")] = "louvain",
-    engine: Annotated[str, typer.Option(help="Of a graph job: local, mpi or spark.")] = "local",
-    work: Annotated[float | None, typer.Option(help="Core-hours that are left, instead of a graph job.")] = None,
-    saved: Annotated[
-        float | None, typer.Option(help="Core-hours that are left from the last checkpoint on. Default: --work.")
+    market: Annotated[str | None, typer.Option(help=_MARKET)] = None,
+    deadline: Annotated[float | None, typer.Option(help=_DEADLINE)] = None,
+    algorithm: Annotated[str, typer.Option(help="Algorithm of the graph job.")] = "louvain",
+    engine: Annotated[str, typer.Option(help="Engine of the graph job: local, mpi or spark.")] = "local",
+    work: Annotated[float | None, typer.Option(help=_WORK)] = None,
+    work_from_checkpoint: Annotated[
+        float | None, typer.Option(help="Work left from the last checkpoint, in core-hours.", show_default="--work")
     ] = None,
     price: Annotated[
-        list[str] | None, typer.Option(help="CLASS=DOLLARS now; repeatable. Default: the last price of the history.")
+        list[str] | None,
+        typer.Option(
+            metavar="TYPE=DOLLARS",
+            help="Current spot price of a machine type; repeatable.",
+            show_default="last price of the history",
+        ),
     ] = None,
-    holding: Annotated[
-        str | None, typer.Option(help="The machine that the job runs on: CLASS@BID, or CLASS for one on demand.")
+    machine: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE[@BID]", help="Machine that the job runs on; without a bid, on demand."),
     ] = None,
-    used: Annotated[float, typer.Option(min=0, help="Minutes of its billed hour that it has used.")] = 0.0,
-    margin: Annotated[float, typer.Option(min=0, help="Minutes before the deadline by which to be done.")] = 0.0,
-    table: Annotated[str | None, typer.Option(help="A table to use; default: one is built.")] = None,
-    local_busy: Annotated[
-        bool, typer.Option("--local-busy", help="The machine of your own is not free now: plan without it.")
-    ] = False,
-    plot: _Plot = None,
+    used_minutes: Annotated[
+        float, typer.Option(min=0, help="Used part of the billed hour of --machine, in minutes.")
+    ] = 0.0,
+    margin: Annotated[float, typer.Option(min=0, help="Safety margin before the deadline, in minutes.")] = 0.0,
+    table: _Table = None,
+    local_busy: Annotated[bool, typer.Option("--local-busy", help="Plan without the local machine.")] = False,
+    plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """Say what a job should do now: wait, start a machine at a bid, go on, checkpoint, or give its machine back."""
+    """Advise a job what to do now: wait, start a machine, continue, checkpoint or release its machine."""
     from goffish.cli.inputs import working
     from goffish.cli.output import print_facts, print_json, print_table
     from goffish.scheduling.spot.advice import advise, check_deadline
@@ -307,9 +330,9 @@ def _advise(
 
     check_picture(plot)
     if market is None or deadline is None:
-        raise InputError("--market and --deadline are needed")
+        raise InputError("--market and --deadline are required")
     if (job is None) == (work is None):
-        raise InputError("give a graph file or store, or --work with the core-hours that are left")
+        raise InputError("give either INPUT (a graph file or store) or --work, in core-hours")
     fitted = read_fitted(market)
     if local_busy:
         fitted = replace(fitted, market=replace(fitted.market, local=None))
@@ -324,7 +347,7 @@ def _advise(
     assert work is not None
     spare = round(margin * 60 / fitted.slot_s)
     slots = slots_left(positive(deadline, "--deadline") * 3600.0, 0.0, fitted.slot_s, spare)
-    status = status_from(fitted, work, saved, holding, used)
+    status = status_from(fitted, work, work_from_checkpoint, machine, used_minutes)
     check_deadline(fitted.market, status, slots, spare)
     prices, ages = prices_now(fitted, price)
     with working("looking ahead"):
@@ -339,13 +362,14 @@ def _advise(
     if json:
         print_json(body)
         return
-    facts = [("do now", found.text), ("expected to cost", f"{found.expected_cost:.4g} $"),
-             ("on demand alone", f"{found.on_demand_cost:.4g} $"),
-             ("left to do", f"{status.work * fitted.market.unit:.4g} core-hours within {deadline:g} h")]  # fmt: skip
+    facts = [("action", found.text), ("expected cost", f"{found.expected_cost:.4g} $"),
+             ("on-demand cost", f"{found.on_demand_cost:.4g} $"),
+             ("remaining work",
+              f"{status.work * fitted.market.unit:.4g} core-hours within {deadline:g} h")]  # fmt: skip
     if estimate is not None:
         facts.append(("estimate", f"{estimate.core_hours:.4g} core-hours, at most {estimate.core_hours_high:.4g}"))
         facts += [("note", warning) for warning in estimate.warnings]
     print_facts("advice", facts)
-    print_table("\nwith another deadline", ["hours", "expected $"], [
+    print_table("\nother deadlines", ["hours", "expected $"], [
         [f"{h:.2f}", f"{cost:.4f}"] for h, cost in found.deadlines
     ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the commands for spot jobs share: reading what the user gives, and telling what was found."""
+"""Shared code of the ``goffish spot`` commands: parsing of options and formatting of results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def strategy_for(path: str | None, fitted: Fitted, work: int, slots: int) -> Table:
-    """The table in a file, or one that is built for this job."""
+    """Read the strategy table from a file, or build one for this job."""
     from goffish.scheduling.spot.files import open_table
     from goffish.scheduling.spot.table import build_table
 
@@ -23,50 +23,50 @@ def strategy_for(path: str | None, fitted: Fitted, work: int, slots: int) -> Tab
 
 
 def status_from(fitted: Fitted, work: float, saved: float | None, holding: str | None, used: float) -> Status:
-    """Where a job is, from what the user says."""
+    """Return the status of a job from command-line options."""
     from goffish.scheduling.spot.advice import running
     from goffish.scheduling.spot.job import submitted
 
     units = fitted.market.units(positive(work, "--work"))
-    kept = units if saved is None else fitted.market.units(positive(saved, "--saved"))
+    kept = units if saved is None else fitted.market.units(positive(saved, "--work-from-checkpoint"))
     if kept < units:
-        raise InputError(f"--saved {saved:g}: from the last checkpoint on there is at least as much left, {work:g}")
+        raise InputError(f"--work-from-checkpoint {saved:g}: must be at least --work, {work:g}")
     if holding is None:
-        # Without a machine, work goes on from the last checkpoint.
+        # Without a machine, the job resumes from the last checkpoint.
         return submitted(kept)
     name, at, bid = holding.partition("@")
     try:
         offer = float(bid) if at else None
     except ValueError:
-        raise InputError(f"--holding {holding}: give CLASS@BID, or CLASS for a machine on demand") from None
+        raise InputError(f"--machine {holding}: give TYPE@BID, or TYPE for an on-demand machine") from None
     return running(fitted.market, units, kept, name, offer, used * 60.0)
 
 
 def prices_now(fitted: Fitted, given: list[str] | None) -> tuple[list[float], list[int]]:
-    """Prices of the classes, and for how many slots each has been in its bin; the user may give some."""
+    """Return the current price of each machine type, and for how many slots it has been in its bin."""
     from goffish.scheduling.spot.fitting import prices_of
 
     known, last = class_names(fitted), {}
     for text in given or ():
         name, equals, value = text.partition("=")
         if name not in known or not equals:
-            raise InputError(f"--price {text}: give CLASS=DOLLARS with a class of {', '.join(known)}")
+            raise InputError(f"--price {text}: give TYPE=DOLLARS with a machine type of {', '.join(known)}")
         try:
             last[name] = float(value)
         except ValueError:
-            raise InputError(f"--price {text}: {value} is no price") from None
+            raise InputError(f"--price {text}: {value!r} is not a number") from None
         if not 0 <= last[name] < float("inf"):
-            raise InputError(f"--price {text}: a price is 0 or more")
+            raise InputError(f"--price {text}: the price must be 0 or more")
     return prices_of(fitted, last)
 
 
 def class_names(fitted: Fitted) -> list[str]:
-    """Of a market."""
+    """Return the names of the machine types of a market."""
     return [one.name for one in fitted.market.classes]
 
 
-def told_market(fitted: Fitted, path: str) -> dict[str, Any]:
-    """A market in names and figures."""
+def market_facts(fitted: Fitted, path: str) -> dict[str, Any]:
+    """Return the properties of a market as JSON fields."""
     from goffish.cloud.prices import moment_text
 
     market = fitted.market
@@ -89,30 +89,30 @@ def told_market(fitted: Fitted, path: str) -> dict[str, Any]:
 
 
 def with_likelihoods(fitted: Fitted) -> str:
-    """The estimator, and why it was chosen."""
+    """Return the name of the estimator with the log-likelihoods that led to its choice."""
     if not fitted.likelihoods:
         return fitted.estimator
-    told = ", ".join(f"{name} {value:.4f}" for name, value in fitted.likelihoods.items())
-    return f"{fitted.estimator} (log-likelihood of a slot: {told})"
+    found = ", ".join(f"{name} {value:.4f}" for name, value in fitted.likelihoods.items())
+    return f"{fitted.estimator} (log-likelihood per slot: {found})"
 
 
 def whole_slots(hours: float, fitted: Fitted, option: str) -> int:
-    """Hours in whole slots."""
+    """Convert hours to whole slots."""
     found = int(positive(hours, option) * fitted.market.slots_per_hour + 1e-9)
     if found < 1:
-        raise InputError(f"{option} {hours:g}: is shorter than a slot of {fitted.slot_s / 60:g} minutes")
+        raise InputError(f"{option} {hours:g}: must be at least one slot, {fitted.slot_s / 60:g} minutes")
     return found
 
 
 def positive(value: float, option: str) -> float:
-    """A number that is more than 0."""
+    """Check that a number is positive and finite."""
     if not 0 < value < float("inf"):
-        raise InputError(f"{option} {value:g}: give more than 0")
+        raise InputError(f"{option} {value:g}: must be more than 0")
     return value
 
 
 def check_picture(path: str | None) -> None:
-    """Refuse a picture that could not be written, before any work is done."""
+    """Reject a plot file that cannot be written."""
     if path is not None:
         from goffish.plot import check_picture
 
@@ -120,7 +120,7 @@ def check_picture(path: str | None) -> None:
 
 
 def draw(picture: str, path: str, *given: Any) -> None:
-    """Draw and write one of the pictures of `goffish.plot.spot`."""
+    """Write one of the plots of `goffish.plot.spot`."""
     from goffish.plot import spot
     from goffish.plot.files import save
 
@@ -128,10 +128,10 @@ def draw(picture: str, path: str, *given: Any) -> None:
 
 
 def figures(values: list[float]) -> str:
-    """Numbers, shortly."""
+    """Format numbers with three digits."""
     return " ".join(f"{value:.3g}" for value in values)
 
 
 def figure(value: float | None) -> str:
-    """A number, or nothing."""
+    """Format a number, or return an empty string for ``None``."""
     return "" if value is None else f"{value:.2f}"

@@ -1,4 +1,4 @@
-"""The commands that move graphs: import, export, partition, info."""
+"""Commands that convert graphs: import, export, partition, info."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import typer
 from goffish.cli.checks import check_choice, check_graph_target
 from goffish.cli.inputs import is_store, load, progress_bar, working
 from goffish.cli.options import (
+    METHOD,
+    PARTS,
+    STORE_TARGET,
+    UNITS,
     Json,
+    Store,
     field_parameter,
     reads_graph,
 )
@@ -23,23 +28,24 @@ if TYPE_CHECKING:
     from goffish.partition.figures import PartitionQuality
 
 
+_GRAPH_FILE = "Graph file, such as .arrow, .parquet, .csv, .tsv, .metis or .mtx."
+
+
 def add_store_commands(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command(
         "import",
-        help="Read a graph file and write it as a fast one (.arrow, .parquet) or in any other format.",
+        help="Convert a graph file to another format, such as .arrow or .parquet for fast loading.",
     )(reads_graph(_import))
-    app.command("export", help="Put the graph of a store together again and write it as a graph file.")(_export)
-    app.command("partition", help="Partition a graph file and write it as a store.")(
-        reads_graph(_partition, _method_flags())
-    )
-    app.command("info", help="What a graph file or a store holds.")(reads_graph(_info))
+    app.command("export", help="Write the graph of a store as a graph file.")(_export)
+    app.command("partition", help="Partition a graph file and write a store.")(reads_graph(_partition, _method_flags()))
+    app.command("info", help="Describe a graph file or a store.")(reads_graph(_info))
 
 
 def _import(
     reading: dict[str, Any], *, input: str,
     output: Annotated[
-        str, typer.Option("-o", "--output", help="Graph file: .arrow, .parquet, .csv, .tsv, .metis, .mtx …")
+        str, typer.Option("-o", "--output", help=_GRAPH_FILE)
     ],
     json: Json,
 ) -> None:  # fmt: skip
@@ -47,12 +53,12 @@ def _import(
 
 
 def _export(
-    store: Annotated[str, typer.Argument(help="A store.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="Graph file: .csv, .tsv, .metis, .mtx, .parquet …")],
+    store: Store,
+    output: Annotated[str, typer.Option("-o", "--output", help=_GRAPH_FILE)],
     json: Json = False,
 ) -> None:
     if not is_store(store):
-        raise InputError(f"{store}: is not a store")
+        raise InputError(f"{store}: is not a store; create one with goffish partition")
     _convert(store, output, {}, json)
 
 
@@ -80,30 +86,33 @@ def _option_names() -> dict[str, None]:
 
 
 def _method_flags() -> list[Any]:
-    """One flag for every option of any partitioning method; not given means the method's own default."""
+    """Return one flag per option of the partitioning methods; ``None`` means the default of the method."""
     from goffish.partition.options import OPTIONS
 
     flags: dict[str, Any] = {}
     users = {name: [m for m, model in OPTIONS.items() if name in model.model_fields] for name in _option_names()}
     for name, methods in users.items():
-        # The help shows an option under the methods that take it.
+        # Help groups options by the methods that accept them.
         field = OPTIONS[methods[0]].model_fields[name]
-        flags[name] = field_parameter(name, field, optional=True, group=f"For {', '.join(methods)}")
+        flags[name] = field_parameter(name, field, optional=True, group=f"Options of {', '.join(methods)}")
     return [flag for flag in flags.values() if flag is not None]
 
 
 def _partition(
     reading: dict[str, Any], options: dict[str, Any], *, input: str,
-    output: Annotated[str, typer.Option("-o", "--output", help="Folder or URI of the store.")],
-    parts: Annotated[int, typer.Option("--parts", "-k", help="Number of partitions.")] = 4,
+    output: Annotated[str, typer.Option("-o", "--output", help=STORE_TARGET)],
+    parts: Annotated[int, typer.Option("--parts", "-k", help=PARTS)] = 4,
     method: Annotated[
-        str, typer.Option(help="metis, hash, range, ldg, fennel or predefined (with --assignment).")
+        str, typer.Option(help=f"{METHOD} Or predefined, with --assignment.")
     ] = "metis",
     units: Annotated[
-        str, typer.Option(help="Unit of computation: components (subgraphs), single, vertex.")
+        str, typer.Option(help=UNITS)
     ] = "components",
     split: Annotated[
-        int | None, typer.Option(min=1, help="Most vertices of a subgraph; larger ones are cut.")
+        int | None,
+        typer.Option(
+            min=1, help="Maximum vertices per subgraph; larger subgraphs are split.", show_default="unlimited"
+        ),
     ] = None,
     json: Json,
 ) -> None:  # fmt: skip

@@ -1,4 +1,4 @@
-"""``goffish timeseries build``, ``append`` and ``info``: series in stores."""
+"""``goffish timeseries build``, ``append`` and ``info``: time series of graphs in stores."""
 
 from __future__ import annotations
 
@@ -11,62 +11,63 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import check_choice
-from goffish.cli.options import Json
+from goffish.cli.options import DIRECTED, METHOD, PARTS, SELF_LOOPS, SERIES_STORE, STORE_TARGET, Json
 from goffish.cli.timeseries_events import Columns, Events, Separator, chosen_columns
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
     from goffish.temporal.build import SeriesBuild
 
-_Store = Annotated[str, typer.Argument(metavar="STORE", help="A store with a time series.")]
+_Store = Annotated[str, typer.Argument(metavar="STORE", help=SERIES_STORE)]
 _Attributes = Annotated[
     list[str] | None,
     typer.Option(
         "--attribute",
-        help="Edge attribute of every window: NAME=count, or NAME=HOW:COLUMN with HOW one of sum, min, max, mean, "
-        "first, last, list; repeatable. Default: count=count.",
+        help="Edge attribute per window: NAME=count, or NAME=sum|min|max|mean|first|last|list:COLUMN; repeatable.",
+        show_default="count=count",
     ),
 ]
 _Unit = Annotated[
-    str | None, typer.Option(help="Of times that are numbers: s (default), ms, us, or 1: a series without a calendar.")
+    str | None, typer.Option(help="Unit of numeric times: s, ms, us, or 1 (no calendar).", show_default="s")
 ]
-_Window = Annotated[str | None, typer.Option(help="Length of a window: a number in the unit, or 15min, 1h, 7d.")]
+_Window = Annotated[str | None, typer.Option(help="Window length: a number of time units, or 15min, 1h, 7d.")]
+_SelfLoops = Annotated[str, typer.Option(help=SELF_LOOPS)]
 
 
 def add_series_commands(series: typer.Typer) -> None:
     """Add the commands to the group ``timeseries``."""
-    series.command("build", help="Make a store with a time series of time-stamped edges, or of a folder of graphs.")(
+    series.command("build", help="Build a store with a time series from time-stamped edges or a folder of graphs.")(
         _build
     )
-    series.command("append", help="Add the windows that follow to a series; nothing that is there is written again.")(
-        _append
-    )
-    series.command("info", help="What a series holds: time, attributes, slices, bytes.")(_info)
+    series.command("append", help="Append later windows to a series without rewriting existing ones.")(_append)
+    series.command("info", help="Describe a series: time range, attributes, slices, bytes.")(_info)
 
 
 def _build(
     events: Annotated[
         str,
-        typer.Argument(metavar="INPUT", help="A file of time-stamped edges, or a folder of graphs."),
+        typer.Argument(metavar="INPUT", help="File of time-stamped edges, or folder of graphs."),
     ],
-    output: Annotated[str, typer.Option("-o", "--output", help="Folder or URI of the store.")],
+    output: Annotated[str, typer.Option("-o", "--output", help=STORE_TARGET)],
     window: _Window = None,
-    start: Annotated[str | None, typer.Option(help="Begin of the first window, or instance.")] = None,
+    start: Annotated[str | None, typer.Option(help="Start of the first window or instance.")] = None,
     attribute: _Attributes = None,
     columns: Columns = None,
     separator: Separator = None,
     time_unit: _Unit = None,
-    directed: Annotated[bool, typer.Option("--directed/--undirected", help="Whether edges have a direction.")] = False,
-    self_loops: Annotated[str, typer.Option(help="Events from a vertex to itself: drop or keep.")] = "drop",
+    directed: Annotated[bool, typer.Option("--directed/--undirected", help=DIRECTED)] = False,
+    self_loops: _SelfLoops = "drop",
     name_pattern: Annotated[
-        str | None, typer.Option(help="Of a folder: regular expression that finds the time in a file's name.")
+        str | None, typer.Option(help="For folders: regular expression that matches the time in a file name.")
     ] = None,
-    time_format: Annotated[str | None, typer.Option(help="How that time is written, such as %Y-%m-%d.")] = None,
-    period: Annotated[str | None, typer.Option(help="Of a folder: length of every instance.")] = None,
-    parts: Annotated[int, typer.Option("--parts", "-k", min=1, help="Number of partitions.")] = 4,
-    method: Annotated[str, typer.Option(help="metis, hash, range, ldg or fennel.")] = "metis",
-    pack: Annotated[str, typer.Option(help="Instances of one slice: a number, or all.")] = "10",
-    bins: Annotated[int, typer.Option(min=1, help="Groups of subgraphs of a partition, a slice each.")] = 5,
+    time_format: Annotated[str | None, typer.Option(help="For folders: format of that time, such as %Y-%m-%d.")] = None,
+    period: Annotated[str | None, typer.Option(help="For folders: length of every instance.")] = None,
+    parts: Annotated[int, typer.Option("--parts", "-k", min=1, help=PARTS)] = 4,
+    method: Annotated[str, typer.Option(help=METHOD)] = "metis",
+    pack: Annotated[str, typer.Option(help="Instances per slice: a number, or all.")] = "10",
+    bins: Annotated[
+        int, typer.Option(min=1, help="Number of slices per partition, each with a group of subgraphs.")
+    ] = 5,
     json: Json = False,
 ) -> None:
     from goffish.gofs import check_store_place
@@ -80,15 +81,15 @@ def _build(
     given = chosen_columns(columns, separator)
     with _progress("instances") as progress:
         if Path(events).is_dir():
-            _refuse("of a folder of graphs", window=window, attribute=attribute)
+            _refuse("files of events", window=window, attribute=attribute)
             made = build_from_snapshots(
                 events, output, pattern=name_pattern, time_format=time_format, start=_time(start), period=_time(period),
                 progress=progress, **_named(time_unit=time_unit), **stored, **given,
             )  # fmt: skip
         else:
-            _refuse("of a file of events", name_pattern=name_pattern, time_format=time_format, period=period)
+            _refuse("folders of graphs", name_pattern=name_pattern, time_format=time_format, period=period)
             if window is None:
-                raise InputError("--window is needed: the length of every window, such as 1h or 7d")
+                raise InputError("--window is required: the length of a window, such as 1h or 7d")
             made = build_from_events(
                 read_events(events, **given), output, window=_time(window), start=_time(start),
                 attributes=_attributes(attribute), progress=progress,
@@ -105,7 +106,7 @@ def _append(
     columns: Columns = None,
     separator: Separator = None,
     time_unit: _Unit = None,
-    self_loops: Annotated[str, typer.Option(help="Events from a vertex to itself: drop or keep.")] = "drop",
+    self_loops: _SelfLoops = "drop",
     json: Json = False,
 ) -> None:
     from goffish.temporal.build import append_from_events, read_events
@@ -135,7 +136,7 @@ def _info(store: _Store, json: Json = False) -> None:
 
 
 def _attributes(given: list[str] | None) -> dict[str, str | tuple[str, str]] | None:
-    """``name=count`` and ``name=sum:column`` as `build_from_events` wants them."""
+    """Parse ``name=count`` and ``name=sum:column`` into the form of `build_from_events`."""
     if not given:
         return None
     found: dict[str, str | tuple[str, str]] = {}
@@ -143,13 +144,13 @@ def _attributes(given: list[str] | None) -> dict[str, str | tuple[str, str]] | N
         name, sign, how = (part.strip() for part in text.partition("="))
         rule, colon, column = (part.strip() for part in how.partition(":"))
         if not (sign and name and rule) or (colon and not column) or bool(colon) == (rule == "count"):
-            raise InputError(f"--attribute {text!r}: write NAME=count or NAME=HOW:COLUMN, as in amount=sum:weight")
+            raise InputError(f"--attribute {text!r}: give NAME=count or NAME=RULE:COLUMN, such as amount=sum:weight")
         found[name] = (column, rule) if colon else rule
     return found
 
 
 def _named(**given: str | None) -> dict[str, Any]:
-    """Options that were given, their choices checked."""
+    """Return the given options after checking their choices."""
     choices = {"time_unit": ("s", "ms", "us", "1"), "self_loops": ("drop", "keep")}
     for name, value in given.items():
         check_choice(name.replace("_", "-"), value, choices[name])
@@ -163,14 +164,14 @@ def _pack(text: str) -> Any:
 
 
 def _time(text: str | None) -> Any:
-    """Numbers as numbers; dates and lengths such as 1h stay texts."""
+    """Parse a number; return dates and durations such as 1h unchanged."""
     return int(text) if text is not None and text.lstrip("-").isdigit() else text
 
 
 def _refuse(place: str, **given: Any) -> None:
     for name, value in given.items():
         if value is not None:
-            raise InputError(f"--{name.replace('_', '-')} is not an option {place}")
+            raise InputError(f"--{name.replace('_', '-')} applies to {place} only")
 
 
 @contextmanager

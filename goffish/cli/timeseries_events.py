@@ -1,4 +1,4 @@
-"""``goffish timeseries paths`` and ``triangles``: questions to time-stamped edges, without a store."""
+"""``goffish timeseries paths`` and ``triangles``: queries on time-stamped edges, without a store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goffish.cli.options import Json, parse_columns
+from goffish.cli.options import COLUMNS, DIRECTED, SEPARATOR, TABLE_FILE, Json, parse_columns
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,35 +18,33 @@ Events = Annotated[
 ]
 Columns = Annotated[
     str | None,
-    typer.Option(help="Columns by name or position: source=0,target=1,timestamp=2. Default: the first three."),
+    typer.Option(help=COLUMNS, show_default="the first three"),
 ]
-Separator = Annotated[str | None, typer.Option(help="Column separator, one character.")]
-_Directed = Annotated[bool, typer.Option("--directed/--undirected", help="Whether edges have a direction.")]
-_Output = Annotated[str | None, typer.Option("-o", "--output", help="Table file: .parquet, .csv, .json or .arrow.")]
+Separator = Annotated[str | None, typer.Option(help=SEPARATOR, show_default="detected")]
+_Directed = Annotated[bool, typer.Option("--directed/--undirected", help=DIRECTED)]
+_Output = Annotated[str | None, typer.Option("-o", "--output", help=TABLE_FILE)]
 
 
 def add_event_commands(series: typer.Typer) -> None:
     """Add the commands to the group ``timeseries``."""
-    series.command("paths", help="Best paths along time-stamped edges from, or to, one vertex.")(_paths)
-    series.command("triangles", help="Triangles of time-stamped edges within some time, by order and directions.")(
-        _triangles
-    )
+    series.command("paths", help="Find time-respecting paths from or to a vertex.")(_paths)
+    series.command("triangles", help="Count temporal triangles within a time span, by order and direction.")(_triangles)
 
 
 def chosen_columns(columns: str | None, separator: str | None) -> dict[str, Any]:
-    """Options of `goffish.temporal.build.read_events`."""
+    """Return keyword arguments of `goffish.temporal.build.read_events`."""
     return {"columns": None if columns is None else parse_columns(columns), "separator": separator}
 
 
 def _paths(
     events: Events,
-    vertex: Annotated[str, typer.Option(help="Where paths begin; for latest-departure, where they end.")],
+    vertex: Annotated[str, typer.Option(help="Source of the paths; for latest-departure, their target.")],
     kind: Annotated[
-        str, typer.Option(help="earliest-arrival, latest-departure, fastest or fewest-hops.")
+        str, typer.Option(help="Kind of paths: earliest-arrival, latest-departure, fastest or fewest-hops.")
     ] = "earliest-arrival",
-    duration: Annotated[int, typer.Option(help="What an edge takes, in the unit of the times.")] = 0,
-    start: Annotated[int | None, typer.Option(help="Leave then or later.")] = None,
-    end: Annotated[int | None, typer.Option(help="Have arrived by then.")] = None,
+    duration: Annotated[int, typer.Option(help="Duration of every edge, in time units.")] = 0,
+    start: Annotated[int | None, typer.Option(help="Earliest departure time.", show_default="none")] = None,
+    end: Annotated[int | None, typer.Option(help="Latest arrival time.", show_default="none")] = None,
     directed: _Directed = True,
     output: _Output = None,
     columns: Columns = None,
@@ -62,13 +60,13 @@ def _paths(
         duration=duration, start=start, end=end, directed=directed,
     )  # fmt: skip
     reached = found.table.num_rows - found.table.column(1).null_count
-    told = {"events": table.num_rows, "vertices": found.table.num_rows, "reached": reached}
-    _tell(f"{kind} {vertex}", events, found.table, told, time.perf_counter() - begun, output, json)
+    summary = {"events": table.num_rows, "vertices": found.table.num_rows, "reached": reached}
+    _print(f"{kind} {vertex}", events, found.table, summary, time.perf_counter() - begun, output, json)
 
 
 def _triangles(
     events: Events,
-    within: Annotated[int, typer.Option(help="From the first edge to the last, in the unit of the times.")],
+    within: Annotated[int, typer.Option(help="Maximum time from the first edge to the last, in time units.")],
     output: _Output = None,
     columns: Columns = None,
     separator: Separator = None,
@@ -79,12 +77,12 @@ def _triangles(
     table, times = _read(events, columns, separator, output)
     begun = time.perf_counter()
     found = temporal_triangles(table["source"], table["target"], times, within)
-    told = {"events": table.num_rows, "triangles": sum(found["count"].to_pylist())}
-    _tell(f"triangles within {within:,}", events, found, told, time.perf_counter() - begun, output, json)
+    summary = {"events": table.num_rows, "triangles": sum(found["count"].to_pylist())}
+    _print(f"triangles within {within:,}", events, found, summary, time.perf_counter() - begun, output, json)
 
 
 def _read(events: str, columns: str | None, separator: str | None, output: str | None) -> tuple[pa.Table, Any]:
-    """The events, and their times: numbers as they are, dates and texts as microseconds since 1970."""
+    """Read events and their times; dates and texts become microseconds since 1970."""
     from goffish.cli.checks import check_result_target
     from goffish.cli.inputs import working
     from goffish.temporal.build import event_times, read_events
@@ -102,10 +100,10 @@ def _label(text: str, kind: Any) -> int | str:
     try:
         return int(text)
     except ValueError:
-        raise InputError(f"unknown vertex {text!r}: these events' vertices are integers") from None
+        raise InputError(f"unknown vertex {text!r}: the vertices of these events are integers") from None
 
 
-def _tell(
+def _print(
     title: str, events: str, table: pa.Table, summary: dict[str, Any], seconds: float, output: str | None, json: bool
 ) -> None:
     from goffish.cli.output import print_json, print_result

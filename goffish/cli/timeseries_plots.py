@@ -1,4 +1,4 @@
-"""``goffish timeseries plot``: pictures of what applications over a time series found."""
+"""``goffish timeseries plot``: plots of time-series results."""
 
 from __future__ import annotations
 
@@ -7,73 +7,66 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.options import reads_graph
-from goffish.cli.plot_commands import Output, save_picture
+from goffish.cli.plot_commands import Labels, Output, save_picture
 from goffish.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_STEPS_HELP = (
-    "Table that --timesteps of goffish timeseries run wrote: timesteps without a row are drawn too, "
-    "and the axis shows dates if the series has a calendar."
-)
+_STEPS_HELP = "Timestep table written by goffish timeseries run --timesteps; adds empty timesteps and dates."
+_TABLE_HELP = "Result table of goffish timeseries run or paths: .parquet, .csv, .arrow or .json."
 _Table = Annotated[
     str,
     typer.Argument(
         metavar="TABLE",
-        help="What goffish timeseries run or paths wrote with -o: .parquet, .csv, .arrow or .json, with a column "
-        "timestep (or another one, see --time).",
+        help=_TABLE_HELP,
     ),
 ]
-_Time = Annotated[str, typer.Option(help="Column with the numbers of the timesteps.")]
+_Time = Annotated[str, typer.Option(help="Column of the timestep numbers.")]
 _Steps = Annotated[str | None, typer.Option("--timesteps", metavar="FILE", help=_STEPS_HELP)]
 _Window = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="The column of --time holds points in time, such as arrival: count them in windows of this length "
-        "(in their unit).",
+        help="Window length in time units, if the column of --time holds times such as arrival.",
     ),
 ]
-_Origin = Annotated[
-    int | None, typer.Option(help="Where the first --window begins; default: at the earliest point in time.")
-]
+_Origin = Annotated[int | None, typer.Option(help="Start of the first --window.", show_default="earliest time")]
 _Size = Annotated[
     int | None,
-    typer.Option(min=1, help="Vertices of the graph, where the table leaves out some that were not reached."),
+    typer.Option(min=1, help="Number of vertices of the graph, if the table omits unreached vertices."),
 ]
 
 
 def add_series_plots(plots: typer.Typer) -> None:
     """Add the commands to the group ``timeseries plot``."""
-    plots.command("values", help="A value over time: its distribution over all vertices, or chosen vertices.")(_values)
-    plots.command("wavefront", help="Vertices that were newly reached in each timestep, and their share so far.")(
-        _wavefront
-    )
-    plots.command("spread", help="Vertices that were reached up to each timestep, and those active in it.")(_spread)
-    plots.command("animate", help="A small graph over time, as a page (.html) or as a GIF.")(reads_graph(_animate))
+    plots.command("values", help="Plot a value over time: its distribution, or selected vertices.")(_values)
+    plots.command("wavefront", help="Plot newly reached vertices per timestep and their cumulative share.")(_wavefront)
+    plots.command("spread", help="Plot reached and active vertices per timestep.")(_spread)
+    plots.command("animate", help="Animate a small graph over time, as HTML or GIF.")(reads_graph(_animate))
 
 
 def _values(
     table: _Table,
     output: Output,
-    column: Annotated[str | None, typer.Option(help="What to draw; default: the first column that is no key.")] = None,
+    column: Annotated[str | None, typer.Option(help="Column to plot.", show_default="the first value column")] = None,
     vertices: Annotated[
-        str | None, typer.Option(help="A line for each of these, as in a,b,c; default: quartiles over all vertices.")
+        str | None,
+        typer.Option(help="Vertices to plot, such as a,b,c.", show_default="quartiles over all vertices"),
     ] = None,
     largest: Annotated[
         bool,
-        typer.Option("--largest", help="The column names groups, such as component: draw the size of the largest."),
+        typer.Option("--largest", help="Plot the size of the largest group; the column names groups."),
     ] = False,
     time: _Time = "timestep",
     timesteps: _Steps = None,
-    unit: Annotated[str | None, typer.Option(help="Of the values, for the axis.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Unit of the values, for the axis label.")] = None,
 ) -> None:
     from goffish.plot import check_picture, largest_groups, values_over_time
 
     check_picture(output)
     if largest and vertices is not None:
-        raise InputError("--largest is about groups of all vertices: leave out --vertices")
+        raise InputError("--largest and --vertices exclude each other; --largest uses all vertices")
     values, steps = _read(table), _steps(timesteps)
     if largest:
         values, column, unit = largest_groups(values, column, time), None, unit or "vertices"
@@ -104,12 +97,12 @@ def _spread(
         str | None,
         typer.Option(
             metavar="TABLE",
-            help="What was active: a table with a row per vertex and timestep, or with one number per timestep.",
+            help="Table of active vertices: a row per vertex and timestep, or a count per timestep.",
         ),
     ] = None,
-    active_column: Annotated[str | None, typer.Option(help="The column with that number.")] = None,
+    active_column: Annotated[str | None, typer.Option(help="Column of the count in the table of --active.")] = None,
     active_time: Annotated[
-        str, typer.Option(help="The column of timesteps in that table; at in what hashtags writes.")
+        str, typer.Option(help="Column of the timestep in the table of --active; for hashtags: at.")
     ] = "timestep",
     time: _Time = "timestep",
     timesteps: _Steps = None,
@@ -122,7 +115,7 @@ def _spread(
     check_picture(output)
     for option, needs in (("active-column", active_column is not None), ("active-time", active_time != "timestep")):
         if needs and active is None:
-            raise InputError(f"--{option} is about the table of --active: give that too")
+            raise InputError(f"--{option} requires --active")
     values, time = _windows(_read(table), time, window, origin)
     busy = None if active is None else _read(active)
     figure = spread_curve(
@@ -135,58 +128,44 @@ def _spread(
 def _animate(
     reading: dict[str, Any], *, input: str,
     table: Annotated[
-        str, typer.Argument(metavar="TABLE", help="What goffish timeseries run or paths wrote with -o.")
+        str, typer.Argument(metavar="TABLE", help=_TABLE_HELP)
     ],
     output: Annotated[
-        str, typer.Option("-o", "--output", help="File: .html (a page that needs nothing else) or .gif.")
+        str, typer.Option("-o", "--output", help="Animation file: .html or .gif.")
     ],
     column: Annotated[
         str | None,
         typer.Option(
-            help="Column to colour by; default: whether a vertex was reached, in the first timestep it has a row."
+            help="Column to plot.", show_default="whether a vertex was reached"
         ),
     ] = None,
     time: _Time = "timestep",
-    timesteps: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Table that --timesteps of goffish timeseries run wrote: also timesteps without a row, and dates.",
-        ),
-    ] = None,
-    window: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="The column of --time holds points in time: count them in windows of this length."
-        ),
-    ] = None,
-    origin: Annotated[
-        int | None, typer.Option(help="Where the first --window begins; default: the earliest.")
-    ] = None,
+    timesteps: _Steps = None,
+    window: _Window = None,
+    origin: _Origin = None,
     around: Annotated[
-        str | None, typer.Option(help="Only this vertex, and what is near it: for graphs of any size.")
+        str | None, typer.Option(help="Draw only this vertex and its neighborhood.", show_default="the whole graph")
     ] = None,
     hops: Annotated[
-        int, typer.Option(min=1, help="How near, with --around; the direction of edges does not count.")
+        int, typer.Option(min=1, help="Radius of --around, in hops along edges of either direction.")
     ] = 1,
     keep: Annotated[
         bool | None,
         typer.Option(
             "--keep/--no-keep",
-            help="Whether a vertex without a value keeps its last; default: if each vertex has at most one.",
+            help="Keep the last value of a vertex without a value.",
+            show_default="if each vertex has at most one value",
         ),
     ] = None,
     coordinates: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Table with the columns vertex, x and y; default: a layout of GoFFish's own."
+            metavar="FILE", help="Table with the columns vertex, x and y.", show_default="computed layout"
         ),
     ] = None,
-    labels: Annotated[
-        bool | None, typer.Option("--labels/--no-labels", help="Write the vertex labels; default: up to 60.")
-    ] = None,
-    title: Annotated[str | None, typer.Option(help="Above the graph.")] = None,
-    seconds: Annotated[float, typer.Option(help="How long a GIF shows each timestep.")] = 0.5,
+    labels: Labels = None,
+    title: Annotated[str | None, typer.Option(help="Title of the animation.")] = None,
+    seconds: Annotated[float, typer.Option(help="Duration of a timestep in a GIF, in seconds.")] = 0.5,
 ) -> None:  # fmt: skip
     from goffish.cli.inputs import load
     from goffish.cli.output import say
@@ -202,7 +181,7 @@ def _animate(
     if around is None and (loaded.num_vertices > MOST_VERTICES or loaded.num_edges > MOST_EDGES):
         raise InputError(
             f"{input}: {loaded.num_vertices:,} vertices and {loaded.num_edges:,} edges; up to {MOST_VERTICES:,} and "
-            f"{MOST_EDGES:,} can be animated: take a part with --around VERTEX"
+            f"{MOST_EDGES:,} can be animated; select a part with --around VERTEX"
         )
     graph = loaded if isinstance(loaded, Graph) else loaded.to_graph()
     if around is not None:
@@ -215,19 +194,19 @@ def _animate(
 
 
 def _near(graph: Any, values: pa.Table, vertex: str, hops: int) -> tuple[Any, pa.Table]:
-    """A part of the graph, and the rows of its vertices."""
+    """Return the neighborhood of a vertex, and the table rows of its vertices."""
     from goffish.algorithms.algorithm import as_label
     from goffish.plot import around
 
     part = around(graph, as_label(vertex, graph), hops)
     rows = _rows_of(part, values)
     if not rows.num_rows:
-        raise InputError(f"the table has no row of vertex {vertex}, or of one near it")
+        raise InputError(f"--around {vertex}: the table has no row for this vertex or its neighborhood")
     return part, rows
 
 
 def _rows_of(graph: Any, table: pa.Table) -> pa.Table:
-    """The rows of a graph's vertices; all of them where the labels are of another type, which is an error later."""
+    """Return the rows of a graph's vertices; all rows if the label types differ, which is an error later."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -252,17 +231,17 @@ def _steps(path: str | None) -> pa.Table | None:
     table = _read(path)
     if "timestep" not in table.column_names:
         raise InputError(
-            f"{path}: has no column 'timestep'; give what --timesteps of goffish timeseries run wrote, not its result"
+            f"{path}: has no column 'timestep'; give the table written by goffish timeseries run --timesteps"
         )
     return table
 
 
 def _windows(table: pa.Table, time: str, window: int | None, origin: int | None) -> tuple[pa.Table, str]:
-    """The table, and its column of timesteps."""
+    """Return the table and the name of its timestep column."""
     from goffish.plot import in_windows
 
     if window is None:
         if origin is not None:
-            raise InputError("--origin is where the first --window begins: give that too")
+            raise InputError("--origin requires --window")
         return table, time
     return in_windows(table, time, window, origin), "timestep"

@@ -1,4 +1,4 @@
-"""``goffish timeseries run APPLICATION``: one command per application, made from its option model."""
+"""``goffish timeseries run APPLICATION``: one command per application, generated from its option model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ import typer
 
 from goffish.cli.checks import check_checkpoint_dir, check_choice, check_result_target
 from goffish.cli.mpi import joined
-from goffish.cli.options import apply_signature, field_parameter, json_option, parameter
+from goffish.cli.options import (
+    ALL_CORES,
+    CHECKPOINT_DIR,
+    CHECKPOINT_EVERY,
+    MAX_SUPERSTEPS,
+    RESUME,
+    SERIES_STORE,
+    TABLE_FILE,
+    THREADS,
+    apply_signature,
+    field_parameter,
+    json_option,
+    parameter,
+)
 from goffish.temporal.options import APPLICATIONS, Application
 
 if TYPE_CHECKING:
@@ -31,22 +44,21 @@ def _running_parameters() -> list[Any]:
         return kind, typer.Option(default, *names, help=text, rich_help_panel=group, **more)
 
     options = {
-        "start": option(str | None, None, text="Only instances that begin then or later: a date, or a number."),
-        "end": option(str | None, None, text="Only instances that begin before."),
+        "start": option(str | None, None, text="First instance: a date or a number."),
+        "end": option(str | None, None, text="End of the instances (exclusive): a date or a number."),
         "engine": option(
             str,
             "auto",
-            text="auto: components and pagerank in memory, else local; local: the engine, in threads; mpi: on the "
-            "ranks of mpirun; spark: on a cluster.",
+            text="Engine: auto (fastest), local (threads), mpi (MPI ranks) or spark (Spark cluster).",
         ),
-        "threads": option(int | None, None, text="Default: all processors.", min=1),
+        "threads": option(int | None, None, text=THREADS, min=1, show_default=ALL_CORES),
         "temporal_parallelism": option(
-            int, 1, text="Timesteps side by side, of applications whose timesteps do not need each other.", min=1
+            int, 1, text="Number of timesteps computed in parallel, for applications with independent timesteps.", min=1
         ),
-        "max_supersteps": option(int | None, None, text="Fail when not finished by then.", min=1),
-        "checkpoint_dir": option(str | None, None, text="Write checkpoints into this folder."),
-        "checkpoint_every": option(int | None, None, text="Supersteps between checkpoints. Default: 10.", min=1),
-        "resume": option(bool, False, "--resume", text="Go on from the newest checkpoint."),
+        "max_supersteps": option(int | None, None, text=MAX_SUPERSTEPS, min=1, show_default="unlimited"),
+        "checkpoint_dir": option(str | None, None, text=CHECKPOINT_DIR, show_default="no checkpoints"),
+        "checkpoint_every": option(int | None, None, text=CHECKPOINT_EVERY, min=1, show_default="10"),
+        "resume": option(bool, False, "--resume", text=RESUME),
     }
     return [parameter(name, kind, made) for name, (kind, made) in options.items()]
 
@@ -60,15 +72,14 @@ def _command(application: type[Application]) -> Callable[..., None]:
         _run(application, given.pop("store"), given.pop("output"), given.pop("timesteps"), given.pop("json"), options,
              given)  # fmt: skip
 
-    files = "Table file: .parquet, .csv, .json or .arrow."
     apply_signature(
         command,
         [
-            parameter("store", str, typer.Argument(..., metavar="STORE", help="A store with a time series.")),
+            parameter("store", str, typer.Argument(..., metavar="STORE", help=SERIES_STORE)),
             *own.values(),
-            parameter("output", str | None, typer.Option(None, "-o", "--output", help=files)),
+            parameter("output", str | None, typer.Option(None, "-o", "--output", help=TABLE_FILE)),
             parameter(
-                "timesteps", str | None, typer.Option(None, metavar="FILE", help="Write one row per timestep: " + files)
+                "timesteps", str | None, typer.Option(None, metavar="FILE", help="Table file for one row per timestep.")
             ),
             json_option(),
             *_running_parameters(),
@@ -144,7 +155,7 @@ def _print(
     say("")
     print_table("timesteps", shown.column_names, zip(*columns, strict=True))
     if found.timesteps.num_rows > shown.num_rows:
-        say(f"  … and {found.timesteps.num_rows - shown.num_rows:,} more (--timesteps FILE, or --json, has all)")
+        say(f"  … and {found.timesteps.num_rows - shown.num_rows:,} more (write all with --timesteps FILE or --json)")
     for note in found.notes:
         say(f"note: {note}")
     if timesteps is not None:

@@ -1,4 +1,4 @@
-"""Clients of the scheduling service, `Client` and `AsyncClient`: jobs and plans from Python. Extra ``service``.
+"""Python clients of the scheduling service: `Client` and `AsyncClient`. Requires the extra ``service``.
 
 >>> with Client("127.0.0.1:7077", token=os.environ["GOFFISH_TOKEN"]) as client:  # doctest: +SKIP
 ...     job = client.submit_graph("pagerank", "web.store", key="monday")

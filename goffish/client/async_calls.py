@@ -1,10 +1,11 @@
-"""The calls of both clients: the build makes ``calls``, which waits for answers, from ``async_calls``."""
+"""Calls of both clients; the build generates the synchronous module ``calls`` from ``async_calls``."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import secrets
+import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Unpack
@@ -28,13 +29,13 @@ from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
 
 
 class AsyncCalls(Connection):
-    """Every call but those that read or write files."""
+    """Calls that neither read nor write files."""
 
-    _room = grpc.aio
+    _transport = grpc.aio
 
     async def submit(self, spec: jobs_pb2.JobSpec, key: str = "") -> jobs_pb2.Job:
-        """Submit a job as the protocol has it."""
-        # With a key a call that is tried again makes no second job.
+        """Submit a job given as a protocol message."""
+        # The key prevents duplicate jobs when the call is retried.
         asked = requests.filled(jobs_pb2.SubmitRequest(), spec=spec, client_key=key or secrets.token_hex(16))
         for pause in PAUSES_S:
             try:
@@ -50,7 +51,7 @@ class AsyncCalls(Connection):
         return made
 
     async def job(self, job: str) -> jobs_pb2.Job:
-        """A job as it stands."""
+        """Return the current state of a job."""
         asked = requests.of_job(jobs_pb2.GetRequest(), job)
         found: jobs_pb2.Job = (await self._call(self.jobs.Get, asked)).job
         return found
@@ -59,26 +60,26 @@ class AsyncCalls(Connection):
         self, algorithm: str, input_uri: str, options: Mapping[str, Any] | None = None, *, key: str = "",
         runner: str = "local", **more: Unpack[GraphOptions],
     ) -> jobs_pb2.Job:  # fmt: skip
-        """Submit an algorithm on a graph.
+        """Submit a graph job.
 
         Parameters
         ----------
         algorithm : str
-            As in ``goffish run ALGORITHM``.
+            Name as in ``goffish run ALGORITHM``.
         input_uri : str
-            Below the server's data folders, or what `upload` gave.
+            Path below the server's data folders, or a URI returned by `upload`.
         options : mapping, optional
-            Of the algorithm.
+            Options of the algorithm.
         key : str
-            The same key again gives the same job.
+            Idempotency key: submitting the same key again returns the same job.
         runner : {"local", "mpi", "spark", "cloud"}
         **more
-            See `goffish.client.requests.GraphOptions`.
+            Limits and options; see `goffish.client.requests.GraphOptions`.
 
         Raises
         ------
         InputError
-            An argument is not of its type.
+            An argument has the wrong type.
         ServiceError
         """
         return await self.submit(requests.graph_spec(algorithm, input_uri, options, runner, more), key)
@@ -87,23 +88,23 @@ class AsyncCalls(Connection):
         self, dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None = None, *, key: str = "",
         **more: Unpack[DataflowOptions],
     ) -> jobs_pb2.Job:  # fmt: skip
-        """Submit a dataflow that is run on the simulated cloud.
+        """Submit a dataflow to run on the simulated cloud.
 
         Parameters
         ----------
         dataflow : str or Dataflow
-            One that the server knows by name, or a definition (`goffish.client.dataflow` reads a file).
+            Name of a dataflow on the server, or a definition (`goffish.client.dataflow` reads a file).
         options : mapping, optional
-            Of its policy.
+            Options of the scheduler policy.
         key : str
-            The same key again gives the same job.
+            Idempotency key: submitting the same key again returns the same job.
         **more
-            See `goffish.client.requests.DataflowOptions`.
+            Limits and options; see `goffish.client.requests.DataflowOptions`.
 
         Raises
         ------
         InputError
-            An argument is not of its type.
+            An argument has the wrong type.
         ServiceError
         """
         return await self.submit(requests.dataflow_spec(dataflow, options, more), key)
@@ -112,15 +113,16 @@ class AsyncCalls(Connection):
         self, *states: str, labels: Mapping[str, str] | None = None, algorithm: str = "", client: str = "",
         page_size: int = 100,
     ) -> AsyncIterator[jobs_pb2.Job]:  # fmt: skip
-        """Jobs, the newest first; pages are asked for as they are needed.
+        """Iterate over jobs, newest first; pages are fetched as needed.
 
         Parameters
         ----------
         *states : str
-            Any of these, such as ``"running"``; none: all.
+            States to include, such as ``"running"``; default: all.
         labels, algorithm, client
-            All of these labels, this algorithm, this client.
+            Include only jobs with all of these labels, this algorithm and this client.
         page_size : int
+            Jobs per request.
         """
         asked = requests.filled(
             jobs_pb2.ListRequest(states=requests.states(states)), labels=labels, algorithm=algorithm, client=client,
@@ -135,12 +137,12 @@ class AsyncCalls(Connection):
             asked.page_token = page.next_page_token
 
     async def cancel(self, job: str) -> jobs_pb2.Job:
-        """Ask a job to stop."""
+        """Request the cancellation of a job."""
         found: jobs_pb2.Job = (await self._call(self.jobs.Cancel, requests.of_job(jobs_pb2.CancelRequest(), job))).job
         return found
 
     async def watch(self, job: str, after: int = 0) -> AsyncIterator[jobs_pb2.Event]:
-        """Events of a job until it is over, each once, also while the server is away for a time (`patience_s`)."""
+        """Iterate over the events of a job until it ends; resume after interruptions up to ``patience_s``."""
         asked = requests.of_job(jobs_pb2.WatchRequest(), job, after=after)
         async with contextlib.aclosing(self._resumed(self.jobs.Watch, asked)) as answers:
             async for answer in answers:
@@ -148,34 +150,38 @@ class AsyncCalls(Connection):
                 yield answer.event
 
     async def wait(self, job: str) -> jobs_pb2.Job:
-        """The job when it is over."""
+        """Wait until a job ends and return it."""
         async for _ in self.watch(job):
             pass
         return await self._patiently(job)
 
-    async def log(self, job: str, most_bytes: int = 0) -> str:
-        """The end of a job's log."""
-        text: str = (
-            await self._call(self.jobs.Log, requests.of_job(jobs_pb2.LogRequest(), job, bytes=most_bytes))
-        ).text
+    async def log(self, job: str, max_bytes: int = 0, *, most_bytes: int | None = None) -> str:
+        """Return the end of a job's log, up to `max_bytes` bytes (0: the default of the server).
+
+        `most_bytes` is a deprecated spelling of `max_bytes`.
+        """
+        if most_bytes is not None:
+            warnings.warn("most_bytes is deprecated; use max_bytes", DeprecationWarning, stacklevel=2)
+            max_bytes = most_bytes
+        text: str = (await self._call(self.jobs.Log, requests.of_job(jobs_pb2.LogRequest(), job, bytes=max_bytes))).text
         return text
 
     async def plan(
         self, dataflow: str | dataflows_pb2.Dataflow, cloud: str | dataflows_pb2.Catalogue | None = None,
         policy: str = "", options: Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None,
     ) -> dataflows_pb2.Plan:  # fmt: skip
-        """The first deployment of a dataflow.
+        """Compute the initial deployment of a dataflow.
 
         Parameters
         ----------
         dataflow : str or Dataflow
-            One that the server knows by name, or a definition (`goffish.client.dataflow` reads a file).
+            Name of a dataflow on the server, or a definition (`goffish.client.dataflow` reads a file).
         cloud : str or Catalogue, optional
-            The same of machine classes (`goffish.client.catalogue`).
+            Name of a catalogue on the server, or a definition (`goffish.client.catalogue` reads a file).
         policy, options
-            Who plans.
+            Scheduler policy and its options.
         rates : mapping, optional
-            Element to messages per second, instead of those of the dataflow.
+            Messages per second by processing element, instead of the rates of the dataflow.
         """
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(planning_pb2.PlanRequest(setting=which), rates=rates)
@@ -187,13 +193,14 @@ class AsyncCalls(Connection):
         cloud: str | dataflows_pb2.Catalogue | None = None, policy: str = "",
         options: Mapping[str, Any] | None = None, session: str = "",
     ) -> planning_pb2.AdaptResponse:  # fmt: skip
-        """The deployment of the interval that begins, from what was observed.
+        """Compute the deployment of the next interval from observations.
 
         Parameters
         ----------
         observations : Observations
+            Metrics of the previous intervals.
         session : str
-            Names what the policy remembers from call to call.
+            Name of the session that keeps the state of the policy between calls.
         dataflow, cloud, policy, options
             As in `plan`.
         """
@@ -207,7 +214,7 @@ class AsyncCalls(Connection):
         forecast: Iterable[planning_pb2.Interval], cloud: str | dataflows_pb2.Catalogue | None = None,
         policy: str = "", options: Mapping[str, Any] | None = None, session: str = "",
     ) -> planning_pb2.PlanAheadResponse:  # fmt: skip
-        """The same with forecasts of the intervals that come, the next one first."""
+        """Compute a deployment from observations and forecasts of the next intervals, in order."""
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(
             planning_pb2.PlanAheadRequest(setting=which), observations=observations, forecast=forecast, session=session
@@ -219,18 +226,18 @@ class AsyncCalls(Connection):
         self, core_hours: float, hours: float, market: str, prices: Mapping[str, float] | None = None,
         running: planning_pb2.RunningJob | None = None,
     ) -> planning_pb2.AdviseSpotResponse:  # fmt: skip
-        """What a job on spot machines should do now.
+        """Return the recommended action of a job on spot machines.
 
         Parameters
         ----------
         core_hours, hours : float
-            That are left to compute, and until the deadline.
+            Remaining work, and time until the deadline.
         market : str
-            One of `markets`.
+            Name of a market; see `markets`.
         prices : mapping, optional
-            Class to its spot price now.
+            Current spot price by machine type.
         running : RunningJob, optional
-            What a job that runs has, and what it has saved.
+            Machine and checkpoint of a running job.
         """
         asked = requests.filled(
             planning_pb2.AdviseSpotRequest(), core_hours=core_hours, hours=hours, market=market, prices=prices,
@@ -244,38 +251,38 @@ class AsyncCalls(Connection):
         policy: str = "", options: Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None,
         policies: Iterable[str] = (),
     ) -> planning_pb2.ExplainResponse:  # fmt: skip
-        """A plan, why it is so, and what others would cost."""
+        """Compute a plan, explain its choices, and compare it with other policies."""
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(planning_pb2.ExplainRequest(setting=which), rates=rates, policies=policies)
         answer: planning_pb2.ExplainResponse = await self._call(self.planning.Explain, asked)
         return answer
 
     async def catalogues(self) -> dict[str, dataflows_pb2.Catalogue]:
-        """Machine classes that the server knows, by the names of their catalogues."""
+        """Return the machine type catalogues of the server by name."""
         answer = await self._call(self.catalog.ListCatalogues, catalog_pb2.ListCataloguesRequest())
         return {one.name: one.catalogue for one in answer.catalogues}
 
     async def prices(
         self, trace: str, since: datetime | None = None, until: datetime | None = None
     ) -> tuple[catalog_pb2.Price, ...]:
-        """Spot prices of a trace (`MachineClass.prices`) over time; a time without a zone is UTC."""
+        """Return the spot prices of a trace (`MachineClass.prices`); times without a zone are UTC."""
         return tuple((await self._call(self.catalog.GetPrices, requests.prices(trace, since, until))).prices)
 
     async def markets(self) -> tuple[catalog_pb2.Market, ...]:
-        """Spot markets that the operator has fitted."""
+        """Return the spot markets of the server."""
         return tuple((await self._call(self.catalog.ListMarkets, catalog_pb2.ListMarketsRequest())).markets)
 
     async def dataflows(self) -> dict[str, dataflows_pb2.Dataflow]:
-        """Dataflows that the server knows, by their names."""
+        """Return the dataflows of the server by name."""
         answer = await self._call(self.catalog.ListDataflows, catalog_pb2.ListDataflowsRequest())
         return dict(zip(answer.names, answer.dataflows, strict=True))
 
     async def policies(self) -> tuple[catalog_pb2.PolicyInfo, ...]:
-        """Policies, with JSON schemas of their options."""
+        """Return the scheduler policies with JSON schemas of their options."""
         return tuple((await self._call(self.catalog.ListPolicies, catalog_pb2.ListPoliciesRequest())).policies)
 
     async def algorithms(self) -> tuple[catalog_pb2.AlgorithmInfo, ...]:
-        """Algorithms of graph jobs, with JSON schemas of their options."""
+        """Return the algorithms of graph jobs with JSON schemas of their options."""
         return tuple((await self._call(self.catalog.ListAlgorithms, catalog_pb2.ListAlgorithmsRequest())).algorithms)
 
     async def _call(self, method: Callable[..., Any], request: Any, usual_s: float | None = CALL_S) -> Any:
@@ -287,7 +294,7 @@ class AsyncCalls(Connection):
         return answer
 
     async def _patiently(self, job: str) -> jobs_pb2.Job:
-        """The job; a server that has answered before is waited for."""
+        """Return a job; retry while a server that has answered before is unavailable."""
         end = None
         while True:
             try:
@@ -297,9 +304,9 @@ class AsyncCalls(Connection):
             await asyncio.sleep(PAUSE_S)
 
     async def _resumed(self, method: Callable[..., Any], asked: Any) -> AsyncGenerator[Any, None]:
-        """The answers of a stream; one that breaks off is asked for again, with `asked` as the caller left it."""
+        """Iterate over a stream; if it breaks off, request it again with the updated message `asked`."""
         while True:
-            # A stream says nothing before its first answer, which may take long; this tells that the server is there.
+            # The first answer of a stream may take long; this call checks that the server is available.
             await self._patiently(asked.id)
             stream = method(asked, metadata=self.metadata)
             try:
@@ -314,7 +321,7 @@ class AsyncCalls(Connection):
             await asyncio.sleep(PAUSE_S)
 
     async def _pieces(self, job: str) -> AsyncIterator[bytes]:
-        """The bytes of a result, all of them."""
+        """Iterate over the bytes of a result, and check that none are missing."""
         asked, total = requests.of_job(jobs_pb2.FetchResultRequest(), job), 0
         async with contextlib.aclosing(self._resumed(self.jobs.FetchResult, asked)) as answers:
             async for answer in answers:

@@ -1,4 +1,4 @@
-"""The client for event loops: the methods of the other one, to be awaited."""
+"""Asynchronous client, with the same methods as the synchronous one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from goffish.client.blocking import Client
 
 
 class AsyncClient(AsyncCalls):
-    """Calls a server from an event loop. An asynchronous context manager; parameters and methods as of `Client`."""
+    """Asynchronous client; an async context manager with the parameters and methods of `Client`."""
 
     def __init__(
         self, address: str, token: str | None = None, *, authority: str | Path | None = None, tls: bool = False,
@@ -39,34 +39,34 @@ class AsyncClient(AsyncCalls):
         await self.close()
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the channel."""
         await self._channel.close()
 
     async def result(self, job: str) -> pa.Table:
-        """The table of a job that is done."""
+        """Return the result table of a completed job."""
         pieces = [piece async for piece in self._pieces(job)]
         return pa.ipc.open_stream(b"".join(pieces)).read_all()
 
     async def result_batches(self, job: str) -> AsyncIterator[pa.RecordBatch]:
-        """The table of a job that is done, piece by piece, without all of it being held."""
+        """Iterate over the result of a completed job in batches, without loading all of it into memory."""
         with self._blocking() as client:
             batches = client.result_batches(job)
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                 yield batch
 
     async def save_result(self, job: str, path: str | Path) -> Path:
-        """Write the table of a job that is done to a file, as an Arrow IPC stream, without holding it."""
+        """Write the result of a completed job to a file, as an Arrow IPC stream, without loading it into memory."""
         with self._blocking() as client:
             return await asyncio.to_thread(client.save_result, job, path)
 
     async def upload(self, path: str | Path) -> str:
-        """Bring a file to the server; gives its URI."""
-        # Not only because it reads a file: gRPC for event loops loses the answer to a stream that is refused early.
+        """Upload a file to the server and return its URI."""
+        # In a thread, because it reads a file, and because grpc.aio loses the answer to a stream rejected early.
         with self._blocking() as client:
             return await asyncio.to_thread(client.upload, path)
 
     def _blocking(self) -> Client:
-        """Another client, for threads, which do what waits for files."""
+        """Return a synchronous client for threads that do file I/O."""
         client = self._make_blocking()
         client._answered = self._answered
         return client

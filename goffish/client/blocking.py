@@ -1,4 +1,4 @@
-"""The client that waits for answers."""
+"""Synchronous client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from goffish.partial import output_file
 
 
 class _Pieces(io.RawIOBase):
-    """A file of pieces that are asked for as it is read."""
+    """Read-only file of chunks that are fetched on demand."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._rest = pieces, memoryview(b"")
@@ -33,30 +33,30 @@ class _Pieces(io.RawIOBase):
 
 
 def _read_batches(pieces: Iterator[bytes]) -> pa.RecordBatchStreamReader:
-    """What reads the batches of a result while its pieces come."""
+    """Return a reader of record batches from the chunks of a result."""
     return pa.ipc.open_stream(io.BufferedReader(_Pieces(pieces)))
 
 
 class Client(Calls):
-    """Calls a server and waits for its answers. A context manager.
+    """Synchronous client; a context manager.
 
     Parameters
     ----------
     address : str
         ``HOST:PORT`` or ``unix:PATH``.
     token : str, optional
+        Client token, as printed by ``goffish clients add``.
     authority, tls, certificate, key
         See `goffish.client.channels.Access`.
     timeout_s : float, optional
-        Of each call that is no stream; without it 30 s, and 330 s for calls that plan.
+        Timeout of each unary call; default: 30 s, and 330 s for planning calls.
     patience_s : float
-        For how long `watch`, `wait` and the results of jobs go on without a server that has answered before, from the
-        moment on when it was away until it answers again.
+        How long `watch`, `wait` and result downloads retry while a server that has answered before is unavailable.
 
     Attributes
     ----------
     jobs, planning, catalog
-        The stubs of the protocol; give them ``metadata=client.metadata``.
+        gRPC stubs; pass ``metadata=client.metadata`` to their calls.
     """
 
     def __enter__(self) -> Client:
@@ -68,21 +68,21 @@ class Client(Calls):
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the channel."""
         self._channel.close()
 
     def result(self, job: str) -> pa.Table:
-        """The table of a job that is done."""
+        """Return the result table of a completed job."""
         return _read_batches(self._pieces(job)).read_all()
 
     def result_batches(self, job: str) -> Iterator[pa.RecordBatch]:
-        """The table of a job that is done, piece by piece, without all of it being held."""
+        """Iterate over the result of a completed job in batches, without loading all of it into memory."""
         yield from _read_batches(self._pieces(job))
 
     def save_result(self, job: str, path: str | Path) -> Path:
-        """Write the table of a job that is done to a file, as an Arrow IPC stream, without holding it.
+        """Write the result of a completed job to a file, as an Arrow IPC stream, without loading it into memory.
 
-        The file appears whole or not at all; ``pyarrow.ipc.open_stream`` reads it.
+        The file is written atomically; ``pyarrow.ipc.open_stream`` reads it.
         """
         with output_file(path) as temporary, temporary.open("wb") as file:
             for piece in self._pieces(job):
@@ -90,6 +90,6 @@ class Client(Calls):
         return Path(path)
 
     def upload(self, path: str | Path) -> str:
-        """Bring a file to the server; gives its URI."""
+        """Upload a file to the server and return its URI."""
         uri: str = self._call(self.jobs.Upload, requests.upload(path), usual_s=None).uri
         return uri

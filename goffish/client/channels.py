@@ -1,4 +1,4 @@
-"""How a client reaches its server: address, TLS, token, channel and stubs, and what is tried again."""
+"""Connection of a client: address, TLS, token, channel, stubs and retries."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from goffish.addresses import in_digits, is_loopback, split_address
 from goffish.errors import GoffishError, InputError
 from goffish.v1 import catalog_pb2_grpc, jobs_pb2_grpc, planning_pb2_grpc
 
-#: What gRPC tries again by itself: only methods of which a second call changes nothing. A submission may be tried again
-#: if it has a key, which only the clients know to be there; Adapt and PlanAhead change what a session remembers.
-#: No streams: of those without an answer gRPC loses sight when their server ends; the clients ask for them again.
+#: Methods that gRPC retries: idempotent ones only. The clients retry submissions, which have an idempotency key, and
+#: streams, which gRPC does not retry reliably. Adapt and PlanAhead change the state of a session and are not retried.
 _REPEATABLE = {
     "JobService": ("Get", "List", "Cancel", "Log"),
     "PlanningService": ("Plan", "AdviseSpot", "Explain"),
@@ -43,30 +42,30 @@ _RETRIED = {
         }
     ]
 }
-#: Seconds between the attempts of a submission, whose key makes it safe to repeat; gRPC's own policy has no
-#: condition on a request, and `tenacity` would add a dependency to every client for one loop.
+#: Pauses between attempts of a submission, in seconds. gRPC's retry policy cannot depend on the request.
 PAUSES_S = (0.2, 0.4, 0.8, 1.6)
-#: Seconds between two attempts to reach a server that is away.
+#: Seconds between attempts to reach an unavailable server.
 PAUSE_S = 1.0
-#: How a server looks that is away.
+#: Status codes of an unavailable server.
 AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 MESSAGE_BYTES = 16 << 20
-#: Addresses of Unix sockets.
+#: Prefixes of Unix socket addresses.
 _SOCKETS = ("unix:", "unix-abstract:")
-#: A channel that is not encrypted goes to this machine, not through the proxies of the environment.
+#: Unencrypted channels stay on this machine and bypass proxies.
 _NO_PROXY = (("grpc.enable_http_proxy", 0), ("grpc.address_http_proxy_enabled_addresses", ""))
-#: Our servers allow a ping of a quiet connection every 20 seconds; others may hang up on more than one in 5 minutes.
+#: Keepalive interval. GoFFish servers accept a ping every 20 s; others may close the connection after frequent pings.
 _KEEPALIVE_MS = 60_000
-#: Longest time between two attempts to connect: a server that is back is found soon.
+#: Maximum time between connection attempts.
 _RECONNECT_MS = 5_000
 
 
 class ServiceError(GoffishError):
-    """What a server answered instead of a result.
+    """Error returned by the server.
 
     Attributes
     ----------
     code : grpc.StatusCode
+        gRPC status of the call.
     """
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
@@ -77,7 +76,7 @@ class ServiceError(GoffishError):
 
 @dataclass(frozen=True)
 class Access:
-    """How to reach a server.
+    """Address and credentials of a server.
 
     Attributes
     ----------
@@ -85,11 +84,11 @@ class Access:
         ``HOST:PORT`` or ``unix:PATH``.
     token : str, optional
     authority : path, optional
-        Of the server's certificate, for TLS with one of your own; default: those that the computer trusts.
+        Certificate authority of the server, for TLS with a private authority; default: those of the system.
     tls : bool
-        Whether to use TLS; always with `authority` or `certificate`.
+        Whether to use TLS; implied by `authority` and `certificate`.
     certificate, key : path, optional
-        Of the client, for mutual TLS.
+        Certificate and private key of the client, for mutual TLS.
 
     Raises
     ------
@@ -118,18 +117,18 @@ class Access:
 
     @property
     def stays_here(self) -> bool:
-        """Whether the address is ``HOST:PORT`` with a loopback host, or a Unix socket."""
+        """Whether the address is a loopback ``HOST:PORT`` or a Unix socket."""
         found = split_address(self.address)
         return self.address.startswith(_SOCKETS) or (found is not None and is_loopback(found[0]))
 
     @property
     def target(self) -> str:
-        """The address for gRPC; without TLS, ``localhost`` is 127.0.0.1, whatever a name server answers."""
+        """Address for gRPC; without TLS, ``localhost`` is 127.0.0.1 regardless of name resolution."""
         return self.address if self.encrypted else in_digits(self.address)
 
     @property
     def credentials(self) -> Any:
-        """Of a secure channel; ``None`` for an open one."""
+        """Credentials of a TLS channel; ``None`` without TLS."""
         if not self.encrypted:
             return None
         files = (self.authority, self.key, self.certificate)
@@ -137,12 +136,12 @@ class Access:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Sent with every call."""
+        """Metadata of every call."""
         return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
 
     @property
     def options(self) -> Iterable[tuple[str, Any]]:
-        """Of the channel."""
+        """Options of the channel."""
         return (
             ("grpc.max_receive_message_length", MESSAGE_BYTES),
             ("grpc.service_config", json.dumps(_RETRIED)),
@@ -160,20 +159,20 @@ def _bytes(path: str | Path) -> bytes:
 
 
 def service_error(error: grpc.RpcError) -> ServiceError:
-    """The error of a call, as a user reads it."""
+    """Convert a gRPC error to a `ServiceError`."""
     code = error.code()
     text = error.details() or code.name
     if code == grpc.StatusCode.UNAVAILABLE and "connect" in text.lower():
-        text = f"the server does not answer ({text.splitlines()[0]})"
+        text = f"cannot connect to the server ({text.splitlines()[0]})"
     return ServiceError(code, text)
 
 
-#: Seconds that a call may take, and one that plans: the server ends those after 300 s (`goffish serve --most-plan`).
+#: Timeouts of calls and of planning calls, which the server ends after 300 s (`goffish serve --max-plan-time`).
 CALL_S, PLAN_S = 30.0, 330.0
 
 
 class Connection:
-    """A channel and its stubs.
+    """Channel and stubs of a client.
 
     Parameters
     ----------
@@ -183,8 +182,8 @@ class Connection:
         See `Client`.
     """
 
-    #: Where channels are made.
-    _room: Any
+    #: Module that creates channels.
+    _transport: Any
 
     def __init__(
         self, address: str, token: str | None = None, *, authority: str | Path | None = None, tls: bool = False,
@@ -193,28 +192,28 @@ class Connection:
     ) -> None:  # fmt: skip
         given = Access(address, token, authority, tls, certificate, key)
         self.metadata, self._timeout_s, self._patience_s = given.metadata, timeout_s, patience_s
-        #: Whether the server was ever there.
+        #: Whether the server has ever answered.
         self._answered = False
         credentials = given.credentials
         if credentials is None:
-            self._channel = self._room.insecure_channel(given.target, options=given.options)
+            self._channel = self._transport.insecure_channel(given.target, options=given.options)
         else:
-            self._channel = self._room.secure_channel(given.target, credentials, options=given.options)
+            self._channel = self._transport.secure_channel(given.target, credentials, options=given.options)
         self.jobs: Any = jobs_pb2_grpc.JobServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.planning: Any = planning_pb2_grpc.PlanningServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.catalog: Any = catalog_pb2_grpc.CatalogServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def _limit(self, usual_s: float | None) -> float | None:
-        """Seconds of a call, of which `usual_s` is the default; None has no limit."""
+        """Return the timeout of a call, by default `usual_s`; ``None`` is unlimited."""
         return self._timeout_s if self._timeout_s is not None and usual_s is not None else usual_s
 
     def _until(self, error: ServiceError, end: float | None) -> float:
-        """When patience ends with a server that is away; it begins with the first error.
+        """Return the time at which retries end, counted from the first error.
 
         Raises
         ------
         ServiceError
-            The same: it has ended, the server was never there, or it is there and refuses.
+            `error`, if the time is over, the server has never answered, or the error is not transient.
         """
         now = time.monotonic()
         end = now + self._patience_s if end is None else end
@@ -224,12 +223,12 @@ class Connection:
 
 
 def check_whole(job: str, received: int, total: int) -> None:
-    """Refuse a result of which a part is missing: Arrow takes one that ends between two batches for a smaller one.
+    """Reject a truncated result; Arrow does not detect truncation between two batches.
 
     Raises
     ------
     ServiceError
     """
     if not total or received != total:
-        told = f"the result of job {job} did not come whole: {received:,} of {total:,} bytes; fetch it again"
-        raise ServiceError(grpc.StatusCode.DATA_LOSS, told)
+        text = f"result of job {job} is incomplete: {received:,} of {total:,} bytes received; download it again"
+        raise ServiceError(grpc.StatusCode.DATA_LOSS, text)

@@ -1,8 +1,9 @@
-"""What both clients send, from what a user gives: arguments, and definitions in files."""
+"""Request messages of both clients, built from arguments and definition files."""
 
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -13,45 +14,47 @@ from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
 
 _PIECE = 1 << 20
 _LONGEST = 60
-#: Runners and states by the names that people use.
+#: Runners and job states by lower-case name.
 RUNNERS = {name.removeprefix("RUNNER_").lower(): number for name, number in jobs_pb2.Runner.items() if number}
 STATES = {name.removeprefix("JOB_STATE_").lower(): number for name, number in jobs_pb2.JobState.items() if number}
 M = TypeVar("M")
 
 
 class JobOptions(TypedDict, total=False):
-    """What may be asked of every kind of job.
+    """Options of all jobs.
 
     Attributes
     ----------
     deadline_s : float
-        From the submission on.
+        Deadline, in seconds from the submission.
     budget : float
-        In the currency of its cloud.
+        Cost limit, in the currency of the cloud.
     labels : mapping
-    most_attempts : int
-        Times that its worker may be lost until it fails.
+        Names and values for filtering.
+    max_attempts : int
+        Number of attempts, after lost workers, before the job fails. ``most_attempts`` is a deprecated spelling.
     """
 
     deadline_s: float | None
     budget: float | None
     labels: Mapping[str, str] | None
+    max_attempts: int | None
     most_attempts: int | None
 
 
 class GraphOptions(JobOptions, total=False):
-    """What may be asked of a job on a graph.
+    """Options of graph jobs.
 
     Attributes
     ----------
     workers : int
-        Threads, or ranks of mpirun.
+        Number of threads or MPI ranks.
     checkpoint_every : int
-        Supersteps.
+        Supersteps between checkpoints.
     memory_mb, cpu_seconds : float
-        Most of its processes together.
+        Limits of all processes of the job together.
     policy, cloud_name : str
-        With the runner ``cloud``: who decides on machines, and their catalogue.
+        Scheduler policy and catalogue of machine types; with the runner ``cloud`` only.
     """
 
     workers: int | None
@@ -63,14 +66,16 @@ class GraphOptions(JobOptions, total=False):
 
 
 class DataflowOptions(JobOptions, total=False):
-    """What may be asked of a dataflow on the simulated cloud.
+    """Options of dataflows on the simulated cloud.
 
     Attributes
     ----------
     cloud_name, policy, rates : str
+        Catalogue of machine types, scheduler policy, and input rates.
     hours, hours_per_second : float
-        Length; and of it what passes in a second, instead of as much as can be computed.
+        Simulated duration, and simulated hours per real second; default: unlimited.
     seed : int
+        Random seed.
     """
 
     cloud_name: str | None
@@ -82,12 +87,12 @@ class DataflowOptions(JobOptions, total=False):
 
 
 def filled(message: M, **fields: Any) -> M:
-    """A message with those of its fields that are given: not ``None``.
+    """Set the fields of a message that are not ``None``.
 
     Raises
     ------
     InputError
-        The field, its value, and what is accepted.
+        A value has the wrong type; names the field and the accepted type.
     """
     made: Any = message
     for name, value in fields.items():
@@ -95,19 +100,21 @@ def filled(message: M, **fields: Any) -> M:
             continue
         try:
             if isinstance(value, str) and not isinstance(getattr(made, name), str):
-                raise TypeError  # several texts are not the letters of one
+                raise TypeError  # a text is not a list of letters
             made.MergeFrom(type(made)(**{name: value}))
         except (TypeError, AttributeError):
-            wanted = _wanted(made.DESCRIPTOR.fields_by_name[name])
-            raise InputError(f"{name}: {_short(value)} is given, {wanted} is needed") from None
+            accepted = _type_name(made.DESCRIPTOR.fields_by_name[name])
+            raise InputError(f"{name}: {_short(value)} is not {accepted}") from None
         except ValueError as error:
-            raise InputError(f"{name}: {_short(value)} cannot be sent ({error})") from None
+            raise InputError(f"{name}: {_short(value)} is out of range ({error})") from None
     return message
 
 
-def _wanted(field: Any) -> str:
+def _type_name(field: Any) -> str:
     if field.message_type is not None:
-        return "a mapping" if field.message_type.GetOptions().map_entry else str(field.message_type.name)
+        return (
+            "a mapping" if field.message_type.GetOptions().map_entry else f"a message of type {field.message_type.name}"
+        )
     return {field.CPPTYPE_STRING: "text", field.CPPTYPE_DOUBLE: "a number"}.get(field.cpp_type, "a whole number")
 
 
@@ -117,27 +124,27 @@ def _short(value: Any) -> str:
 
 
 def of_job(message: M, job: str, **fields: Any) -> M:
-    """A message that asks for something of a job.
+    """Set the job ID and other fields of a request message.
 
     Raises
     ------
     InputError
     """
     if not isinstance(job, str):
-        raise InputError(f"job: {_short(job)} is given, its id is needed")
+        raise InputError(f"job: {_short(job)} is not a job ID")
     return filled(message, id=job, **fields)
 
 
 def graph_spec(
     algorithm: str, input_uri: str, options: Mapping[str, Any] | None, runner: str, more: GraphOptions
 ) -> jobs_pb2.JobSpec:
-    """A job on a graph.
+    """Return the specification of a graph job.
 
     Parameters
     ----------
     algorithm, input_uri, options, runner
     more : GraphOptions
-        ``None`` is not given.
+        Options; ``None`` means the default.
 
     Raises
     ------
@@ -153,7 +160,7 @@ def graph_spec(
 def dataflow_spec(
     dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None, more: DataflowOptions
 ) -> jobs_pb2.JobSpec:
-    """A dataflow that is run on the simulated cloud.
+    """Return the specification of a dataflow job.
 
     Raises
     ------
@@ -165,20 +172,26 @@ def dataflow_spec(
 
 
 def _split(given: Mapping[str, Any], kind: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is the job's own, and what may be asked of every kind of job."""
+    """Split options into those of the kind of job and those of all jobs."""
     for name in given:
         if name not in kind.__annotations__:
-            raise TypeError(f"unexpected keyword argument {name!r} (there are: {', '.join(kind.__annotations__)})")
+            raise TypeError(f"unexpected keyword argument {name!r}; choose from {', '.join(kind.__annotations__)}")
     limits = JobOptions.__annotations__
     return {n: v for n, v in given.items() if n not in limits}, {n: v for n, v in given.items() if n in limits}
 
 
-def _limited(spec: jobs_pb2.JobSpec, *, deadline_s: float | None = None, **limits: Any) -> jobs_pb2.JobSpec:
+def _limited(
+    spec: jobs_pb2.JobSpec, *, deadline_s: float | None = None, max_attempts: int | None = None, **limits: Any
+) -> jobs_pb2.JobSpec:
+    if limits.get("most_attempts") is not None:
+        warnings.warn("most_attempts is deprecated; use max_attempts", DeprecationWarning, stacklevel=5)
+    if max_attempts is not None:
+        limits["most_attempts"] = max_attempts  # the frozen name of the protocol
     if deadline_s is not None:
         try:
             spec.deadline.FromNanoseconds(round(deadline_s * 1e9))
         except (TypeError, ValueError, OverflowError):
-            raise InputError(f"deadline_s: {_short(deadline_s)} is given, seconds are needed") from None
+            raise InputError(f"deadline_s: {_short(deadline_s)} is not a number of seconds") from None
     return filled(spec, **limits)
 
 
@@ -186,7 +199,7 @@ def setting(
     dataflow: str | dataflows_pb2.Dataflow, cloud: str | dataflows_pb2.Catalogue | None, policy: str,
     options: Mapping[str, Any] | None,
 ) -> planning_pb2.Setting:  # fmt: skip
-    """What is planned, on what, and by whom.
+    """Return the dataflow, catalogue and policy of a planning request.
 
     Raises
     ------
@@ -197,12 +210,12 @@ def setting(
 
 
 def _either(field: str, given: Any) -> dict[str, Any]:
-    """What is either named or defined."""
+    """Return the field for a name, or the field for a definition."""
     return {f"{field}_name" if isinstance(given, str) else f"{field}_definition": given}
 
 
 def prices(trace: str, since: datetime | None, until: datetime | None) -> catalog_pb2.GetPricesRequest:
-    """A part of a trace of prices.
+    """Return the request for a time range of a price trace.
 
     Raises
     ------
@@ -211,14 +224,14 @@ def prices(trace: str, since: datetime | None, until: datetime | None) -> catalo
     asked = filled(catalog_pb2.GetPricesRequest(), trace=trace)
     for name, moment in (("since", since), ("until", until)):
         if moment is not None and not isinstance(moment, datetime):
-            raise InputError(f"{name}: {_short(moment)} is given, a datetime is needed")
+            raise InputError(f"{name}: {_short(moment)} is not a datetime")
         if moment is not None:
             getattr(asked, name).FromDatetime(moment)
     return asked
 
 
 def states(names: tuple[str, ...]) -> list[Any]:
-    """Numbers of states.
+    """Convert names of states to numbers.
 
     Raises
     ------
@@ -226,17 +239,17 @@ def states(names: tuple[str, ...]) -> list[Any]:
     """
     unknown = next((name for name in names if name not in STATES), None)
     if unknown is not None:
-        raise InputError(f"state {unknown!r}: choose some of {', '.join(STATES)}")
+        raise InputError(f"state {unknown!r}: choose from {', '.join(STATES)}")
     return [STATES[name] for name in names]
 
 
 def upload(path: str | Path) -> Iterator[jobs_pb2.UploadRequest]:
-    """A file in pieces.
+    """Iterate over the upload messages of a file.
 
     Raises
     ------
     InputError
-        It cannot be read; before anything is sent.
+        The file cannot be read; raised before anything is sent.
     """
     path = Path(path)
     try:
@@ -256,24 +269,24 @@ def _pieces(path: Path, start: jobs_pb2.UploadStart) -> Iterator[jobs_pb2.Upload
 
 
 def texts(options: Mapping[str, Any] | None) -> dict[str, str]:
-    """Options as they are sent.
+    """Convert option values to text.
 
     Raises
     ------
     InputError
     """
     if not isinstance(options, Mapping | None):
-        raise InputError(f"options: {_short(options)} is given, a mapping is needed")
+        raise InputError(f"options: {_short(options)} is not a mapping")
     return {name: str(value) for name, value in (options or {}).items()}
 
 
 def dataflow(path: str | Path) -> dataflows_pb2.Dataflow:
-    """A dataflow from a YAML or JSON file, for plans and jobs.
+    """Read a dataflow from a YAML or JSON file, for plans and jobs.
 
     Raises
     ------
     InputError
-        In one line: the file, the field, what is wrong and what is accepted.
+        The definition is invalid; names the file, the field and the accepted values.
     """
     from goffish.scheduling.dataflow.model import read_dataflow
     from goffish.scheduling.messages import dataflow_message
@@ -282,12 +295,12 @@ def dataflow(path: str | Path) -> dataflows_pb2.Dataflow:
 
 
 def catalogue(path: str | Path) -> dataflows_pb2.Catalogue:
-    """A catalogue of machine classes from a YAML or JSON file, for plans.
+    """Read a catalogue of machine types from a YAML or JSON file, for plans.
 
     Raises
     ------
     InputError
-        In one line: the file, the field, what is wrong and what is accepted.
+        The definition is invalid; names the file, the field and the accepted values.
     """
     from goffish.cloud.catalogue import read_catalogue
     from goffish.scheduling.messages import catalogue_message

@@ -1,1 +1,1 @@
-"""Where and on what to run: the cloud model, provisioning heuristics and the scheduling service."""
+"""Scheduling service: gRPC API, runners, job store and dashboard."""

@@ -1,4 +1,4 @@
-"""The server: everything put together, started, and stopped without losing anything."""
+"""Server: assembly, startup and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ from goffish.v1 import catalog_pb2, catalog_pb2_grpc, jobs_pb2, jobs_pb2_grpc, p
 
 
 class Symbols:
-    """A pool of descriptors for gRPC's reflection.
+    """Descriptor pool for gRPC reflection that also finds methods.
 
     Parameters
     ----------
     pool : DescriptorPool, optional
-        Default: that of all generated code.
+        Default: the pool of all generated code.
     """
 
     def __init__(self, pool: Any = None) -> None:
@@ -63,12 +63,12 @@ class Symbols:
         return getattr(self._pool, name)
 
     def FindFileContainingSymbol(self, symbol: str) -> Any:
-        """The file that defines a symbol.
+        """Return the file that defines a symbol.
 
         Raises
         ------
         KeyError
-            There is none.
+            The symbol is unknown.
         """
         try:
             return self._pool.FindFileContainingSymbol(symbol)
@@ -83,18 +83,18 @@ _SERVICES = tuple(
     module.DESCRIPTOR.services_by_name[name].full_name
     for module, name in ((jobs_pb2, "JobService"), (planning_pb2, "PlanningService"), (catalog_pb2, "CatalogService"))
 )
-#: Threads that wait for the database and for disks, and those of one client.
+#: Threads for database and disk access, in total and per client.
 _THREADS, _THREADS_EACH = 16, 2
-#: File descriptors of the server, if the system allows as many. Half of them are for connections.
+#: Requested limit of file descriptors; half of them are for connections.
 _FILES = 65_536
-#: Seconds until a connection without a TLS or HTTP/2 handshake is closed.
+#: Timeout of TLS and HTTP/2 handshakes, in seconds.
 _HANDSHAKE_S = 10
-#: Seconds between two looks at the database.
+#: Interval of database health checks, in seconds.
 _LOOK_S = 1.0
 
 
 class Server:
-    """A server that can be started and stopped.
+    """Scheduling server.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class Server:
         Parameters
         ----------
         ready : callable, optional
-            Called with the address as soon as calls are answered; on a second line the dashboard's, if there is one.
+            Called with the address once the server accepts calls; a second line has the address of the dashboard.
 
         Raises
         ------
@@ -133,9 +133,7 @@ class Server:
         jobs = PatientJobs(engine, server_id(settings.home), heard=feeds.heard)
         metrics.watch(lambda: {str(state): count for state, count in jobs.counts().items()})
         check = Shared(jobs.check)
-        inputs = Inputs(
-            settings.data, settings.home / "uploads", settings.most_upload_bytes, settings.most_uploads_bytes
-        )
+        inputs = Inputs(settings.data, settings.home / "uploads", settings.max_upload_bytes, settings.max_uploads_bytes)
         most, given = settings.job_limits, child_environment(settings.pass_environment)
         runners: dict[str, Any] = {
             "local": ProcessRunner(inputs.resolve, limits=most, environment=given),
@@ -146,7 +144,7 @@ class Server:
         if settings.clouds is not None:
             add_clouds(settings.clouds)
         runners["cloud"] = CloudRunner(
-            inputs.resolve, cloud_by_name, settings.cloud_pace, limits=most, environment=given
+            inputs.resolve, cloud_by_name, settings.cloud_speed, limits=most, environment=given
         )
         runners["dataflow"] = DataflowRunner(cloud_by_name, most, given)
         keep_s = None if settings.keep_days is None else settings.keep_days * 86_400.0
@@ -156,21 +154,21 @@ class Server:
             runners,
             slots=settings.slots,
             keep_s=keep_s,
-            most_run_s=most.run_s,
+            max_run_s=most.run_s,
             tidy=lambda before: inputs.forget(before, jobs.inputs_in_use()),
         )
         clients = Clients(None if settings.clients is None else read_clients(settings.clients))
-        limits = Limits(settings.rate, settings.burst, settings.calls_at_a_time, streams=settings.most_streams)
+        limits = Limits(settings.rate, settings.burst, settings.max_calls, streams=settings.max_streams)
         guard = Guard(clients, limits, metrics)
         server = grpc.aio.server(
             interceptors=[*interceptors, guard],
             options=[
-                ("grpc.max_receive_message_length", settings.most_message_bytes),
-                ("grpc.max_send_message_length", max(settings.most_message_bytes, 8 << 20)),
+                ("grpc.max_receive_message_length", settings.max_message_bytes),
+                ("grpc.max_send_message_length", max(settings.max_message_bytes, 8 << 20)),
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_allowed_incoming_connections", _open_files() // 2),
                 ("grpc.server_handshake_timeout_ms", _HANDSHAKE_S * 1000),
-                # Who has vanished is found out, and who asks whether the server is there is not sent away.
+                # Detect dead connections, and accept keepalive pings of clients.
                 ("grpc.keepalive_time_ms", 60_000),
                 ("grpc.keepalive_timeout_ms", 20_000),
                 ("grpc.http2.min_ping_interval_without_data_ms", 20_000),
@@ -178,11 +176,12 @@ class Server:
             ],
         )
         served = tuple(name for name in runners if name != "dataflow")
-        service = JobService(jobs, supervisor, inputs, feeds, served, settings.most_waiting, settings.most_queued, most)
+        queue = (settings.max_queued, settings.max_queued_per_client)
+        service = JobService(jobs, supervisor, inputs, feeds, served, *queue, most)
         jobs_pb2_grpc.add_JobServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
         markets = Markets(settings.markets)
         markets.prepare()
-        planners = Planners(settings.slots, settings.most_plan_s, settings.most_plan_mb)
+        planners = Planners(settings.slots, settings.max_plan_s, settings.max_plan_mb)
         planning = PlanningService(markets, planners, most.option)
         planning_pb2_grpc.add_PlanningServiceServicer_to_server(planning, server)  # type: ignore[no-untyped-call]
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(CatalogService(markets), server)  # type: ignore[no-untyped-call]
@@ -213,9 +212,9 @@ class Server:
         watching = asyncio.create_task(self._watch(check))
         await stopped.wait()
         watching.cancel()
-        # A thread of its own: the others may all wait for a database.
+        # A dedicated thread: all others may be blocked by the database.
         stopping = ThreadPoolExecutor(1, thread_name_prefix="stop")
-        _log.info("stopping: no new calls, jobs have %g s", settings.grace_s)
+        _log.info("stopping: no new calls, grace period of %g s for jobs", settings.grace_s)
         await self._health.enter_graceful_shutdown()
         await asyncio.gather(
             server.stop(settings.grace_s), loop.run_in_executor(stopping, supervisor.stop, settings.grace_s),
@@ -232,7 +231,7 @@ class Server:
             await self._health.set(name, status)
 
     async def _watch(self, check: Shared[None]) -> None:
-        """Look at the database once in a while: health follows it, and the log says when it changes."""
+        """Check the database periodically; update the health status and log changes."""
         states, well = health_pb2.HealthCheckResponse, True
         while True:
             await asyncio.sleep(_LOOK_S)
@@ -241,18 +240,18 @@ class Server:
             except AWAY as error:
                 if well:
                     problem = getattr(error, "orig", error)
-                    _log.error("no jobs are accepted: the database cannot be used: %s", problem)
+                    _log.error("database unavailable, no jobs are accepted: %s", problem)
                     await self._set_health(states.NOT_SERVING)
                 well = False
             else:
                 if not well:
-                    _log.info("the database is back")
+                    _log.info("database available again")
                     await self._set_health(states.SERVING)
                 well = True
 
 
 def _open_files() -> int:
-    """Raise the soft limit of file descriptors as far as allowed, up to `_FILES`, and return it."""
+    """Raise the soft limit of file descriptors up to `_FILES` if allowed, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = max(soft, _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES))
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
@@ -268,7 +267,7 @@ def _bind(server: Any, settings: Settings) -> int:
     except RuntimeError:
         port = None
     if not port:
-        raise JobError(f"--listen {settings.listen}: the address cannot be had; is another server there?")
+        raise JobError(f"--listen {settings.listen}: cannot bind the address; another program may be using it")
     return int(port)
 
 
@@ -289,17 +288,17 @@ def _bytes(path: Path) -> bytes:
 
 @contextmanager
 def _alone(home: Path) -> Iterator[None]:
-    """Be the only server of a folder."""
+    """Lock a folder against other servers."""
     with (home / "server.lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise JobError(f"--home {home}: another server is at it") from None
+            raise JobError(f"--home {home}: in use by another server") from None
         yield
 
 
 def server_id(home: Path) -> str:
-    """The name under which the server of a folder accepts jobs, also when it comes again."""
+    """Return the persistent ID of the server of a folder."""
     path = home / "server.id"
     if not path.exists():
         write_whole(path, secrets.token_hex(10))

@@ -46,10 +46,10 @@ def test_bad_file(place: Place, name: str) -> None:
         (("info", "."), ".: is a folder without manifest.json; give a graph file or a store"),
         (("verify", "small.txt"), "small.txt: not a GoFFish store"),
         (("export", "small.txt", "-o", "x.csv"), "small.txt: is not a store"),
-        (("info", "small.txt", "--columns", "source"), "write ROLE=COLUMN pairs, as in source=0,target=1"),
+        (("info", "small.txt", "--columns", "source"), "give ROLE=COLUMN pairs, such as source=0,target=1"),
         (("info", "small.txt", "--columns", "from=1"), "choose from source, target, weight, timestamp"),
         (("info", "small.txt", "--format", "xml"), "choose one of auto, edges"),
-        (("info", "small.gofs", "--directed"), "small.gofs is a store: --directed is for raw files"),
+        (("info", "small.gofs", "--directed"), "--directed applies to raw files only; small.gofs is a store"),
         (("run", "bfs", "small.txt"), "Missing option '--source' (see goffish run bfs --help)"),
         (("run", "bfs", "small.txt", "--source", "99"), "unknown vertex 99"),
         (("run", "bfs", "small.gofs", "--source", "99"), "unknown vertex 99"),
@@ -62,7 +62,7 @@ def test_bad_file(place: Place, name: str) -> None:
         (("run", "components", "small.txt", "--fast"), "No such option: --fast"),
         (("run", "max-value", "small.txt", "--attribute", "age"), "no column 'vertex.age'"),
         (("run", "components", "small.gofs", "--parts", "3"), "parts=3: the graph is partitioned into 2"),
-        (("run", "components", "small.gofs", "--method", "hash"), "--method is for raw files"),
+        (("run", "components", "small.gofs", "--method", "hash"), "--method applies to raw files only"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -77,7 +77,7 @@ def test_bad_argument(refuses: Callable[..., str], args: tuple[str, ...], told: 
         (("run", "components", "nope", "-o", "no/x.csv"), "no/x.csv: the folder no does not exist"),
         (("run", "components", "nope", "--stats-file", "no/x.json"), "no/x.json: the folder no does not exist"),
         (("run", "components", "nope", "--stats-file", "x.txt"), "x.txt: the suffix must be .json"),
-        (("run", "components", "names.csv", "-o", "names.csv"), "names.csv: is the graph itself"),
+        (("run", "components", "names.csv", "-o", "names.csv"), "names.csv: is the input graph"),
         (("run", "pagerank", "nope", "--damping", "1.5"), "damping=1.5 should be less than 1"),
         (("run", "pagerank", "nope", "--dangling", "x"), "should be 'redistribute' or 'leak'"),
         (("run", "pagerank", "nope", "--tolerance", "x"), "'--tolerance': must be a number"),
@@ -87,8 +87,8 @@ def test_bad_argument(refuses: Callable[..., str], args: tuple[str, ...], told: 
         (("run", "components", "nope", "--engine", "abacus"), "--engine 'abacus': choose one of auto, local"),
         (("run", "components", "nope", "--units", "x"), "--units 'x': choose one of components, single, vertex"),
         (("run", "components", "nope", "--method", "x"), "choose one of metis, hash"),
-        (("run", "components", "nope", "--resume"), "--resume needs --checkpoint-dir"),
-        (("run", "components", "nope", "--checkpoint-every", "2"), "--checkpoint-every needs --checkpoint-dir"),
+        (("run", "components", "nope", "--resume"), "--resume requires --checkpoint-dir"),
+        (("run", "components", "nope", "--checkpoint-every", "2"), "--checkpoint-every requires --checkpoint-dir"),
         (("run", "components", "nope", "--checkpoint-dir", "small.txt"), "small.txt: is a file"),
         (("import", "nope", "-o", "no/x.csv"), "no/x.csv: the folder no does not exist"),
         (("import", "nope", "-o", "x.xyz"), "x.xyz: unknown suffix; use one of .txt"),
@@ -254,7 +254,7 @@ def test_unexpected_exception(shared: Place) -> None:
     ended = shared("info", "small.txt", code=BROKEN)
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == (
-        "error: ZeroDivisionError: a line and another (this is a fault of GoFFish; GOFFISH_TRACEBACK=1 shows where)\n"
+        "error: ZeroDivisionError: a line and another (internal error; set GOFFISH_TRACEBACK=1 for a traceback)\n"
     )
     shown = shared("info", "small.txt", code=BROKEN, GOFFISH_TRACEBACK="1")
     assert shown.code == 1
@@ -277,4 +277,4 @@ def test_threads_without_effect_are_pointed_out(place: Place, args: tuple[str, .
     if command != "louvain":
         assert place("run", command, "small.txt", *options, "--threads", "2", "--engine", "local").err == ""
     told = " ".join(place("run", command, "--help").out.replace("│", " ").split())
-    assert ("a raw file is answered by one thread" if command != "louvain" else "baseline, in one thread") in told
+    assert ("The in-memory kernel uses one thread" if command != "louvain" else "baseline, in one thread") in told

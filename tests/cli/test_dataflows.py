@@ -85,7 +85,7 @@ def test_a_simulated_run_and_its_files(here: Place) -> None:
     """Breaks when tables, summary, picture or page do not tell the same run, or the same command gives other bytes."""
     command = (
         "simulate", "mine.yaml", "--cloud", "cloud.yaml", "--policy", "reactive-global", "--policy", "plasticc",
-        "--rates", "walk", "--variability", "ec2", "--forecast", "oracle", "--mean-life", "3", "--seed", "4",
+        "--rates", "walk", "--variability", "ec2", "--forecast", "oracle", "--mean-lifetime", "3", "--seed", "4",
     )  # fmt: skip
     told = here(*command, "-o", "out", "--plot", "run.png", "--html", "run.html", "--json").json
     assert list(told["runs"]) == ["reactive-global", "plasticc"]
@@ -160,26 +160,26 @@ def test_interrupted_real_runs_leave_no_process(here: Place) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("plan", "none.yaml"), "no dataflow 'none.yaml'"),
+        (("plan", "none.yaml"), "dataflow 'none.yaml' not found"),
         (("plan", "mine.yaml", "--cloud", "none"), "no catalogue 'none'"),
         (("plan", "mine.yaml", "--policy", "best"), "no policy 'best': choose one of reactive-global"),
         (("plan", "mine.yaml", "--option", "speed=3"), "no option 'speed'; there are: alternate_every"),
         (("plan", "mine.yaml", "--option", "speed"), "give NAME=VALUE"),
         (("plan", "mine.yaml", "--option", "alternate_every=x"), "alternate_every = 'x'"),
-        (("plan", "mine.yaml", "--rate", "read=fast"), "give messages per second as a number"),
+        (("plan", "mine.yaml", "--rate", "read=fast"), "the rate must be a number of messages per second"),
         (("plan", "mine.yaml", "--rate", "write=1"), "rates: no element 'write'; there are: read, guess"),
-        (("plan", "mine.yaml", "--rate", "read=-1"), "give 0 or more"),
+        (("plan", "mine.yaml", "--rate", "read=-1"), "the rate must be 0 or more"),
         (("plan", "bad.yaml"), r"bad.yaml: elements\[0\].cost = 0"),
         (("simulate", "mine.yaml", "--rates", "none"), "no rates 'none'"),
         (("simulate", "mine.yaml", "--rates", "rates.csv"), "24 intervals are needed"),
         (("simulate", "mine.yaml", "--variability", "none.csv"), "no variability 'none.csv'"),
         (("simulate", "mine.yaml", "--engine", "magic"), "choose one of fluid, events, real"),
         (("simulate", "mine.yaml", "--hours", "0"), "--hours: 0 intervals"),
-        (("simulate", "mine.yaml", "--interval", "0"), "give more than 0 seconds"),
+        (("simulate", "mine.yaml", "--interval", "0"), "must be more than 0 seconds"),
         (("simulate", "mine.yaml", "--plot", "run.bmp"), "the suffix must be one of"),
         (("simulate", "mine.yaml", "--html", "run.png"), "must be one of .html"),
         (("simulate", "mine.yaml", "--policy", "plasticc", "--forecast", "stars"), "no forecast 'stars'"),
-        (("simulate", "mine.yaml", "--policy", "plasticc", "--error", "0.1"), "added to the oracle only"),
+        (("simulate", "mine.yaml", "--policy", "plasticc", "--oracle-error", "0.1"), "added to the oracle only"),
     ],
 )
 def test_what_is_refused(here: Place, arguments: tuple[str, ...], told: str) -> None:

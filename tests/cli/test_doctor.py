@@ -138,7 +138,10 @@ def test_a_package_of_every_installation_is_missing(environment: Callable[[set[s
     run = environment({"numba", "pymetis"})
     for words in (("doctor",), ("doctor", "--json")):
         shown = run(*words)
-        assert (shown.code, shown.err) == (1, "error: not installed: numba, pymetis; run pip install goffish\n")
+        assert (shown.code, shown.err) == (
+            1,
+            "error: required packages are missing: numba, pymetis; run pip install goffish\n",
+        )
         assert "pymetis" in shown.out
     packages = json.loads(shown.out)["packages"]
     assert packages["numba"] is None
@@ -153,11 +156,11 @@ JAVA_21 = "echo 'Picked up JAVA_TOOL_OPTIONS: -Xmx1g' >&2; echo 'openjdk version
     ("script", "version", "problem"),
     [
         (JAVA_21, "21", None),
-        ("echo 'java version \"1.8.0_402\"' >&2", "1.8.0_402", "version 1.8.0_402 is too old: 17 or newer is needed"),
-        (JAVA_11, "11.0.2", "version 11.0.2 is too old: 17 or newer is needed"),
-        ("exit 3", None, "prints no version (exit code 3)"),
-        ("printf '\\377' >&2", None, "prints no version (exit code 0)"),
-        (None, None, "cannot be started: Permission denied"),
+        ("echo 'java version \"1.8.0_402\"' >&2", "1.8.0_402", "version 1.8.0_402 is too old; 17 or newer is required"),
+        (JAVA_11, "11.0.2", "version 11.0.2 is too old; 17 or newer is required"),
+        ("exit 3", None, "printed no version (exit code 3)"),
+        ("printf '\\377' >&2", None, "printed no version (exit code 0)"),
+        (None, None, "cannot be started (Permission denied)"),
     ],
 )
 def test_java(
@@ -177,7 +180,7 @@ def test_java(
 def test_a_java_home_that_is_gone(environment: Callable[[set[str]], Doctor]) -> None:
     """Breaks when another Java on the path hides what stops PySpark."""
     java = rows(environment(set())("doctor", JAVA_HOME="/none").out, "programs")[0]
-    assert java[1] == "/none/bin/java (cannot be started: No such file or directory)"
+    assert java[1] == "/none/bin/java (cannot be started (No such file or directory))"
 
 
 def test_a_java_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +189,7 @@ def test_a_java_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(doctor, "_JAVA_TIMEOUT_S", 0.1)
-    assert doctor.report()["programs"][0]["problem"] == "does not answer in 0.1 s"
+    assert doctor.report()["programs"][0]["problem"] == "no answer within 0.1 s"
 
 
 def test_an_mpi_launcher_on_the_path(environment: Callable[[set[str]], Doctor], tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def interrupt(process: subprocess.Popen[str], number: int = signal.SIGINT) -> fl
     seconds = time.monotonic() - begun
     assert process.returncode == 128 + number, err
     word = "interrupted" if number == signal.SIGINT else "terminated"
-    assert err == f"{word}; files are written whole or not at all\n"
+    assert err == f"{word}; no partial output files were left\n"
     assert out == ""
     print(f"ended after {seconds:.2f} s")
     assert seconds < LIMIT

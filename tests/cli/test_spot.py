@@ -102,14 +102,14 @@ def test_advice_is_the_golden_table(golden: Place) -> None:
     assert advice("--work", "1", "--deadline", "2.5", "--margin", "30", "--price", "tiny=0.02") == low
     last = advice("--work", "2", "--deadline", "1.5")
     assert last["action"] == "start tiny on demand" and last["expected_cost"] == pytest.approx(0.13)
-    held = advice("--work", "1", "--saved", "2", "--holding", "tiny", "--deadline", "1")
+    held = advice("--work", "1", "--work-from-checkpoint", "2", "--machine", "tiny", "--deadline", "1")
     assert held["action"] == "go on"
 
 
 def test_a_machine_of_ones_own_and_soft_deadlines(here: Place) -> None:
     """Breaks when a machine that is busy is planned with, or lateness is refused although it has a price."""
     fit = ["spot", "fit", "cloud.yaml", "--preset", "paper-2012", "-o", "market.json"]
-    here(*fit, "--local", "4", "--local-cost", "0.001")
+    here(*fit, "--local-cores", "4", "--local-cost", "0.001")
     # Seven slots: one to move, six to work; before that, waiting is as good.
     given = ["spot", "advise", "--market", "market.json", "--work", "4", "--deadline", "1.17", "--json"]
     own = here(*given).json
@@ -118,7 +118,7 @@ def test_a_machine_of_ones_own_and_soft_deadlines(here: Place) -> None:
     assert busy["action"] != own["action"] and busy["expected_cost"] > 0.01
     late = ["spot", "advise", "--market", "market.json", "--work", "4", "--deadline", "0.5", "--local-busy", "--json"]
     refused(here(*late), "the deadline cannot be promised: 1.17 hours is the earliest")
-    here(*fit, "--late-penalty", "0.01", "--dependent")
+    here(*fit, "--late-penalty", "0.01", "--correlated")
     # Nothing is worth doing: 4 core-hours that are late cost 4 cents.
     assert here(*late).json["expected_cost"] <= 0.04 + 1e-9
 
@@ -169,16 +169,16 @@ def test_policies_run_over_the_same_prices(here: Place) -> None:
     ("given", "told"),
     [
         (["fit", "ec2-2013", "-o", "m.json"], "the catalogue has no classes on the spot market"),
-        (["fit", "cloud.yaml", "-o", "m.json", "--only", "owned"], "no spot class 'owned' in the catalogue"),
+        (["fit", "cloud.yaml", "-o", "m.json", "--machine-type", "owned"], "no spot class 'owned' in the catalogue"),
         (["fit", "cloud.yaml", "-o", "m.json", "--slot", "7"], "an hour must be a whole number of slots"),
-        (["fit", "cloud.yaml", "-o", "m.json", "--since", "soon"], "--since soon: give a day or time"),
+        (["fit", "cloud.yaml", "-o", "m.json", "--since", "soon"], "--since soon: give a date or time"),
         (["fit", "cloud.yaml", "-o", "m.json", "--since", "2020-01-01"], "it reaches from 2015-03-01"),
         (["fit", "cloud.yaml", "-o", "m.json", "--estimator", "best"], "no estimator 'best'"),
         (["fit", "cloud.yaml", "-o", "m.json", "--preset", "azure"], "no preset 'azure'"),
         (["table", "cloud.yaml", "--work", "1", "--deadline", "2", "-o", "t"], "cloud.yaml: is no spot market"),
         (["simulate", "nowhere.json", "--work", "1", "--deadline", "2"], "nowhere.json: cannot be read"),
-        (["advise", "--deadline", "2", "--work", "1"], "--market and --deadline are needed"),
-        (["advise", "--market", "m.json", "--deadline", "2"], "give a graph file or store, or --work"),
+        (["advise", "--deadline", "2", "--work", "1"], "--market and --deadline are required"),
+        (["advise", "--market", "m.json", "--deadline", "2"], "give either INPUT (a graph file or store) or --work"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(here: Place, given: list[str], told: str) -> None:
@@ -194,12 +194,12 @@ def test_what_cannot_be_done_is_refused(golden: Place) -> None:
     refused(golden(*common, "--work", "3", "--deadline", "0.01"), "the deadline cannot be promised: 2 hours")
     late = golden(*common, "--work", "3", "--deadline", "1", "--margin", "60")
     refused(late, "the deadline cannot be promised: 3 hours")
-    refused(golden(*common, "--work", "-1", "--deadline", "1"), "--work -1: give more than 0")
-    refused(golden(*common, "--work", "2", "--saved", "1", "--deadline", "4"), "--saved 1: from the last")
-    refused(golden(*common, "--work", "1", "--deadline", "4", "--price", "huge=1"), "with a class of tiny")
-    refused(golden(*common, "--work", "1", "--deadline", "4", "--holding", "tiny@x"), "give CLASS@BID")
-    refused(golden(*common, "--work", "1", "--deadline", "4", "--holding", "tiny@0.001"), "knows bids of 0.26")
+    refused(golden(*common, "--work", "-1", "--deadline", "1"), "--work -1: must be more than 0")
+    refused(golden(*common, "--work", "2", "--work-from-checkpoint", "1", "--deadline", "4"), "must be at least --work")
+    refused(golden(*common, "--work", "1", "--deadline", "4", "--price", "huge=1"), "with a machine type of tiny")
+    refused(golden(*common, "--work", "1", "--deadline", "4", "--machine", "tiny@x"), "give TYPE@BID")
+    refused(golden(*common, "--work", "1", "--deadline", "4", "--machine", "tiny@0.001"), "knows bids of 0.26")
     long = golden("spot", "simulate", "tiny.json", "--work", "1", "--deadline", "400", "--policy", "on-demand")
-    refused(long, "--deadline 400: the period has 24 hours only")
+    refused(long, "--deadline 400: the period has only 24 hours")
     unknown = golden("spot", "simulate", "tiny.json", "--work", "1", "--deadline", "4", "--policy", "luck")
     refused(unknown, "no policy 'luck'")

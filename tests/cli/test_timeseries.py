@@ -123,15 +123,15 @@ def test_paths_and_triangles(here: Place, events: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (("build", "all.csv", "-o", "x"), "--window is needed"),
+        (("build", "all.csv", "-o", "x"), "--window is required"),
         (("build", "all.csv", "-o", "x", "--window", "soon"), "window='soon': give a positive whole number"),
         (("build", "all.csv", "-o", "x", "--window", "0"), "window=0: give a positive whole number"),
         (("build", "all.csv", "-o", "x", "--window", "1d", "--pack", "0"), "--pack '0'"),
         (("build", "all.csv", "-o", "x", "--window", "1d", "--time-unit", "h"), "--time-unit 'h': choose one of s, ms"),
         (("build", "all.csv", "-o", "x", "--window", "1us"), "makes 8"),
-        (("build", "all.csv", "-o", "x", "--window", "1d", "--attribute", "n"), "--attribute 'n': write NAME=count"),
+        (("build", "all.csv", "-o", "x", "--window", "1d", "--attribute", "n"), "--attribute 'n': give NAME=count"),
         (("build", "all.csv", "-o", "x", "--window", "1d", "--attribute", "n=sum:b"), "no column 'b' in the events"),
-        (("build", "all.csv", "-o", "x", "--window", "1d", "--period", "1d"), "--period is not an option of a file"),
+        (("build", "all.csv", "-o", "x", "--window", "1d", "--period", "1d"), "--period applies to folders of graphs"),
         (("build", "none.csv", "-o", "x", "--window", "1d"), "none.csv"),
         (("build", "small.txt", "-o", "x", "--window", "1d"), "small.txt"),
         (("append", "s", "all.csv", "--window", "1d"), "attributes: 'n' is one of the series; say how it is made"),

@@ -59,7 +59,7 @@ WINDOWS = ("--time", "arrival", "--window", DAY, "--origin", 1_709_251_200)
 )
 def test_pictures(here: Place, picture: tuple[str, ...], output: str, kind: bytes) -> None:
     done = here("timeseries", "plot", *picture, "-o", output)
-    assert (done.code, done.out, done.err) == (0, f"picture: {output}\n", "")
+    assert (done.code, done.out, done.err) == (0, f"plot written to {output}\n", "")
     body = (here / output).read_bytes()
     assert body.startswith(kind) and len(body) > 3000
     if picture[0] == "values" and output.endswith(".svg"):
@@ -115,16 +115,16 @@ def _data(path: Path) -> Any:
         (("values", "none.csv", "-o", "x.png"), "none.csv: no such file"),
         (("values", "events.csv", "-o", "x.png"), "has no column 'timestep'; there are: source, target, timestamp"),
         (("values", "ranks.arrow", "-o", "x.jpg"), "the suffix must be one of .png, .svg, .pdf"),
-        (("values", "ranks.arrow", "--vertices", "1", "--largest", "-o", "x.png"), "leave out --vertices"),
+        (("values", "ranks.arrow", "--vertices", "1", "--largest", "-o", "x.png"), "--vertices exclude each other"),
         (("values", "ranks.arrow", "--timesteps", "events.csv", "-o", "x.png"), "events.csv: has no column 'timestep'"),
-        (("wavefront", "arrivals.parquet", "--origin", "5", "-o", "x.png"), "--origin is where the first --window"),
+        (("wavefront", "arrivals.parquet", "--origin", "5", "-o", "x.png"), "--origin requires --window"),
         (
             ("spread", "arrivals.parquet", *WINDOWS[:3], 3600, "--timesteps", "days.csv", "-o", "x.png"),
             "give the table of timesteps of the same run",
         ),
-        (("spread", "ranks.arrow", "--active-time", "at", "-o", "x.png"), "about the table of --active"),
+        (("spread", "ranks.arrow", "--active-time", "at", "-o", "x.png"), "--active-time requires --active"),
         (("animate", "s", "ranks.arrow", "--around", "99", "-o", "x.gif"), "unknown vertex 99"),
-        (("picture", "ranks.arrow", "-o", "x.gif"), "unknown picture 'picture': choose one of values, wavefront"),
+        (("picture", "ranks.arrow", "-o", "x.gif"), "unknown plot 'picture': choose one of values, wavefront"),
     ],
 )  # fmt: skip
 def test_wrong_input(here: Place, command: tuple[str, ...], told: str) -> None:

@@ -64,7 +64,7 @@ def test_paid_time_ends_with_a_quantum(elapsed: float, quantum: float) -> None:
         ({"classes": [{"name": "m", "cores": 1, "price_per_hour": 1, "speed": float("nan")}]}, "speed = nan"),
         ({"classes": [*GOOD["classes"], *GOOD["classes"]]}, "two classes are called m"),
         ({"billing": {"quantum_s": 0}}, r"billing\.quantum_s = 0"),
-        ({"billing": {"hours": 1}}, r"billing\.hours: unknown field; there are quantum_s, minimum_s"),
+        ({"billing": {"hours": 1}}, r"billing\.hours: unknown field; choose from quantum_s, minimum_s"),
         ({"startup_s": -1}, "startup_s = -1"),
         ({"classes": [GOOD["classes"][0] | {"limit": 0}]}, r"classes\[0\]\.limit = 0: .*greater than or equal to 1"),
     ],
@@ -136,7 +136,7 @@ def test_files_and_names(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("classes:\n  - {name: m, cores: 2, price_per_hour: 0.1}\n")
     assert read_catalogue(file) == Catalogue.model_validate(GOOD)
-    with pytest.raises(InputError, match="no catalogue 'nothing': give a file, or one of ec2-2013"):
+    with pytest.raises(InputError, match="catalogue 'nothing' not found; give a file, or one of ec2-2013"):
         read_catalogue("nothing")
     with pytest.raises(InputError, match=r"no machine class 'x'; there are: m"):
         read_catalogue(file).number("x")

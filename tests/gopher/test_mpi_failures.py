@@ -99,7 +99,7 @@ def test_killed_rank_is_named_and_the_job_resumes(tmp_path: Path, store: Path, e
     assert time.perf_counter() - begun < 30
     assert code != 0
     line = error_line(told)
-    assert line.startswith("error: rank 1, partitions ") and "superstep 17: killed (SIGKILL)" in line, line
+    assert line.startswith("error: rank 1, partitions ") and "superstep 17: killed by SIGKILL" in line, line
     assert json.loads((tmp_path / "c" / "checkpoint.json").read_text())["superstep"] == 16
     code, out, told = goffish(3, *job, "--resume", "-o", str(tmp_path / "r.parquet"), "--json")
     assert code == 0, told
@@ -150,6 +150,6 @@ def test_interrupt_ends_all_ranks_with_one_line(tmp_path: Path, store: Path) -> 
     code, _, told = finish(job)
     assert time.perf_counter() - begun < 10
     assert code != 0
-    assert told.count("interrupted; files are written whole or not at all") <= 1, told
+    assert told.count("interrupted; no partial output files were left") <= 1, told
     assert "Traceback" not in told and "error:" not in told
     assert not list(tmp_path.glob("*never*")) and not list(tmp_path.glob(".*never*"))

@@ -43,7 +43,7 @@ def plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_pictures_of_a_store(plot, tmp_path: Path) -> None:
     gf.partition(grid(8, 8), 4).save(tmp_path / "store")
-    assert "picture: q.png" in plot("quotient", "store", "-o", "q.png", "--largest", "10")
+    assert "plot written to q.png" in plot("quotient", "store", "-o", "q.png", "--largest", "10")
     assert (tmp_path / "q.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -76,8 +76,8 @@ def test_a_result_on_a_store(plot, tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("{nonsense", r"run\.json:1: not JSON"),
-        ('{"rows": []}', "holds no run counters"),
-        ('{"stats": null}', "holds no run counters"),
+        ('{"rows": []}', "has no run counters"),
+        ('{"stats": null}', "has no run counters"),
         ('{"stats": {"program": "x"}}', r"run\.json: run counters: .*missing"),
         ("[1]", r"run\.json: run counters: expected an object"),
     ],

@@ -244,7 +244,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for source, result, picture in (("g.csv", "c.csv", "p.png"), ("store", "c.parquet", "p.svg")):
         done = CliRunner().invoke(app, ["plot", "communities", source, result, "-o", picture, "--largest", "5"])
         assert done.exit_code == 0, done.output
-        assert f"picture: {picture}" in done.output
+        assert f"plot written to {picture}" in done.output
         assert Path(picture).stat().st_size > 10_000
 
 

@@ -1,1 +1,1 @@
-"""The scheduling service: jobs, plans and catalogues by gRPC."""
+"""gRPC API of the scheduling service: jobs, plans and catalogues."""

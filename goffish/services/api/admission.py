@@ -1,4 +1,4 @@
-"""What has to be true of a job before it is accepted: whatever can be found wrong now does not fail it later."""
+"""Admission checks: validate a job completely before it is accepted."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from goffish.services.store.spec import DataflowJob, GraphJob, JobSpec
 
 
 def check_spec(spec: JobSpec, inputs: Inputs, runners: Collection[str], limits: JobLimits = UNLIMITED) -> None:
-    """Refuse a job that cannot be run, or that asks for more than the operator allows.
+    """Reject a job that cannot run or exceeds the limits of the server.
 
     Raises
     ------
     InputError
-        The field, what is wrong, and what is accepted.
+        Names the field, the problem and the accepted values.
     """
     if spec.graph is not None:
         _check_graph(spec.graph, inputs, runners, limits)
@@ -30,18 +30,18 @@ def check_spec(spec: JobSpec, inputs: Inputs, runners: Collection[str], limits: 
 
 
 def check_policy_sizes(policy: str, options: Mapping[str, str], most: int, field: str) -> None:
-    """Refuse options of a policy, such as generations, with which a plan would take any amount of time or memory.
+    """Reject policy options, such as generations, that make a plan arbitrarily expensive.
 
     Parameters
     ----------
     policy : str
-        An unknown one is refused elsewhere.
+        Name of the policy; unknown names are rejected elsewhere.
     options : mapping
-        As a client gives them.
+        Options as text.
     most : int
-        Largest whole number; seeds may have any size.
+        Largest accepted integer; seeds are not limited.
     field : str
-        What the options are called in errors.
+        Name of the field in error messages.
 
     Raises
     ------
@@ -66,11 +66,11 @@ def _algorithm_numbers(algorithm: str) -> frozenset[str]:
 
 
 def _whole_numbers(schema: Mapping[str, Any]) -> frozenset[str]:
-    """Options that are whole numbers, by their JSON schema; without seeds and labels."""
+    """Return the integer options of a JSON schema, except seeds and vertex labels."""
     found = set()
     for name, one in schema.get("properties", {}).items():
         kinds = {kind.get("type") for kind in (one, *one.get("anyOf", ()))}
-        # What may be a text as well is the label of a vertex.
+        # A type that is an integer or a text is a vertex label.
         if "integer" in kinds and "string" not in kinds and name != "seed":
             found.add(name)
     return frozenset(found)
@@ -79,11 +79,11 @@ def _whole_numbers(schema: Mapping[str, Any]) -> frozenset[str]:
 def _check_sizes(options: Mapping[str, str], whole: Collection[str], most: int, field: str) -> None:
     for name, value in options.items():
         if name in whole and abs(_size(value)) > most:
-            raise InputError(f"{field}: {name}={value[:40]}: at most {most:,} on this server (--most-option)")
+            raise InputError(f"{field}: {name}={value[:40]} exceeds the server's limit of {most:,} (--max-option)")
 
 
 def _size(value: str) -> float:
-    """A number in a text; 0 for what is none, which is refused elsewhere."""
+    """Parse a number; return 0 for other texts, which are rejected elsewhere."""
     try:
         return float(value)
     except ValueError:
@@ -95,15 +95,15 @@ def _check_graph(graph: GraphJob, inputs: Inputs, runners: Collection[str], limi
     from goffish.gofs import is_store
 
     if graph.algorithm not in ALGORITHMS:
-        raise InputError(f"spec.graph.algorithm: no {graph.algorithm!r}; choose one of {', '.join(ALGORITHMS)}")
+        raise InputError(f"spec.graph.algorithm: unknown {graph.algorithm!r}; choose one of {', '.join(ALGORITHMS)}")
     if graph.runner not in runners:
-        raise InputError(f"spec.graph.runner: {graph.runner} is not served here; there are: {', '.join(runners)}")
+        raise InputError(f"spec.graph.runner: {graph.runner} is not available; choose one of {', '.join(runners)}")
     if graph.workers > limits.workers:
-        told = f"{graph.workers:,}; at most {limits.workers:,} on this server (--most-workers)"
-        raise InputError(f"spec.graph.workers: {told}")
+        problem = f"{graph.workers:,} exceeds the server's limit of {limits.workers:,} (--max-workers)"
+        raise InputError(f"spec.graph.workers: {problem}")
     if graph.memory_mb is not None and limits.memory_mb is not None and graph.memory_mb > limits.memory_mb:
-        told = f"{graph.memory_mb:,}; at most {limits.memory_mb:,} on this server (--most-memory)"
-        raise InputError(f"spec.graph.memory_mb: {told}")
+        problem = f"{graph.memory_mb:,} MB exceed the server's limit of {limits.memory_mb:,} MB (--max-memory)"
+        raise InputError(f"spec.graph.memory_mb: {problem}")
     _check_sizes(graph.options, _algorithm_numbers(graph.algorithm), limits.option, "spec.graph.options")
     try:
         files = Files.of(graph, inputs.resolve)
@@ -117,14 +117,14 @@ def _check_graph(graph: GraphJob, inputs: Inputs, runners: Collection[str], limi
         raise InputError(f"spec.graph.runner: {graph.algorithm} runs in memory only; choose local")
     if graph.runner not in ("local", "cloud"):
         for name in made.only_whole():
-            raise InputError(f"spec.graph.options: {name} is answered in memory only; choose the runner local")
+            raise InputError(f"spec.graph.options: {name} is supported in memory only; choose the runner local")
     if Path(files.input).is_dir() and not is_store(files.input):
-        raise InputError(f"spec.graph.input_uri: {graph.input_uri} is a folder, but no store")
+        raise InputError(f"spec.graph.input_uri: {graph.input_uri} is a folder without manifest.json; give a store")
     if graph.runner == "cloud":
         cloud = known_cloud(graph.cloud_name, "spec.graph.cloud_name")
         if not any(one.market == "spot" for one in cloud.classes):
             raise InputError(
-                f"spec.graph.cloud_name: {graph.cloud_name} has no machines on a spot market; choose another"
+                f"spec.graph.cloud_name: {graph.cloud_name} has no spot machines; choose another catalogue"
             )
 
 
@@ -143,7 +143,7 @@ def _check_dataflow(job: DataflowJob, limits: JobLimits) -> None:
     except InputError as error:
         raise InputError(f"spec.dataflow.cloud_name: {job.cloud_name}: {error}") from None
     if job.rates not in RATES:
-        raise InputError(f"spec.dataflow.rates: no {job.rates!r}; choose one of {', '.join(RATES)}")
+        raise InputError(f"spec.dataflow.rates: unknown {job.rates!r}; choose one of {', '.join(RATES)}")
     check_policy_sizes(job.policy, job.options, limits.option, "spec.dataflow.options")
     try:
         make_policy(job.policy, job.options)

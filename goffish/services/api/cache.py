@@ -1,6 +1,6 @@
-"""What a server remembers for its clients: what was used last, up to so many bytes.
+"""Least-recently-used cache with byte limits per client and in total.
 
-Own code, since the caches of `cachetools` have one bound each; here owners have their own, and all of them another.
+The caches of `cachetools` have a single limit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 Value = TypeVar("Value")
-#: What an entry takes besides its value.
+#: Overhead of an entry, in bytes.
 _ENTRY = 512
 
 
@@ -22,16 +22,16 @@ class _Entry(NamedTuple, Generic[Value]):
 
 
 class OwnerCache(Generic[Value]):
-    """Values of owners by their keys; those that were not used for the longest time are forgotten first.
+    """Cache of values by owner and key, with least-recently-used eviction.
 
     Parameters
     ----------
     most_each, most : int
-        Bytes of an owner, and of all together.
+        Maximum bytes per owner, and in total.
     keep_s : float
-        What was not used for so long is forgotten in any case.
+        Entries unused for longer are evicted.
     now : callable
-        Seconds of a clock that never jumps.
+        Monotonic clock, in seconds.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class OwnerCache(Generic[Value]):
         self._all = 0
 
     def get(self, owner: str, key: Hashable) -> Value | None:
-        """What was put there, if it is still known."""
+        """Return a cached value, or ``None``."""
         held = self._owners.get(owner)
         found = None if held is None else held.get(key)
         if found is None or self._now() - found.used > self._keep_s:
@@ -52,7 +52,7 @@ class OwnerCache(Generic[Value]):
         return found.value
 
     def put(self, owner: str, key: Hashable, value: Value, size: int) -> None:
-        """Remember a value of so many bytes."""
+        """Cache a value of `size` bytes."""
         self._drop(owner, key)
         held = self._owners.setdefault(owner, OrderedDict())
         held[key] = _Entry(value, size, self._now())

@@ -1,4 +1,4 @@
-"""Calls that may wait, away from the event loop: clients take turns for the threads."""
+"""Execution of blocking calls in threads, with fair scheduling across clients."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ _Given = ParamSpec("_Given")
 
 
 async def elsewhere(call: Callable[..., Answer], *given: Any, threads: Executor | None = None) -> Answer:
-    """Call in another thread what may wait for a disk or a database; what takes long, in threads of its own."""
+    """Run a blocking call in a thread; pass `threads` for long calls."""
     return await asyncio.get_running_loop().run_in_executor(threads, call, *given)
 
 
 class FairThreads(ThreadPoolExecutor):
-    """Threads for which the clients that call take turns, each in the order of its own calls.
+    """Thread pool with round-robin scheduling across clients; calls of one client run in order.
 
     Parameters
     ----------
     count : int
+        Number of threads.
     each : int
-        Threads of one client at a time. The others are left for the other clients: threads that compute share one
-        processor.
+        Maximum number of threads per client.
     name : str
-        How the names of the threads begin.
+        Prefix of the thread names.
     """
 
     def __init__(self, count: int, each: int, name: str) -> None:
         super().__init__(count, thread_name_prefix=name)
         self._count, self._each = count, each
         self._turns = threading.Lock()
-        #: Clients with calls that wait; the one whose last turn is the longest ago comes first.
+        #: Queued calls by client, least recently served client first.
         self._queues: OrderedDict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = OrderedDict()
         self._running: Counter[str] = Counter()
 
     def submit(self, fn: Callable[_Given, Answer], /, *args: _Given.args, **kwargs: _Given.kwargs) -> Future[Answer]:
-        """Call when it is the turn of the client of this context."""
+        """Queue a call for the client of this context."""
         known, future = caller.get(None), Future[Answer]()
         client = "" if known is None else known.name
         with self._turns:
             self._queues.setdefault(client, deque()).append((future, partial(fn, *args, **kwargs)))
             starts = self._running.total() < self._count and self._running[client] < self._each
             if starts:
-                # A place is taken now, not when the thread begins; whose turn it is is decided then.
+                # Reserve the slot now; the thread chooses the client when it starts.
                 self._running[client] += 1
         if starts:
             super().submit(self._work, client)
         return future
 
     def _work(self, client: str) -> None:
-        """Carry out calls until no client has one that may run; a thread begins with the place of a client."""
+        """Run queued calls until none may run; `client` is the owner of the reserved slot."""
         place: str | None = client
         while place is not None:
             with self._turns:
@@ -69,7 +69,7 @@ class FairThreads(ThreadPoolExecutor):
                 del found
 
     def _next(self, place: str) -> tuple[str, tuple[Future[Any], Callable[[], Any]]] | None:
-        """Give a place back, and take that of the client whose turn it is."""
+        """Release a slot and take the next call in turn."""
         self._running[place] -= 1
         if not self._running[place]:
             del self._running[place]
@@ -97,11 +97,12 @@ def _carry_out(future: Future[Any], call: Callable[[], Any]) -> None:
 
 
 class Shared(Generic[Answer]):
-    """A call with a thread of its own: who asks while it is under way gets the same answer.
+    """Call that runs in a dedicated thread; concurrent callers share its result.
 
     Parameters
     ----------
     call : callable
+        Function without arguments.
     """
 
     def __init__(self, call: Callable[[], Answer]) -> None:
@@ -109,7 +110,7 @@ class Shared(Generic[Answer]):
         self._under_way: asyncio.Future[Answer] | None = None
 
     async def __call__(self) -> Answer:
-        """The answer."""
+        """Return the result of the current call, or start one."""
         if self._under_way is None:
             self._under_way = asyncio.get_running_loop().run_in_executor(self._thread, self._call)
             self._under_way.add_done_callback(self._ended)
@@ -118,4 +119,4 @@ class Shared(Generic[Answer]):
     def _ended(self, ended: asyncio.Future[Answer]) -> None:
         self._under_way = None
         with contextlib.suppress(asyncio.CancelledError):
-            ended.exception()  # nobody may have waited for it
+            ended.exception()  # mark as retrieved

@@ -1,4 +1,4 @@
-"""What the server knows by name, by gRPC: `goffish.v1.CatalogService`."""
+"""gRPC service of catalogues: `goffish.v1.CatalogService`."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from goffish.services.api.spot_advice import Markets
 from goffish.services.api.wire import cloud_by_name, cloud_names
 from goffish.v1 import catalog_pb2, catalog_pb2_grpc
 
-#: Prices of an answer at most; who wants more asks for parts.
+#: Maximum number of prices per response.
 _MOST_PRICES = 100_000
 Answer = TypeVar("Answer")
 
 
 class _Once(Generic[Answer]):
-    """An answer that is made by whoever asks first, while the others wait for it.
+    """Value computed once, on the first call; concurrent callers wait for it.
 
     Parameters
     ----------
     make : callable
+        Computes the value.
     """
 
     def __init__(self, make: Callable[[], Answer]) -> None:
@@ -35,7 +36,7 @@ class _Once(Generic[Answer]):
         self._lock = threading.Lock()
 
     def __call__(self) -> Answer:
-        """The answer."""
+        """Return the value."""
         with self._lock:
             if self._make is not None:
                 self._made, self._make = self._make(), None
@@ -43,7 +44,7 @@ class _Once(Generic[Answer]):
 
 
 class CatalogService(catalog_pb2_grpc.CatalogServiceServicer):  # type: ignore[misc, unused-ignore]
-    """Lists machine classes, prices, markets, dataflows, policies and algorithms.
+    """List machine types, prices, markets, dataflows, policies and algorithms.
 
     Parameters
     ----------
@@ -52,32 +53,32 @@ class CatalogService(catalog_pb2_grpc.CatalogServiceServicer):  # type: ignore[m
 
     def __init__(self, markets: Markets) -> None:
         self._markets = markets
-        # What does not change while the server runs is made once.
+        # Constant responses are computed once.
         self._catalogues, self._dataflows = _Once(_catalogues), _Once(_dataflows)
         self._policies, self._algorithms = _Once(_policies), _Once(_algorithms)
 
     async def ListCatalogues(self, request: Any, context: Any) -> catalog_pb2.ListCataloguesResponse:
-        """Machine classes."""
+        """Return the catalogues of machine types."""
         return await elsewhere(self._catalogues)
 
     async def GetPrices(self, request: catalog_pb2.GetPricesRequest, context: Any) -> catalog_pb2.GetPricesResponse:
-        """Spot prices over time."""
+        """Return spot prices over time."""
         return await elsewhere(_prices, request)
 
     async def ListMarkets(self, request: Any, context: Any) -> catalog_pb2.ListMarketsResponse:
-        """Spot markets."""
+        """Return the spot markets."""
         return catalog_pb2.ListMarketsResponse(markets=await elsewhere(self._markets.messages))
 
     async def ListDataflows(self, request: Any, context: Any) -> catalog_pb2.ListDataflowsResponse:
-        """Dataflows that come along."""
+        """Return the bundled dataflows."""
         return await elsewhere(self._dataflows)
 
     async def ListPolicies(self, request: Any, context: Any) -> catalog_pb2.ListPoliciesResponse:
-        """Policies and their options."""
+        """Return the policies and their options."""
         return await elsewhere(self._policies)
 
     async def ListAlgorithms(self, request: Any, context: Any) -> catalog_pb2.ListAlgorithmsResponse:
-        """Algorithms and their options."""
+        """Return the algorithms and their options."""
         return await elsewhere(self._algorithms)
 
 
@@ -100,18 +101,18 @@ def _prices(request: catalog_pb2.GetPricesRequest) -> catalog_pb2.GetPricesRespo
     from goffish.cloud.prices import bundled_trace, bundled_traces
 
     if request.trace not in bundled_traces():
-        raise InputError(f"trace: no {request.trace[:80]!r}; choose one of {', '.join(bundled_traces())}")
+        raise InputError(f"trace: unknown {request.trace[:80]!r}; choose one of {', '.join(bundled_traces())}")
     trace = bundled_trace(request.trace)
     since = request.since.ToMicroseconds() / 1e6 if request.HasField("since") else -float("inf")
     until = request.until.ToMicroseconds() / 1e6 if request.HasField("until") else float("inf")
     if since > until:
-        raise InputError("since: it is after until")
+        raise InputError("since: must not be after until")
     answer = catalog_pb2.GetPricesResponse()
     times = trace.times
-    # The price that holds when the time begins is a part of it, too.
+    # Include the price in effect at the start.
     first, last = max(0, int(np.searchsorted(times, since, "right")) - 1), int(np.searchsorted(times, until, "right"))
     if last - first > _MOST_PRICES:
-        raise InputError(f"since: {last - first:,} prices; ask for a shorter time, {_MOST_PRICES:,} at most")
+        raise InputError(f"since: {last - first:,} prices exceed the limit of {_MOST_PRICES:,}; give a shorter period")
     for at in range(first, last):
         answer.prices.add(time=wire.moment(float(times[at])), per_hour=float(trace.prices[at]))
     return answer
@@ -122,8 +123,8 @@ def _policies() -> catalog_pb2.ListPoliciesResponse:
 
     answer = catalog_pb2.ListPoliciesResponse()
     for name in policy_names():
-        told = POLICIES[name].summary if name in POLICIES else f"the first deployment of {name[7:]}, never adapted"
-        one = answer.policies.add(name=name, summary=told, looks_ahead=looks_ahead(name))
+        summary = POLICIES[name].summary if name in POLICIES else f"initial deployment of {name[7:]}, never adapted"
+        one = answer.policies.add(name=name, summary=summary, looks_ahead=looks_ahead(name))
         one.options.update(policy_schema(name))
     return answer
 

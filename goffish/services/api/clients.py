@@ -1,4 +1,4 @@
-"""Who may call: tokens and certificates of clients, and what each of them may do."""
+"""Authentication and authorization: tokens, certificates and roles of clients."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from goffish.errors import InputError
 from goffish.services.runners.folder import write_whole
 
 _log = logging.getLogger(__name__)
-#: Seconds between two looks at the file of clients.
+#: Polling interval of the client file, in seconds.
 _LOOK_S = 1.0
 
 
 class Role(IntEnum):
-    """What a client may do; each role may do all that those before it may."""
+    """Role of a client; each includes the rights of the previous ones."""
 
     READ = 1
     SUBMIT = 2
@@ -34,17 +34,17 @@ class Role(IntEnum):
 
 
 class Client(Definition):
-    """One who may call.
+    """Client of the service.
 
     Attributes
     ----------
     name : str
-        By which jobs and limits are kept.
+        Owner of jobs and limits.
     role : {"read", "submit", "admin"}
     token_sha256 : str, optional
-        Of the token, hexadecimal. The token itself is not kept.
+        SHA-256 of the token, in hexadecimal. The token itself is not stored.
     certificate : str, optional
-        Common name of a certificate of the server's authority for clients (mutual TLS).
+        Common name of the client certificate (mutual TLS).
     """
 
     name: Annotated[str, Field(min_length=1, max_length=120)]
@@ -54,12 +54,12 @@ class Client(Definition):
 
     @property
     def rank(self) -> Role:
-        """The role, so that it can be compared."""
+        """Role as a comparable value."""
         return Role[self.role.upper()]
 
 
 class ClientList(Definition):
-    """The file of clients."""
+    """Content of the client file."""
 
     clients: tuple[Client, ...] = ()
 
@@ -72,17 +72,17 @@ class ClientList(Definition):
         return self
 
 
-#: Who calls a server without any clients, which only listens on this computer.
-ANYBODY = Client(name="local", role="admin")
+#: Client of all calls to a server without a client file, which listens on this machine only.
+LOCAL_CLIENT = Client(name="local", role="admin")
 
 
 class Clients:
-    """All who may call.
+    """Registry of clients.
 
     Parameters
     ----------
     known : ClientList, optional
-        Default: everybody is `ANYBODY`.
+        Default: all callers are `LOCAL_CLIENT`.
     """
 
     def __init__(self, known: ClientList | None = None) -> None:
@@ -90,19 +90,19 @@ class Clients:
         self.replace(ClientList() if known is None else known)
 
     def replace(self, known: ClientList) -> None:
-        """From now on these may call, and nobody else."""
+        """Replace all clients."""
         self._all = known.clients
         self._by_token = {c.token_sha256: c for c in known.clients if c.token_sha256 is not None}
         self._by_certificate = {c.certificate: c for c in known.clients if c.certificate is not None}
 
     def has(self, client: Client) -> bool:
-        """Whether a client that was found before may still call, with the same role and the same token."""
+        """Return whether a client is still registered with the same role and credentials."""
         return client in self._all
 
     def find(self, authorization: str | None, certificate: str | None) -> Client | None:
-        """Who it is, from what came with the call; ``None``: nobody that is known."""
+        """Return the client of a call by token or certificate, or ``None`` if unknown."""
         if self._open:
-            return ANYBODY
+            return LOCAL_CLIENT
         if authorization is not None:
             kind, _, token = authorization.partition(" ")
             return self._by_token.get(digest(token.strip())) if kind.lower() == "bearer" else None
@@ -110,25 +110,25 @@ class Clients:
 
 
 def digest(token: str) -> str:
-    """What is kept of a token. Tokens are long and random, so that nobody finds one for a digest."""
+    """Return the SHA-256 of a token. Tokens are random and long, so no salt is required."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def read_clients(path: Path) -> ClientList:
-    """The clients of a file.
+    """Read a client file.
 
     Raises
     ------
     InputError
-        In one line: the file, the field and what is accepted; also for a file that others may read.
+        The file is invalid, or readable by other users; names the file, the field and the accepted values.
     """
     if path.exists() and path.stat().st_mode & 0o077:
-        raise InputError(f"{path}: others may read it; chmod 600 {path}")
+        raise InputError(f"{path}: readable by other users; run chmod 600 {path}")
     return read_definition(ClientList, path, "clients", "clients")
 
 
 async def follow(path: Path, clients: Clients) -> None:
-    """Replace the clients whenever their file changes; a file that cannot be used changes nothing, and is logged."""
+    """Reload clients when their file changes; log an invalid file and keep the current clients."""
     seen = _stamp(path)
     while True:
         await asyncio.sleep(_LOOK_S)
@@ -139,7 +139,7 @@ async def follow(path: Path, clients: Clients) -> None:
         try:
             known = read_clients(path)
         except InputError as error:
-            _log.error("the clients stay as they were: %s", error)
+            _log.error("client file not reloaded, previous clients remain active: %s", error)
         else:
             clients.replace(known)
             _log.info("%d clients read from %s", len(known.clients), path)
@@ -154,30 +154,30 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 
 def add_client(path: Path, name: str, role: str, certificate: str | None = None, with_token: bool = False) -> str:
-    """Add a client to a file, which is made if there is none.
+    """Add a client to a file; create the file if it does not exist.
 
     Parameters
     ----------
     path : Path
     name, role : str
     certificate : str, optional
-        Common name.
+        Common name of the certificate.
     with_token : bool
-        A token as well as a certificate. Without a certificate there always is one.
+        Create a token in addition to a certificate. Clients without a certificate always have a token.
 
     Returns
     -------
     str
-        Its token; empty: it has none.
+        The token, or an empty string if the client has none.
 
     Raises
     ------
     InputError
-        There is one of that name, or the file cannot be used.
+        The name exists, or the file is invalid.
     """
     with _changed(path) as clients:
         if any(client.name == name for client in clients):
-            raise InputError(f"{path}: there is a client {name!r} already")
+            raise InputError(f"{path}: client {name!r} already exists")
         token = secrets.token_urlsafe(32) if certificate is None or with_token else ""
         proof = ({"token_sha256": digest(token)} if token else {}) | (
             {"certificate": certificate} if certificate else {}
@@ -187,34 +187,34 @@ def add_client(path: Path, name: str, role: str, certificate: str | None = None,
 
 
 def remove_client(path: Path, name: str) -> None:
-    """Remove a client from a file; a running server refuses its calls within two seconds.
+    """Remove a client from a file; a running server rejects its calls within two seconds.
 
     Raises
     ------
     InputError
-        There is none of that name, or the file cannot be used.
+        The name is unknown, or the file is invalid.
     """
     with _changed(path, make=False) as clients:
         clients.remove(_named(path, clients, name))
 
 
 def rotate_token(path: Path, name: str) -> str:
-    """Replace the token of a client, which keeps its name, role, certificate and jobs.
+    """Replace the token of a client; keep its name, role, certificate and jobs.
 
     Returns
     -------
     str
-        The new token; the old one is refused by a running server within two seconds.
+        The new token; a running server rejects the old one within two seconds.
 
     Raises
     ------
     InputError
-        There is none of that name, it has no token, or the file cannot be used.
+        The name is unknown, the client has no token, or the file is invalid.
     """
     with _changed(path, make=False) as clients:
         old = _named(path, clients, name)
         if old.token_sha256 is None:
-            raise InputError(f"{path}: {name!r} has a certificate and no token; replace its certificate")
+            raise InputError(f"{path}: client {name!r} has a certificate but no token; replace its certificate")
         token = secrets.token_urlsafe(32)
         clients[clients.index(old)] = old.model_copy(update={"token_sha256": digest(token)})
     return token
@@ -224,13 +224,13 @@ def _named(path: Path, clients: list[Client], name: str) -> Client:
     found = next((client for client in clients if client.name == name), None)
     if found is None:
         known = ", ".join(client.name for client in clients) or "none"
-        raise InputError(f"{path}: no client {name!r}; there are: {known}")
+        raise InputError(f"{path}: unknown client {name!r}; clients: {known}")
     return found
 
 
 @contextmanager
 def _changed(path: Path, *, make: bool = True) -> Iterator[list[Client]]:
-    """The clients of a file, which is written anew at the end; two programs that change it take turns."""
+    """Edit the clients of a file under an exclusive lock, and rewrite the file at the end."""
     import yaml
 
     try:

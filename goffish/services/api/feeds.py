@@ -1,4 +1,4 @@
-"""Events of jobs for the streams that watch them: each is read from the database once, however many streams wait."""
+"""Events of watched jobs, read from the database once for all streams."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from goffish.services.store.records import Event
 from goffish.services.store.store import Jobs
 
 _log = logging.getLogger(__name__)
-#: Seconds between two polls for events of other servers of the database; one query for all jobs that are watched.
+#: Polling interval for events of other servers, in seconds; one query covers all watched jobs.
 _POLL_S = 5.0
-#: Events of a job that are held for streams that are not far behind.
+#: Number of recent events kept in memory per job.
 _HELD = 1000
-#: Threads that read what all streams share.
+#: Threads that read shared events.
 _THREADS = 2
 
 
 class Feed:
-    """The newest events of a job, shared by all streams that watch it; older ones each stream reads for itself."""
+    """Recent events of a job, shared by all its streams; each stream reads older events itself."""
 
     def __init__(self, jobs: Jobs, job: str, threads: Executor) -> None:
         self._jobs, self._job, self._threads = jobs, job, threads
         self._events: list[Event] = []
-        #: Events with greater numbers than the first are held, up to the last; negative: nothing is known yet.
+        #: Events in (first, last] are in memory; negative: not loaded.
         self._first = self.last = -1
         self._over, self._stale = False, True
         self._reading = asyncio.Lock()
         self._waiting: set[asyncio.Event] = set()
 
     def wake(self) -> None:
-        """Note that there may be new events."""
+        """Signal that new events may exist."""
         self._stale = True
         for one in self._waiting:
             one.set()
 
     async def after(self, number: int) -> tuple[list[Event], bool]:
-        """Events with greater numbers in their order, some at least if there are any; and whether the job is over."""
+        """Return events after `number`, at least one if any exist, and whether the job has ended."""
         async with self._reading:
             if self._stale:
                 self._stale = False
@@ -56,7 +56,7 @@ class Feed:
                     self._stale = True
                     raise
                 if found:
-                    # There may be more of them; and a job that is over may have ended after they were read.
+                    # More events may exist, and the job may have ended after they were read.
                     self._stale = True
                     self.last = found[-1].number
                     self._events += found
@@ -68,11 +68,11 @@ class Feed:
         return self._events[bisect_right(self._events, number, key=attrgetter("number")) :], self._over
 
     async def _read(self, call: Callable[..., Answer], *given: Any) -> Answer:
-        """For all streams: not in the turn of the client whose stream happened to ask."""
+        """Read for all streams, outside the fair scheduling of clients."""
         return await elsewhere(call, self._job, *given, threads=self._threads)
 
     async def news(self, number: int) -> None:
-        """Wait until there may be events with greater numbers."""
+        """Wait until events after `number` may exist."""
         if self._stale or self.last > number:
             return
         event = asyncio.Event()
@@ -84,7 +84,7 @@ class Feed:
 
 
 class Feeds:
-    """Feeds of the jobs that are watched. Everything but `heard` is called in the event loop."""
+    """Feeds of all watched jobs. Call everything except `heard` from the event loop."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -93,11 +93,11 @@ class Feeds:
         self._polling: asyncio.Task[None] | None = None
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Set the loop in which the streams wait."""
+        """Set the event loop of the streams."""
         self._loop = loop
 
     def heard(self, job: str) -> None:
-        """Note that something happened to a job; from any thread."""
+        """Signal a new event of a job, from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake, job)
 
@@ -107,7 +107,7 @@ class Feeds:
 
     @contextmanager
     def watching(self, jobs: Jobs, job: str) -> Iterator[Feed]:
-        """The feed of a job."""
+        """Provide the feed of a job for one stream."""
         feed, streams = self._feeds.setdefault(job, (Feed(jobs, job, self._threads), []))
         streams.append(None)
         if self._polling is None:
@@ -128,7 +128,7 @@ class Feeds:
             try:
                 numbers = await elsewhere(jobs.last_events, list(self._feeds), threads=self._threads)
             except AWAY as error:
-                _log.warning("the database does not answer: %s", error)
+                _log.warning("database unavailable: %s", error)
                 continue
             for job, (feed, _) in self._feeds.items():
                 if numbers.get(job) != feed.last:

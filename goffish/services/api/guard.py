@@ -1,4 +1,4 @@
-"""What stands in front of every call: who calls, whether they may, how often, and what is said when it fails."""
+"""Interceptor of all calls: authentication, authorization, rate limits, errors and the audit log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from goffish.errors import InputError, JobError
 from goffish.services.api.clients import Client, Clients, Role
 from goffish.services.api.limits import Limits, TooMuch
 from goffish.services.api.telemetry import Metrics
-from goffish.services.runners.folder import is_no_room
+from goffish.services.runners.folder import is_disk_full
 from goffish.services.store.database import AWAY, is_replaced
 from goffish.services.store.records import without_folders
 from goffish.services.store.store import UnknownJob
@@ -30,17 +30,17 @@ from goffish.v1 import catalog_pb2, jobs_pb2
 
 _log = logging.getLogger(__name__)
 _audit = logging.getLogger("goffish.audit")
-#: Who calls.
+#: Client of the current call.
 caller: ContextVar[Client] = ContextVar("caller")
-#: What the call changed: a job, or an upload; for the audit log.
+#: Job or upload changed by the current call, for the audit log.
 subject: ContextVar[str] = ContextVar("subject")
-#: What may be asked without saying who one is.
+#: Methods without authentication.
 _OPEN = "/grpc.health."
 _ROLES = {
     "/goffish.v1.JobService/Submit": Role.SUBMIT, "/goffish.v1.JobService/Cancel": Role.SUBMIT,
     "/goffish.v1.JobService/Upload": Role.SUBMIT,
 }  # fmt: skip
-#: Calls whose answers may be large and cost little: few of them are computed or sent at a time for each client.
+#: Cheap calls with large responses; few run concurrently per client.
 _READS = frozenset(
     f"/{service.full_name}/{method.name}"
     for service in (
@@ -57,7 +57,7 @@ Read = Callable[[bytes], Any]
 
 
 class Refused(Exception):
-    """A call that is not carried out."""
+    """Rejected call."""
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
         super().__init__(text)
@@ -65,7 +65,7 @@ class Refused(Exception):
 
 
 class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Asks, counts and writes down.
+    """Interceptor that authenticates, limits, measures and audits calls.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self._clients, self._limits, self._metrics = clients, limits, metrics
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
-        """The handler of a call, with all of this around it."""
+        """Wrap the handler of a call."""
         handler = await continuation(details)
         method = details.method
         if handler is None or method.startswith(_OPEN):
@@ -95,7 +95,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             make = grpc.unary_unary_rpc_method_handler
             if handler.request_streaming:
                 make = grpc.stream_unary_rpc_method_handler
-        # Messages are read in `behaviour`: gRPC itself has no good answer to those that cannot be.
+        # `behaviour` parses messages, because gRPC reports malformed ones as internal errors.
         return make(behaviour, None, handler.response_serializer)
 
     def _answering(self, method: str, given: dict[str, Any], call: Any, read: Read) -> Any:
@@ -157,31 +157,31 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             certificate = names[0].decode(errors="replace")
         client = self._clients.find(given.get("authorization"), certificate)
         if client is None:
-            raise Refused(Code.UNAUTHENTICATED, "say who you are: authorization: Bearer TOKEN")
+            raise Refused(Code.UNAUTHENTICATED, "authentication required: send metadata authorization: Bearer TOKEN")
         return client
 
 
 def _check_role(client: Client, method: str) -> None:
     needed = _ROLES.get(method, Role.READ)
     if client.rank < needed:
-        told = f"{client.name} has the role {client.role}: {needed.name.lower()} is needed"
-        raise Refused(Code.PERMISSION_DENIED, told)
+        text = f"client {client.name} has the role {client.role}; {needed.name.lower()} is required"
+        raise Refused(Code.PERMISSION_DENIED, text)
 
 
 def _message(given: Any, read: Read) -> Any:
-    """The message in what was received, or all of a stream as they come.
+    """Parse a request message, or lazily the messages of a stream.
 
     Raises
     ------
     InputError
-        It is no message of this method.
+        The bytes are not a message of this method.
     """
     if not isinstance(given, bytes):
         return _messages(given, read)
     try:
         return read(given)
     except DecodeError:
-        raise InputError("the message cannot be read: it is not what this method takes") from None
+        raise InputError("malformed request: the bytes are not a message of this method") from None
 
 
 async def _messages(given: AsyncIterator[bytes], read: Read) -> AsyncIterator[Any]:
@@ -190,7 +190,7 @@ async def _messages(given: AsyncIterator[bytes], read: Read) -> AsyncIterator[An
 
 
 class _Watched:
-    """A call that is measured, and written into the audit log where it changes something or is refused."""
+    """Measured call; written to the audit log if it changes something or is rejected."""
 
     def __init__(self, metrics: Metrics, method: str, context: Any) -> None:
         self._metrics, self._method, self._context = metrics, method, context
@@ -200,23 +200,23 @@ class _Watched:
         self.client = ""
 
     async def fail(self, error: Exception) -> None:
-        """Tell the client what went wrong; always raises."""
+        """Abort the call with an error status; always raises."""
         if isinstance(error, grpc.aio.AbortError):
             raise error
-        self._code, text = told(error)
-        # Texts go into headers, of which clients accept 8 KB, percent-encoded.
+        self._code, text = status_of(error)
+        # Messages are percent-encoded in headers, which clients limit to 8 KB.
         cut = text.encode(errors="replace")[:_TEXT_BYTES].decode(errors="ignore")
         self._text = text if len(cut) == len(text) else f"{cut} …"
         trailing = _violation(self._code, self._text)
         await self._context.abort(self._code, self._text, trailing)
 
     def cut(self) -> None:
-        """Note that the client hung up, or that its time was over."""
+        """Record that the client cancelled the call or that its deadline expired."""
         left = self._context.time_remaining()
         self._code = Code.DEADLINE_EXCEEDED if left is not None and left <= 0 else Code.CANCELLED
 
     def end(self) -> None:
-        """Count it."""
+        """Record metrics and the audit entry."""
         seconds = time.perf_counter() - self._begun
         code = Code.OK if self._code is None else self._code
         self._metrics.called(self._method, code.name, seconds)
@@ -229,8 +229,8 @@ class _Watched:
             _audit.info(json.dumps(body))
 
 
-def told(error: Exception) -> tuple[grpc.StatusCode, str]:
-    """What a client is told of an exception; of one that nobody expected only where the log has it."""
+def status_of(error: Exception) -> tuple[grpc.StatusCode, str]:
+    """Return the status of an exception; unexpected ones only refer to an entry of the server log."""
     if isinstance(error, Refused):
         return error.code, str(error)
     if isinstance(error, TooMuch):
@@ -243,21 +243,21 @@ def told(error: Exception) -> tuple[grpc.StatusCode, str]:
         return Code.FAILED_PRECONDITION, without_folders(str(error))
     if isinstance(error, AWAY):
         problem = getattr(error, "orig", error)
-        _log.warning("the database: %s", problem)
+        _log.warning("database error: %s", problem)
         if "full" in str(problem):
             return Code.RESOURCE_EXHAUSTED, "the server's disk is full"
         if is_replaced(error):
-            return Code.UNAVAILABLE, "the server's database was removed or replaced; its operator has to restore it"
-        return Code.UNAVAILABLE, "the database does not answer; try again"
-    if isinstance(error, OSError) and is_no_room(error):
+            return Code.UNAVAILABLE, "the server's database was removed or replaced; its operator must restore it"
+        return Code.UNAVAILABLE, "the server's database is unavailable; retry later"
+    if isinstance(error, OSError) and is_disk_full(error):
         return Code.RESOURCE_EXHAUSTED, "the server's disk is full"
     number = secrets.token_hex(4)
     _log.error("error %s", number, exc_info=error)
-    return Code.INTERNAL, f"the server failed; its log has it under {number}"
+    return Code.INTERNAL, f"internal server error; see error {number} in the server log"
 
 
 def _violation(code: grpc.StatusCode, text: str) -> tuple[tuple[str, bytes], ...]:
-    """The field that is wrong, as google.rpc.BadRequest, where the message names one."""
+    """Return the invalid field as google.rpc.BadRequest, if the message names one."""
     found = _FIELD.match(text) if code == Code.INVALID_ARGUMENT else None
     if found is None:
         return ()

@@ -1,4 +1,4 @@
-"""Jobs by gRPC: `goffish.v1.JobService`."""
+"""gRPC service of jobs: `goffish.v1.JobService`."""
 
 from __future__ import annotations
 
@@ -27,24 +27,23 @@ from goffish.services.store.spec import MOST_BYTES, MOST_LABELS, JobSpec
 from goffish.services.store.store import Jobs
 from goffish.v1 import jobs_pb2, jobs_pb2_grpc
 
-#: Bytes of a result in a message.
+#: Bytes of a result per message.
 _PIECE = 1 << 20
 _LOG_BYTES, _MOST_LOG_BYTES = 1 << 16, 1 << 20
 _PAGE, _MOST_PAGE = 100, 1000
 _KEY_LENGTH = 200
-#: Bytes of a page of jobs: more may be more than a client takes.
+#: Maximum bytes of a page of jobs, below the message limit of clients.
 _PAGE_BYTES = 2 << 20
-#: Seconds between two looks at how many jobs wait.
+#: Interval between counts of queued jobs, in seconds.
 _COUNT_S = 1.0
-#: Seconds without a piece of an upload after which it is given up.
+#: Seconds without data after which an upload is aborted.
 _IDLE_S = 60.0
-#: Threads that wait for their turn to write into the database, so that nobody who reads from it waits, and threads
-#: that read and check large jobs.
+#: Threads for database writes, separate from those for reads; and threads that parse and check large jobs.
 _WRITERS, _READERS = 2, 1
 
 
 class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused-ignore]
-    """Accepts, tells of and cancels jobs.
+    """Submit, list, watch and cancel jobs.
 
     Parameters
     ----------
@@ -53,29 +52,29 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
     inputs : Inputs
     feeds : Feeds
     runners : tuple of str
-        That are served.
-    most_waiting, most_queued : int
-        Jobs in the queue of this server, and of each client.
+        Available runners.
+    max_queued, max_queued_per_client : int
+        Maximum number of queued jobs, in total and per client.
     limits : JobLimits, optional
     """
 
     def __init__(
         self, jobs: Jobs, supervisor: Supervisor, inputs: Inputs, feeds: Feeds, runners: tuple[str, ...],
-        most_waiting: int, most_queued: int = 10_000, limits: JobLimits = UNLIMITED,
+        max_queued: int, max_queued_per_client: int = 10_000, limits: JobLimits = UNLIMITED,
     ) -> None:  # fmt: skip
-        self._most_queued, self._limits = most_queued, limits
+        self._most_queued, self._limits = max_queued_per_client, limits
         self._jobs, self._supervisor, self._inputs, self._hub = jobs, supervisor, inputs, feeds
-        self._runners, self._most_waiting = runners, most_waiting
+        self._runners, self._most_waiting = runners, max_queued
         self._counted, self._count_again = Counter[str](), 0.0
         self._writers = FairThreads(_WRITERS, _WRITERS, "write")
         self._readers = FairThreads(_READERS, _READERS, "read")
 
     async def Submit(self, request: jobs_pb2.SubmitRequest, context: Any) -> jobs_pb2.SubmitResponse:
-        """Accept a job."""
+        """Validate and queue a job."""
         if request.spec.ByteSize() > MOST_BYTES:
             raise InputError(f"spec: {request.spec.ByteSize():,} bytes; at most {MOST_BYTES:,} are accepted")
         if len(request.client_key) > _KEY_LENGTH:
-            raise InputError(f"client_key: at most {_KEY_LENGTH} characters")
+            raise InputError(f"client_key: {len(request.client_key):,} characters; at most {_KEY_LENGTH} are accepted")
         name = caller.get().name
         spec = await elsewhere(wire.spec_of, request.spec, threads=self._readers)
         answer = await elsewhere(self._accept, spec, request.client_key, name, threads=self._writers)
@@ -84,40 +83,41 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         return answer
 
     def _accept(self, spec: JobSpec, client_key: str, client: str) -> jobs_pb2.SubmitResponse:
-        # Whoever asks again gets its job, even if it would not be accepted any more.
+        # A repeated key returns its job, even if the job would no longer be accepted.
         known = self._jobs.known(spec, client, client_key) if client_key else None
         if known is not None:
             return jobs_pb2.SubmitResponse(job=wire.job_message(known), known=True)
         check_spec(spec, self._inputs, self._runners, self._limits)
         waiting = self._waiting()
         if waiting.total() >= self._most_waiting:
-            told = f"the queue is full ({self._most_waiting:,} jobs, --most-waiting); retry later"
-            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, told)
+            text = f"the queue is full ({self._most_waiting:,} jobs, --max-queued); retry later"
+            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
         if waiting[client] >= self._most_queued:
-            told = f"{client} has {self._most_queued:,} jobs in the queue, all that it may (--most-queued); retry later"
-            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, told)
+            limit = f"{self._most_queued:,} jobs, --max-queued-per-client"
+            text = f"client {client} has reached its limit of queued jobs ({limit}); retry later"
+            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
         job, found = self._jobs.submit(spec, client, client_key or None)
         waiting[client] += 1
         return jobs_pb2.SubmitResponse(job=wire.job_message(job), known=found)
 
     def _waiting(self) -> Counter[str]:
-        """Jobs in the queue by their clients: counted once in a while, and those that were accepted since."""
+        """Return the number of queued jobs by client: a periodic count plus jobs accepted since."""
         if time.monotonic() >= self._count_again:
             self._counted = Counter(self._jobs.waiting())
             self._count_again = time.monotonic() + _COUNT_S
         return self._counted
 
     async def Get(self, request: jobs_pb2.GetRequest, context: Any) -> jobs_pb2.GetResponse:
-        """One job."""
-        # Large jobs take a while to be made messages of.
+        """Return one job."""
+        # Converting large jobs takes time.
         return await elsewhere(lambda: jobs_pb2.GetResponse(job=wire.job_message(self._jobs.get(request.id))))
 
     async def List(self, request: jobs_pb2.ListRequest, context: Any) -> jobs_pb2.ListResponse:
-        """A page of jobs."""
+        """Return a page of jobs."""
         if not 0 <= request.page_size <= _MOST_PAGE:
             raise InputError(f"page_size: {request.page_size}; 1 to {_MOST_PAGE} are accepted")
         if request.page_token and not request.page_token.isdecimal():
-            raise InputError("page_token: give the next_page_token of the page before")
+            raise InputError("page_token: must be the next_page_token of the previous page")
         if len(request.labels) > MOST_LABELS:
             raise InputError(f"labels: {len(request.labels):,}; at most {MOST_LABELS} are accepted")
         size = request.page_size or _PAGE
@@ -143,18 +143,19 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         return await elsewhere(page)
 
     async def Cancel(self, request: jobs_pb2.CancelRequest, context: Any) -> jobs_pb2.CancelResponse:
-        """Ask a job to stop."""
+        """Request the cancellation of a job."""
         client = caller.get()
         subject.set(request.id)
         job = await elsewhere(self._jobs.get, request.id)
         if job.client != client.name and client.rank < Role.ADMIN:
-            raise Refused(grpc.StatusCode.PERMISSION_DENIED, f"job {job.id} is {job.client}'s: admin is needed")
+            text = f"job {job.id} belongs to client {job.client}; the role admin is required"
+            raise Refused(grpc.StatusCode.PERMISSION_DENIED, text)
         job = await elsewhere(self._jobs.cancel, request.id, client.name, threads=self._writers)
         self._supervisor.wake(job)
         return jobs_pb2.CancelResponse(job=await elsewhere(wire.job_message, job))
 
     async def Watch(self, request: jobs_pb2.WatchRequest, context: Any) -> AsyncIterator[jobs_pb2.WatchResponse]:
-        """Events as they happen."""
+        """Stream the events of a job until it ends."""
         after = request.after
         with self._hub.watching(self._jobs, request.id) as feed:
             while True:
@@ -170,16 +171,16 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
     async def FetchResult(
         self, request: jobs_pb2.FetchResultRequest, context: Any
     ) -> AsyncIterator[jobs_pb2.FetchResultResponse]:
-        """The result in pieces."""
+        """Stream the result of a job."""
         job = await elsewhere(self._jobs.get, request.id)
         if job.state != State.DONE:
-            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, f"job {job.id} is {job.state}: it has no result")
+            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, f"job {job.id} is {job.state} and has no result")
         self._check_here(job)
         path = self._supervisor.folder(job.id).result
         try:
             file: BinaryIO = await elsewhere(path.open, "rb")
         except FileNotFoundError:
-            raise Refused(grpc.StatusCode.NOT_FOUND, f"the result of job {job.id} is not kept any more") from None
+            raise Refused(grpc.StatusCode.NOT_FOUND, f"the result of job {job.id} was deleted") from None
         with file:
             total = path.stat().st_size
             if not 0 <= request.offset <= total:
@@ -189,7 +190,7 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
                 yield jobs_pb2.FetchResultResponse(data=data, total_bytes=total)
 
     async def Log(self, request: jobs_pb2.LogRequest, context: Any) -> jobs_pb2.LogResponse:
-        """The end of a log."""
+        """Return the end of a job's log."""
         if not 0 <= request.bytes <= _MOST_LOG_BYTES:
             raise InputError(f"bytes: {request.bytes}; at most {_MOST_LOG_BYTES:,} are accepted")
         job = await elsewhere(self._jobs.get, request.id)
@@ -198,33 +199,33 @@ class JobService(jobs_pb2_grpc.JobServiceServicer):  # type: ignore[misc, unused
         return jobs_pb2.LogResponse(text=text)
 
     async def Upload(self, requests: AsyncIterator[jobs_pb2.UploadRequest], context: Any) -> jobs_pb2.UploadResponse:
-        """An input, piece by piece."""
+        """Receive an input file in chunks."""
         upload = None
         parts = aiter(requests)
         try:
-            # The next one is waited for only so long: what was announced takes room from others.
+            # Limit the idle time, because the announced size counts against the quota.
             while (request := await asyncio.wait_for(anext(parts, None), _IDLE_S)) is not None:
                 if upload is None:
                     if request.WhichOneof("part") != "start":
-                        raise InputError("start: it has to come first")
+                        raise InputError("start: must be the first message")
                     start = request.start
                     upload = self._inputs.upload(start.name, start.total_bytes, start.sha256)
                 elif request.WhichOneof("part") != "data":
-                    raise InputError("data: nothing else comes after the start")
+                    raise InputError("data: only data may follow the start message")
                 else:
                     await elsewhere(upload.write, request.data)
             if upload is None:
-                raise InputError("start: nothing came")
+                raise InputError("start: the stream is empty")
             uri = await elsewhere(upload.finish)
             subject.set(uri)
             return jobs_pb2.UploadResponse(uri=uri, bytes=upload.bytes)
         except TimeoutError:
-            raise Refused(grpc.StatusCode.DEADLINE_EXCEEDED, f"nothing came for {_IDLE_S:g} s") from None
+            raise Refused(grpc.StatusCode.DEADLINE_EXCEEDED, f"no data received for {_IDLE_S:g} s") from None
         finally:
             if upload is not None:
                 await asyncio.shield(elsewhere(upload.drop))
 
     def _check_here(self, job: Job) -> None:
         if job.server != self._jobs.server:
-            told = f"job {job.id} is of another server of this database, {job.server}: it has the files"
-            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, told)
+            text = f"the files of job {job.id} are on another server of this database: {job.server}"
+            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, text)

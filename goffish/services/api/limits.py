@@ -1,6 +1,6 @@
-"""How much one client may ask for.
+"""Rate and concurrency limits per client.
 
-Own code, since the library `limits` has neither a token bucket with bursts nor calls at a time.
+The library `limits` supports neither token buckets with bursts nor concurrency limits.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-#: Bytes of messages under way of a client, and of all: what is made of a message takes up to sixteen times as much.
+#: Maximum bytes of request messages in progress, per client and in total; parsed messages take up to 16 times as much.
 _CLIENT_BYTES, _BYTES = 16 << 20, 64 << 20
-#: Reads of a client that are computed or sent at a time, and bytes of its other answers that it has not read.
+#: Maximum concurrent reads per client, and maximum bytes of responses that it has not received.
 _READS, _UNREAD_BYTES = 8, 64 << 20
-#: Clients that are remembered; those that have not called for the longest time are forgotten first.
+#: Maximum number of tracked clients; the least recently active are dropped first.
 _MOST = 10_000
 
 
 class TooMuch(Exception):
-    """A client asked for more than it may; the message says when to come again."""
+    """A limit is exceeded; the message names the limit and, if possible, when to retry."""
 
 
 @dataclass
@@ -37,60 +37,64 @@ class _Account:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing of the client is under way."""
+        """Whether the client has no calls in progress."""
         return not (self.calls or self.reads or self.unread)
 
 
 class Limits:
-    """Calls per second and calls at a time of each client (token buckets).
+    """Call rates (token buckets) and concurrent calls of each client.
 
     Parameters
     ----------
     rate : float
-        Calls per second, on average.
+        Average calls per second.
     burst : float
-        Calls at once after a while without any.
-    at_a_time : int
+        Maximum burst of calls after an idle period.
+    concurrent : int
+        Maximum concurrent calls.
     now : callable
-        Seconds of a clock that never jumps.
+        Monotonic clock, in seconds.
     streams : int
-        Streams at a time, among those calls.
+        Maximum concurrent streams, included in the calls.
     """
 
     def __init__(
-        self, rate: float, burst: float, at_a_time: int, now: Callable[[], float] = time.monotonic, streams: int = 100
+        self, rate: float, burst: float, concurrent: int, now: Callable[[], float] = time.monotonic, streams: int = 100
     ) -> None:
-        self._rate, self._burst, self._at_a_time, self._now = rate, burst, at_a_time, now
+        self._rate, self._burst, self._concurrent, self._now = rate, burst, concurrent, now
         self._streams = streams
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
         self._bytes = 0
 
     @contextmanager
     def call(self, client: str, size: int = 0) -> Iterator[None]:
-        """One call of a client.
+        """Count one call of a client for the duration of the context.
 
         Parameters
         ----------
         client : str
         size : int
-            Bytes of its message. One message is accepted whatever its size.
+            Bytes of the request. A single request is accepted regardless of its size.
 
         Raises
         ------
         TooMuch
         """
         account = self._account(client)
-        if account.calls >= self._at_a_time:
-            raise TooMuch(f"{client} has {self._at_a_time:,} calls under way; end one of them first")
-        for who, held, most in ((client, account.bytes, _CLIENT_BYTES), ("all clients together", self._bytes, _BYTES)):
+        if account.calls >= self._concurrent:
+            text = f"client {client} has {self._concurrent:,} concurrent calls, the limit (--max-calls)"
+            raise TooMuch(f"{text}; retry later")
+        totals = ((f"client {client}", account.bytes, _CLIENT_BYTES), ("all clients", self._bytes, _BYTES))
+        for who, held, most in totals:
             if held and held + size > most:
-                raise TooMuch(f"messages under way of {who}: at most {most >> 20} MB; wait for answers first")
+                raise TooMuch(f"requests in progress of {who} exceed {most >> 20} MB; retry later")
         now = self._now()
         account.tokens = min(self._burst, account.tokens + (now - account.filled) * self._rate)
         account.filled = now
         if account.tokens < 1.0:
             wait = (1.0 - account.tokens) / self._rate
-            raise TooMuch(f"{client} may call {self._rate:g} times a second; come again in {wait:.3f} s")
+            limit = f"{self._rate:g} calls per second (--max-call-rate)"
+            raise TooMuch(f"client {client} exceeds {limit}; retry in {wait:.3f} s")
         account.tokens -= 1.0
         account.calls += 1
         account.bytes += size
@@ -104,7 +108,7 @@ class Limits:
 
     @contextmanager
     def stream(self, client: str, size: int = 0) -> Iterator[None]:
-        """One call of a client whose answer is a stream; as `call`.
+        """Count one streaming call of a client, in addition to `call`.
 
         Raises
         ------
@@ -112,8 +116,8 @@ class Limits:
         """
         account = self._account(client)
         if account.streams >= self._streams:
-            told = f"{client} has {self._streams:,} streams open, as many as this server accepts (--most-streams)"
-            raise TooMuch(f"{told}; close one of them first")
+            text = f"client {client} has {self._streams:,} open streams, the limit (--max-streams)"
+            raise TooMuch(f"{text}; close one first")
         with self.call(client, size):
             account.streams += 1
             try:
@@ -122,24 +126,24 @@ class Limits:
                 account.streams -= 1
 
     async def read(self, client: str) -> Callable[[], None]:
-        """Wait until a client has fewer than `_READS` reads under way.
+        """Wait until a client has fewer than `_READS` reads in progress.
 
         Parameters
         ----------
         client : str
-            Of a call that is under way.
+            Client of a call in progress.
 
         Returns
         -------
         callable
-            To be called once, when the client has the answer or has gone.
+            Call it once, when the client has received the response or disconnected.
         """
         account = self._account(client)
         if account.reads >= _READS:
             turn = asyncio.get_running_loop().create_future()
             account.waiting.append(turn)
             try:
-                await turn  # it is handed the place of a read that has ended
+                await turn  # receives the slot of a completed read
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
                     self._read_ended(account)
@@ -158,21 +162,21 @@ class Limits:
         account.reads -= 1
 
     def answer(self, client: str, size: int) -> Callable[[], None]:
-        """Count the bytes of an answer that is to be sent.
+        """Count the bytes of a response until it is sent.
 
         Returns
         -------
         callable
-            To be called once, when the client has it or has gone.
+            Call it once, when the client has received the response or disconnected.
 
         Raises
         ------
         TooMuch
-            The client does not read its answers. One answer is sent whatever its size.
+            The client does not receive its responses. A single response is sent regardless of its size.
         """
         account = self._account(client)
         if account.unread and account.unread + size > _UNREAD_BYTES:
-            raise TooMuch(f"answers that {client} has not read: at most {_UNREAD_BYTES >> 20} MB; read them first")
+            raise TooMuch(f"unread responses of client {client} exceed {_UNREAD_BYTES >> 20} MB; read them first")
         account.unread += size
 
         def sent() -> None:

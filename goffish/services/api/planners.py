@@ -1,7 +1,6 @@
-"""Processes for plans that take long: a call that nobody waits for any more ends with its process.
+"""Worker processes for long planning calls; cancelling a call kills its process.
 
-Own code, since the workers of Pebble, like all of `multiprocessing`, get the server's whole environment; these get none
-of its secrets.
+Workers of `multiprocessing` inherit the environment of the server; these do not, to protect its secrets.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any, TypeVar
 
 from goffish.environment import child_environment
 from goffish.errors import GoffishError, JobError
-from goffish.services.api.clients import ANYBODY
+from goffish.services.api.clients import LOCAL_CLIENT
 from goffish.services.api.guard import caller
 from goffish.services.api.limits import TooMuch
 from goffish.services.runners.limits import limit_memory, reserve_nothing
@@ -30,23 +29,23 @@ from goffish.services.runners.limits import limit_memory, reserve_nothing
 Answer = TypeVar("Answer")
 #: PR_SET_PDEATHSIG of Linux.
 _DIES_WITH_PARENT = 1
-#: With the number of a pipe as its argument.
+#: Program of a worker; its arguments are the descriptor of a pipe and the memory limit.
 _PLANNER = "import sys; from goffish.services.api.planners import answer; answer(*map(int, sys.argv[1:]))"
 
 
 class Planners:
-    """Processes that answer one call at a time each, started when they are needed first.
+    """Pool of planning processes, started on demand; each runs one call at a time.
 
-    A client that has a name holds all of them but one at most, so that one is left for the others.
+    An authenticated client uses at most all processes but one.
 
     Parameters
     ----------
     count : int
-        Calls at a time; the others wait.
+        Maximum number of concurrent calls; others wait.
     most_s : float
-        Seconds for a call, from when its process begins with it.
+        Time limit of a call, in seconds.
     most_mb : int
-        Memory of a process.
+        Memory limit of a process, in MB.
     """
 
     def __init__(self, count: int, most_s: float, most_mb: int) -> None:
@@ -55,12 +54,12 @@ class Planners:
         self._idle: list[_Planner] = []
         self._busy: set[_Planner] = set()
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="planner")
-        #: Calls under way that others may share, and how many wait for each.
+        #: Shared calls in progress, and the number of waiters for each.
         self._shared: dict[Hashable, asyncio.Task[Any]] = {}
         self._waiting: Counter[Hashable] = Counter()
 
     async def share(self, key: Hashable, call: Callable[..., Answer], *given: Any) -> Answer:
-        """As `call`, once for all who ask with the same key while it is under way; it ends when none waits any more."""
+        """Share one `call` among concurrent requests with the same key; cancel it when no request is left."""
         task = self._shared.get(key)
         if task is None:
             task = self._shared[key] = asyncio.create_task(self.call(call, *given))
@@ -74,25 +73,25 @@ class Planners:
                 task.cancel()
 
     async def call(self, call: Callable[..., Answer], *given: Any) -> Answer:
-        """Call in a process; both ways only our own objects are sent.
+        """Run a call in a process; only trusted objects are pickled.
 
         Raises
         ------
         TooMuch
-            It took longer than it may, or more memory.
+            The time or memory limit was exceeded.
         JobError
-            The process was lost, as it happens when memory runs out.
+            The process was lost, for example because memory ran out.
         """
         client = caller.get()
-        # Where everybody is the same client there are no others to leave one for.
-        async with nullcontext() if client is ANYBODY else self._own[client.name], self._places:
+        # Without authentication, all callers are one client, which may use all processes.
+        async with nullcontext() if client is LOCAL_CLIENT else self._own[client.name], self._places:
             planner = self._take()
             try:
                 answered, answer = await asyncio.get_running_loop().run_in_executor(
                     self._threads, planner.ask, call, given, self._most_s
                 )
             except BaseException:
-                # Lost, too slow, or (CancelledError) the client has gone or its deadline is over.
+                # Lost, too slow, or (CancelledError) cancelled by the client or its deadline.
                 planner.kill()
                 raise
             else:
@@ -109,7 +108,7 @@ class Planners:
         return planner
 
     def close(self) -> None:
-        """End the processes."""
+        """Kill all processes."""
         for planner in (*self._idle, *self._busy):
             planner.kill()
         self._threads.shutdown(cancel_futures=True)
@@ -118,7 +117,7 @@ class Planners:
 
 
 class _Planner:
-    """A process, from this side. All but `kill` is called by one thread at a time."""
+    """Handle of a planning process. Only `kill` may be called concurrently."""
 
     def __init__(self, most_mb: int) -> None:
         self._most_mb = most_mb
@@ -127,12 +126,12 @@ class _Planner:
         self._killed = False
 
     def ask(self, call: Callable[..., Any], given: tuple[Any, ...], most_s: float) -> tuple[bool, Any]:
-        """Whether a call came to its end, and its answer or its exception; waits for that.
+        """Run a call; return whether it succeeded, and its result or exception.
 
         Raises
         ------
         TooMuch, JobError
-            The process has to be killed, or is dead.
+            The process exceeded a limit, or was lost.
         """
         try:
             try:
@@ -140,7 +139,7 @@ class _Planner:
             except (EOFError, OSError):
                 if self._killed:
                     raise
-                self.bury()  # it was killed while it had nothing to do
+                self.bury()  # the idle process was killed
                 pipe = self._begin(call, given)
             if pipe.poll(most_s):
                 answer: tuple[bool, Any] = pipe.recv()
@@ -148,10 +147,10 @@ class _Planner:
         except (EOFError, OSError):
             self.kill()
             self.bury()
-            raise JobError("the process that planned was lost; ask for something smaller") from None
+            raise JobError("the planning process was lost, possibly out of memory; reduce the problem size") from None
         self.kill()
         self.bury()
-        raise TooMuch(f"a plan may take {most_s:g} s on this server (--most-plan); ask for something smaller")
+        raise TooMuch(f"planning exceeded {most_s:g} s (--max-plan-time); reduce the problem size")
 
     def _begin(self, call: Callable[..., Any], given: tuple[Any, ...]) -> Connection[Any, Any]:
         pipe = self._start() if self._pipe is None else self._pipe
@@ -160,7 +159,7 @@ class _Planner:
         return pipe
 
     def _start(self) -> Connection[Any, Any]:
-        # Not multiprocessing, which hands on the environment with all its secrets.
+        # Not multiprocessing, which passes on the environment with its secrets.
         pipe, other = Pipe()
         command = [sys.executable, "-c", _PLANNER, str(other.fileno()), str(self._most_mb)]
         process = subprocess.Popen(
@@ -168,21 +167,21 @@ class _Planner:
         )
         other.close()
         self._process, self._pipe = process, pipe
-        # `kill` may have come before there was anything to kill: either it sees the process, or it is seen here.
+        # `kill` may run before the process exists.
         if self._killed:
             process.kill()
         pipe.recv()
         return pipe
 
     def kill(self) -> None:
-        """End it at once, whatever it does; a thread that asks it is told so."""
+        """Kill the process; a waiting `ask` raises an error."""
         self._killed = True
         process = self._process
         if process is not None:
             process.kill()
 
     def bury(self) -> None:
-        """Wait until a dead process is gone, and forget it."""
+        """Reap a killed process."""
         if self._process is not None and self._pipe is not None:
             self._process.wait()
             self._pipe.close()
@@ -190,9 +189,9 @@ class _Planner:
 
 
 def answer(number: int, most_mb: int) -> None:
-    """Answer the calls of a pipe until the server ends: what a process does."""
+    """Run calls from a pipe until the server exits; main function of a worker."""
     pipe: Connection[Any, Any] = Connection(number)
-    # Not to outlive the server, also when that is killed, and to leave Ctrl-C to it.
+    # Exit together with the server, even if it is killed; leave Ctrl-C to it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGKILL)
     reserve_nothing()
@@ -204,14 +203,14 @@ def answer(number: int, most_mb: int) -> None:
             call, given = pipe.recv()
         except EOFError:
             return
-        pipe.send(None)  # it has begun
+        pipe.send(None)  # started
         try:
             pipe.send((True, call(*given)))
         except MemoryError:
-            told = f"a plan may take {most_mb:,} MB on this server (--most-plan-memory); ask for something smaller"
-            pipe.send((False, TooMuch(told)))
-            return  # what was allocated may not come back
+            text = f"planning exceeded {most_mb:,} MB (--max-plan-memory); reduce the problem size"
+            pipe.send((False, TooMuch(text)))
+            return  # memory may not be released
         except Exception as error:
             if not isinstance(error, GoffishError):
-                error.add_note(traceback.format_exc())  # of this process, for the server's log
+                error.add_note(traceback.format_exc())  # for the server's log
             pipe.send((False, error))

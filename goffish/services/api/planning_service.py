@@ -1,4 +1,4 @@
-"""Plans by gRPC: `goffish.v1.PlanningService`. Nothing is run, and nothing but a session's memory is kept."""
+"""gRPC service of plans: `goffish.v1.PlanningService`. Stateless except for the sessions of policies."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from goffish.v1 import planning_pb2, planning_pb2_grpc
 if TYPE_CHECKING:
     from goffish.scheduling.spot.table import Table
 
-#: Bytes of a setting that is remembered, and of all of them when they are read.
+#: Maximum bytes of a cached setting, and of all cached settings when parsed.
 _SETTING_BYTES, _SETTINGS_BYTES = 64 << 10, 32 << 20
-#: Bytes of the sessions of a client, and of all; seconds after which one is forgotten.
+#: Maximum bytes of sessions, per client and in total; seconds until an unused session expires.
 _CLIENT_BYTES, _SESSIONS_BYTES, _SESSION_S = 16 << 20, 256 << 20, 3600.0
 _SESSION_NAME = 200
-#: Threads that read and check settings: a flood of large ones does not hold up short calls.
+#: Threads that parse and check settings, so that large ones do not delay short calls.
 _READERS = 2
-#: Bytes of the strategy tables that are kept.
+#: Maximum bytes of cached strategy tables.
 _TABLES_BYTES = 512 << 20
 
 
 class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignore[misc, unused-ignore]
-    """Plans, adapts, advises and explains.
+    """Compute, adapt and explain plans, and advise spot jobs.
 
     Parameters
     ----------
     markets : Markets
     planners : Planners
-        For plans that are not made in a moment.
-    most_option : int
-        Largest whole number among the options of policies.
+        Processes for expensive plans.
+    max_option : int
+        Maximum value of an integer policy option.
     """
 
-    def __init__(self, markets: Markets, planners: Planners, most_option: int) -> None:
-        self._markets, self._planners, self._most_option = markets, planners, most_option
+    def __init__(self, markets: Markets, planners: Planners, max_option: int) -> None:
+        self._markets, self._planners, self._most_option = markets, planners, max_option
         self._readers = FairThreads(_READERS, _READERS, "read")
         self._settings: OwnerCache[plans.Ready] = OwnerCache(_SETTINGS_BYTES, _SETTINGS_BYTES)
         self._tables: OwnerCache[Table] = OwnerCache(_TABLES_BYTES, _TABLES_BYTES)
         self._sessions: OwnerCache[bytes] = OwnerCache(_CLIENT_BYTES, _SESSIONS_BYTES, _SESSION_S)
 
     async def Plan(self, request: planning_pb2.PlanRequest, context: Any) -> planning_pb2.PlanResponse:
-        """The first deployment."""
+        """Compute the initial deployment."""
         ready = await self._ready(request.setting)
         if ready is not None and ready.dearest is not None:
             flow = plans.with_rates(ready.flow, request.rates)
@@ -59,12 +59,12 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
         return await self._planners.share(_key(request), plans.plan, ready, request)
 
     async def Adapt(self, request: planning_pb2.AdaptRequest, context: Any) -> planning_pb2.AdaptResponse:
-        """The deployment of the interval that begins."""
+        """Compute the deployment of the next interval."""
         answer: planning_pb2.AdaptResponse = await self._adapted(request)
         return answer
 
     async def PlanAhead(self, request: planning_pb2.PlanAheadRequest, context: Any) -> planning_pb2.PlanAheadResponse:
-        """The same with forecasts."""
+        """Compute the deployment of the next interval with forecasts."""
         plans.check_forecast(request)
         answer: planning_pb2.PlanAheadResponse = await self._adapted(request)
         return answer
@@ -72,7 +72,7 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
     async def AdviseSpot(
         self, request: planning_pb2.AdviseSpotRequest, context: Any
     ) -> planning_pb2.AdviseSpotResponse:
-        """What a job on spot machines should do now."""
+        """Return the recommended action of a job on spot machines."""
         asked = await elsewhere(self._markets.read, request)
         table = self._tables.get("", asked.key)
         if table is None:
@@ -81,11 +81,11 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
         return await elsewhere(asked.answer, table)
 
     async def Explain(self, request: planning_pb2.ExplainRequest, context: Any) -> planning_pb2.ExplainResponse:
-        """Why a plan is as it is."""
+        """Explain a plan."""
         return await self._planners.share(_key(request), plans.explain, await self._ready(request.setting), request)
 
     async def _ready(self, setting: planning_pb2.Setting) -> plans.Ready | None:
-        """The setting; none if it is so large that it is read where it is needed, and not remembered."""
+        """Return the parsed setting, or ``None`` if it is too large for the cache and is parsed by the worker."""
         check_policy_sizes(
             setting.policy or plans.DEFAULT_POLICY, setting.options, self._most_option, "setting.options"
         )
@@ -101,9 +101,9 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
 
     async def _adapted(self, request: planning_pb2.AdaptRequest | planning_pb2.PlanAheadRequest) -> Any:
         if len(request.session) > _SESSION_NAME:
-            raise InputError(f"session: {len(request.session):,} characters; at most {_SESSION_NAME}")
+            raise InputError(f"session: {len(request.session):,} characters; at most {_SESSION_NAME} are accepted")
         ready, client = await self._ready(request.setting), caller.get().name
-        # A policy cannot go on from what another one remembers.
+        # The state of a session belongs to one setting.
         session = (request.session, _key(request.setting)) if request.session else None
         memory = None if session is None else self._sessions.get(client, session)
         observation = None
@@ -120,7 +120,7 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
 
 
 def _key(message: Any) -> bytes:
-    """The same for messages that are equal."""
+    """Return equal keys for equal messages."""
     return hashlib.sha256(
         message.DESCRIPTOR.full_name.encode() + message.SerializeToString(deterministic=True)
     ).digest()

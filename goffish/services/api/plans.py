@@ -1,6 +1,6 @@
-"""Plans as messages: made in the event loop where that takes a moment, in another process where it does not.
+"""Planning calls: cheap ones run in the event loop, expensive ones in a worker process.
 
-Of a request only what is small enough is looked at in the event loop; all limits are those of a process, too.
+The event loop inspects small requests only; workers check the same limits.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from goffish.services.api.observations import MOST_MACHINES, observation_of, rat
 from goffish.v1 import planning_pb2
 
 DEFAULT_POLICY = "reactive-global"
-#: With what plans are compared when nobody says it, by the elements that they are still quick for.
+#: Policies compared by default, with the number of processing elements up to which they are fast.
 _COMPARED = {"reactive-global": 10_000, "reactive-local": 10_000, "ds2": 10_000, "btu": 1000, "ga": 30, "edrp": 20}
 _MOST_COMPARED = 20
-#: Policies that plan a few milliseconds at most for dataflows and catalogues up to these sizes, on so many cores.
+#: Policies that plan within milliseconds, and the limits of dataflow, catalogue and cores for which they do.
 _QUICK, _ELEMENTS, _ALTERNATES, _CLASSES, _CORES = ("reactive-global", "reactive-local", "ds2"), 50, 250, 50, 200
-#: Observations that are read in a few milliseconds.
+#: Limits of observations that are parsed within milliseconds.
 _INTERVALS, _OBSERVED_BYTES = 1000, 64 << 10
 
 
 class Ready(NamedTuple):
-    """A setting that was read and checked.
+    """Parsed and validated setting.
 
     Attributes
     ----------
     flow, catalogue, policy, name
     dearest : Flow, optional
-        The dataflow at its greatest need; none if it is never planned in the event loop.
+        The dataflow with its most expensive alternates; ``None`` if it is never planned in the event loop.
     """
 
     flow: Flow
@@ -52,14 +52,14 @@ class Ready(NamedTuple):
     dearest: Flow | None
 
     def quick(self, external: Floats, coefficient: float = 1.0) -> bool:
-        """Whether a plan for an external input takes a moment only; `coefficient` is that of the slowest machine."""
+        """Return whether planning for an input rate is fast; `coefficient` is that of the slowest machine."""
         if self.dearest is None:
             return False
         return _need(self.dearest, external) <= _CORES * float(self.catalogue.speeds.min()) * coefficient
 
 
 def read(setting: planning_pb2.Setting) -> tuple[Ready, int]:
-    """A setting, and how many bytes it takes.
+    """Parse a setting; return it with its size in bytes.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def read(setting: planning_pb2.Setting) -> tuple[Ready, int]:
         check_places(flow.names, flow.needs, catalogue)
     except InputError as error:
         raise InputError(f"setting.dataflow: {error}") from None
-    # An option of ds2 multiplies what is needed.
+    # An option of ds2 scales the required resources.
     small = flow.size <= _ELEMENTS and flow.cost.size <= _ALTERNATES and len(catalogue.classes) <= _CLASSES
     small = small and name in _QUICK and not (name == "ds2" and setting.options)
     ready = Ready(flow, catalogue, policy, name, _extreme(flow, np.maximum) if small else None)
@@ -85,19 +85,19 @@ def read(setting: planning_pb2.Setting) -> tuple[Ready, int]:
 
 
 def with_rates(flow: Flow, rates: Mapping[str, float]) -> Flow:
-    """The dataflow with the rates of a request."""
+    """Return the dataflow with the rates of a request."""
     return flow.with_rates(rates_of(rates, flow, "rates")) if rates else flow
 
 
 def planned(ready: Ready, flow: Flow) -> planning_pb2.PlanResponse:
-    """The first deployment of the dataflow with its rates."""
+    """Compute the initial deployment of a dataflow."""
     plan = feasible(ready.policy.deploy(flow, ready.catalogue), flow)
     _check_plan(plan, "rates")
     return planning_pb2.PlanResponse(plan=wire.plan_message(describe_plan(flow, plan, flow.rates)))
 
 
 def plan(ready: Ready | None, request: planning_pb2.PlanRequest) -> planning_pb2.PlanResponse:
-    """The answer to a request; without its setting that is read first.
+    """Answer a planning request; parse its setting if `ready` is ``None``.
 
     Raises
     ------
@@ -108,15 +108,15 @@ def plan(ready: Ready | None, request: planning_pb2.PlanRequest) -> planning_pb2
 
 
 def easily_read(request: planning_pb2.AdaptRequest | planning_pb2.PlanAheadRequest) -> bool:
-    """Whether observations are few enough to be read in the event loop."""
-    told = request.observations
+    """Return whether observations are small enough for the event loop."""
+    given = request.observations
     return (
-        len(told.intervals) <= _INTERVALS and len(told.machines) <= _CORES and request.ByteSize() <= _OBSERVED_BYTES
+        len(given.intervals) <= _INTERVALS and len(given.machines) <= _CORES and request.ByteSize() <= _OBSERVED_BYTES
     )  # fmt: skip
 
 
 def quickly_adapted(ready: Ready, observation: Observation) -> bool:
-    """Whether what follows an observation is decided in a moment."""
+    """Return whether adaptation to an observation is fast."""
     rates = observation.rates.max(axis=0) if len(observation.rates) else observation.observed
     slowest = min((one.coefficient for one in observation.live.machines.values() if one.coefficient > 0), default=1.0)
     return ready.quick(rates, slowest)
@@ -126,8 +126,8 @@ def adapted(
     ready: Ready, request: planning_pb2.AdaptRequest | planning_pb2.PlanAheadRequest, observation: Observation,
     memory: bytes | None,
 ) -> tuple[Any, bytes]:  # fmt: skip
-    """The deployment of the interval that begins, as the answer to a request, and what is to be remembered."""
-    # Pickled below, by this server itself; no client ever has it.
+    """Compute the deployment of the next interval; return the response and the pickled state of the session."""
+    # Pickled below by this server; clients have no access to it.
     plan, kept = ready.policy.adapt(observation, None if memory is None else pickle.loads(memory))
     plan = feasible(plan, ready.flow, observation.live)
     _check_plan(plan, "observations")
@@ -145,7 +145,7 @@ def adapted(
 def adapt(
     ready: Ready | None, request: planning_pb2.AdaptRequest | planning_pb2.PlanAheadRequest, memory: bytes | None
 ) -> tuple[Any, bytes]:
-    """As `plan`, with what was remembered of the session.
+    """Answer an adaptation request with the state of its session.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def adapt(
 
 
 def check_forecast(request: planning_pb2.PlanAheadRequest) -> None:
-    """Refuse a look ahead that has nothing to look at.
+    """Reject forecasts that are empty or that the policy ignores.
 
     Raises
     ------
@@ -168,20 +168,20 @@ def check_forecast(request: planning_pb2.PlanAheadRequest) -> None:
     """
     name = request.setting.policy or DEFAULT_POLICY
     if name in policy_names() and not looks_ahead(name):
-        raise InputError(f"setting.policy: {name} makes no use of forecasts; choose plasticc, wpa, wpo or wpp")
+        raise InputError(f"setting.policy: {name} does not use forecasts; choose plasticc, wpa, wpo or wpp")
     if not request.forecast:
-        raise InputError("forecast: give the rates that are expected of the next interval at least")
+        raise InputError("forecast: give the expected rates of at least one interval")
 
 
 def explain(ready: Ready | None, request: planning_pb2.ExplainRequest) -> planning_pb2.ExplainResponse:
-    """Why a plan is as it is.
+    """Answer a request to explain a plan.
 
     Raises
     ------
     InputError
     """
     if len(request.policies) > _MOST_COMPARED or len(set(request.policies)) < len(request.policies):
-        raise InputError(f"policies: {len(request.policies)}; give {_MOST_COMPARED} at most, each of them once")
+        raise InputError(f"policies: {len(request.policies)}; at most {_MOST_COMPARED} different ones are accepted")
     ready = ready or read(request.setting)[0]
     flow = _checked(ready, request.rates)
     plan = feasible(ready.policy.deploy(flow, ready.catalogue), flow)
@@ -213,7 +213,7 @@ def _adaptation(observation: Observation, plan: Deployment) -> dict[str, Any]:
 
 
 def _extreme(flow: Flow, pick: np.ufunc) -> Flow:
-    """The dataflow with one alternate of each element, of the least or the greatest cost and selectivity of all."""
+    """Return the dataflow with one alternate per processing element, of minimal or maximal cost and selectivity."""
     cost, value, selectivity = (
         pick.reduceat(column, flow.alternate_offsets[:-1]) for column in (flow.cost, flow.value, flow.selectivity)
     )
@@ -224,7 +224,7 @@ def _extreme(flow: Flow, pick: np.ufunc) -> Flow:
 
 
 def _need(flow: Flow, external: Floats) -> float:
-    """Reference cores that a dataflow without alternates takes in all."""
+    """Return the reference cores required by a dataflow without alternates."""
     into, _ = flow.ideal(np.zeros(flow.size, np.int64), external)
     return float((into * flow.cost).sum())
 
@@ -236,12 +236,12 @@ def _checked(ready: Ready, rates: Mapping[str, float]) -> Flow:
 
 
 def _check_need(cheapest: Flow, catalogue: Catalogue, external: Floats, field: str) -> None:
-    """Refuse what needs too many machines whatever is planned, before they are planned."""
+    """Reject requests that require too many machines under any plan."""
     if catalogue.limit is not None and catalogue.limit <= MOST_MACHINES:
         return
     machines = cheapest.goal.throughput * _need(cheapest, external) / float(catalogue.powers.max())
-    if not machines <= MOST_MACHINES:  # also if it is no number
-        raise InputError(f"{field}: about {machines:.2g} machines are needed; {MOST_MACHINES:,} at most are planned")
+    if not machines <= MOST_MACHINES:  # also rejects NaN
+        raise InputError(f"{field}: requires about {machines:.2g} machines; at most {MOST_MACHINES:,} are supported")
 
 
 def _check_intervals(ready: Ready, rates: Floats, field: str) -> None:
@@ -249,12 +249,12 @@ def _check_intervals(ready: Ready, rates: Floats, field: str) -> None:
     if len(rates):
         try:
             _check_need(cheapest, ready.catalogue, rates.max(axis=0), field)
-        except InputError:  # of all intervals at once; is there one?
+        except InputError:  # the maximum over all intervals: find the interval, if any
             for at, one in enumerate(rates):
                 _check_need(cheapest, ready.catalogue, one, f"{field}[{at}].rates")
 
 
 def _check_plan(plan: Deployment, field: str) -> None:
     if len(plan.machines) > MOST_MACHINES:
-        told = f"{len(plan.machines):,} machines are needed; {MOST_MACHINES:,} at most are planned"
-        raise InputError(f"{field}: {told}")
+        problem = f"requires {len(plan.machines):,} machines; at most {MOST_MACHINES:,} are supported"
+        raise InputError(f"{field}: {problem}")

@@ -1,4 +1,4 @@
-"""How a server is set up; what it refuses to be."""
+"""Settings of the server and their validation."""
 
 from __future__ import annotations
 
@@ -13,68 +13,68 @@ from goffish.errors import InputError
 from goffish.partial import local_path
 from goffish.services.runners.limits import JobLimits
 
-#: Part of the memory of this computer that jobs may take together.
+#: Share of RAM available to all jobs together.
 _SHARE = 0.8
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Of a server.
+    """Settings of a server.
 
     Attributes
     ----------
     home : Path
-        Where jobs, uploads and, by default, the database are.
+        Folder for jobs, uploads and, by default, the database.
     listen : str
-        ``HOST:PORT`` (port 0: any that is free) or ``unix:PATH``.
+        Address to listen on: ``HOST:PORT`` (port 0: any free port) or ``unix:PATH``.
     data : tuple of Path
-        Folders below which jobs may read.
+        Folders that jobs may read from.
     markets : Path, optional
-        Folder of spot markets that ``goffish spot fit`` has written.
+        Folder of spot markets written by ``goffish spot fit``.
     database : str, optional
-        URL; default: SQLite below `home`.
+        Database URL; default: SQLite in `home`.
     clients : Path, optional
-        File of clients; default: everybody may do everything, which only a server on loopback allows.
+        Client file; default: no authentication, for loopback addresses and Unix sockets only.
     certificate, key : Path, optional
-        For TLS.
+        TLS certificate and private key, in PEM format.
     client_authority : Path, optional
-        Certificates of clients must be of this authority (mutual TLS).
+        Certificate authority of clients; enables mutual TLS.
     slots : int
-        Jobs at a time.
+        Maximum number of concurrent jobs.
     spark_master : str, optional
-        Where ``spark`` jobs go.
+        Spark master URL for jobs with the runner ``spark``.
     clouds : Path, optional
-        Folder of the operator's own catalogues.
-    cloud_pace : float
-        Seconds that pass in the simulated cloud in a second.
+        Folder of additional cloud catalogues.
+    cloud_speed : float
+        Simulated cloud seconds per real second.
     rate, burst : float
-        Calls per second of each client, and at once.
-    calls_at_a_time : int
-        Of each client.
-    most_waiting, most_queued : int
-        Jobs in the queue, and of each client.
-    most_workers, most_cores, most_memory_mb, most_run_s, most_option
-        Of a job; see `JobLimits`. Default of the memory: 80 % of this computer's, shared among all slots.
-    most_message_bytes, most_upload_bytes : int
-        Of one message, and of one upload.
-    most_uploads_bytes : int
-        Of all uploads that are kept.
-    most_plan_s : float
-        For a plan that takes a process of its own.
-    most_plan_mb : int
-        Memory of such a process.
-    most_streams : int
-        Calls of each client at a time whose answers are streams.
+        Average calls per second per client, and maximum burst.
+    max_calls : int
+        Maximum concurrent calls per client.
+    max_queued, max_queued_per_client : int
+        Maximum number of queued jobs, in total and per client.
+    max_workers, max_cores, max_memory_mb, max_run_s, max_option
+        Limits per job; see `JobLimits`. Default of the memory: 80 % of RAM divided by `slots`.
+    max_message_bytes, max_upload_bytes : int
+        Maximum size of a message, and of one upload.
+    max_uploads_bytes : int
+        Maximum total size of stored uploads.
+    max_plan_s : float
+        Time limit of a planning call, in seconds.
+    max_plan_mb : int
+        Memory limit of a planning process, in MB.
+    max_streams : int
+        Maximum concurrent streams per client.
     grace_s : float
-        For calls and jobs that run when the server is asked to stop.
+        Grace period for running jobs and calls on shutdown, in seconds.
     keep_days : float, optional
-        After so long jobs that are over are forgotten, with their results; default: never.
+        Retention of ended jobs and their results, in days; default: unlimited.
     traces : str, optional
         Address of an OpenTelemetry collector.
     web : str, optional
-        ``HOST:PORT`` of the dashboard and metrics.
+        Loopback ``HOST:PORT`` of the dashboard and metrics.
     pass_environment : tuple of str
-        Environment variables that jobs get besides those of `goffish.environment`.
+        Environment variables passed to jobs in addition to those of `goffish.environment`.
     """
 
     home: Path
@@ -89,23 +89,23 @@ class Settings:
     slots: int = 2
     spark_master: str | None = None
     clouds: Path | None = None
-    cloud_pace: float = 360.0
+    cloud_speed: float = 360.0
     rate: float = 5000.0
     burst: float = 5000.0
-    calls_at_a_time: int = 2000
-    most_waiting: int = 100_000
-    most_queued: int = 10_000
-    most_workers: int = field(default_factory=lambda: max(8, os.cpu_count() or 1))
-    most_cores: int | None = None
-    most_memory_mb: int | None = None
-    most_run_s: float = 86_400.0
-    most_option: int = 10_000_000
-    most_message_bytes: int = 4 << 20
-    most_upload_bytes: int = 1 << 30
-    most_uploads_bytes: int = 10 << 30
-    most_plan_s: float = 300.0
-    most_plan_mb: int = 2048
-    most_streams: int = 100
+    max_calls: int = 2000
+    max_queued: int = 100_000
+    max_queued_per_client: int = 10_000
+    max_workers: int = field(default_factory=lambda: max(8, os.cpu_count() or 1))
+    max_cores: int | None = None
+    max_memory_mb: int | None = None
+    max_run_s: float = 86_400.0
+    max_option: int = 10_000_000
+    max_message_bytes: int = 4 << 20
+    max_upload_bytes: int = 1 << 30
+    max_uploads_bytes: int = 10 << 30
+    max_plan_s: float = 300.0
+    max_plan_mb: int = 2048
+    max_streams: int = 100
     grace_s: float = 10.0
     keep_days: float | None = None
     traces: str | None = None
@@ -115,66 +115,66 @@ class Settings:
     def __post_init__(self) -> None:
         local_path(self.home)
         if (self.certificate is None) != (self.key is None):
-            raise InputError("TLS: give both --certificate and --key")
+            raise InputError("TLS requires both --certificate and --key")
         if self.client_authority is not None and self.certificate is None:
-            raise InputError("--client-authority: needs --certificate and --key")
+            raise InputError("--client-authority requires --certificate and --key")
         if self.client_authority is not None and self.clients is None:
-            raise InputError("--client-authority: give --clients, which says what each of them may do")
+            raise InputError("--client-authority requires --clients, which assigns roles to certificates")
         if not is_local(self.listen):
             if self.certificate is None:
-                raise InputError(f"--listen {self.listen}: others can reach it; give --certificate and --key")
+                raise InputError(f"--listen {self.listen}: not a loopback address; requires --certificate and --key")
             if self.clients is None:
-                raise InputError(f"--listen {self.listen}: others can reach it; give --clients")
+                raise InputError(f"--listen {self.listen}: not a loopback address; requires --clients")
         if self.web is not None and not is_local(self.web):
-            raise InputError(f"--web {self.web}: others can reach it; put a proxy with TLS in front of 127.0.0.1")
+            raise InputError(f"--web {self.web}: not a loopback address; use 127.0.0.1 behind a TLS proxy")
         for option, folder in [("data", one) for one in self.data] + [("markets", self.markets)]:
             if folder is not None and not folder.is_dir():
-                raise InputError(f"--{option} {folder}: no such folder")
+                raise InputError(f"--{option} {folder}: the folder does not exist")
         for name in self.pass_environment:
             if name not in os.environ:
-                raise InputError(f"--pass-environment {name}: no such environment variable is set")
+                raise InputError(f"--pass-environment {name}: the environment variable is not set")
         if self.clouds is not None and not self.clouds.is_dir():
-            raise InputError(f"--clouds {self.clouds}: no such folder")
-        if not 0 < self.cloud_pace <= 1e6:
-            raise InputError(f"--cloud-pace {self.cloud_pace:g}: more than 0 and at most 1,000,000")
+            raise InputError(f"--clouds {self.clouds}: the folder does not exist")
+        if not 0 < self.cloud_speed <= 1e6:
+            raise InputError(f"--cloud-speed {self.cloud_speed:g}: must be more than 0 and at most 1,000,000")
         for option, value, least in (
-            ("slots", self.slots, 1), ("at-a-time", self.calls_at_a_time, 1), ("most-waiting", self.most_waiting, 1),
-            ("most-message", self.most_message_bytes, 1024), ("most-upload", self.most_upload_bytes, 1),
-            ("most-uploads", self.most_uploads_bytes, 1), ("most-plan-memory", self.most_plan_mb, 512),
-            ("most-streams", self.most_streams, 1), ("most-queued", self.most_queued, 1),
-            ("most-workers", self.most_workers, 1), ("most-option", self.most_option, 1),
-            ("most-cores", self.most_cores, 1), ("most-memory", self.most_memory_mb, 512),
+            ("slots", self.slots, 1), ("max-calls", self.max_calls, 1), ("max-queued", self.max_queued, 1),
+            ("max-message", self.max_message_bytes, 1024), ("max-upload", self.max_upload_bytes, 1),
+            ("max-uploads", self.max_uploads_bytes, 1), ("max-plan-memory", self.max_plan_mb, 512),
+            ("max-streams", self.max_streams, 1), ("max-queued-per-client", self.max_queued_per_client, 1),
+            ("max-workers", self.max_workers, 1), ("max-option", self.max_option, 1),
+            ("max-cores", self.max_cores, 1), ("max-memory", self.max_memory_mb, 512),
         ):  # fmt: skip
             if value is not None and value < least:
-                raise InputError(f"--{option} {value}: at least {least}")
-        if not 1 <= self.most_plan_s <= 86_400:
-            raise InputError(f"--most-plan {self.most_plan_s:g}: 1 to 86,400 seconds")
-        if not self.most_run_s > 0:
-            raise InputError(f"--most-run {self.most_run_s:g}: more than 0 seconds")
+                raise InputError(f"--{option} {value}: must be at least {least}")
+        if not 1 <= self.max_plan_s <= 86_400:
+            raise InputError(f"--max-plan-time {self.max_plan_s:g}: must be 1 to 86,400 seconds")
+        if not self.max_run_s > 0:
+            raise InputError(f"--max-run-time {self.max_run_s:g}: must be more than 0 seconds")
         if not (self.rate > 0 and self.burst >= 1 and self.grace_s >= 0):
-            raise InputError("--rate, --burst, --grace: more than 0, at least 1, at least 0")
+            raise InputError("--max-call-rate must be more than 0, and --grace at least 0")
 
     @property
     def database_url(self) -> str:
-        """The database, or the one below `home`."""
+        """URL of the database; by default, SQLite in `home`."""
         return self.database or f"sqlite:///{self.home / 'jobs.sqlite'}"
 
     @property
     def job_limits(self) -> JobLimits:
-        """What a job may take."""
-        memory = self.most_memory_mb
+        """Limits per job."""
+        memory = self.max_memory_mb
         if memory is None:
             memory = max(512, int(psutil.virtual_memory().total * _SHARE / self.slots) >> 20)
-        return JobLimits(self.most_workers, self.most_cores, memory, self.most_run_s, self.most_option)
+        return JobLimits(self.max_workers, self.max_cores, memory, self.max_run_s, self.max_option)
 
 
 def is_local(address: str) -> bool:
-    """Whether only programs of this computer can reach an address.
+    """Return whether an address is a loopback address or a Unix socket.
 
     Raises
     ------
     InputError
-        It is no address.
+        The address is malformed.
     """
     if address.startswith("unix:"):
         return True

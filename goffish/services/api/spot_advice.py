@@ -1,4 +1,4 @@
-"""Spot markets that a server knows, and what jobs on them should do."""
+"""Spot markets of the server, and advice for jobs on spot machines."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from goffish.scheduling.spot.table import Table
 
 _log = logging.getLogger(__name__)
-#: Markets that are kept, and how large a table may be that a client has built. An entry (unit of work, slot, joint
-#: state of the prices, choice) takes about 2 microseconds, and 25 bytes while the table is built: the largest one takes
-#: two minutes and 1.6 GB.
+#: Cached markets, and limits of strategy tables. An entry (unit of work, slot, joint state of the prices, choice) takes
+#: about 2 microseconds and 25 bytes during construction: the largest table takes two minutes and 1.6 GB.
 _MARKETS, _MOST_UNITS, _MOST_SLOTS, _MOST_ENTRIES = 8, 120, 600, 60_000_000
 _MOST_HOURS = 1e6
 
 
 class Markets:
-    """Markets that ``goffish spot fit`` has written into a folder, by the names of their files.
+    """Spot markets in a folder, written by ``goffish spot fit``; named by their files.
 
     Parameters
     ----------
     folder : Path, optional
+        Folder of market files.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -41,7 +41,7 @@ class Markets:
 
     @property
     def names(self) -> list[str]:
-        """What there is."""
+        """Names of the markets."""
         return [] if self._folder is None else sorted(path.stem for path in self._folder.glob("*.json"))
 
     def _open(self, name: str) -> Fitted:
@@ -51,9 +51,9 @@ class Markets:
         return read_fitted(str(self._folder / f"{name}.json"))
 
     def prepare(self) -> None:
-        """Load what advice takes, before calls are answered: libraries, compiled functions, and prices.
+        """Load libraries, compiled functions and prices before the first request.
 
-        The first request would hold up all others meanwhile. A market that cannot be used is logged.
+        Otherwise the first request would delay all others. Invalid markets are logged.
         """
         from goffish.scheduling.spot.advice import running
         from goffish.scheduling.spot.fitting import prices_of
@@ -70,7 +70,7 @@ class Markets:
                 advance(fitted.market, status, RELEASE, prices, prices)
 
     def messages(self) -> list[catalog_pb2.Market]:
-        """All of them."""
+        """Return all markets as messages."""
         found = []
         for name in self.names:
             fitted = self._fitted(name)
@@ -96,12 +96,12 @@ class Markets:
         from goffish.scheduling.spot.job import slots_left, submitted
 
         if request.market not in self.names:
-            known = ", ".join(self.names) or "none; the operator gives --markets"
-            raise InputError(f"market: nothing called {request.market[:80]!r}; there are: {known}")
+            known = ", ".join(self.names) or "none (goffish serve --markets)"
+            raise InputError(f"market: unknown {request.market[:80]!r}; markets: {known}")
         for field in ("core_hours", "hours"):
             if not 0 < getattr(request, field) <= _MOST_HOURS:
-                told = f"more than 0, and at most {_MOST_HOURS:,.0f}, is accepted"
-                raise InputError(f"{field}: {getattr(request, field):g}; {told}")
+                accepted = f"must be more than 0 and at most {_MOST_HOURS:,.0f}"
+                raise InputError(f"{field}: {getattr(request, field):g}; {accepted}")
         fitted = self._fitted(request.market)
         market = fitted.market
         work = market.units(request.core_hours)
@@ -109,14 +109,14 @@ class Markets:
         if request.HasField("running"):
             job = request.running
             if not 0 <= job.saved_core_hours <= _MOST_HOURS:
-                told = f"0 to {_MOST_HOURS:,.0f} are accepted"
-                raise InputError(f"running.saved_core_hours: {job.saved_core_hours:g}; {told}")
+                accepted = f"must be 0 to {_MOST_HOURS:,.0f}"
+                raise InputError(f"running.saved_core_hours: {job.saved_core_hours:g}; {accepted}")
             saved = market.units(job.saved_core_hours)
             bid = job.bid if job.HasField("bid") else None
             status = running(market, work, saved, getattr(job, "class"), bid, job.used_s)
         slots = slots_left(request.hours * 3600.0, 0.0, fitted.slot_s, 0)
         if max(work, status.saved) > _MOST_UNITS:
-            raise InputError(f"core_hours: at most {_MOST_UNITS * market.unit:g} in this market")
+            raise InputError(f"core_hours: at most {_MOST_UNITS * market.unit:g} are supported in this market")
         try:
             check_deadline(market, status, slots)
         except InputError as error:
@@ -128,34 +128,35 @@ class Markets:
             if most < least:
                 raise InputError(_too_large(request, market))
             hours = most * fitted.slot_s / 3600
-            raise InputError(f"hours: at most {hours:.4g} for {request.core_hours:g} core-hours in this market")
+            limit = f"at most {hours:.4g} are supported for {request.core_hours:g} core-hours in this market"
+            raise InputError(f"hours: {limit}")
         prices, ages = prices_of(fitted, dict(request.prices))
         return Asked((request.market, status.saved, slots), market, status, prices, ages)
 
 
 def _most_slots(market: Market, units: int) -> int:
-    """Slots to the deadline for which a client may have a table built."""
+    """Return the maximum number of slots to the deadline of a strategy table."""
     return min(_MOST_SLOTS, _MOST_ENTRIES // (units * market.joint_states * market.choices))
 
 
 def _too_large(request: planning_pb2.AdviseSpotRequest, market: Market) -> str:
-    """What to report of a job that has no deadline that can be kept and planned with."""
+    """Return the error message for a job that is too large to plan."""
     for units in range(_MOST_UNITS, 0, -1):
         if _most_slots(market, units) >= market.least_slots(units):
             most = units * market.unit
-            return f"core_hours: {request.core_hours:g}; at most {most:.4g} can be planned in this market"
-    return f"market: {request.market} has too many states of prices to plan with; choose another"
+            return f"core_hours: {request.core_hours:g}; at most {most:.4g} are supported in this market"
+    return f"market: {request.market} has too many price states for planning; choose another market"
 
 
 class Asked(NamedTuple):
-    """A request for advice that was checked.
+    """Validated request for advice.
 
     Attributes
     ----------
     key : (str, int, int)
-        What its table is made of: the name of the market, units of work, and slots to the deadline.
+        Key of the strategy table: name of the market, units of work, and slots to the deadline.
     market, status, prices, ages
-        As `goffish.scheduling.spot.advice.advise` takes them.
+        Arguments of `goffish.scheduling.spot.advice.advise`.
     """
 
     key: tuple[str, int, int]
@@ -165,12 +166,12 @@ class Asked(NamedTuple):
     ages: Sequence[int] | None
 
     def answer(self, table: Table) -> planning_pb2.AdviseSpotResponse:
-        """What the job should do now.
+        """Return the recommended action.
 
         Raises
         ------
         InputError
-            The deadline cannot be kept.
+            The deadline cannot be met.
         """
         from goffish.scheduling.spot.advice import advise
 
@@ -185,14 +186,14 @@ class Asked(NamedTuple):
 
 
 def strategy(market: Market, work: int, slots: int) -> Table:
-    """Build a table, without what only a larger one could be built on."""
+    """Build a strategy table, without the data required to extend it."""
     from goffish.scheduling.spot.table import build_table
 
     return replace(build_table(market, work, slots, threads=1), last=())
 
 
 def _decide(answer: planning_pb2.AdviseSpotResponse, market: Market, action: int) -> None:
-    """Tell a program what to do; actions of `goffish.scheduling.spot.job` have the same order."""
+    """Set the machine-readable decision; actions of `goffish.scheduling.spot.job` have the same order."""
     from goffish.scheduling.spot.job import START
 
     answer.decision = planning_pb2.SpotAction.ValueType(min(action, START) + planning_pb2.SPOT_ACTION_WAIT)

@@ -1,4 +1,4 @@
-"""What a server reports to its operator: metrics for Prometheus, traces for OpenTelemetry, logs, the audit log."""
+"""Telemetry: Prometheus metrics, OpenTelemetry traces, logs and the audit log."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 
 class Metrics:
-    """Counters of a server."""
+    """Prometheus metrics of the server."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._calls = Counter("goffish_calls", "Calls that ended.", ["method", "code"], registry=self.registry)
+        self._calls = Counter("goffish_calls", "Completed calls.", ["method", "code"], registry=self.registry)
         self._seconds = Histogram(
-            "goffish_call_seconds", "Time of calls.", ["method"], buckets=_SECONDS, registry=self.registry
+            "goffish_call_seconds", "Duration of calls.", ["method"], buckets=_SECONDS, registry=self.registry
         )
         self._children: dict[tuple[str, str], tuple[Any, Any]] = {}
 
     def called(self, method: str, code: str, seconds: float) -> None:
-        """A call ended."""
+        """Record a completed call."""
         found = self._children.get((method, code))
         if found is None:
             found = self._calls.labels(method, code), self._seconds.labels(method)
@@ -41,11 +41,11 @@ class Metrics:
         found[1].observe(seconds)
 
     def watch(self, jobs: Callable[[], Mapping[str, int]]) -> None:
-        """Tell how many jobs are in each state whenever somebody asks."""
+        """Export the number of jobs per state, computed on each scrape."""
         self.registry.register(_Jobs(jobs))
 
     def text(self) -> bytes:
-        """All of it, as Prometheus reads it."""
+        """Return all metrics in the Prometheus text format."""
         return bytes(generate_latest(self.registry))
 
 
@@ -54,25 +54,25 @@ class _Jobs:
         self._jobs = jobs
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """The family of gauges."""
-        family = GaugeMetricFamily("goffish_jobs", "Jobs in each state.", labels=["state"])
+        """Return the gauges."""
+        family = GaugeMetricFamily("goffish_jobs", "Jobs by state.", labels=["state"])
         for state, count in self._jobs().items():
             family.add_metric([state], count)
         yield family
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """What it is, without asking the database."""
-        return [GaugeMetricFamily("goffish_jobs", "Jobs in each state.", labels=["state"])]
+        """Describe the gauges without a database query."""
+        return [GaugeMetricFamily("goffish_jobs", "Jobs by state.", labels=["state"])]
 
 
 @contextmanager
 def tracing(endpoint: str | None) -> Iterator[list[Any]]:
-    """Interceptors that send a span for each call to a collector, but for health checks; none without a collector.
+    """Provide interceptors that export a span per call, except health checks; none without an endpoint.
 
     Parameters
     ----------
     endpoint : str, optional
-        Where OTLP is understood by gRPC, such as ``http://127.0.0.1:4317``.
+        OTLP/gRPC endpoint, such as ``http://127.0.0.1:4317``.
 
     Raises
     ------
@@ -100,7 +100,7 @@ _BYTES, _FILES = 10 << 20, 10
 
 
 def set_up_logs(home: Path) -> None:
-    """Write logs to stderr, and the audit log to ``audit.log`` of a folder, which is turned over at 10 MiB."""
+    """Write logs to stderr, and the audit log to ``audit.log`` in a folder, rotated at 10 MiB."""
     lines = logging.StreamHandler(sys.stderr)
     lines.setFormatter(_Lines())
     ours = logging.getLogger("goffish")

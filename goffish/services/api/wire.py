@@ -1,7 +1,6 @@
-"""Between messages of the protocol and what the library works with, and the catalogues that messages may name.
+"""Conversion between protocol messages and library objects, and lookup of named catalogues.
 
-Only what came with the server is taken by name here: a client can have no file of the server read and no code of its
-own run.
+Names refer to definitions on the server only: clients can neither read files of the server nor run code.
 """
 
 from __future__ import annotations
@@ -26,26 +25,26 @@ from goffish.services.store.records import Event, Job, State
 from goffish.services.store.spec import DataflowJob, GraphJob, JobSpec
 from goffish.v1 import dataflows_pb2, jobs_pb2
 
-#: Of the operator, by the names of their files.
+#: Additional catalogues by file name.
 _own_clouds: dict[str, Catalogue] = {}
 
 
 def add_clouds(folder: Path) -> None:
-    """Make the catalogues of a folder known for the life of this process.
+    """Load additional catalogues from a folder.
 
     Parameters
     ----------
     folder : Path
-        Its ``*.yaml`` and the price files that they name are read now; price files may be relative to the folder.
+        Folder of ``*.yaml`` files; paths of price files may be relative to it.
 
     Raises
     ------
     InputError
-        If a catalogue or one of its price files cannot be used, or its name is taken.
+        A catalogue or price file is invalid, or the name exists.
     """
     for path in sorted(folder.glob("*.yaml")):
         if path.stem in known_catalogues():
-            raise InputError(f"{path}: there is a catalogue {path.stem} already; rename the file")
+            raise InputError(f"{path}: a bundled catalogue has the name {path.stem}; rename the file")
         catalogue = read_catalogue(path)
         for one in catalogue.classes:
             if one.prices is not None:
@@ -54,12 +53,12 @@ def add_clouds(folder: Path) -> None:
 
 
 def cloud_names() -> list[str]:
-    """All that may be named."""
+    """Return the names of all catalogues."""
     return [*known_catalogues(), *_own_clouds]
 
 
 def cloud_by_name(name: str) -> Catalogue:
-    """A catalogue by its name; never a file that is not known.
+    """Return a catalogue by name; never reads other files.
 
     Raises
     ------
@@ -68,7 +67,7 @@ def cloud_by_name(name: str) -> Catalogue:
     if name in _own_clouds:
         return _own_clouds[name]
     if name not in known_catalogues():
-        raise InputError(f"nothing called {name[:80]!r}; there are: {', '.join(cloud_names())}")
+        raise InputError(f"unknown {name[:80]!r}; choose one of {', '.join(cloud_names())}")
     return read_catalogue(name)
 
 
@@ -77,14 +76,14 @@ _RUNNER_NUMBERS = {name: number for number, name in _RUNNERS.items()}
 STATES = {state: jobs_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in State}
 _STATES_BY_NUMBER = {number: state for state, number in STATES.items()}
 DEFAULT_CLOUD = "ec2-2013-m1"
-#: Of a Duration (10,000 years); a longer one cannot be written as JSON.
+#: Maximum seconds of a protobuf Duration (10,000 years).
 _MOST_SECONDS = 315_576_000_000
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """The fields of a message that are set, as a definition file would hold them.
+    """Return the set fields of a message in the form of a definition file.
 
-    Not `google.protobuf.json_format.MessageToDict`, which makes texts of int64 and NaN: errors would quote those.
+    `google.protobuf.json_format.MessageToDict` converts int64 and NaN to texts, which errors would quote.
     """
     found: dict[str, Any] = {}
     for field, value in message.ListFields():
@@ -100,14 +99,14 @@ def plain(message: Message) -> dict[str, Any]:
 
 
 def dataflow_of(message: Any, field: str) -> Dataflow:
-    """The dataflow that a message names or holds.
+    """Return the dataflow that a message names or defines.
 
     Parameters
     ----------
     message : Message
         With a oneof ``dataflow``.
     field : str
-        What it is called in errors.
+        Name of the field in error messages.
 
     Raises
     ------
@@ -129,7 +128,7 @@ def _dataflow_body(message: Any) -> dict[str, Any]:
 
 
 def known_dataflow(name: str, field: str) -> Dataflow:
-    """One that comes along.
+    """Return a bundled dataflow by name.
 
     Raises
     ------
@@ -140,7 +139,7 @@ def known_dataflow(name: str, field: str) -> Dataflow:
 
 
 def cloud_of(message: Any, field: str) -> Catalogue:
-    """The catalogue that a message with a oneof ``cloud`` names or holds; by default `DEFAULT_CLOUD`.
+    """Return the catalogue that a message with a oneof ``cloud`` names or defines; default: `DEFAULT_CLOUD`.
 
     Raises
     ------
@@ -160,7 +159,7 @@ def cloud_of(message: Any, field: str) -> Catalogue:
 
 
 def known_cloud(name: str, field: str) -> Catalogue:
-    """A catalogue that comes along, or one of the operator's.
+    """Return a bundled or additional catalogue by name.
 
     Raises
     ------
@@ -174,11 +173,11 @@ def known_cloud(name: str, field: str) -> Catalogue:
 
 def _check_known(name: str, known: Any, field: str) -> None:
     if name not in known:
-        raise InputError(f"{field}: nothing called {name[:80]!r}; there are: {', '.join(known)}")
+        raise InputError(f"{field}: unknown {name[:80]!r}; choose one of {', '.join(known)}")
 
 
 def spec_of(message: jobs_pb2.JobSpec) -> JobSpec:
-    """The job that a message asks for.
+    """Return the job specification in a message.
 
     Raises
     ------
@@ -188,7 +187,7 @@ def spec_of(message: jobs_pb2.JobSpec) -> JobSpec:
     body.pop("deadline", None)
     if message.HasField("deadline"):
         if abs(message.deadline.seconds) > _MOST_SECONDS:
-            raise InputError(f"spec.deadline: {message.deadline.seconds:,} s; at most {_MOST_SECONDS:,} s")
+            raise InputError(f"spec.deadline: {message.deadline.seconds:,} s; must be at most {_MOST_SECONDS:,} s")
         body["deadline_s"] = message.deadline.seconds + message.deadline.nanos / 1e9
     if "graph" in body:
         runner = message.graph.runner
@@ -206,7 +205,7 @@ def spec_of(message: jobs_pb2.JobSpec) -> JobSpec:
 
 
 def spec_message(body: Mapping[str, Any]) -> jobs_pb2.JobSpec:
-    """A job as a message, from what `JobSpec.as_json` keeps of it; made without a `JobSpec`, as for lists."""
+    """Convert the output of `JobSpec.as_json` to a message, without building a `JobSpec`."""
     made = jobs_pb2.JobSpec(
         labels=body.get("labels"), most_attempts=body.get("most_attempts", _DEFAULTS["spec"]["most_attempts"]),
         budget=body.get("budget"),
@@ -230,7 +229,7 @@ def spec_message(body: Mapping[str, Any]) -> jobs_pb2.JobSpec:
 
 
 def _defaults(model: type[BaseModel]) -> dict[str, Any]:
-    """Of the fields that may be left out, and have a value then."""
+    """Return the defaults of optional fields, except ``None``."""
     return {
         name: field.default for name, field in model.model_fields.items()
         if not field.is_required() and field.default is not None
@@ -241,13 +240,13 @@ _DEFAULTS = {"spec": _defaults(JobSpec), "graph": _defaults(GraphJob), "dataflow
 
 
 def plan_message(described: Mapping[str, Any], ids: list[int] | None = None) -> dataflows_pb2.Plan:
-    """A plan as `describe_plan` tells it.
+    """Convert the output of `describe_plan` to a message.
 
     Parameters
     ----------
     described : mapping
     ids : list of int, optional
-        Of its machines; default: -1, -2, … for machines that are asked for.
+        IDs of the machines; default: -1, -2, … for machines to be started.
     """
     elements = [{name: value for name, value in one.items() if name != "machines"} for one in described["elements"]]
     machines = [
@@ -259,7 +258,7 @@ def plan_message(described: Mapping[str, Any], ids: list[int] | None = None) -> 
 
 
 def states_of(numbers: Any) -> list[State]:
-    """States that a filter names.
+    """Return the states of a filter.
 
     Raises
     ------
@@ -268,12 +267,12 @@ def states_of(numbers: Any) -> list[State]:
     asked = set(numbers)
     for number in asked:
         if number not in _STATES_BY_NUMBER:
-            raise InputError(f"states: {number} is none; give some of {', '.join(jobs_pb2.JobState.keys()[1:])}")
+            raise InputError(f"states: unknown {number}; choose from {', '.join(jobs_pb2.JobState.keys()[1:])}")
     return [_STATES_BY_NUMBER[number] for number in asked]
 
 
 def job_message(job: Job) -> jobs_pb2.Job:
-    """A job as it stands."""
+    """Convert a job to a message."""
     made = jobs_pb2.Job(
         id=job.id, client=job.client, client_key=job.client_key or "", spec=spec_message(job.body),
         state=STATES[job.state], submitted=moment(job.submitted), attempts=job.attempts, cost=job.cost,
@@ -288,7 +287,7 @@ def job_message(job: Job) -> jobs_pb2.Job:
 
 
 def event_message(event: Event) -> jobs_pb2.Event:
-    """An event as it was written."""
+    """Convert an event to a message."""
     return jobs_pb2.Event(
         number=event.number, time=moment(event.time), kind=event.kind, state=STATES[event.state], text=event.text,
         details="" if event.details is None else json.dumps(event.details),
@@ -296,7 +295,7 @@ def event_message(event: Event) -> jobs_pb2.Event:
 
 
 def moment(seconds: float) -> Timestamp:
-    """Seconds since 1970."""
+    """Convert seconds since 1970 to a timestamp."""
     made = Timestamp()
     made.FromMicroseconds(round(seconds * 1e6))
     return made

@@ -1,1 +1,1 @@
-"""How the jobs of the scheduling service are run: their folders, their workers, and who looks after both."""
+"""Execution of jobs: folders, workers and the supervisor."""

@@ -1,4 +1,4 @@
-"""One attempt at a job, as its runner sees it: what it tells, and when it has to stop."""
+"""Attempt at a job: interface between a runner and the job records."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ Why = Literal["cancelled", "drained", "deadline", "budget", "time"]
 
 @dataclass(frozen=True)
 class Ended:
-    """How an attempt ended.
+    """Outcome of an attempt.
 
     Attributes
     ----------
     state : State
-        Over, or `State.QUEUED` for another attempt.
+        Final state, or `State.QUEUED` for another attempt.
     text : str
+        Text of the event.
     summary : dict, optional
-        Facts of the result.
+        Summary of the result.
     lost : bool
-        Whether a worker was lost, which may not happen for ever.
+        Whether a worker was lost; the number of losses is limited.
     pause : bool
-        Whether the next attempt had better wait a little.
+        Whether to delay the next attempt.
     """
 
     state: State
@@ -38,12 +39,12 @@ class Ended:
 
 
 class Attempt:
-    """An attempt that runs.
+    """Running attempt.
 
     Attributes
     ----------
     job : Job
-        As it was when this attempt last wrote of it.
+        Job as last written by this attempt.
     folder : JobFolder
     """
 
@@ -55,7 +56,7 @@ class Attempt:
         self._jobs, self._clock, self._draining, self._asked = jobs, clock, draining, asked
 
     def move(self, state: State, text: str = "", details: dict[str, Any] | None = None, **columns: Any) -> None:
-        """Bring the job to another state."""
+        """Change the state of the job."""
         self.job = self._jobs.move(self.job, state, text, details, **columns)
 
     def note(self, kind: str, text: str = "", details: dict[str, Any] | None = None, **columns: Any) -> None:
@@ -64,14 +65,14 @@ class Attempt:
 
     @property
     def time_left_s(self) -> float | None:
-        """Until the deadline."""
+        """Seconds until the deadline; ``None`` without one."""
         limit = self.job.spec.deadline_s
         return None if limit is None else self.job.submitted + limit - self._clock.now()
 
     def stops(self) -> Why | None:
-        """Why the attempt has to stop now, if it has to."""
+        """Return the reason to stop the attempt now, or ``None``."""
         left, budget = self.time_left_s, self.job.spec.budget
-        # Who asked before this attempt began is only in the database.
+        # Requests before this attempt are in the database only.
         if self.job.cancel_requested or self.job.id in self._asked:
             return "cancelled"
         if left is not None and left <= 0:
@@ -83,22 +84,22 @@ class Attempt:
         return "drained" if self._draining.is_set() else None
 
     def ended(self, why: Why) -> Ended:
-        """What an attempt that stopped for a reason is."""
+        """Return the outcome of an attempt stopped for a reason."""
         spec = self.job.spec
         if why == "cancelled":
-            return Ended(State.CANCELLED, "cancelled while it ran")
+            return Ended(State.CANCELLED, "cancelled while running")
         if why == "deadline":
-            return Ended(State.FAILED, f"its deadline of {spec.deadline_s:g} s passed")
+            return Ended(State.FAILED, f"deadline exceeded: {spec.deadline_s:g} s after submission")
         if why == "time":
-            return Ended(State.FAILED, f"run time limit exceeded: {self._most_s:,g} s allowed (--most-run)")
+            return Ended(State.FAILED, f"run time limit exceeded: {self._most_s:,g} s allowed (--max-run-time)")
         if why == "budget":
-            return Ended(State.FAILED, f"it cost {self.job.cost:.4g}, more than its budget of {spec.budget:g}")
-        return Ended(State.QUEUED, "the server stops; the job goes on when it is back")
+            return Ended(State.FAILED, f"budget exceeded: {self.job.cost:.4g} spent, {spec.budget:g} allowed")
+        return Ended(State.QUEUED, "server shutting down; the job resumes after the restart")
 
 
 class Runner(Protocol):
-    """Runs attempts, each in a thread of its own."""
+    """Runner of attempts, each in a separate thread."""
 
     def run(self, attempt: Attempt) -> Ended:
-        """Run an attempt to its end; go on with its worker where that is still there."""
+        """Run an attempt to its end; reattach to its worker if that is still running."""
         ...

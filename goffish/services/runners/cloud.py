@@ -1,8 +1,8 @@
-"""Graph jobs on machines of the simulated cloud, which are rented, lost and given back as a policy decides.
+"""Graph jobs on machines of the simulated cloud, controlled by a spot policy.
 
-Machines are processes of this computer; a spot machine is killed, with the worker on it, when its price exceeds its
-bid. The next one goes on from the engine's checkpoints, which outlive machines. All machines end with the server, so
-after a crash the next attempt begins with none; what was spent before stays on the job's bill.
+Machines are local processes; a spot machine is killed with its worker when its price exceeds its bid. The next machine
+resumes from the checkpoints of the engine. All machines stop with the server: an attempt after a crash starts without
+machines, and earlier costs remain on the bill of the job.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from goffish.services.store.records import Clock, State
 from goffish.services.store.spec import GraphJob
 
 _LOOK_S = 0.1
-#: How often cost and progress are written down.
+#: Interval of cost and progress events, in seconds.
 _TELL_S = 2.0
-#: A worker whose machine is gone, or whose server was killed, has ended after so long.
+#: Maximum time until a worker ends after its machine or server, in seconds.
 _ENDS_S = 10.0
-#: Slots by which a deadline is taken to be earlier, for what takes longer than planned.
+#: Safety margin before the deadline, in slots.
 _MARGIN = 1
-#: Appends what a command says to the job's log, as which it is given first.
+#: Wrapper that appends the output of a command to the log given as its first argument.
 _LOGGED = ("/bin/sh", "-c", 'log=$1; shift; exec "$@" >>"$log" 2>&1', "sh")
 
 
 @dataclass(frozen=True)
 class CloudRunner:
-    """Runs attempts on the simulated cloud.
+    """Runner of attempts on the simulated cloud.
 
     Attributes
     ----------
     resolve : callable
-        From the URI of a file to the path that the worker reads; raises `InputError`.
+        Resolves the URI of a file to a path; raises `InputError`.
     cloud : callable
-        A catalogue by its name; raises `InputError`.
+        Returns a catalogue by name; raises `InputError`.
     pace : float
-        Seconds that pass in the cloud in one of ours.
+        Simulated cloud seconds per real second.
     environment : mapping
-        Of the machines, and so of the workers.
+        Environment variables of the machines and their workers.
     """
 
     resolve: Resolve
@@ -75,7 +75,7 @@ class CloudRunner:
     limits: JobLimits = UNLIMITED
 
     def run(self, attempt: Attempt) -> Ended:
-        """Plan the job, and rent machines until it is done."""
+        """Plan the job, and rent machines until it ends."""
         try:
             return self._run(attempt)
         except Busy as error:
@@ -91,7 +91,7 @@ class CloudRunner:
         if (done := concluded(folder)) is not None:
             return done
         if job.state in (State.PROVISIONING, State.RUNNING):
-            attempt.move(State.MIGRATING, "its machines ended with the server that was killed")
+            attempt.move(State.MIGRATING, "machines stopped with the killed server")
         files, catalogue = Files.of(graph, self.resolve), self.cloud(graph.cloud_name)
         try:
             sized = size_of(graph, files.input, catalogue)
@@ -119,7 +119,7 @@ class CloudRunner:
 
 
 class _Stopped(Exception):
-    """An attempt that has to stop."""
+    """Signal to stop an attempt."""
 
     def __init__(self, why: Why) -> None:
         super().__init__(why)
@@ -133,7 +133,7 @@ def _stop(attempt: Attempt) -> None:
 
 
 class _Rented:
-    """The machines of an attempt, one at a time."""
+    """Control loop of an attempt, which uses one machine at a time."""
 
     def __init__(
         self, attempt: Attempt, plan: Plan, need: Need, provider: LocalProvider, order: dict[str, Any], pace: float,
@@ -146,29 +146,29 @@ class _Rented:
         self._teller = Teller(attempt)
         self._saved = attempt.folder.saved
         self._before = attempt.job.cost
-        #: Core-hours to do from the last checkpoint on, and when a job without a deadline is to be done.
+        #: Core-hours left from the last checkpoint, and the target time of a job without a deadline.
         self._left, self._until_s = need.core_hours, plan.slots * plan.slot_s
         self._machine: int | None = None
         self._choice = -1
         self._waits = False
-        #: Of the machine, as it was told of last.
+        #: Last reported price of the machine.
         self._price = 0.0
         self._task: Task | None = None
         self._begun_s = 0.0
 
     def run(self) -> Ended:
-        """Until the job is over, or has to stop."""
+        """Run until the job ends or must stop."""
         attempt = self._attempt
         next_decision = next_tell = 0.0
         while True:
             why = attempt.stops()
             if why is not None:
-                self._give_back("given back")
+                self._give_back("released")
                 return self._over(attempt.ended(why))
             if self._task is not None and time.monotonic() >= next_tell:
                 limit = over_limit(attempt.folder, self._order["limits"]["memory_mb"], self._graph.cpu_seconds)
                 if limit is not None:
-                    self._give_back("given back")
+                    self._give_back("released")
                     return self._over(limit)
             before = self._machine
             ended = self._look() if before is not None else self._done()
@@ -188,20 +188,20 @@ class _Rented:
         return self._before + self._provider.spent()
 
     def _look(self) -> Ended | None:
-        """See what became of the machine and its worker; gives an end if the attempt has come to one."""
+        """Check the machine and its worker; return the outcome if the attempt has ended."""
         machine, attempt, folder = self._machine, self._attempt, self._attempt.folder
         assert machine is not None
         state = self._provider.states()[machine]
         if state == "failed":
             _wait_until_free(folder)
             taken = self._provider.taken(machine)
-            told = "was taken away, as its price exceeds its bid" if taken else "has failed"
+            told = "was interrupted, because its price exceeds its bid" if taken else "has failed"
             self._forget(machine, "lost", f"{self._name} {told}")
             if folder.done is not None:
                 return self._done()
             if not taken:
-                return Ended(State.QUEUED, "its machine has failed", lost=True)
-            attempt.move(State.MIGRATING, "its machine was taken away; it goes on from its last checkpoint")
+                return Ended(State.QUEUED, "machine failed", lost=True)
+            attempt.move(State.MIGRATING, "spot interruption; resuming from the last checkpoint")
             return None
         if self._task is None:
             if state == "running":
@@ -210,18 +210,18 @@ class _Rented:
         code = self._provider.exit_code(self._task)
         if code is None:
             return None
-        self._give_back("given back")
+        self._give_back("released")
         return self._over(lost(folder, code))
 
     def _over(self, otherwise: Ended) -> Ended:
-        """How the attempt ends: with the result if there is one, unless that has cost too much."""
+        """Return the outcome: the result if it exists and is within the budget."""
         attempt = self._attempt
         if attempt.stops() == "budget":
             return attempt.ended("budget")
         return concluded(attempt.folder) or otherwise
 
     def _done(self) -> Ended | None:
-        """The end of a job whose worker was done just when its machine ended."""
+        """Return the outcome if the worker has finished, even if its machine has ended."""
         done = concluded(self._attempt.folder)
         return None if done is None else self._over(done)
 
@@ -233,12 +233,12 @@ class _Rented:
         try:
             self._task, self._begun_s = self._provider.submit(machine, command), self._provider.now
         except (InputError, JobError):
-            # The machine has just failed, as the next look at it will tell.
+            # The machine has just failed; the next check handles it.
             return
         attempt.move(State.RUNNING, f"on {self._name}")
 
     def _decide(self) -> None:
-        """Ask the policy, and do what it wants."""
+        """Query the policy and carry out its action."""
         plan, market = self._plan, self._plan.market
         given = self._provider.prices()
         prices = [given[market.spot_choice(kind, 0)] for kind in range(len(market.classes))]
@@ -246,43 +246,41 @@ class _Rented:
         left = self._slots_left()
         action = plan.decide(left, self._status(), prices)
         if action == RELEASE:
-            why = "given back: the policy has something better to do"
+            why = "released: the policy prefers another option"
             self._give_back(why)
             self._attempt.move(State.MIGRATING, why)
             action = plan.decide(left, self._status(), prices)
         if action >= START and self._machine is None:
             choice = action - START
-            # A bid below the price gets nothing.
+            # A bid below the price is not granted.
             if not market.rules.spot[choice] or prices[int(market.rules.kind[choice])] <= market.rules.bid[choice]:
                 self._start(choice, given[choice], left)
 
     def _rest(self) -> None:
-        """Say so, once, if the policy rents nothing for now, and what is saved keeps."""
+        """Record once that the policy is waiting without a machine."""
         attempt, saved, policy = self._attempt, self._attempt.folder.saved, self._graph.policy
         if self._machine is not None:
             self._waits = False
         elif attempt.job.state == State.MIGRATING and saved is not None:
-            attempt.move(
-                State.CHECKPOINTED, f"superstep {saved} is saved; {policy} waits before it rents another machine"
-            )
+            attempt.move(State.CHECKPOINTED, f"checkpoint of superstep {saved}; {policy} is waiting to rent a machine")
         elif not self._waits and attempt.job.state != State.CHECKPOINTED:
             self._waits, left = True, self._slots_left()
             market, given = self._plan.market, self._provider.prices()
             price, name = min((given[market.spot_choice(at, 0)], one.name) for at, one in enumerate(market.classes))
-            told = f"{policy} waits for a lower price: {name} costs {price:.4g} an hour"
-            told += f"; {left * self._plan.slot_s / HOUR_S:.3g} hours of the cloud are left"
+            told = f"{policy} is waiting for a lower price: {name} costs {price:.4g} per hour"
+            told += f"; {left * self._plan.slot_s / HOUR_S:.3g} simulated hours left"
             attempt.note("wait", told, {"price": price, "slots_left": left})
 
     def _start(self, choice: int, price: float, left: int) -> None:
         attempt, plan = self._attempt, self._plan
         attempt.move(State.PROVISIONING, text_of(plan.market, choice + START))
-        # Its first quantum is paid at once, and is its own.
+        # The first billing quantum is charged at once, to this machine.
         more = {"slots_left": left, "work_left": plan.units(self._left), "cost": self._cost}
         self._machine, self._choice, self._price = self._provider.start(choice), choice, price
         self._note_machine("machine", f"{self._name} started", more)
 
     def _give_back(self, text: str) -> None:
-        """Stop the machine, if there is one, and wait until its worker is gone."""
+        """Stop the machine, if any, and wait until its worker has ended."""
         machine = self._machine
         if machine is None:
             return
@@ -291,10 +289,10 @@ class _Rented:
         self._forget(machine, "machine", f"{self._name} {text}")
 
     def _forget(self, machine: int, kind: str, text: str) -> None:
-        """A machine is gone: what is not saved is lost, and it costs nothing more."""
+        """Record the end of a machine; work since the last checkpoint is lost."""
         self._teller.tell()
         self._keep_saved()
-        # The price that took it away: by now there may be another one.
+        # The price at the interruption, which may have changed since.
         machines = self._plan.machines
         own = SpotMarket(machines.with_classes((machines.classes[self._choice],)), self._since)
         self._price = own.priced(self._provider.life(machine)[1]).classes[0].price_per_hour
@@ -302,10 +300,10 @@ class _Rented:
         self._machine, self._task = None, None
 
     def _tell_price(self, given: Sequence[float]) -> None:
-        """Tell of another price of the machine; asked once in a slot."""
+        """Record a price change of the machine; called once per slot."""
         if self._machine is not None and given[self._choice] != self._price:
             self._price = given[self._choice]
-            self._attempt.note("price", f"{self._name}: {self._price:.4g} an hour", self._facts(self._machine))
+            self._attempt.note("price", f"{self._name}: {self._price:.4g} per hour", self._facts(self._machine))
 
     def _note_machine(self, kind: str, text: str, more: dict[str, Any] | None = None) -> None:
         assert self._machine is not None
@@ -335,7 +333,7 @@ class _Rented:
         return slots_left(max(0.0, cloud_s), 0.0, self._plan.slot_s, _MARGIN)
 
     def _status(self) -> Status:
-        """The job as the policy sees it."""
+        """Return the status of the job for the policy."""
         plan, saved = self._plan, self._plan.units(self._left)
         if self._machine is None:
             return submitted(saved)
@@ -349,7 +347,7 @@ class _Rented:
         return Status(state, min(saved, plan.units(self._undone())), saved, self._choice, hour, 1, fixed)
 
     def _undone(self) -> float:
-        """Core-hours to do if nothing is lost: less by what the machine has done since its worker has started."""
+        """Return the core-hours left if the current machine is not lost."""
         if self._task is None:
             return self._left
         worked = max(0.0, self._provider.now - self._begun_s - self._need.startup_s)
@@ -357,7 +355,7 @@ class _Rented:
         return max(0.0, self._left - worked / self._plan.slot_s * speed * self._plan.market.unit)
 
     def _keep_saved(self) -> None:
-        """If there is a new checkpoint, what was done until now is not lost any more."""
+        """Reduce the remaining work after a new checkpoint."""
         newest = self._attempt.folder.saved
         if newest == self._saved or self._task is None:
             return
@@ -380,8 +378,8 @@ def _tell_plan(attempt: Attempt, graph: GraphJob, plan: Plan, sized: Sized, need
     told = f"{graph.policy}: about {plan.expected_cost:.3g} {currency} expected"
     on_demand = plan.on_demand_cost if plan.on_demand_cost < float("inf") else None
     told += "" if on_demand is None else f", {on_demand:.3g} on demand"
-    told += f", for {need.core_hours:.3g} core-hours in {plan.slots * plan.slot_s / HOUR_S:.3g} hours of the cloud"
-    told += "" if plan.promised else "; the deadline cannot be promised, so it hurries on demand"
+    told += f", for {need.core_hours:.3g} core-hours in {plan.slots * plan.slot_s / HOUR_S:.3g} simulated hours"
+    told += "" if plan.promised else "; the deadline cannot be guaranteed: using on-demand machines"
     details = {
         "policy": graph.policy, "expected_cost": plan.expected_cost, "on_demand_cost": on_demand,
         "promised": plan.promised, "classes": [one.name for one in market.classes], "slot_s": plan.slot_s,
@@ -393,7 +391,7 @@ def _tell_plan(attempt: Attempt, graph: GraphJob, plan: Plan, sized: Sized, need
 
 
 def _wait_until_free(folder: JobFolder) -> None:
-    """Wait for a worker whose machine is gone; should it not go by itself, it is ended."""
+    """Wait for the worker of a stopped machine; kill it after a timeout."""
     end = time.monotonic() + _ENDS_S
     while folder.busy:
         if time.monotonic() > end:
@@ -401,11 +399,11 @@ def _wait_until_free(folder: JobFolder) -> None:
             break
         time.sleep(_LOOK_S / 2)
     if folder.busy:
-        raise Busy(f"{folder.path}: a worker does not end")
+        raise Busy(f"{folder.path}: a worker cannot be stopped")
 
 
 def _turns(folder: JobFolder, attempt: int) -> int:
-    """Machines that an attempt had so far, also under a server that was killed."""
+    """Return the number of machines of an attempt, including those before a server crash."""
     own, _, machine = folder.turn.partition(".")
     return int(machine) if own == str(attempt) and machine else 0
 
@@ -415,7 +413,7 @@ def _left_file(folder: JobFolder) -> Any:
 
 
 def _read_left(folder: JobFolder) -> float | None:
-    """Core-hours from the last checkpoint on, as an attempt before knew them."""
+    """Read the core-hours left from the last checkpoint of an earlier attempt."""
     with contextlib.suppress(FileNotFoundError, ValueError):
         return float(json.loads(_left_file(folder).read_text())["core_hours"])
     return None

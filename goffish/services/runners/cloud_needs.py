@@ -1,4 +1,4 @@
-"""What a graph job needs of a cloud, from the estimate of what it takes on this computer."""
+"""Resource requirements of graph jobs on a cloud, derived from estimates for this machine."""
 
 from __future__ import annotations
 
@@ -20,27 +20,26 @@ from goffish.services.runners.cloud_planning import Need, spot_classes
 from goffish.services.runners.limits import is_no_memory, limit_memory, reserve_nothing
 from goffish.services.store.spec import GraphJob
 
-#: Stands in for algorithms that were never measured.
+#: Used for algorithms without calibration.
 _USUAL = "pagerank"
-#: Graph files are read for their size up to so many bytes, seconds and MB; of others it is guessed.
+#: Limits up to which graph files are read to count edges; for others, edges are estimated from the file size.
 _MOST_READ, _MOST_READ_S, _MOST_READ_MB = 16 << 20, 10.0, 2048
 _BYTES_PER_EDGE, _EDGES_PER_VERTEX = 12, 8
-#: Seconds until a local machine takes commands, and the shortest time between two decisions.
+#: Start-up time of a local machine, and minimum slot length, in seconds.
 _MACHINE_S, _LEAST_SLOT_S = 0.5, 0.5
 
 
 @dataclass(frozen=True)
 class Sized:
-    """A job's estimate on this computer, and how machines of a cloud are made of it.
+    """Estimate of a job on this machine, and its mapping to cloud machines.
 
     Attributes
     ----------
     estimate : JobEstimate
     share : float
-        Part of a processor of this computer that a reference core is: the fastest class has as many processors as the
-        job has threads.
+        Local cores per reference core: the fastest machine type has as many local cores as the job has threads.
     remark : str
-        Why the estimate may be wrong; empty if nothing is known.
+        Reason why the estimate may be inaccurate, or an empty string.
     """
 
     estimate: JobEstimate
@@ -48,15 +47,15 @@ class Sized:
     remark: str
 
     def need(self, catalogue: Catalogue, pace: float, left_s: float | None) -> Need:
-        """The same in the time of a cloud.
+        """Convert the estimate to simulated cloud time.
 
         Parameters
         ----------
         catalogue : Catalogue
         pace : float
-            Its seconds in one of ours.
+            Simulated cloud seconds per real second.
         left_s : float, optional
-            Seconds, of ours, to the deadline.
+            Real seconds to the deadline.
         """
         found, slowest = self.estimate, min(one.power for one in spot_classes(catalogue)) * self.share
         startup_s = _MACHINE_S + found.startup_seconds / min(1.0, slowest)
@@ -76,25 +75,25 @@ def size_of(graph: GraphJob, path: str, catalogue: Catalogue) -> Sized:
     ----------
     graph : GraphJob
     path : str
-        Of its input.
+        Path of the input.
     catalogue : Catalogue
-        With spot classes.
+        Catalogue with spot machine types.
 
     Raises
     ------
     InputError
-        The input cannot be read, or the catalogue has no spot classes.
+        The input cannot be read, or the catalogue has no spot machine types.
     """
     threads = min(graph.workers, os.cpu_count() or 1)
     share = min(1.0, threads / max(one.power for one in spot_classes(catalogue)))
     measured = any((graph.algorithm, "local") in one.models for one in calibrations())
     algorithm = graph.algorithm if measured else _USUAL
-    remark = "" if measured else f"{graph.algorithm} was never measured, so it counts as {_USUAL}"
+    remark = "" if measured else f"{graph.algorithm} is not calibrated; estimated as {_USUAL}"
     shape = _shape(path, algorithm, threads)
     if shape is None:
         edges = max(1, Path(path).stat().st_size // _BYTES_PER_EDGE)
         shape = JobShape(algorithm, "local", max(1, edges // _EDGES_PER_VERTEX), edges, threads, workers=threads)
-        remark = (remark and f"{remark}; ") + f"edges were guessed from the size of the file: {edges:,}"
+        remark = (remark and f"{remark}; ") + f"number of edges estimated from the file size: {edges:,}"
     fixed: dict[str, Any] = {
         field: int(text)
         for field, option in (("supersteps", "supersteps"), ("sources", "pivots"))
@@ -108,7 +107,7 @@ def _shape(path: str, algorithm: str, threads: int) -> JobShape | None:
         return shape_of(path, algorithm, workers=threads)
     if Path(path).stat().st_size > _MOST_READ:
         return None
-    # In a process of its own: what a small file unpacks to is not known before.
+    # In a separate process: a small file may expand to a large one.
     command = [sys.executable, "-m", "goffish.services.runners.cloud_needs", path, algorithm, str(threads)]
     try:
         done = subprocess.run(

@@ -1,6 +1,6 @@
-"""What a graph job does on the spot market: the market of a catalogue, the policy that decides, and what both expect.
+"""Planning of graph jobs on spot machines: market model, policy and expected cost.
 
-Prices of the first half of the histories are known to the planner; the job lives in the second half.
+Plans use the first half of the price histories; jobs run in the second half.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ from goffish.scheduling.spot.table import Table, build_table
 
 _Found = TypeVar("_Found")
 
-#: Lengths of a slot, in seconds of the cloud; parts of an hour.
+#: Slot lengths, in simulated seconds; each divides an hour.
 _SLOTS_S = (60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0)
-#: A deadline is cut into about so many slots.
+#: Maximum number of slots to the deadline.
 _MOST_SLOTS = 64
-#: Classes on the spot market among which a job chooses.
+#: Maximum number of spot machine types considered for a job.
 _MOST_CLASSES = 2
-#: A deadline that is farther away than so many times what the job takes is planned with as if it were that far.
+#: Maximum planning horizon, as a multiple of the duration of the job.
 _FAR = 16.0
-#: A job without a deadline is to take so many times what it takes without an interruption at most.
+#: Target duration of a job without a deadline, as a multiple of its uninterrupted duration.
 _PATIENCE = 4.0
-#: Tables and markets that are kept.
+#: Maximum number of cached tables and markets.
 _MOST_KEPT = 16
-#: Entries (unit of work, slot, joint state of the prices, choice) of a table, and bytes while it is built: the largest
-#: one takes two minutes.
+#: Maximum entries (unit of work, slot, joint state of the prices, choice) of a table, and bytes during construction;
+#: the largest table takes two minutes.
 _MOST_ENTRIES, _MOST_BYTES = 60_000_000, 1 << 30
-#: Seconds between two looks at whether a job that waits for its turn has to stop.
+#: Interval of checks whether a queued planning call must stop, in seconds.
 _LOOK_S = 0.2
-#: Runs over the history of which the expected cost of a rule is the mean.
+#: Number of replays over the history to estimate the cost of a heuristic.
 _RUNS = 200
 HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a job takes, in seconds of the cloud and hours of a reference core.
+    """Requirements of a job, in simulated seconds and reference core-hours.
 
     Attributes
     ----------
     core_hours, startup_s, checkpoint_s : float
     left_s : float, optional
-        Until its deadline.
+        Time to the deadline.
     least_slot_s : float
-        Nothing is decided more often.
+        Minimum slot length.
     """
 
     core_hours: float
@@ -71,20 +71,20 @@ class Need:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How a job is to be run.
+    """Plan of a job.
 
     Attributes
     ----------
     market : Market
     policy : Table or Heuristic
     work, slots : int
-        The job as it begins.
+        Work units and slots at the start.
     machines : Catalogue
-        A class for each choice of the market: bids of the spot classes, then each class on demand.
+        A machine type per choice of the market: spot types with bids, then on-demand types.
     expected_cost, on_demand_cost : float
-        Of the whole job; infinite where no class can keep the deadline.
+        Expected cost, and cost on demand; infinite if no machine type can meet the deadline.
     promised : bool
-        Whether the deadline can be kept whatever the prices do.
+        Whether the deadline can be met at any prices.
     """
 
     market: Market
@@ -98,11 +98,11 @@ class Plan:
 
     @property
     def slot_s(self) -> float:
-        """Seconds of the cloud between two decisions."""
+        """Slot length, in simulated seconds."""
         return HOUR_S / self.market.slots_per_hour
 
     def decide(self, left: int, status: Status, prices: Sequence[float]) -> int:
-        """The action of `job` to take with `left` slots; where the deadline cannot be promised any more, to hurry."""
+        """Return the action to take with `left` slots; switch to the fastest machines if the deadline is at risk."""
         market = self.market
         if isinstance(self.policy, Table):
             left = min(left, self.policy.slots)
@@ -113,12 +113,12 @@ class Plan:
         return self.policy.decide(left, status, prices)
 
     def units(self, core_hours: float) -> int:
-        """Work that is left, as the policy counts it: at least one unit, and no more than there was."""
+        """Convert core-hours to work units, between 1 and the total work."""
         return min(self.work, max(1, self.market.units(core_hours)))
 
 
 class Planner:
-    """Makes plans; markets and tables are kept for other jobs like this one."""
+    """Planner with a cache of markets and tables."""
 
     def __init__(self) -> None:
         self._markets: LRUCache[Any, Any] = LRUCache(_MOST_KEPT)
@@ -126,21 +126,21 @@ class Planner:
         self._lock = threading.Lock()
 
     def plan(self, catalogue: Catalogue, policy: str, need: Need, check: Callable[[], None] = lambda: None) -> Plan:
-        """A plan for a job.
+        """Plan a job.
 
         Parameters
         ----------
         catalogue : Catalogue
-            With spot classes.
+            Catalogue with spot machine types.
         policy : {"rtba", "h1", "h2", "h3", "on-demand"}
         need : Need
         check : callable, optional
-            Called again and again; raises what ends the planning.
+            Called periodically; may raise an exception to abort planning.
 
         Raises
         ------
         InputError
-            For a catalogue without spot classes, or a job that is too large to be planned.
+            The catalogue has no spot machine types, or the job is too large to plan.
         """
         spot = spot_classes(catalogue)
         key = catalogue.model_dump_json()
@@ -162,13 +162,13 @@ class Planner:
                 bounds = (_rounded(work), _rounded(slots))
                 if bounds[0] * bounds[1] * market.joint_states * market.choices > _MOST_ENTRIES:
                     told = f"{need.core_hours:,.4g} core-hours in {slots:,} slots of {slot_s:g} s"
-                    raise InputError(f"policy: rtba cannot plan {told}; choose h1, h2, h3 or on-demand")
+                    raise InputError(f"policy: too large for rtba: {told}; choose h1, h2, h3 or on-demand")
                 made: Table | Heuristic = _kept(
                     self._tables, (shape, *bounds),
                     lambda: build_table(market, *bounds, progress=lambda _: check(), most_bytes=_MOST_BYTES),
                 )  # fmt: skip
             else:
-                # Where there is no time to wait for prices, there is nothing to choose but the fastest class.
+                # Without slack, only the fastest machine type remains.
                 made = _rule(market, policy if policy != "rtba" else "on-demand", work, slots, held)
         finally:
             self._lock.release()
@@ -180,23 +180,23 @@ class Planner:
 
 
 def spot_classes(catalogue: Catalogue) -> list[MachineClass]:
-    """Those of a catalogue that a job can choose among.
+    """Return the spot machine types of a catalogue.
 
     Raises
     ------
     InputError
-        There are none.
+        The catalogue has none.
     """
     found = [one for one in catalogue.classes if one.market == "spot"]
     if not found:
-        raise InputError("the catalogue has no classes on the spot market (market: spot, prices: …)")
+        raise InputError("the catalogue has no spot machine types (market: spot, prices: …)")
     return found
 
 
 def began_at(catalogue: Catalogue, after_s: float) -> float:
-    """Seconds since 1970 of the prices of a job that began so many seconds of the cloud ago.
+    """Return the time in the price histories, in seconds since 1970, of a job started `after_s` simulated seconds ago.
 
-    It lives in the second half of the histories, again and again should it take that long.
+    Jobs use the second half of the histories, cyclically.
     """
     first, last = _span([read_trace(str(one.prices)) for one in spot_classes(catalogue)])
     half = (last - first) / 2
@@ -204,7 +204,7 @@ def began_at(catalogue: Catalogue, after_s: float) -> float:
 
 
 def machines_of(catalogue: Catalogue, market: Market, classes: Sequence[MachineClass]) -> Catalogue:
-    """A catalogue with a class for each choice of a market."""
+    """Return a catalogue with one machine type per choice of a market."""
     rules, made = market.rules, []
     for choice in range(market.choices):
         one, bid = classes[int(rules.kind[choice])], float(rules.bid[choice])
@@ -229,22 +229,22 @@ def _span(traces: Sequence[Trace]) -> tuple[float, float]:
 
 
 def _histories(spot: Sequence[MachineClass]) -> list[Trace]:
-    """Prices of the first half of what all histories cover."""
+    """Return the prices of the first half of the common period of all histories."""
     traces = [read_trace(str(one.prices)) for one in spot]
     first, last = _span(traces)
     if not last > first:
-        raise InputError("the price histories of the catalogue have no time in common")
+        raise InputError("the price histories of the catalogue do not overlap")
     middle = (first + last) / 2
     return [replace(trace.between(first, middle), name=one.name) for trace, one in zip(traces, spot, strict=True)]
 
 
 def _cores(one: MachineClass) -> int:
-    """Speed in whole reference cores, as `fit_market` counts it."""
+    """Return the speed in whole reference cores, as in `fit_market`."""
     return max(1, int(one.power + 1e-9))
 
 
 def _choose(spot: Sequence[MachineClass], traces: Sequence[Trace], need: Need) -> list[int]:
-    """The cheapest classes for their speed; if none of them can keep the deadline, the fastest as well."""
+    """Choose the machine types with the lowest price per speed, and the fastest if required by the deadline."""
     price = [
         float(np.average(np.minimum(trace.prices, one.price_per_hour), weights=trace.durations())) / _cores(one)
         for trace, one in zip(traces, spot, strict=True)
@@ -270,7 +270,7 @@ def _whole(seconds: float, slot_s: float) -> int:
 
 
 def _rounded(count: int) -> int:
-    """Up, so that one table serves many jobs: to 1, 1.25, 1.5 or 1.75 times a power of 2."""
+    """Round up to 1, 1.25, 1.5 or 1.75 times a power of 2, so that jobs share tables."""
     step = max(1, (1 << max(0, count - 1).bit_length()) // 8)
     return -(-count // step) * step
 
@@ -278,12 +278,12 @@ def _rounded(count: int) -> int:
 def _market(
     billing: Billing, classes: Sequence[MachineClass], traces: Sequence[Trace], slot_s: float, need: Need
 ) -> Market:
-    """The market of some classes, billed as nearly as the catalogue says as the model can."""
+    """Return the market model of machine types, with the closest supported billing rules."""
     made = market_from(
         "ec2-linux", traces, [_cores(one) for one in classes], [one.price_per_hour for one in classes],
         times=Times(slot_s, need.startup_s, need.checkpoint_s), estimator="level",
     )  # fmt: skip
-    # No notice: a machine of the local provider is killed at once.
+    # Machines of the local provider are killed without notice.
     made = replace(made, notice=False)
     if billing.quantum_s * 2 <= HOUR_S:
         spot = "first_hour_free" if billing.cut_off == "first-hour-free" else "per_second"
@@ -293,7 +293,7 @@ def _market(
 
 
 def _rule(market: Market, name: str, work: int, slots: int, traces: Sequence[Trace]) -> Heuristic:
-    """A rule on the class that is the cheapest for it, of those that keep the deadline."""
+    """Return a heuristic on the cheapest machine type that can meet the deadline."""
     kinds = range(len(market.classes))
     able = [
         kind for kind in kinds if market.startup_slots + -(-work // market.classes[kind].speed) <= slots
@@ -312,7 +312,7 @@ def _rule(market: Market, name: str, work: int, slots: int, traces: Sequence[Tra
 
 
 def _expected(policy: Table | Heuristic, work: int, slots: int, traces: Sequence[Trace]) -> float:
-    """Of a table what it was built for; of a rule the mean over the history, where that is long enough."""
+    """Return the expected cost: exact for tables, a mean over the history for heuristics."""
     market = policy.market
     if isinstance(policy, Table):
         return policy.expected_cost(work, slots)

@@ -1,7 +1,7 @@
-"""The process that runs a dataflow job: ``python -m goffish.services.runners.dataflow_worker FOLDER TURN``.
+"""Worker process of dataflow jobs: ``python -m goffish.services.runners.dataflow_worker FOLDER TURN``.
 
-It deploys the dataflow on the simulated cloud and adapts it, interval by interval. A run depends on nothing but its
-seed, so one that was cut off begins again; intervals that were told of before pass without waiting.
+It deploys the dataflow on the simulated cloud and adapts it, interval by interval. Runs are deterministic given the
+seed: an interrupted run restarts, and replays reported intervals without delay.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from goffish.services.runners.limits import limit_process
 from goffish.services.runners.worker import as_worker, check_turn, finish
 from goffish.services.store.spec import DataflowJob
 
-#: Shortest time between two reports, and how far policies look ahead that do.
+#: Minimum time between two reports, and horizon of lookahead policies, in seconds.
 _REPORT_S, _HORIZON_S = 0.2, 1200.0
-#: Machines that an event lists, of each kind of change; clients take messages of 4 MB.
+#: Maximum machines listed per event and kind of change; clients accept messages of 4 MB.
 _MOST_LISTED = 1000
 
 
 def setting_of(job: DataflowJob, catalogue: Catalogue) -> Setting:
-    """What `goffish simulate` would run.
+    """Return the setting of a dataflow job, as for `goffish simulate`.
 
     Raises
     ------
@@ -59,13 +59,13 @@ def setting_of(job: DataflowJob, catalogue: Catalogue) -> Setting:
 
 
 class _Teller:
-    """Tells of intervals, and holds the run to its pace."""
+    """Reporter of intervals, which also limits the speed of the run."""
 
     def __init__(self, folder: JobFolder, turn: str, control: Control, known: int, pace: float | None) -> None:
         self._folder, self._turn, self._control = folder, turn, control
         self._known, self._pace = known, pace
         self._journal = Journal(folder, turn).open()
-        #: Machines that failed, or were taken away.
+        #: Machines that failed or were interrupted.
         self._lost: set[int] = set()
         self._market = SpotMarket(control.setting.catalogue, control.setting.spot_since)
         self._began, self._reported = time.monotonic(), 0.0
@@ -105,14 +105,14 @@ class _Teller:
             self._folder.report({"turn": self._turn, "intervals": step + 1, "of": setting.steps, "cost": cost})
 
     def _started(self, number: int) -> dict[str, Any]:
-        """A machine that was started in this interval."""
+        """Describe a machine started in this interval."""
         cluster, kind = self._control.cluster, self._control.cluster.log[number].kind
         one, listed = cluster.catalogue.classes[kind], self._control.setting.catalogue.classes[kind]
         bid = (listed.price_per_hour if one.bid is None else one.bid) if one.market == "spot" else None
         return {"machine": number, "class": one.name, "market": one.market, "price": one.price_per_hour, "bid": bid}
 
     def _lost_one(self, number: int, cost: float) -> dict[str, Any]:
-        """A machine that failed, or was taken away at this price."""
+        """Describe a machine that failed or was interrupted."""
         life = self._control.cluster.log[number]
         price = self._market.priced(life.fail_s).classes[life.kind].price_per_hour
         return {"machine": number, "end_s": life.fail_s, "price": price, "cost": cost}

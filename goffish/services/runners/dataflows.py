@@ -1,4 +1,4 @@
-"""Dataflow jobs: a worker carries the plans of a policy out on the simulated cloud, and its steps become events."""
+"""Dataflow jobs: a worker runs the dataflow on the simulated cloud and reports intervals as events."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from goffish.services.store.records import State
 from goffish.services.store.spec import DataflowJob
 
 _LOOK_S = 0.1
-#: How often it is told how far a job is.
+#: Interval of progress events, in seconds.
 _TELL_S = 1.0
-#: Of one job: each may be an event.
+#: Maximum intervals of a job; each may be an event.
 MOST_INTERVALS = 20_000
 _WORKER = "goffish.services.runners.dataflow_worker"
 
 
 @dataclass(frozen=True)
 class DataflowRunner:
-    """Runs attempts at dataflow jobs, each as a process that outlives a server that is killed.
+    """Runner of dataflow jobs in worker processes that survive a server crash.
 
     Attributes
     ----------
     cloud : callable
-        A catalogue by its name; raises `InputError`.
+        Returns a catalogue by name; raises `InputError`.
     limits : JobLimits
     environment : mapping
-        Of the workers.
+        Environment variables of the workers.
     """
 
     cloud: Callable[[str], Catalogue]
@@ -52,7 +52,7 @@ class DataflowRunner:
     environment: Mapping[str, str] = field(default_factory=child_environment)
 
     def run(self, attempt: Attempt) -> Ended:
-        """Start a worker, or find the one that an earlier server started, and look after it."""
+        """Start a worker, or reattach to the worker of an earlier server, and monitor it."""
         folder, job = attempt.folder, attempt.job
         dataflow = job.spec.dataflow
         assert dataflow is not None
@@ -64,12 +64,12 @@ class DataflowRunner:
             except Busy:
                 pass
             else:
-                attempt.move(State.PROVISIONING, f"machines of {dataflow.cloud_name}, by {dataflow.policy}")
+                attempt.move(State.PROVISIONING, f"machines of {dataflow.cloud_name}, policy {dataflow.policy}")
                 process = start(worker_command(folder.path, turn, _WORKER), folder, self.environment)
         if attempt.job.state == State.PLANNED:
-            attempt.move(State.PROVISIONING, "its worker is there already")
+            attempt.move(State.PROVISIONING, "worker already running")
         if attempt.job.state == State.PROVISIONING:
-            told = "found again" if process is None else f"process {process.pid}"
+            told = "reattached to the worker" if process is None else f"process {process.pid}"
             attempt.move(State.RUNNING, told)
         teller, next_tell = Teller(attempt, catalogue.currency), 0.0
         ended: Ended | None = None
@@ -91,7 +91,7 @@ class DataflowRunner:
 
 
 def dataflow_order(job: DataflowJob, catalogue: Catalogue, known: int, limits: JobLimits) -> dict[str, Any]:
-    """What a worker is given; `known` intervals were told of before."""
+    """Return the order of a worker; `known` intervals were reported before."""
     return {
         "job": _defined(job).model_dump(mode="json"), "cloud": catalogue.model_dump(mode="json"), "known": known,
         "limits": limits.order(None),
@@ -99,20 +99,20 @@ def dataflow_order(job: DataflowJob, catalogue: Catalogue, known: int, limits: J
 
 
 def _defined(job: DataflowJob) -> DataflowJob:
-    """The job with the definition of its dataflow, so that its worker opens nothing by a name that a client gave."""
+    """Inline the definition of a named dataflow, so that workers open no files by client-given names."""
     name = job.dataflow
     if isinstance(name, str) and name not in known_dataflows():
-        raise InputError(f"dataflow_name: nothing called {name!r}; there are: {', '.join(known_dataflows())}")
+        raise InputError(f"dataflow_name: unknown {name!r}; choose one of {', '.join(known_dataflows())}")
     return job.model_copy(update={"dataflow": read_dataflow(name)})
 
 
 def intervals_of(job: DataflowJob, goal: Goal) -> int:
-    """Intervals of a job's run.
+    """Return the number of intervals of a job.
 
     Raises
     ------
     InputError
-        None, or more than `MOST_INTERVALS`.
+        Less than 1, or more than `MOST_INTERVALS`.
     """
     hours = goal.period_h if job.hours is None else job.hours
     found = round(min(hours * 3600.0 / goal.interval_s, 1e12))
@@ -123,13 +123,13 @@ def intervals_of(job: DataflowJob, goal: Goal) -> int:
 
 
 class Journal:
-    """The intervals of a worker in which something changed, a line of JSON each.
+    """Journal of the intervals with changes, one line of JSON each.
 
     Parameters
     ----------
     folder : JobFolder
     turn : str
-        Of the worker: each writes a journal of its own.
+        Turn of the worker; each worker writes a separate journal.
     """
 
     def __init__(self, folder: JobFolder, turn: str) -> None:
@@ -137,11 +137,11 @@ class Journal:
         self._read = 0
 
     def open(self) -> TextIO:
-        """Begin it."""
+        """Create the journal."""
         return self._path.open("w")
 
     def news(self) -> Iterator[dict[str, Any]]:
-        """What was written since the last call, as far as the lines are whole."""
+        """Iterate over complete entries written since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._read)
@@ -155,13 +155,13 @@ class Journal:
 
 
 class Teller:
-    """Writes down what a worker says, beyond what was written down before.
+    """Writer of events from the journal and progress of a worker.
 
     Parameters
     ----------
     attempt : Attempt
     currency : str
-        Of its cloud.
+        Currency of the cloud.
     """
 
     def __init__(self, attempt: Attempt, currency: str) -> None:
@@ -170,9 +170,9 @@ class Teller:
         self._journal = Journal(attempt.folder, self._turn)
 
     def tell(self) -> None:
-        """Events of what is new."""
+        """Write events for new entries."""
         attempt = self._attempt
-        # Read before the journal: what happened in the intervals that it counts is in there then.
+        # Read the progress first: the journal then covers all its intervals.
         report = attempt.folder.progress
         for one in self._journal.news():
             if one["interval"] >= attempt.job.progress:
@@ -187,7 +187,7 @@ class Teller:
 
 
 def _text(one: dict[str, Any], currency: str) -> str:
-    """What changed in an interval, in words."""
+    """Return the text of the event of an interval."""
     counts = {**one["counts"], "switched": len(one["switched"])}
     parts = [
         f"{counts[name]} {what}"
@@ -201,7 +201,7 @@ def _text(one: dict[str, Any], currency: str) -> str:
     ]
     if one["instances_moved"]:
         parts.append(f"{one['instances_moved']} instances moved")
-    changed = ", ".join(parts) or "nothing to change"
+    changed = ", ".join(parts) or "no changes"
     return (
         f"interval {one['interval']:,}: {changed}; throughput {one['throughput']:.3f}, {one['machines']} machines, "
         f"{one['cost']:.4g} {currency} so far"

@@ -1,8 +1,7 @@
-"""The folder of a job: what server and worker tell each other, whichever of them is killed when.
+"""Job folder: crash-safe communication between server and worker.
 
-One worker at a time has the folder (a lock that the kernel takes back when it dies). Only the attempt that is written
-in ``current`` may begin, and whoever is done says so by a file that appears whole or not at all, so a job that was
-finished once is never run again.
+One worker at a time locks the folder; the kernel releases the lock when the worker dies. Only the attempt in
+``current`` may start. A finished worker writes ``done.json`` atomically, so a finished job never runs again.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from goffish.errors import JobError
 
 
 class Busy(JobError):
-    """Another worker has the folder."""
+    """The folder is locked by another worker."""
 
 
 class JobFolder:
@@ -29,7 +28,7 @@ class JobFolder:
     Parameters
     ----------
     path : Path
-        Made when the job is first prepared.
+        Path of the folder; `prepare` creates it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -42,17 +41,17 @@ class JobFolder:
         self._worker = path / "worker.json"
 
     def prepare(self, order: dict[str, Any], attempt: int, machine: int | None = None) -> str:
-        """Say what is to be done, and which attempt may do it; of an attempt on several machines, on which of them.
+        """Write the order and the attempt, with its machine if it uses several, that may carry it out.
 
         Returns
         -------
         str
-            What the worker has to call itself.
+            Turn of the worker.
 
         Raises
         ------
         Busy
-            A worker of an earlier attempt still has the folder.
+            A worker of an earlier attempt still holds the lock.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with self.taken():
@@ -63,7 +62,7 @@ class JobFolder:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Have the folder for oneself.
+        """Lock the folder exclusively.
 
         Raises
         ------
@@ -73,22 +72,22 @@ class JobFolder:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Busy(f"{self.path}: another worker is at it") from None
+                raise Busy(f"{self.path}: in use by another worker") from None
             yield
 
     def sign(self) -> None:
-        """Say whose processes are at it: those of this one's session."""
+        """Record the session of this process as that of the worker."""
         write_whole(self._worker, json.dumps({"session": os.getsid(0)}), durable=False)
 
     @property
     def session(self) -> int | None:
-        """Of the worker that last had the folder; only of use while it is busy."""
+        """Session of the last worker; valid only while the folder is busy."""
         found = _read(self._worker)
         return None if found is None else int(found["session"])
 
     @property
     def busy(self) -> bool:
-        """Whether a worker has the folder."""
+        """Whether a worker holds the lock."""
         try:
             with self.taken():
                 return False
@@ -99,19 +98,19 @@ class JobFolder:
 
     @property
     def turn(self) -> str:
-        """Whose turn it is to work here, as `prepare` said last; empty before that."""
+        """Turn set by the last `prepare`; empty before."""
         try:
             return self._current.read_text()
         except FileNotFoundError:
             return ""
 
     def finish(self, told: dict[str, Any]) -> None:
-        """Say that all is done; from now on `done` has it."""
+        """Record the completion of the job; see `done`."""
         write_whole(self._done, json.dumps(told))
 
     @property
     def saved(self) -> int | None:
-        """The superstep of the newest checkpoint that is complete, which is what its manifest says."""
+        """Superstep of the newest complete checkpoint, from its manifest."""
         try:
             return int((_read(self.checkpoints / "checkpoint.json") or {})["superstep"])
         except (ValueError, KeyError):
@@ -119,20 +118,20 @@ class JobFolder:
 
     @property
     def done(self) -> dict[str, Any] | None:
-        """What the worker that ended the job said."""
+        """Completion record of the job, or ``None``."""
         return _read(self._done)
 
     def report(self, told: dict[str, Any]) -> None:
-        """Tell how far the job is."""
+        """Record the progress of the job."""
         write_whole(self._progress, json.dumps(told), durable=False)
 
     @property
     def progress(self) -> dict[str, Any]:
-        """How far the job is."""
+        """Progress of the job."""
         return _read(self._progress) or {}
 
     def log_end(self, most_bytes: int) -> str:
-        """The end of the log, from the beginning of a line."""
+        """Return the end of the log, starting at a line."""
         try:
             with self.log.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -146,7 +145,7 @@ class JobFolder:
 
 
 def write_whole(path: Path, text: str, *, durable: bool = True, mode: int = 0o666) -> None:
-    """Write a file so that a reader sees all of it or the one before, whatever happens."""
+    """Write a file atomically: readers see the old or the new content."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     with open(partial, "w", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         file.write(text)
@@ -159,7 +158,7 @@ def write_whole(path: Path, text: str, *, durable: bool = True, mode: int = 0o66
 
 
 def write_through(folder: Path) -> None:
-    """Put on the disk what a folder has been told to hold."""
+    """Flush the entries of a folder to disk."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -171,12 +170,12 @@ def _read(path: Path) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
-        # What was not written through is empty after a power cut.
+        # Unflushed files may be empty after a power failure.
         return None
     return found
 
 
-def is_no_room(error: BaseException) -> bool:
-    """Whether a disk is full; also for errors that were told of by another process, or wrapped on the way."""
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether an error means a full disk, including wrapped errors and errors of other processes."""
     full = (errno.ENOSPC, errno.EDQUOT)
     return getattr(error, "errno", None) in full or any(os.strerror(number) in str(error) for number in full)

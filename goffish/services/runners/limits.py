@@ -1,4 +1,4 @@
-"""What the operator of a server lets a job take, and how a process is held to it by the operating system."""
+"""Resource limits of jobs and their enforcement by the operating system."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:  # a process that runs a graph job needs neither the database 
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Largest demands of a job. ``None``: unlimited.
+    """Limits per job; ``None`` means unlimited.
 
     Attributes
     ----------
     workers : int
-        Threads, or MPI ranks.
+        Maximum threads or MPI ranks.
     cores : int, optional
-        Cores that its processes run on.
+        Maximum cores of all processes of the job.
     memory_mb : int, optional
-        Of all its processes together.
+        Memory limit of all processes of the job, in MB.
     run_s : float
-        Seconds from when it first begins.
+        Maximum duration from the first start, in seconds.
     option : int
-        Whole numbers among the options of policies and algorithms, such as generations; not seeds and labels.
+        Maximum value of integer options of policies and algorithms, except seeds and labels.
     """
 
     workers: int = 1024
@@ -37,14 +37,14 @@ class JobLimits:
     option: int = 1 << 62
 
     def memory_of(self, graph: GraphJob | None) -> int | None:
-        """MB that a job may take: as it asks for, or all that the operator allows."""
+        """Return the memory limit of a job, in MB: the requested limit, at most that of the server."""
         asked = None if graph is None else graph.memory_mb
         if asked is None or self.memory_mb is None:
             return asked or self.memory_mb
         return min(asked, self.memory_mb)
 
     def order(self, graph: GraphJob | None) -> dict[str, Any]:
-        """The limits as the processes of a job are given them."""
+        """Return the limits as part of a worker's order."""
         memory, ranks = self.memory_of(graph), graph.workers if graph is not None and graph.runner == "mpi" else 1
         return {"memory_mb": memory, "process_mb": memory and max(1, memory // ranks), "cores": self.cores}
 
@@ -53,16 +53,16 @@ UNLIMITED = JobLimits()
 
 
 def memory_exceeded(limits: Mapping[str, Any]) -> str:
-    """What is reported of a job whose processes could not allocate more."""
+    """Return the error message for a failed allocation."""
     total, each = limits["memory_mb"], limits["process_mb"]
-    return f"memory limit exceeded: {total:,} MB allowed" + ("" if each == total else f", {each:,} MB for each rank")
+    return f"memory limit exceeded: {total:,} MB allowed" + ("" if each == total else f", {each:,} MB per MPI rank")
 
 
 def limit_process(limits: Mapping[str, Any]) -> None:
-    """Hold this process, and those that it starts, to the limits of an order."""
+    """Apply the limits of an order to this process and its children."""
     if limits.get("cores") is not None:
         cores = sorted(os.sched_getaffinity(0))
-        # Jobs that run side by side take different ones; processes of one job the same.
+        # Concurrent jobs use different cores; processes of one job use the same.
         first = os.getsid(0) % len(cores)
         os.sched_setaffinity(0, (cores[first:] + cores[:first])[: limits["cores"]])
     if limits.get("process_mb") is not None:
@@ -70,9 +70,9 @@ def limit_process(limits: Mapping[str, Any]) -> None:
 
 
 def limit_memory(most_mb: int) -> None:
-    """Let this process, and each that it starts, allocate at most so many MB.
+    """Limit the memory of this process, and of each child, in MB.
 
-    Counted is what is private and can be written (RLIMIT_DATA), not what is only reserved or mapped from files.
+    The limit (RLIMIT_DATA) counts private writable memory, not reserved or file-mapped memory.
     """
     most = most_mb << 20
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -81,12 +81,12 @@ def limit_memory(most_mb: int) -> None:
 
 
 def reserve_nothing() -> None:
-    """Have Arrow, when it is imported, allocate what it needs only: its own pool takes 1 GB at once, which counts."""
+    """Make Arrow use the system allocator; its default pool reserves 1 GB, which counts against the limit."""
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 
 
 def is_no_memory(error: BaseException | None) -> bool:
-    """Whether an allocation failed, also where that was wrapped on the way."""
+    """Return whether an error is a failed allocation, including wrapped errors."""
     while error is not None:
         if isinstance(error, MemoryError):
             return True

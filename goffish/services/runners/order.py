@@ -1,4 +1,4 @@
-"""What the worker of a graph job is given: files by the paths that the server resolved, never by a client's text."""
+"""Orders of graph-job workers, with files as paths resolved by the server, never as client-given texts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Resolve = Callable[[str], str]
 
 
 class Files(NamedTuple):
-    """The files of a graph job.
+    """Files of a graph job.
 
     Attributes
     ----------
     input : str
         Path of the graph.
     options : dict of str
-        All options of the algorithm; those that name files hold paths.
+        Options of the algorithm, with file names replaced by paths.
     names : dict of str
-        What the client called each of these paths.
+        Client-given name of each path.
     """
 
     input: str
@@ -40,12 +40,12 @@ class Files(NamedTuple):
         ----------
         graph : GraphJob
         resolve : callable
-            From a URI of a client to a path; raises `InputError` for one that the client may not read.
+            Resolves a client-given URI to a path; raises `InputError` if it is not accessible.
 
         Raises
         ------
         InputError
-            The field, and what is wrong with it.
+            Names the field and the problem.
         """
         given = {name: uri for name in graph.files() if (uri := getattr(graph, name)) is not None}
         given |= {f"options.{one}": graph.options[one] for one in file_options(graph.algorithm) if one in graph.options}
@@ -60,14 +60,14 @@ class Files(NamedTuple):
 
 
 def as_named(text: str, names: Mapping[str, str]) -> str:
-    """A text with the server's paths as the client called them."""
+    """Replace paths of the server in a text by their client-given names."""
     for path in sorted(names, key=len, reverse=True):
         text = text.replace(path, names[path])
     return text
 
 
 def order_of(graph: GraphJob, files: Files, limits: JobLimits) -> dict[str, Any]:
-    """What a worker is given."""
+    """Return the order of a worker."""
     engine = graph.runner if graph.runner in ("mpi", "spark") else "local"
     return {
         "algorithm": graph.algorithm, **files._asdict(), "engine": engine,

@@ -1,7 +1,7 @@
-"""Graph jobs as processes of this computer: a worker, the ranks of ``mpirun``, or what ``spark-submit`` starts.
+"""Graph jobs as local processes: a worker, MPI ranks, or a Spark driver.
 
-The worker has a session of its own and outlives a server that is killed; the next one finds it by the lock on the job's
-folder and watches it again.
+Workers run in a separate session and survive a server crash; the restarted server finds them by the lock on the job
+folder and reattaches.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from goffish.services.runners.attempt import Attempt, Ended
 from goffish.services.runners.folder import Busy, JobFolder
 from goffish.services.runners.limits import UNLIMITED, JobLimits, memory_exceeded
 from goffish.services.runners.order import Files, Resolve, order_of
-from goffish.services.runners.worker import NO_ROOM, NOT_NOW
+from goffish.services.runners.worker import DISK_FULL, NOT_NOW
 from goffish.services.store.records import State
 from goffish.services.store.spec import GraphJob
 
 _LOOK_S = 0.1
-#: How often it is written down how far a job is, and looked at what its processes use.
+#: Interval of progress events and of checks of resource usage, in seconds.
 _TELL_S = 1.0
-#: A worker that was asked to stop is killed after so long.
+#: Time between SIGTERM and SIGKILL, in seconds.
 _GRACE_S = 5.0
 _LOG_LINES = 16384
-#: How libraries report, at the end of a log, that they could not allocate more.
+#: Messages of libraries about failed allocations at the end of a log.
 _NO_MEMORY = ("MemoryError", "std::bad_alloc", "LLVM ERROR: out of memory", "java.lang.OutOfMemoryError")
 _LAST_BYTES = 4096
 WORKER = "goffish.services.runners.worker"
@@ -46,17 +46,17 @@ WORKER = "goffish.services.runners.worker"
 
 @dataclass(frozen=True)
 class ProcessRunner:
-    """Runs attempts as processes.
+    """Runner of attempts as local processes.
 
     Attributes
     ----------
     resolve : callable
-        From the URI of a file to the path that the worker reads; raises `InputError`.
+        Resolves the URI of a file to a path; raises `InputError`.
     command : callable
-        From the worker's own command and the job to the one that is started, such as ``mpirun``'s.
+        Wraps the command of the worker, for example in ``mpirun``.
     limits : JobLimits
     environment : mapping
-        Of the workers.
+        Environment variables of the workers.
     """
 
     resolve: Resolve
@@ -65,7 +65,7 @@ class ProcessRunner:
     environment: Mapping[str, str] = field(default_factory=child_environment)
 
     def run(self, attempt: Attempt) -> Ended:
-        """Start a worker, or find the one that an earlier server started, and look after it."""
+        """Start a worker, or reattach to the worker of an earlier server, and monitor it."""
         folder, job = attempt.folder, attempt.job
         graph = job.spec.graph
         assert graph is not None
@@ -77,13 +77,13 @@ class ProcessRunner:
             except Busy:
                 pass
             else:
-                attempt.move(State.PROVISIONING, f"a process of this computer, {graph.runner}")
+                attempt.move(State.PROVISIONING, f"local process, runner {graph.runner}")
                 command = self.command(worker_command(folder.path, turn), graph)
                 process = start(command, folder, self.environment)
         if process is None and job.state == State.PLANNED:
-            attempt.move(State.PROVISIONING, "its worker is there already")
+            attempt.move(State.PROVISIONING, "worker already running")
         if attempt.job.state == State.PROVISIONING:
-            told = "found again" if process is None else f"process {process.pid}"
+            told = "reattached to the worker" if process is None else f"process {process.pid}"
             attempt.move(State.RUNNING, told)
         return self._look_after(attempt, graph, process)
 
@@ -106,23 +106,23 @@ class ProcessRunner:
 
 
 def worker_command(folder: Path, turn: str, module: str = WORKER) -> list[str]:
-    """The worker's own command; its `turn` is what `JobFolder.prepare` gave."""
+    """Return the command of a worker; `turn` is the result of `JobFolder.prepare`."""
     return [sys.executable, "-m", module, str(folder), turn]
 
 
 def start(command: list[str], folder: JobFolder, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own, with the job's log for all that it says."""
+    """Start a command in a new session, with its output in the job's log."""
     with folder.log.open("ab") as log:
         try:
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment
             )
         except FileNotFoundError:
-            raise InputError(f"{command[0]} is not installed here") from None
+            raise InputError(f"{command[0]} is not installed on the server") from None
 
 
 def concluded(folder: JobFolder) -> Ended | None:
-    """What the worker that ended the job said, if it did."""
+    """Return the outcome if the worker has completed the job."""
     done = folder.done
     if done is None:
         return None
@@ -130,24 +130,24 @@ def concluded(folder: JobFolder) -> Ended | None:
 
 
 def lost(folder: JobFolder, code: int | None) -> Ended:
-    """A worker that ended without a result: input that cannot be used, a failed job, or one that somebody killed."""
-    if code not in (NOT_NOW, NO_ROOM) and (exceeded := _out_of_memory(folder)):
+    """Return the outcome of a worker that ended without a result: invalid input, a failure, or a killed worker."""
+    if code not in (NOT_NOW, DISK_FULL) and (exceeded := _out_of_memory(folder)):
         return Ended(State.FAILED, exceeded)
     if code in (1, 2):
         lines = folder.log_end(_LOG_LINES).splitlines()
         errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-        return Ended(State.FAILED, (errors or lines or [f"its worker ended with {code} and said nothing"])[-1])
+        return Ended(State.FAILED, (errors or lines or [f"the worker ended with exit code {code} and no message"])[-1])
     if code == NOT_NOW:
-        return Ended(State.QUEUED, "another worker was at it")
-    if code == NO_ROOM:
-        return Ended(State.QUEUED, "its worker found no room on the disk", pause=True)
+        return Ended(State.QUEUED, "another worker was running")
+    if code == DISK_FULL:
+        return Ended(State.QUEUED, "the disk of the server is full", pause=True)
     if code is None:
-        return Ended(State.QUEUED, "its worker is gone", lost=True)
-    return Ended(State.QUEUED, f"its worker was lost ({_how(code)})", lost=True)
+        return Ended(State.QUEUED, "worker lost", lost=True)
+    return Ended(State.QUEUED, f"worker lost ({_how(code)})", lost=True)
 
 
 def _out_of_memory(folder: JobFolder) -> str:
-    """What to report of a worker that a library ended because it could not allocate more; empty for others."""
+    """Return the error message if a library ended the worker after a failed allocation, or an empty string."""
     try:
         limits = json.loads(folder.order.read_text())["limits"]
     except (FileNotFoundError, ValueError, KeyError):
@@ -165,7 +165,7 @@ def _how(code: int) -> str:
 
 
 def processes_of(session: int) -> Iterator[psutil.Process]:
-    """The processes of a session that are there."""
+    """Iterate over the live processes of a session."""
     for process in psutil.process_iter():
         with contextlib.suppress(ProcessLookupError, psutil.Error, PermissionError):
             if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
@@ -173,7 +173,7 @@ def processes_of(session: int) -> Iterator[psutil.Process]:
 
 
 def end_worker(folder: JobFolder, process: subprocess.Popen[bytes] | None) -> None:
-    """Ask the worker's processes to stop, kill what is left, and wait until nobody has the folder."""
+    """Terminate the processes of a worker, kill the remaining ones, and wait until the folder is free."""
     session = process.pid if process is not None else folder.session
     for kind, wait_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GRACE_S)):
         found = [] if session is None else list(processes_of(session))
@@ -190,7 +190,7 @@ def end_worker(folder: JobFolder, process: subprocess.Popen[bytes] | None) -> No
 
 
 def over_limit(folder: JobFolder, most_mb: int | None, cpu_seconds: float | None) -> Ended | None:
-    """What to report if the processes of a job use more than they may."""
+    """Return the outcome if the processes of a job exceed a limit."""
     if most_mb is None and cpu_seconds is None:
         return None
     session = folder.session
@@ -202,19 +202,19 @@ def over_limit(folder: JobFolder, most_mb: int | None, cpu_seconds: float | None
     if most_mb is not None and memory > most_mb:
         return Ended(State.FAILED, f"memory limit exceeded: {memory:,.0f} MB used, {most_mb:,} MB allowed")
     if cpu_seconds is not None and cpu > cpu_seconds:
-        return Ended(State.FAILED, f"processor time limit exceeded: {cpu:,.1f} s used, {cpu_seconds:g} s allowed")
+        return Ended(State.FAILED, f"CPU time limit exceeded: {cpu:,.1f} s used, {cpu_seconds:g} s allowed")
     return None
 
 
 class Teller:
-    """Writes down what a worker says of itself: supersteps and checkpoints."""
+    """Writer of events for supersteps and checkpoints of a worker."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._saved = attempt.folder.saved
 
     def tell(self) -> None:
-        """Events of what is new."""
+        """Write events for new progress."""
         attempt = self._attempt
         told = attempt.folder.progress
         step = int(told.get("superstep", 0))
@@ -222,32 +222,32 @@ class Teller:
             attempt.note("progress", f"superstep {step}", told, progress=step)
         saved = attempt.folder.saved
         if saved is not None and saved != self._saved:
-            attempt.note("checkpoint", f"superstep {saved} is saved")
+            attempt.note("checkpoint", f"checkpoint of superstep {saved}")
             self._saved = saved
 
 
-#: Spark does not start with less.
+#: Minimum heap of Spark.
 _LEAST_HEAP_MB = 512
-#: Address space of a Python worker of Spark, most of which libraries reserve only.
+#: Minimum address space of a Python worker of Spark, most of which is only reserved.
 _LEAST_PYTHON_MB = 768
-#: Of Python workers, whose address space is limited: no pools that are larger than what is allocated.
+#: Environment of Python workers with limited address space: no large memory pools.
 _FRUGAL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
 
 
 def mpi_command(worker: list[str], graph: GraphJob) -> list[str]:
-    """A worker on each of the job's ranks."""
+    """Wrap the command of a worker in ``mpirun``."""
     return [launcher("mpirun", "pip install 'goffish[mpi]'"), "-n", str(graph.workers), *worker]
 
 
 def spark_command(master: str, limits: JobLimits) -> Callable[[list[str], GraphJob], list[str]]:
-    """A worker as the driver of a Spark cluster.
+    """Return a function that wraps the command of a worker in ``spark-submit``.
 
     Parameters
     ----------
     master : str
-        Such as ``local[2]`` or ``spark://HOST:PORT``.
+        Spark master URL, such as ``local[2]`` or ``spark://HOST:PORT``.
     limits : JobLimits
-        Half of the memory of the job is the heap of each Java process, half is for the Python workers beside it.
+        Half of the memory limit is the heap of each Java process, half is for its Python workers.
     """
 
     def command(worker: list[str], graph: GraphJob) -> list[str]:
@@ -261,10 +261,10 @@ def spark_command(master: str, limits: JobLimits) -> Callable[[list[str], GraphJ
 
 
 def _memory_settings(master: str, memory_mb: int) -> dict[str, str]:
-    """What keeps the processes of Spark below the memory of a job: on a cluster, those of each executor."""
+    """Return Spark settings that enforce the memory limit, on a cluster per executor."""
     heap = max(_LEAST_HEAP_MB, memory_mb // 2)
     python = memory_mb - heap
-    # Spark limits each Python worker of a local master to all of it.
+    # With a local master, Spark applies the limit to each Python worker.
     if found := re.match(r"local(?:\[(\*|[0-9]+))?", master):
         python //= (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
     return {
@@ -276,15 +276,15 @@ def _memory_settings(master: str, memory_mb: int) -> dict[str, str]:
 
 
 def launcher(name: str, advice: str) -> str:
-    """Where a program is.
+    """Return the path of a program.
 
     Raises
     ------
     InputError
-        It is not installed.
+        The program is not installed.
     """
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     found = shutil.which(name, path=places)
     if found is None:
-        raise InputError(f"{name} is not installed here: {advice}")
+        raise InputError(f"{name} is not installed on the server: {advice}")
     return found

@@ -1,8 +1,8 @@
-"""Takes jobs from the queue, has runners run them, and brings them to their end; after a crash it begins where it was.
+"""Supervisor: run queued jobs to completion, and recover after a crash.
 
-Every step is in the database before anything depends on it. A server that was killed finds with each unfinished job one
-of three things: a result, which it records; a worker that still runs, which it watches again; or neither, and the job
-goes back to the queue and on from its newest checkpoint.
+Every state change is committed before it takes effect. After a crash, the server handles each unfinished job in one of
+three ways: it records an existing result, reattaches to a running worker, or requeues the job, which resumes from its
+newest checkpoint.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from tenacity import RetryCallState, retry, retry_if_exception_type, wait_expone
 
 from goffish.errors import GoffishError
 from goffish.services.runners.attempt import Attempt, Ended, Runner
-from goffish.services.runners.folder import JobFolder, is_no_room
+from goffish.services.runners.folder import JobFolder, is_disk_full
 from goffish.services.runners.order import as_named
 from goffish.services.store.database import AWAY
 from goffish.services.store.records import Clock, Job, LostJob, State, without_folders
 from goffish.services.store.store import Jobs
 
 _log = logging.getLogger(__name__)
-#: Longest time without looking for new jobs, should nobody tell.
+#: Maximum interval between checks for new jobs, in seconds.
 _LOOK_S = 1.0
-#: A database that does not answer is asked again for so long; then whoever asked gives up.
+#: Maximum time of retries while the database is unavailable, normally and during shutdown, in seconds.
 _PATIENCE_S, _HURRY_S = 600.0, 5.0
 _AGAIN_S = 5.0
-#: Whatever happens, a job is begun at most so many times as often as its workers may be lost.
+#: Maximum number of attempts, as a multiple of `JobSpec.most_attempts`.
 _MOST_BEGUN = 10
 _LONGEST_PAUSE_S = 10.0
-#: Between two looks for jobs that can be forgotten, and how many are at a time.
+#: Interval of the deletion of expired jobs, in seconds, and maximum jobs per run.
 _TIDY_S, _TIDY_JOBS = 600.0, 1000
-#: How an unfinished job gets to its end where each step has to be one of its life.
+#: Transitions of an unfinished job towards completion.
 _ONWARD = {
     State.PLANNED: State.PROVISIONING, State.PROVISIONING: State.RUNNING, State.MIGRATING: State.RUNNING,
     State.CHECKPOINTED: State.RUNNING,
@@ -53,7 +53,7 @@ def _gives_up(state: RetryCallState) -> bool:
 
 
 def public(folder: JobFolder, text: str) -> str:
-    """A text of a job without the paths of this server: its files by the names that the client gave."""
+    """Replace server paths in a text of a job by the client-given names."""
     names: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError, KeyError):
         names = json.loads(folder.order.read_text())["names"]
@@ -66,12 +66,12 @@ patient = retry(
 
 
 class PatientJobs(Jobs):
-    """Jobs of a database that may be locked or away for a while: who writes waits.
+    """Job store whose writes wait while the database is locked or unavailable.
 
     Attributes
     ----------
     hurry : Event
-        Once it is set, nobody waits for long.
+        Set to shorten the waits during shutdown.
     """
 
     def __init__(self, *given: Any, **more: Any) -> None:
@@ -83,24 +83,24 @@ class PatientJobs(Jobs):
 
 
 class Supervisor:
-    """Runs the jobs of a server.
+    """Supervisor of the jobs of a server.
 
     Parameters
     ----------
     jobs : PatientJobs
     home : Path
-        Where every job has a folder.
+        Parent of the job folders.
     runners : mapping
-        By their names in `GraphJob.runner`, and ``dataflow``.
+        Runners by name: those of `GraphJob.runner`, and ``dataflow``.
     slots : int
-        Jobs at a time.
+        Maximum number of concurrent jobs.
     keep_s : float, optional
-        After so long jobs that are over are forgotten, with their results; default: never.
+        Retention of ended jobs and their results; default: unlimited.
     tidy : callable, optional
-        Called with the time before which things were used for the last time that can be forgotten, too.
+        Called with the time before which unused uploads may be deleted.
     clock : Clock, optional
-    most_run_s : float
-        A job that is not over so many seconds after it first began fails.
+    max_run_s : float
+        Maximum duration of a job from its first start.
     """
 
     def __init__(
@@ -113,33 +113,33 @@ class Supervisor:
         keep_s: float | None = None,
         tidy: Callable[[float], None] | None = None,
         clock: Clock | None = None,
-        most_run_s: float = float("inf"),
+        max_run_s: float = float("inf"),
     ) -> None:
-        self._most_run_s = most_run_s
+        self._most_run_s = max_run_s
         self._jobs, self._home, self._runners, self._slots = jobs, home, runners, slots
         self._clock = clock or Clock()
         self._keep_s, self._next_tidy, self._tidy_more = keep_s, 0.0, tidy
         self._next_look = 0.0
         self._stopping, self._draining, self._news = threading.Event(), threading.Event(), threading.Event()
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="job")
-        #: Jobs that somebody works at.
+        #: Jobs being run.
         self._at: set[str] = set()
-        #: Jobs that are asked to stop.
+        #: Jobs with a cancellation request.
         self._asked: set[str] = set()
         self._thread = threading.Thread(target=self._serve, name="supervisor", daemon=True)
 
     def start(self) -> None:
-        """Begin with what was left unfinished."""
+        """Start the supervisor; it first recovers unfinished jobs."""
         self._thread.start()
 
     def wake(self, job: Job | None = None) -> None:
-        """Say that there is a new job, or one that is to be cancelled."""
+        """Signal a new job or a cancellation request."""
         if job is not None and job.cancel_requested:
             self._asked.add(job.id)
         self._news.set()
 
     def stop(self, grace_s: float = 10.0) -> None:
-        """Take no more jobs, wait for those that run, and put back what is not done by then."""
+        """Stop taking jobs, wait for running jobs, and requeue those not completed in time."""
         self._stopping.set()
         self._news.set()
         end = time.monotonic() + grace_s
@@ -152,15 +152,15 @@ class Supervisor:
 
     @property
     def running(self) -> int:
-        """Jobs that somebody works at."""
+        """Number of jobs being run."""
         return len(self._at)
 
     def folder(self, job: str) -> JobFolder:
-        """Of a job by its id."""
+        """Return the folder of a job."""
         return JobFolder(self._home / job)
 
     def log(self, job: str, most_bytes: int) -> str:
-        """The end of a job's log, as its client may read it."""
+        """Return the end of a job's log without server paths."""
         folder = self.folder(job)
         return public(folder, folder.log_end(most_bytes))
 
@@ -170,16 +170,16 @@ class Supervisor:
             try:
                 self._look_round()
             except AWAY as error:
-                _log.warning("the database does not answer: %s", error)
+                _log.warning("database unavailable: %s", error)
                 self._stopping.wait(_AGAIN_S)
             except Exception:
-                _log.exception("jobs could not be looked after")
+                _log.exception("supervision of jobs failed; retrying")
                 self._stopping.wait(_AGAIN_S)
             if not self._stopping.is_set():
                 self._news.wait(_LOOK_S)
 
     def _look_round(self) -> None:
-        """Begin what waits; and once a second take up what nobody works at, and hear who is asked to stop."""
+        """Start queued jobs; once per second, recover abandoned jobs and read cancellation requests."""
         if time.monotonic() >= self._next_look:
             self._look_after_all()
             self._next_look = time.monotonic() + _LOOK_S
@@ -191,7 +191,7 @@ class Supervisor:
         at = set(self._at)
         unfinished = self._jobs.unfinished()
         self._asked.update(job.id for job in unfinished if job.cancel_requested)
-        # Those that are over need not be remembered; whoever was asked just now is heard of again in a second.
+        # Forget ended jobs; recent requests are read again within a second.
         self._asked.intersection_update({job.id for job in unfinished})
         for job in unfinished:
             if job.id not in at:
@@ -200,7 +200,7 @@ class Supervisor:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Forget jobs that have been over for long enough, once in a while."""
+        """Delete expired jobs periodically."""
         now = self._clock.now()
         if self._keep_s is None or now < self._next_tidy:
             return
@@ -221,15 +221,15 @@ class Supervisor:
         except LostJob as error:
             _log.warning("%s", error)
         except Exception:
-            # It stays unfinished in the database, and is taken up again.
-            _log.exception("job %s could not be looked after", job.id)
+            # The job stays unfinished in the database and is recovered later.
+            _log.exception("supervision of job %s failed; retrying", job.id)
             self._stopping.wait(_AGAIN_S)
         finally:
             self._at.discard(job.id)
             self._news.set()
 
     def _go_on(self, job: Job) -> None:
-        """With a job that nobody works at: a server left it, or could not go on with it."""
+        """Recover a job that was abandoned by a killed server or after an error."""
         folder = self.folder(job.id)
         if folder.done is None and not folder.busy:
             self._conclude(job, self._after_loss(job, "the server was killed", lost=False))
@@ -247,14 +247,15 @@ class Supervisor:
         except GoffishError as error:
             ended = Ended(State.FAILED, str(error))
         except OSError as error:
-            # No room, no processes: nothing that the job is to blame for.
-            ended = Ended(State.QUEUED, f"{error.strerror or error}", lost=not is_no_room(error), pause=True)
+            # No disk space or no processes: not caused by the job.
+            ended = Ended(State.QUEUED, f"{error.strerror or error}", lost=not is_disk_full(error), pause=True)
         except Exception as error:
-            _log.exception("job %s: the server failed", job.id)
-            ended = Ended(State.QUEUED, f"the server failed ({type(error).__name__}); its log says why", lost=True)
+            _log.exception("job %s: internal error", job.id)
+            text = f"internal server error ({type(error).__name__}); see the server log"
+            ended = Ended(State.QUEUED, text, lost=True)
         if ended.state == State.QUEUED and (ended.lost or ended.pause):
             ended = self._after_loss(attempt.job, ended.text, lost=ended.lost)
-            # What loses workers again and again may be over soon.
+            # Back off: the cause of lost workers may be temporary.
             pause_s = 0.1 * 2.0**attempt.job.losses if ended.lost else _LONGEST_PAUSE_S
             self._stopping.wait(min(_LONGEST_PAUSE_S, pause_s))
         self._conclude(attempt.job, ended)
@@ -262,9 +263,9 @@ class Supervisor:
     def _after_loss(self, job: Job, text: str, *, lost: bool) -> Ended:
         losses, most = job.losses + lost, job.spec.most_attempts
         if losses >= most:
-            return Ended(State.FAILED, f"{text}; given up after {losses} lost workers", lost=lost)
+            return Ended(State.FAILED, f"{text}; aborted after {losses} lost workers", lost=lost)
         if job.attempts >= _MOST_BEGUN * most:
-            return Ended(State.FAILED, f"{text}; given up after {job.attempts} attempts", lost=lost)
+            return Ended(State.FAILED, f"{text}; aborted after {job.attempts} attempts", lost=lost)
         return Ended(State.QUEUED, text, lost=lost)
 
     def _conclude(self, job: Job, ended: Ended) -> None:

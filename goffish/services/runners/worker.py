@@ -1,7 +1,7 @@
-"""The process that runs a graph job: ``python -m goffish.services.runners.worker FOLDER ATTEMPT``.
+"""Worker process of graph jobs: ``python -m goffish.services.runners.worker FOLDER ATTEMPT``.
 
-It goes on from the newest checkpoint, tells after every superstep how far it is, and ends with 0 when the result is
-there, 2 for input that cannot be used, 1 for a job that failed, and 75 when it is not its turn (any more).
+It resumes from the newest checkpoint and reports progress after every superstep. Exit codes: 0 success, 1 failed job,
+2 invalid input, 74 full disk, 75 another attempt is current.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from goffish.errors import CheckpointError, GoffishError, JobError
-from goffish.services.runners.folder import Busy, JobFolder, is_no_room
+from goffish.services.runners.folder import Busy, JobFolder, is_disk_full
 from goffish.services.runners.limits import is_no_memory, limit_process, memory_exceeded, reserve_nothing
 from goffish.services.runners.order import as_named
 
-#: Exit code of a worker that another one came before (EX_TEMPFAIL).
+#: Exit code of a worker whose attempt is not the current one (EX_TEMPFAIL).
 NOT_NOW = 75
 #: Exit code of a worker whose disk is full (EX_IOERR).
-NO_ROOM = 74
+DISK_FULL = 74
 _STORE = "manifest.json"
 
 
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def as_worker(attempt: Callable[[JobFolder, str, dict[str, Any]], None]) -> None:
-    """Be the process of an attempt: called with the job's folder, whose turn this is, and what is to be done."""
+    """Run the process of an attempt; `attempt` receives the job folder, the turn and the order."""
     reserve_nothing()
     folder, turn = JobFolder(Path(sys.argv[1])), sys.argv[2]
     signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
@@ -47,27 +47,27 @@ def as_worker(attempt: Callable[[JobFolder, str, dict[str, Any]], None]) -> None
     except (GoffishError, OSError, MemoryError) as error:
         limits = order.get("limits", {})
         if limits.get("memory_mb") is not None and is_no_memory(error):
-            _say(f"error: {memory_exceeded(limits)}")
+            _write_log(f"error: {memory_exceeded(limits)}")
             sys.exit(JobError.exit_code)
-        if is_no_room(error):
-            # Nothing that the job is to blame for: it is tried again.
-            code = NO_ROOM
+        if is_disk_full(error):
+            # Not caused by the job: retry.
+            code = DISK_FULL
         elif isinstance(error, GoffishError):
             code = error.exit_code
         else:
             raise
-        _say(f"error: {as_named(str(error), order.get('names', {}))}")
+        _write_log(f"error: {as_named(str(error), order.get('names', {}))}")
         sys.exit(code)
 
 
-def _say(text: str) -> None:
-    """Into the log, unless that is on a full disk; a line that waited in a buffer would be an exit code of its own."""
+def _write_log(text: str) -> None:
+    """Write to the log, unbuffered; ignore a full disk, which would change the exit code at flush."""
     with contextlib.suppress(OSError):
         os.write(2, f"{text}\n".encode())
 
 
 def _attempt(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
-    # All code is loaded before memory is limited: what fails later is a matter of the data.
+    # Load all code before limiting memory, so that failed allocations are due to the data.
     import goffish.algorithms.run
     import goffish.gofs
     import goffish.graph.io  # noqa: F401
@@ -84,19 +84,19 @@ def _attempt(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
 
 
 def check_turn(folder: JobFolder, turn: str) -> None:
-    """Begin, with the folder taken, if nobody else is to.
+    """Check that this is the current turn, with the folder locked.
 
     Raises
     ------
     Busy
     """
     if folder.turn != turn:
-        raise Busy(f"attempt {folder.turn} is at it")
+        raise Busy(f"attempt {folder.turn} is current")
     folder.sign()
 
 
 def _on_ranks(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
-    """The first rank takes the folder; the others hear from it whether to go on."""
+    """Run on MPI ranks; rank 0 locks the folder and broadcasts whether to continue."""
     from goffish.gopher.mpi.job import open_team
 
     with open_team(None) as team, folder.taken() if team.rank == 0 else nullcontext():
@@ -142,13 +142,13 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
     try:
         return run(order["algorithm"], graph, **running, **options)
     except CheckpointError as error:
-        # What a power cut left behind is no fault of the job's.
-        _say(f"warning: {error}; from the beginning")
+        # A power failure may leave a damaged checkpoint.
+        _write_log(f"warning: {error}; restarting from the beginning")
         return run(order["algorithm"], graph, **running | {"resume": False}, **options)
 
 
 def finish(folder: JobFolder, table: Any, summary: dict[str, Any]) -> None:
-    """Write a result, and say that it is there."""
+    """Write the result and mark the job as completed."""
     import pyarrow as pa
 
     partial = folder.result.with_suffix(".partial")

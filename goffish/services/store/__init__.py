@@ -1,1 +1,1 @@
-"""Jobs of the scheduling service: what one is, what may become of it, and where that is kept."""
+"""Job store of the scheduling service: specifications, states, events and the database."""

@@ -1,4 +1,4 @@
-"""The database of the service: SQLite by default, PostgreSQL by URL; brought to the newest tables when it is opened."""
+"""Database of the service: SQLite by default, or PostgreSQL; migrated to the current schema when opened."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from goffish.errors import InputError, JobError
 from goffish.extras import needed_for
 
-#: Seconds that a transaction of SQLite waits for another one to end.
+#: Lock timeout of SQLite transactions, in seconds.
 _WAITS_S = 30.0
 
 
 class ReplacedDatabase(Exception):
-    """The database is not the one that was opened: its file or its id is another one."""
+    """The database file or its ID differs from the opened one."""
 
 
-#: What is raised while a database is locked, away, replaced, or has no connection left.
+#: Errors of a database that is locked, unavailable, replaced, or out of connections.
 AWAY = (DBAPIError, sa.exc.TimeoutError, ReplacedDatabase)
-#: How drivers say that a database or its tables are gone.
+#: Messages of drivers about removed databases or tables.
 _GONE = re.compile("no such table|does not exist|is not a database|malformed|file has been moved|readonly database")
-#: Connections that are kept, and more that there may be at a time.
+#: Pooled connections, and maximum additional ones.
 _POOL = {"pool_size": 8, "max_overflow": 40}
-#: What a file of SQLite is known by.
+#: Header fields that identify a SQLite file.
 _HEADER = ("application_id", "user_version")
-#: Files have times in steps of at most this.
+#: Maximum granularity of file times, in seconds.
 _CLOCK_STEP_S = 1.0
 _MIGRATIONS = "goffish.services.store.migrations"
 
 
 def open_database(url: str, *, waits_s: float = _WAITS_S) -> Engine:
-    """Connect, and bring the tables up to date.
+    """Connect to a database and migrate its tables.
 
     Parameters
     ----------
     url : str
-        Of SQLAlchemy: ``sqlite:///FILE`` or ``postgresql+psycopg://…``.
+        SQLAlchemy URL: ``sqlite:///FILE`` or ``postgresql+psycopg://…``.
     waits_s : float
-        For a transaction of SQLite to end.
+        Lock timeout of SQLite transactions, in seconds.
 
     Raises
     ------
     InputError
-        A URL that cannot be used, a driver that is not installed, a database that is newer than this program.
+        The URL is invalid, the driver is not installed, or the schema is newer than this program.
     JobError
-        No such database, or it does not answer.
+        The database does not exist or is unavailable.
     """
     try:
         parsed = sa.make_url(url)
     except ArgumentError:
-        raise InputError("the database: give a URL such as sqlite:///FILE or postgresql+psycopg://…") from None
+        raise InputError("--database: give a URL such as sqlite:///FILE or postgresql+psycopg://…") from None
     kind = parsed.get_backend_name()
     if kind not in ("sqlite", "postgresql"):
-        raise InputError(f"the database is of kind {kind}: SQLite and PostgreSQL are possible")
+        raise InputError(f"--database: {kind} is not supported; use sqlite or postgresql")
     if kind == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     options: dict[str, Any] = {"connect_args": {"timeout": waits_s}} if kind == "sqlite" else {}
@@ -79,21 +79,20 @@ def open_database(url: str, *, waits_s: float = _WAITS_S) -> Engine:
     except DBAPIError as error:
         engine.dispose()
         told = str(error.orig).strip().splitlines()
-        raise JobError(f"the database {parsed.render_as_string()}: {told[0] if told else error}") from None
+        raise JobError(f"--database {parsed.render_as_string()}: {told[0] if told else error}") from None
     return engine
 
 
 def is_replaced(error: BaseException) -> bool:
-    """Whether a database was removed or replaced, and not only away for a time."""
+    """Return whether a database was removed or replaced, rather than temporarily unavailable."""
     return isinstance(error, ReplacedDatabase) or _GONE.search(str(getattr(error, "orig", error))) is not None
 
 
 class _Identity:
-    """Checks before every transaction that the database is still the one that was opened.
+    """Check before every transaction that the database has not been replaced.
 
-    A removed file stays writable for those who have it open, and new connections make an empty one: without this,
-    accepted jobs would be lost. A file that is moved back is recognised. A copy is not, since it lacks the jobs that
-    were accepted later.
+    A removed file stays writable through open connections, while new connections create an empty file: without this
+    check, accepted jobs would be lost. A file that is moved back is accepted; a copy is not, because it may lack jobs.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -105,7 +104,7 @@ class _Identity:
             self._id = self._read(connection)
 
     def watch(self) -> None:
-        """Check from now on."""
+        """Install the checks."""
         sa.event.listen(self._engine, "do_connect", lambda *_: self._check_file())
         sa.event.listen(self._engine, "begin", self._check)
 
@@ -113,7 +112,7 @@ class _Identity:
         self._check_file()
         found = self._read(connection)
         if found != self._id:
-            raise ReplacedDatabase(f"the id of the database is {found} instead of {self._id}")
+            raise ReplacedDatabase(f"the database has the ID {found}; expected {self._id}")
         if self._file is not None and connection.get_execution_options().get("goffish_writes", False):
             _count_write(connection)
 
@@ -128,17 +127,17 @@ class _Identity:
 
 
 class _Header(NamedTuple):
-    """What the first page of a file of SQLite holds for its owner, without what only the write-ahead log has."""
+    """Application fields in the header of a SQLite file, without the write-ahead log."""
 
     id: int
     writes: int
 
 
 class _File:
-    """The file of a database of SQLite, and its write-ahead log: their inodes, and the header of the file.
+    """SQLite file and its write-ahead log, identified by their inodes and the file header.
 
-    The header has a random number (``PRAGMA application_id``), and counts transactions that write (``PRAGMA
-    user_version``): contents that are copied over the file are those of another database, or have a lower count.
+    The header has a random ID (``PRAGMA application_id``) and counts write transactions (``PRAGMA user_version``):
+    content copied over the file has another ID or a lower count.
     """
 
     def __init__(self, engine: Engine, path: str) -> None:
@@ -149,14 +148,14 @@ class _File:
                 _count_write(connection)
             self._id = int(connection.exec_driver_sql("PRAGMA application_id").scalar_one())
             connection.commit()
-        # While a connection is open, SQLite removes neither the write-ahead log nor its index.
+        # An open connection prevents SQLite from removing the write-ahead log.
         self._keeper = engine.raw_connection()
         self._keeper.detach()
         cursor = self._keeper.cursor()
         cursor.execute("SELECT id FROM instance").fetchall()
         self._header = self._read()
         if self._header is None or self._header.id != self._id:
-            # The number is in the write-ahead log only.
+            # The ID is in the write-ahead log only.
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._header = self._read()
         mode = cursor.execute("PRAGMA journal_mode").fetchone()[0]
@@ -166,7 +165,7 @@ class _File:
         self._known: tuple[int, ...] | None = None
 
     def check(self) -> None:
-        """Look at the inodes, and at the header if the file was written since.
+        """Check the inodes, and the header if the file was written.
 
         Raises
         ------
@@ -185,17 +184,17 @@ class _File:
         if state == self._known:
             return
         header = self._read()
-        # A checkpoint brings the count forward; like the numbers of the header, it goes round at 2^32.
+        # A checkpoint advances the count, which wraps around at 2^32.
         if header is None or self._header is None or header.id not in (self._id, self._header.id):
             raise ReplacedDatabase(f"{self._path} was overwritten by another file")
         if (header.writes - self._header.writes) % 2**32 >= 2**31:
             raise ReplacedDatabase(f"{self._path} was overwritten by an older copy")
         self._header = header
-        # A file that was written just now can be written again without another time.
+        # A recently written file may change again without a new time stamp.
         self._known = state if time.time() - max(found.st_mtime, found.st_ctime) > _CLOCK_STEP_S else None
 
     def _let_go(self, _: Engine) -> None:
-        """Close the connection that keeps the write-ahead log: each use of the engine may make another one."""
+        """Close the connection that retains the write-ahead log."""
         self._inodes = {self._path: self._inodes[self._path]}
         self._keeper.close()
 
@@ -203,7 +202,7 @@ class _File:
         address = f"file:{quote(str(Path(self._path).absolute()))}?immutable=1"
         try:
             with closing(sqlite3.connect(address, uri=True)) as connection:
-                # Else a file is refused that a checkpoint is still making longer.
+                # Otherwise, SQLite rejects a file that a checkpoint is extending.
                 connection.execute("PRAGMA writable_schema=ON")
                 return _Header(*(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _HEADER))
         except sqlite3.Error:
@@ -224,12 +223,12 @@ def _count_write(connection: sa.Connection) -> None:
 
 
 def writing(engine: Engine) -> Engine:
-    """The same database for transactions that write: they wait for each other at their beginning, not in the middle."""
+    """Return the engine for write transactions, which acquire the write lock at their beginning."""
     return engine.execution_options(goffish_writes=True)
 
 
 def _set_up_sqlite(connection: Any, _: Any) -> None:
-    # Transactions begin where this module says so, not where the driver thinks.
+    # This module, not the driver, begins transactions.
     connection.isolation_level = None
     for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {setting}")
@@ -252,5 +251,5 @@ def _migrate(engine: Engine) -> None:
         try:
             command.upgrade(config, "head")
         except CommandError as error:
-            raise InputError(f"the database is of a newer goffish: {error}") from None
+            raise InputError(f"--database: created by a newer version of goffish ({error})") from None
         connection.commit()

@@ -1,4 +1,4 @@
-"""Jobs, their states, events and clock as the rest of the service sees them: values, apart from the database."""
+"""Jobs, states, events and the clock as values, independent of the database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from goffish.services.store.tables import JobRow
 
 
 class State(StrEnum):
-    """Where a job stands."""
+    """State of a job."""
 
     QUEUED = "queued"
     PLANNED = "planned"
@@ -28,10 +28,10 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
 
-#: States that a job never leaves.
+#: Final states.
 OVER = frozenset({State.DONE, State.FAILED, State.CANCELLED})
 _ENDS = frozenset({State.FAILED, State.CANCELLED})
-#: Where a job may go from each state; back to the queue when its worker or the server was lost.
+#: Permitted transitions; back to the queue after the loss of the worker or the server.
 NEXT: dict[State, frozenset[State]] = {
     State.QUEUED: _ENDS | {State.PLANNED},
     State.PLANNED: _ENDS | {State.PROVISIONING, State.QUEUED},
@@ -46,60 +46,60 @@ NEXT: dict[State, frozenset[State]] = {
 
 _MACHINE = "`machine`, `class`, `market`, `price`, `bid`"
 _LIFE = f"{_MACHINE}, `cloud_begun_s`, `cloud_ended_s`, `cost`"
-#: The kinds of events: what happened, and the keys of the details. docs/guides/service-policies.md has the same table.
+#: Kinds of events: meaning, and keys of the details. docs/guides/service-policies.md has the same table.
 EVENT_KINDS: dict[str, tuple[str, str]] = {
     "submitted": ("the job was accepted", ""),
-    "state": ("it is in another state", "planned: `attempt`; done: the summary of the result, with `rows`"),
+    "state": ("the state changed", "planned: `attempt`; done: the summary of the result, with `rows`"),
     "plan": (
-        "graph job: how it is to be run; dataflow: an interval in which something changed",
+        "graph job: the plan; dataflow: an interval with changes",
         "graph job: `policy`, `expected_cost`, `on_demand_cost`, `promised`, `classes`, `slot_s`, `slots`, `work`, "
         "`core_hours`, `startup_s`, `seconds_here`, `remark`; dataflow: `interval`, `start_s`, `started`, `stopped`, "
         "`lost`, `counts` (of these three), `switched`, `instances_moved`, `machines`, `throughput`, `cost`, in the "
-        "first one `expected_cost`",
+        "first event `expected_cost`",
     ),
     "wait": (
-        "no machine is rented for now: the policy waits for a lower price",
-        "`price` (the lowest now), `slots_left`",
+        "no machine is rented: the policy is waiting for a lower price",
+        "`price` (the current minimum), `slots_left`",
     ),
-    "machine": ("a machine was started, or given back", f"{_LIFE}; started: `slots_left`, `work_left`"),
-    "price": ("the price of the machine is another one than in the slot before", _MACHINE),
-    "lost": ("a machine was taken away, or has failed", _LIFE),
-    "cost": ("more was spent", "`cost`"),
+    "machine": ("a machine was started or released", f"{_LIFE}; started: `slots_left`, `work_left`"),
+    "price": ("the price of the machine changed", _MACHINE),
+    "lost": ("a machine was interrupted or failed", _LIFE),
+    "cost": ("the cost increased", "`cost`"),
     "progress": (
-        "how far it is, at most once a second",
+        "progress, at most once per second",
         "graph job: `superstep`, `active`, `messages`, `share`; dataflow: `turn`, `intervals`, `of`, `cost`",
     ),
     "checkpoint": ("a checkpoint was written", ""),
-    "cancel": ("somebody asked for its end", ""),
+    "cancel": ("cancellation was requested", ""),
 }
-#: Kinds that come again and again, of which a picture can do without most.
+#: Frequent kinds, which charts may sample.
 OFTEN = frozenset({"cost", "progress", "checkpoint"})
 
 
 class LostJob(JobError):
-    """Somebody else has taken the job over, or it is over: whoever worked at it stops."""
+    """The job has ended or belongs to another attempt; the caller must stop."""
 
 
 def check_move(job: str, before: State, after: State) -> None:
-    """Refuse a step that a job cannot take.
+    """Reject a forbidden transition.
 
     Raises
     ------
     LostJob
-        The job is over, or cannot go there.
+        The job has ended, or the transition is not permitted.
     """
     if after not in NEXT[before]:
-        raise LostJob(f"job {job} is {before}: it cannot become {after}")
+        raise LostJob(f"job {job} is {before} and cannot become {after}")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job as it stands; the columns of `JobRow`.
+    """Snapshot of a job; the columns of `JobRow`.
 
     Attributes
     ----------
     body : dict
-        What was asked for, as `JobSpec.as_json` gives it.
+        Specification in the form of `JobSpec.as_json`.
     """
 
     id: str
@@ -125,18 +125,18 @@ class Job:
 
     @cached_property
     def spec(self) -> JobSpec:
-        """What was asked for; read when it is needed first, since lists of jobs do without."""
+        """Specification, parsed on first access."""
         return JobSpec.model_validate(self.body)
 
     @property
     def over(self) -> bool:
-        """Whether it will never change again."""
+        """Whether the job has ended."""
         return self.state in OVER
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a job."""
+    """Event of a job."""
 
     number: int
     time: float
@@ -147,7 +147,7 @@ class Event:
 
 
 def job_of(row: JobRow | Any) -> Job:
-    """The job of a row."""
+    """Convert a row to a job."""
     return Job(
         id=row.id, server=row.server, client=row.client, client_key=row.client_key,
         body=row.spec, state=State(row.state), submitted=row.submitted, started=row.started, ended=row.ended,
@@ -157,7 +157,7 @@ def job_of(row: JobRow | Any) -> Job:
     )  # fmt: skip
 
 
-#: Java leaves one slash of file URIs, and colons separate the folders of a list; after a scheme there is no path.
+#: Java writes file URIs with one slash, and colons separate folders in lists; other URIs are not paths.
 _FOLDERS = re.compile(
     r"(?:file:(?://)?|(?<![\w/.~-])(?<!\bs3:)(?<!\bs3a:)(?<!\bgs:)(?<!\bhdfs:)(?<!\babfs:))"
     r"(?:/[^\s/:'\"`,;()<>|]+)+/(?=[^\s/])"
@@ -165,15 +165,12 @@ _FOLDERS = re.compile(
 
 
 def without_folders(text: str) -> str:
-    """The text with absolute paths cut down to the names of their files: where a server keeps things is its own."""
+    """Reduce absolute paths in a text to file names, to hide the folders of the server."""
     return _FOLDERS.sub("", text)
 
 
 class Clock:
-    """Seconds since 1970 that never jump: read from the computer's clock once, counted from there on.
-
-    A deadline is not missed because somebody sets the clock of the computer while the server runs.
-    """
+    """Monotonic clock in seconds since 1970, so that changes of the system clock do not affect deadlines."""
 
     def __init__(self) -> None:
         self._ahead = time.time() - time.monotonic()

@@ -1,4 +1,4 @@
-"""What a client asks for. Checked before it is accepted; kept as JSON with the job."""
+"""Job specifications, validated on submission and stored as JSON."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from goffish.cloud.catalogue import NotNegative, Positive
 from goffish.definitions import Definition, KnownName, Marked, NamesFile
 from goffish.scheduling.dataflow.model import Dataflow
 
-#: How URIs of uploads begin.
+#: Prefix of upload URIs.
 UPLOAD = "upload:"
 Label = Annotated[str, Field(min_length=1, max_length=120), KnownName()]
 Whole = Annotated[int, Field(ge=1, le=1_000_000_000)]
-#: Bytes of a job as it is kept.
+#: Maximum bytes of a stored specification.
 MOST_BYTES = 256 << 10
-#: Labels of a job.
+#: Maximum labels of a job.
 MOST_LABELS = 32
-#: Read by the models of algorithms and policies: which texts name files is said there.
+#: Parsed by the models of algorithms and policies, which mark the options that name files.
 Options = dict[Label, Annotated[str, Field(max_length=4000), KnownName()]]
 Runner = Literal["local", "mpi", "spark", "cloud"]
 
 
 class GraphJob(Definition, Marked):
-    """An algorithm on a graph.
+    """Graph job.
 
     Attributes
     ----------
     algorithm : str
-        As in ``goffish run ALGORITHM``.
+        Name as in ``goffish run ALGORITHM``.
     input_uri : str
     options : mapping
-        Of the algorithm, as texts.
+        Options of the algorithm, as texts.
     runner : {"local", "mpi", "spark", "cloud"}
     checkpoint_every : int
-        Supersteps.
+        Supersteps between checkpoints.
     workers : int
-        Threads, or ranks of mpirun.
+        Number of threads or MPI ranks.
     memory_mb : int, optional
-        Of all its processes together; more, and it fails.
+        Memory limit of all processes of the job; exceeding it fails the job.
     cpu_seconds : float, optional
-        Of all its processes together in an attempt; more, and it fails.
+        CPU time limit of all processes of an attempt; exceeding it fails the job.
     policy : {"rtba", "h1", "h2", "h3", "on-demand"}
-        Who decides on machines of the simulated cloud.
+        Spot policy on the simulated cloud.
     cloud_name : str
-        Its catalogue.
+        Catalogue of machine types.
     """
 
     algorithm: Label
@@ -61,16 +61,16 @@ class GraphJob(Definition, Marked):
 
 
 class DataflowJob(Definition, Marked):
-    """A dataflow that is deployed and adapted on the simulated cloud.
+    """Dataflow job on the simulated cloud.
 
     Attributes
     ----------
     dataflow : Dataflow or str
-        The name of one that comes along, or a definition.
+        Name of a bundled dataflow, or a definition.
     cloud_name, policy, options, rates, hours, seed
         As in ``goffish simulate``.
     hours_per_second : float, optional
-        Hours of the dataflow that pass in a second; default: as fast as can be computed.
+        Simulated hours per real second; default: unlimited.
     """
 
     dataflow: Dataflow | Label
@@ -84,19 +84,19 @@ class DataflowJob(Definition, Marked):
 
 
 class JobSpec(Definition, Marked):
-    """A job: either a graph's or a dataflow's.
+    """Job specification: either a graph job or a dataflow job.
 
     Attributes
     ----------
     graph, dataflow
-        What is to be done; one of the two.
+        The work; exactly one of the two.
     deadline_s : float, optional
-        From the submission on; a job that is not over by then fails.
+        Deadline from the submission; a job that exceeds it fails.
     budget : float, optional
-        A job that costs more fails; in the currency of its cloud.
+        Cost limit in the currency of the cloud; a job that exceeds it fails.
     labels : mapping
     most_attempts : int
-        Attempts whose worker may be lost until it fails.
+        Number of lost workers after which the job fails.
     """
 
     graph: GraphJob | None = None
@@ -116,9 +116,9 @@ class JobSpec(Definition, Marked):
 
     @property
     def what(self) -> str:
-        """The algorithm, or ``dataflow``: by what jobs are listed."""
+        """Name of the algorithm, or ``dataflow``."""
         return "dataflow" if self.graph is None else self.graph.algorithm
 
     def as_json(self) -> dict[str, Any]:
-        """As it is kept; `JobSpec.model_validate` reads it again."""
+        """Return the stored form; `JobSpec.model_validate` parses it."""
         return self.model_dump(mode="json", exclude_defaults=True)

@@ -1,7 +1,7 @@
-"""Where jobs are kept: every change of a job is one transaction that also writes its event.
+"""Job store: every change of a job is one transaction that also writes an event.
 
-Only the server that accepted a job works at it, and only in the attempt that it began last: whoever speaks of an older
-attempt is refused (`LostJob`), so nothing is done twice by two workers.
+Only the server that accepted a job runs it, and only in the latest attempt: changes by older attempts are rejected
+(`LostJob`), so two workers never do the same work.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from goffish.services.store.records import (
 from goffish.services.store.spec import UPLOAD, JobSpec
 from goffish.services.store.tables import EventRow, JobRow, LabelRow
 
-#: Jobs that one query names.
+#: Maximum jobs named by one query.
 _AT_ONCE = 500
-#: Jobs of a list that are held at a time.
+#: Rows fetched at a time.
 _AT_A_TIME = 20
 
 
 class UnknownJob(InputError):
-    """There is no such job."""
+    """The job does not exist."""
 
 
 class Jobs:
-    """The jobs of a database.
+    """Job store in a database.
 
     Parameters
     ----------
     engine : Engine
-        Of `open_database`.
+        Result of `open_database`.
     server : str
-        Who accepts jobs here.
+        ID of this server.
     clock : Clock, optional
     heard : callable, optional
-        Called with a job's id after each of its events.
+        Called with the ID of a job after each of its events.
     """
 
     def __init__(
@@ -66,18 +66,18 @@ class Jobs:
         self.heard = heard
 
     def submit(self, spec: JobSpec, client: str, client_key: str | None = None) -> tuple[Job, bool]:
-        """Accept a job; the same client and key give the same job again.
+        """Store a job; the same client and key return the same job.
 
         Returns
         -------
         job : Job
         known : bool
-            Whether it was there already.
+            Whether the job existed before.
 
         Raises
         ------
         InputError
-            The key was used for another job.
+            The key was used for a different job.
         """
         body = spec.as_json()
         try:
@@ -102,23 +102,23 @@ class Jobs:
         return made, False
 
     def known(self, spec: JobSpec, client: str, client_key: str) -> Job | None:
-        """The job that a client was given for a key before.
+        """Return the job submitted before with the same key.
 
         Raises
         ------
         InputError
-            It was another job.
+            The specification differs.
         """
         with Session(self._reads) as session:
             where = (JobRow.client == client, JobRow.client_key == client_key)
             found = session.scalars(sa.select(JobRow).where(*where)).one_or_none()
-            # As read today: what it was written by may have been another version.
+            # Parse it again: it may have been stored by another version.
             if found is not None and JobSpec.model_validate(found.spec) != spec:
-                raise InputError(f"client_key: {client_key!r} was used for another job, {found.id}; take a new one")
+                raise InputError(f"client_key: {client_key!r} was used for a different job, {found.id}; use a new key")
             return None if found is None else job_of(found)
 
     def get(self, job: str) -> Job:
-        """A job by its id.
+        """Return a job by ID.
 
         Raises
         ------
@@ -131,17 +131,17 @@ class Jobs:
         self, *, states: Sequence[State] = (), labels: Mapping[str, str] | None = None, what: str = "",
         client: str = "", before: int | None = None, limit: int = 100,
     ) -> Generator[Job]:  # fmt: skip
-        """Jobs, the newest first, read a few at a time.
+        """Iterate over jobs, newest first.
 
         Parameters
         ----------
         states, labels, what, client
-            Any of these states, all of these labels, this algorithm, this client; empty: all.
+            Filters: any of the states, all labels, the algorithm, the client; empty: no filter.
         before : int, optional
-            Only jobs that were accepted before the one of this number.
+            Only jobs with lower numbers.
         limit : int
         """
-        # Columns take a third of the time of objects that the session keeps track of.
+        # Plain columns take a third of the time of ORM objects.
         asked = sa.select(*JobRow.__table__.columns).order_by(JobRow.number.desc()).limit(limit)
         if states:
             asked = asked.where(JobRow.state.in_([str(state) for state in states]))
@@ -159,7 +159,7 @@ class Jobs:
                 yield job_of(row)
 
     def counts(self, client: str = "") -> dict[State, int]:
-        """Jobs in each state, of everybody or one client."""
+        """Count jobs by state, of all clients or one client."""
         asked = sa.select(JobRow.state, sa.func.count()).group_by(JobRow.state)
         if client:
             asked = asked.where(JobRow.client == client)
@@ -168,7 +168,7 @@ class Jobs:
         return {state: found.get(state, 0) for state in State}
 
     def waiting(self) -> dict[str, int]:
-        """Jobs that wait here, by their clients."""
+        """Count the queued jobs of this server by client."""
         asked = (
             sa.select(JobRow.client, sa.func.count())
             .where(JobRow.server == self.server, JobRow.state == State.QUEUED)
@@ -178,8 +178,8 @@ class Jobs:
             return {client: int(count) for client, count in session.execute(asked)}
 
     def events(self, job: str, after: int = 0, limit: int = 1000, every: int = 1) -> list[Event]:
-        """Events of a job with greater numbers, in their order; of the kinds that come `OFTEN` about one of so many."""
-        # Multiplied by an odd number near the golden section, so that kinds that take turns are left out alike.
+        """Return events after a number, in order; of the kinds in `OFTEN`, about one of `every`."""
+        # Golden-ratio hashing samples alternating kinds evenly.
         chosen = (EventRow.number % 16384) * 10125 % 16384 < 16384 // every
         with Session(self._reads) as session:
             row = _row(session, job)
@@ -196,12 +196,12 @@ class Jobs:
             ]
 
     def news(self, job: str, after: int = 0) -> tuple[list[Event], bool]:
-        """Events of a job with greater numbers, and whether it was over before they were read."""
+        """Return events after a number, and whether the job had ended before they were read."""
         over = self.get(job).over
         return self.events(job, after), over
 
     def last_events(self, jobs: Sequence[str]) -> dict[str, int]:
-        """The number of the last event of each of these jobs."""
+        """Return the number of the last event of each job."""
         found: dict[str, int] = {}
         with Session(self._reads) as session:
             for first in range(0, len(jobs), _AT_ONCE):
@@ -211,22 +211,22 @@ class Jobs:
         return found
 
     def cancel(self, job: str, by: str) -> Job:
-        """Ask a job to stop: one that waits is over at once, one that is worked at as soon as its worker is gone."""
+        """Cancel a job: at once if it is queued, otherwise as soon as its worker has ended."""
         with self._change() as session:
             row = _locked(session, job)
             if State(row.state) in OVER or row.cancel_requested:
                 return job_of(row)
             row.cancel_requested = True
             if row.state == State.QUEUED:
-                self._end(session, row, State.CANCELLED, f"cancelled by {by} before it began")
+                self._end(session, row, State.CANCELLED, f"cancelled by {by} while queued")
             else:
-                self._note(session, row, "cancel", f"asked for by {by}")
+                self._note(session, row, "cancel", f"requested by {by}")
             found = job_of(row)
         self._tell(job)
         return found
 
     def claim(self, limit: int = 1) -> list[Job]:
-        """Begin an attempt of jobs that wait here: clients take turns, each with its oldest job."""
+        """Start attempts of queued jobs, round-robin across clients, oldest jobs first."""
         found: list[Job] = []
         with self._change() as session:
             while len(found) < limit and (row := self._next(session)) is not None:
@@ -240,18 +240,18 @@ class Jobs:
         return found
 
     def _next(self, session: Session) -> JobRow | None:
-        """The oldest job that waits of the client whose last turn is the longest ago."""
+        """Return the oldest queued job of the least recently served client."""
         waits = (JobRow.server == self.server, JobRow.state == State.QUEUED)
         for client in session.scalars(clients_in_turn(self.server)).all():
             asked = sa.select(JobRow).where(*waits, JobRow.client == client).order_by(JobRow.number).limit(1)
-            # A row that another transaction holds is left out, and found again the next time.
+            # Skip rows locked by other transactions until the next call.
             row = session.scalars(asked.with_for_update(skip_locked=True)).one_or_none()
             if row is not None:
                 return row
         return None
 
     def expire(self, limit: int = 1000) -> int:
-        """End jobs that waited here until their deadline; gives how many."""
+        """Fail queued jobs whose deadline has passed; return their number."""
         late = (JobRow.server == self.server, JobRow.state == State.QUEUED, JobRow.due < self._clock.now())
         with Session(self._reads) as session:
             if session.scalar(sa.select(JobRow.number).where(*late).limit(1)) is None:
@@ -261,14 +261,15 @@ class Jobs:
             rows = session.scalars(asked.with_for_update(skip_locked=True)).all()
             for row in rows:
                 limit_s = JobSpec.model_validate(row.spec).deadline_s
-                self._end(session, row, State.FAILED, f"its deadline of {limit_s:g} s passed while it waited")
+                text = f"deadline exceeded: {limit_s:g} s after submission, while queued"
+                self._end(session, row, State.FAILED, text)
             ended = [row.id for row in rows]
         for job in ended:
             self._tell(job)
         return len(ended)
 
     def inputs_in_use(self) -> set[str]:
-        """URIs of the uploads that jobs of every server name as input or option, as long as they are not over."""
+        """Return the URIs of uploads used by unfinished jobs of all servers."""
         graph = JobRow.spec["graph"]
         uri, options = graph["input_uri"].as_string(), graph["options"].as_string()
         ahead = JobRow.state.not_in([str(state) for state in OVER])
@@ -281,14 +282,14 @@ class Jobs:
             return found
 
     def unfinished(self) -> list[Job]:
-        """Jobs of this server that somebody began and nobody ended."""
+        """Return the started but unfinished jobs of this server."""
         away = [str(state) for state in State if state not in OVER and state != State.QUEUED]
         asked = sa.select(JobRow).where(JobRow.server == self.server, JobRow.state.in_(away)).order_by(JobRow.number)
         with Session(self._reads) as session:
             return [job_of(row) for row in session.scalars(asked)]
 
     def over_since(self, moment: float, limit: int) -> list[Job]:
-        """Jobs of this server that were over before a moment, the oldest first."""
+        """Return jobs of this server that ended before a time, oldest first."""
         asked = (
             sa.select(JobRow)
             .where(
@@ -301,7 +302,7 @@ class Jobs:
             return [job_of(row) for row in session.scalars(asked)]
 
     def forget(self, job: Job) -> None:
-        """Delete a job that is over, with its events; its key can be used again."""
+        """Delete an ended job and its events; its key can be reused."""
         with self._change() as session:
             if State(_locked(session, job.id).state) in OVER:
                 for table in (EventRow, LabelRow):
@@ -311,21 +312,21 @@ class Jobs:
     def move(
         self, job: Job, state: State, text: str = "", details: dict[str, Any] | None = None, **columns: Any
     ) -> Job:
-        """Bring a job to another state, in the attempt that the caller knows.
+        """Change the state of a job, in the attempt of the caller.
 
         Parameters
         ----------
         job : Job
         state : State
         text, details
-            Of the event.
+            Text and details of the event.
         **columns
-            Others that change: ``cost``, ``progress``, ``summary``, …
+            Other columns to set: ``cost``, ``progress``, ``summary``, …
 
         Raises
         ------
         LostJob
-            Its attempt is not the last one any more, or the job cannot go there.
+            The attempt is outdated, or the transition is not permitted.
         """
         with self._change() as session:
             row = self._own(session, job)
@@ -340,7 +341,7 @@ class Jobs:
         return found
 
     def note(self, job: Job, kind: str, text: str = "", details: dict[str, Any] | None = None, **columns: Any) -> Job:
-        """Write an event of a job that stays in its state.
+        """Write an event without a change of state.
 
         Raises
         ------
@@ -356,7 +357,7 @@ class Jobs:
         return found
 
     def check(self) -> None:
-        """Read from the database; raises one of `AWAY` if it does not answer, or is not the one that was opened."""
+        """Check the database; raise one of `AWAY` if it is unavailable or was replaced."""
         with Session(self._reads) as session:
             session.execute(sa.select(JobRow.number).limit(1))
 
@@ -368,7 +369,7 @@ class Jobs:
     def _own(self, session: Session, job: Job) -> JobRow:
         row = _locked(session, job.id)
         if row.attempts != job.attempts or State(row.state) in OVER:
-            raise LostJob(f"job {job.id}: attempt {job.attempts} is over, it is {row.state} in attempt {row.attempts}")
+            raise LostJob(f"job {job.id}: attempt {job.attempts} is outdated; {row.state} in attempt {row.attempts}")
         return row
 
     def _move(
@@ -404,20 +405,20 @@ class Jobs:
 def _row(session: Session, job: str) -> JobRow:
     row = session.scalars(sa.select(JobRow).where(JobRow.id == job)).one_or_none()
     if row is None:
-        raise UnknownJob(f"no job {job[:80]!r}")
+        raise UnknownJob(f"job {job[:80]!r} does not exist")
     return row
 
 
 def _locked(session: Session, job: str) -> JobRow:
-    """The row of a job that nobody else changes until the transaction ends."""
+    """Return the row of a job, locked until the transaction ends."""
     row = session.scalars(sa.select(JobRow).where(JobRow.id == job).with_for_update()).one_or_none()
     if row is None:
-        raise UnknownJob(f"no job {job[:80]!r}")
+        raise UnknownJob(f"job {job[:80]!r} does not exist")
     return row
 
 
 def clients_in_turn(server: str) -> sa.Select[Any]:
-    """Clients with jobs that wait at a server: first those whose last turn is the longest ago."""
+    """Select the clients with queued jobs of a server, least recently served first."""
     waits = (JobRow.server == server, JobRow.state == State.QUEUED)
     first = sa.select(sa.func.min(JobRow.client).label("client")).where(*waits).cte("clients", recursive=True)
     after = sa.select(sa.func.min(JobRow.client)).where(*waits, JobRow.client > first.c.client)

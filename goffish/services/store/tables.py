@@ -1,4 +1,4 @@
-"""The tables of the database. `migrations` brings a database there; a test compares the two."""
+"""Tables of the database; a test compares them with the migrations."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, Integer, MetaData, String, Text, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-#: SQLite numbers rows by itself only in a column of this very type.
+#: SQLite generates row numbers for columns of this type only.
 _Number = BigInteger().with_variant(Integer, "sqlite")
 
 
 class Base(DeclarativeBase):
-    """Constraints have names, so that later migrations can speak of them."""
+    """Base of the tables; names all constraints, as required by migrations."""
 
     type_annotation_map: ClassVar[dict[Any, Any]] = {float: Double()}
     metadata = MetaData(
@@ -26,13 +26,13 @@ class Base(DeclarativeBase):
 
 
 class JobRow(Base):
-    """A job as it stands. Times are seconds since 1970 (UTC)."""
+    """Job. Times are seconds since 1970 (UTC)."""
 
     __tablename__ = "jobs"
 
     number: Mapped[int] = mapped_column(_Number, primary_key=True)
     id: Mapped[str] = mapped_column(String(40), unique=True)
-    #: The server that accepted it, and the only one that runs it.
+    #: The server that accepted the job and runs it.
     server: Mapped[str] = mapped_column(String(40))
     client: Mapped[str] = mapped_column(String(120))
     client_key: Mapped[str | None] = mapped_column(String(200))
@@ -40,14 +40,14 @@ class JobRow(Base):
     what: Mapped[str] = mapped_column(String(120), index=True)
     state: Mapped[str] = mapped_column(String(20))
     submitted: Mapped[float]
-    #: When it has to be over.
+    #: Time of the deadline.
     due: Mapped[float | None]
     started: Mapped[float | None]
     ended: Mapped[float | None]
-    #: When its last attempt began, by which clients take turns.
+    #: Start of the last attempt, for fair scheduling across clients.
     claimed: Mapped[float | None]
     attempts: Mapped[int] = mapped_column(default=0)
-    #: Attempts whose worker was lost.
+    #: Number of lost workers.
     losses: Mapped[int] = mapped_column(default=0)
     cost: Mapped[float] = mapped_column(default=0.0)
     expected_cost: Mapped[float] = mapped_column(default=0.0)
@@ -56,7 +56,7 @@ class JobRow(Base):
     summary: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     progress: Mapped[int] = mapped_column(BigInteger, default=0)
     cancel_requested: Mapped[bool] = mapped_column(default=False)
-    #: Number of its last event.
+    #: Number of the last event.
     events: Mapped[int] = mapped_column(default=0)
 
     __table_args__ = (
@@ -70,7 +70,7 @@ class JobRow(Base):
 
 
 class LabelRow(Base):
-    """A label of a job."""
+    """Label of a job."""
 
     __tablename__ = "labels"
 
@@ -82,7 +82,7 @@ class LabelRow(Base):
 
 
 class InstanceRow(Base):
-    """The id of this database: one row, made with the table."""
+    """ID of the database: a single row."""
 
     __tablename__ = "instance"
 
@@ -90,7 +90,7 @@ class InstanceRow(Base):
 
 
 class EventRow(Base):
-    """Something that happened to a job; numbers grow by one within it."""
+    """Event of a job, numbered from 1."""
 
     __tablename__ = "events"
 

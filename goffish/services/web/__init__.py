@@ -1,1 +1,1 @@
-"""The dashboard: pages of the scheduling service for a browser, drawn by the server."""
+"""Dashboard: server-rendered pages of the scheduling service."""

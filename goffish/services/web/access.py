@@ -1,4 +1,4 @@
-"""Who looks at the pages, and what keeps other pages of the same browser from acting in their name."""
+"""Sessions of the dashboard and protection against cross-site requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from goffish.addresses import is_loopback
 from goffish.services.api.clients import Client, Clients
 
-#: How long a session lasts, and how many there are; the oldest end first.
+#: Lifetime of a session, and maximum number of sessions; the oldest are dropped first.
 SESSION_S, _MOST_SESSIONS = 12 * 3600.0, 1000
 _HEADERS = {
     "content-security-policy": "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -35,29 +35,29 @@ class _Session:
 
 
 class Sessions:
-    """Sessions in memory, by ids that say nothing.
+    """In-memory sessions with random IDs.
 
     Parameters
     ----------
     clients : Clients
-        If everybody may call, nobody has to log in.
+        Registry of clients; without authentication, no login is required.
     now : callable
-        Seconds of a clock that never jumps.
+        Monotonic clock, in seconds.
     """
 
     def __init__(self, clients: Clients, now: Callable[[], float] = time.monotonic) -> None:
         self._clients, self._now = clients, now
-        self._anybody = clients.find(None, None)
+        self._default = clients.find(None, None)
         self._secret = secrets.token_bytes(32)
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
 
     @property
     def open(self) -> bool:
-        """Whether nobody has to say who it is."""
-        return self._anybody is not None
+        """Whether no login is required."""
+        return self._default is not None
 
     def begin(self, token: str) -> tuple[str, Client] | None:
-        """A new session of the client with a token; ``None``: it is nobody's."""
+        """Start a session for a token; return ``None`` if the token is unknown."""
         client = self._clients.find(f"Bearer {token}", None)
         if client is None or self.open:
             return None
@@ -68,9 +68,9 @@ class Sessions:
         return made, client
 
     def client(self, session: str) -> Client | None:
-        """Who it is; ``None``: the session is over, or never was."""
-        if self._anybody is not None:
-            return self._anybody
+        """Return the client of a session, or ``None`` if the session is unknown or expired."""
+        if self._default is not None:
+            return self._default
         found = self._sessions.get(session)
         if found is not None and (found.until <= self._now() or not self._clients.has(found.client)):
             del self._sessions[session]
@@ -82,16 +82,16 @@ class Sessions:
         self._sessions.pop(session, None)
 
     def proof(self, session: str) -> str:
-        """What a form has to send back with a session's cookie: only pages of this server have it."""
+        """Return the CSRF token of a session, which only pages of this server contain."""
         return hmac.new(self._secret, session.encode(), hashlib.sha256).hexdigest()
 
     def proves(self, session: str, proof: str) -> bool:
-        """Whether a form came from a page of this server."""
+        """Check the CSRF token of a form."""
         return bool(session) and hmac.compare_digest(self.proof(session).encode(), proof.encode())
 
 
 class Shield:
-    """Refuses names by which a stranger's page could reach this computer (DNS rebinding), and adds safe headers.
+    """Middleware that rejects foreign host names (DNS rebinding) and adds security headers.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Shield:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Handle a request."""
         if scope["type"] != "http":
             return
 
@@ -114,14 +114,14 @@ class Shield:
             await send(message)
 
         if not is_own_name(Headers(scope=scope).get("host", "")):
-            refused = PlainTextResponse("This server is asked by the name localhost or 127.0.0.1 only.\n", 421)
+            refused = PlainTextResponse("Unknown host name: use localhost or 127.0.0.1.\n", 421)
             await refused(scope, receive, guarded)
             return
         await self._app(scope, receive, guarded)
 
 
 def is_own_name(host: str) -> bool:
-    """Whether a Host header names this computer as itself."""
+    """Return whether a Host header is a loopback name."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
         name, port = host, ""
@@ -131,7 +131,7 @@ def is_own_name(host: str) -> bool:
 
 
 def from_elsewhere(headers: Headers) -> bool:
-    """Whether the browser says that another site's page sent a request."""
+    """Return whether a request was sent by a page of another site."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site not in ("same-origin", "none")

@@ -1,4 +1,4 @@
-"""What the charts of a job show: plain rows, which ``static/charts.js`` draws with Vega-Lite and the page lists."""
+"""Data of the charts of a job, drawn by ``static/charts.js`` with Vega-Lite and listed as tables."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 
 from goffish.services.web.timeline import Bar, Points, Timeline, lanes
 
-#: Rows, machines and points of a chart; more would not be told apart.
+#: Maximum rows, machines and points of a chart.
 MOST_ROWS, MOST_BARS, _MOST_POINTS = 60, 1000, 1000
 _STEPS = (
     0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800,
     604800, 2592000,
 )  # fmt: skip
 _TICKS, _LEAST_APART = 8, 0.09
-#: A long time without machines is drawn as wide as this share of the time with machines.
+#: Width of a shortened gap, as a share of the time with machines.
 _SHARE_OF_GAP = 0.1
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 _MARKETS = ("spot", "on-demand", "process")
-#: A bid or budget so many times higher than what is drawn would flatten it.
+#: Bids and budgets above this multiple of the maximum value are not drawn.
 _OUT_OF_SIGHT = 12.0
 Row = dict[str, Any]
 
 
 class Series(NamedTuple):
-    """A line of a chart, and until when its last value holds."""
+    """Line of a chart; its last value is valid until `until`."""
 
     name: str
     points: Points
@@ -35,7 +35,7 @@ class Series(NamedTuple):
 
 
 class Level(NamedTuple):
-    """A dashed line across a chart, or a part of it."""
+    """Dashed horizontal line across a chart, or a part of it."""
 
     name: str
     value: float
@@ -44,9 +44,9 @@ class Level(NamedTuple):
 
 
 def time_axis(timeline: Timeline) -> Row:
-    """Where times are drawn: piecewise linear from ``domain`` to ``range``, shares of the width.
+    """Return the time axis: piecewise linear from ``domain`` to ``range``, as shares of the width.
 
-    Where machines were there for less than half of the time, long times without any are shortened (``gaps``).
+    If machines ran for less than half of the time, long gaps without machines are shortened (``gaps``).
     """
     busy: list[list[float]] = []
     for begin, end in sorted(
@@ -79,7 +79,7 @@ def time_axis(timeline: Timeline) -> Row:
 
 
 def gantt(timeline: Timeline) -> Row:
-    """Machines and states over time; the newest machines, if there are very many."""
+    """Return the chart of machines and states over time, limited to the newest machines."""
     found = lanes(timeline.bars[-MOST_BARS:])
     rows, first = found[:MOST_ROWS], 1 if timeline.stays else 0
     marks = []
@@ -109,7 +109,7 @@ def chart(
     title: str, timeline: Timeline, series: Sequence[Series], levels: Sequence[Level] = (), unit: str = "", *,
     steps: bool = True,
 ) -> Row | None:  # fmt: skip
-    """Values over the same time as `gantt`; ``None`` if there are none.
+    """Return a chart of values over the time axis of `gantt`, or ``None`` without values.
 
     Parameters
     ----------
@@ -117,10 +117,10 @@ def chart(
     timeline : Timeline
     series : sequence of Series
     levels : sequence of Level
-        Those far above everything else are left out.
+        Levels far above all values are omitted.
     unit : str
     steps : bool
-        Whether values hold until the next one; otherwise they are joined.
+        Whether to draw steps instead of joined points.
     """
     highest = max((value for one in series for _, value in one.points), default=None)
     if highest is None:
@@ -139,7 +139,7 @@ def chart(
 
 
 def lane_name(kind: str, market: str) -> str:
-    """A class of machines on a market."""
+    """Return the label of a machine type on a market."""
     return kind + {"spot": " · spot", "on-demand": " · on demand"}.get(market, "")
 
 
@@ -153,15 +153,15 @@ def _points(line: Series, colour: str, unit: str) -> Iterator[Row]:
 
 
 def _told(bar: Bar, timeline: Timeline) -> str:
-    """What is shown of a machine under the pointer."""
+    """Return the tooltip of a machine."""
     end, lines = timeline.end_of(bar), [f"{bar.name}: {lane_name(bar.kind, bar.market)}"]
     if bar.price is not None:
         lines.append(f"price {money(bar.price)} per hour" + ("" if bar.bid is None else f", bid {money(bar.bid)}"))
     elif bar.bid is not None:
         lines.append(f"bid {money(bar.bid)}")
-    lines.append(f"from {duration(bar.begin)} for {duration(end - bar.begin)}" + (", still there" * (bar.end is None)))
+    lines.append(f"from {duration(bar.begin)} for {duration(end - bar.begin)}" + (", running" * (bar.end is None)))
     if bar.cloud_s is not None:
-        lines.append(f"{duration(bar.cloud_s)} of the cloud")
+        lines.append(f"{duration(bar.cloud_s)} simulated")
     if bar.lost:
         lines.append(f"lost: {bar.lost}")
     return "\n".join(lines)
@@ -173,7 +173,7 @@ def _thinned(points: list[Any]) -> list[Any]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the two largest units that tell something."""
+    """Format seconds in the two largest units."""
     seconds = max(0.0, seconds)
     if seconds < 0.9995:
         return f"{seconds * 1e3:.0f} ms" if seconds >= 0.0005 else "0 s"
@@ -188,11 +188,11 @@ def duration(seconds: float) -> str:
 
 
 def moment(seconds: float | None) -> str:
-    """Seconds since 1970 as a date and a time of day (UTC)."""
+    """Format seconds since 1970 as date and time (UTC)."""
     return "" if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
 
 
 def money(amount: float, currency: str = "") -> str:
-    """An amount, with as many digits as are of use."""
+    """Format an amount with a currency."""
     shown = f"{amount:,.2f}" if amount >= 100 else f"{amount:.4g}"
     return f"{shown} {currency}".rstrip()

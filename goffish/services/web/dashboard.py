@@ -1,4 +1,4 @@
-"""The pages at an address: in the server's event loop, started and stopped by it."""
+"""HTTP server of the dashboard, run in the event loop of the service."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from starlette.types import ASGIApp
 from goffish.addresses import in_digits
 from goffish.errors import JobError
 
-#: Connections at a time; more are told to come again.
+#: Maximum concurrent connections; others receive status 503.
 _MOST_CONNECTIONS = 500
 _START_S = 0.01
 
 
 class Dashboard:
-    """Serves an application by HTTP.
+    """HTTP server of an application.
 
     Parameters
     ----------
     address : str
-        ``HOST:PORT`` on this computer; port 0: any that is free.
+        Loopback ``HOST:PORT``; port 0: any free port.
     app : ASGI application
     grace_s : float
-        For answers under way when it is stopped.
+        Grace period for requests in progress on shutdown.
 
     Raises
     ------
     JobError
-        The address cannot be had.
+        The address cannot be bound.
     """
 
     def __init__(self, address: str, app: ASGIApp, grace_s: float = 10.0) -> None:
@@ -41,7 +41,7 @@ class Dashboard:
         try:
             self._socket = socket.create_server((host.strip("[]"), int(port)), family=family)
         except OSError as error:
-            raise JobError(f"--web {address}: the address cannot be had ({error.strerror})") from None
+            raise JobError(f"--web {address}: cannot bind the address ({error.strerror})") from None
         self.url = f"http://{host}:{self._socket.getsockname()[1]}/"
         self._server = _Quiet(uvicorn.Config(
             app, http="h11", ws="none", lifespan="off", log_config=None, access_log=False, server_header=False,
@@ -50,20 +50,20 @@ class Dashboard:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Answer from now on."""
+        """Start the server."""
         self._task = asyncio.create_task(self._server.serve([self._socket]))
         while not self._server.started and not self._task.done():
             await asyncio.sleep(_START_S)
 
     async def stop(self) -> None:
-        """Answer what is under way, and nothing more."""
+        """Stop the server after the requests in progress."""
         self._server.should_exit = True
         if self._task is not None:
             await self._task
 
 
 class _Quiet(uvicorn.Server):
-    """Leaves signals to the server whose loop it runs in."""
+    """Uvicorn server that leaves signals to the service."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The pages: lists, jobs, downloads, and what Prometheus and load balancers ask for."""
+"""Pages of the dashboard, downloads, and the endpoints of Prometheus and load balancers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from starlette.routing import Route
 from goffish.errors import InputError
 from goffish.services.api.calls import Shared, elsewhere
 from goffish.services.api.clients import Client, Clients, Role
-from goffish.services.api.guard import Refused, caller, told
+from goffish.services.api.guard import Refused, caller, status_of
 from goffish.services.api.job_service import JobService
 from goffish.services.api.limits import Limits
 from goffish.services.api.telemetry import Metrics
@@ -46,17 +46,17 @@ _HTTP = {
     StatusCode.INVALID_ARGUMENT: 400, StatusCode.FAILED_PRECONDITION: 409, StatusCode.RESOURCE_EXHAUSTED: 429,
     StatusCode.UNAVAILABLE: 503,
 }  # fmt: skip
-#: Vega and Vega-Lite draw charts; the interpreter lets them do so without ``eval``, which the headers forbid.
+#: Vega and Vega-Lite draw charts; the interpreter replaces ``eval``, which the security headers forbid.
 _SCRIPTS = ("app.js", "charts.js", "vega-6.4.0.min.js", "vega-lite-6.4.3.min.js", "vega-interpreter-2.3.2.js")
 _STATIC = {"style.css": "text/css", "icon.svg": "image/svg+xml"} | dict.fromkeys(_SCRIPTS, "text/javascript")
 _ID = re.compile(r"[0-9a-z]{1,40}")
-#: Bytes of a form, of the end of a log on a page, and of one that is downloaded.
+#: Maximum bytes of a form, of the log on a page, and of a downloaded log.
 _MOST_FORM, _LOG_TAIL, _LOG_BYTES = 16 << 10, 16 << 10, 16 << 20
 
 
 @dataclass(frozen=True)
 class Visit:
-    """Who asks for a page, in which session."""
+    """Client and session of a request."""
 
     client: Client
     session: str
@@ -64,19 +64,19 @@ class Visit:
 
 @dataclass(frozen=True)
 class Pages:
-    """Answers a browser.
+    """Handlers of all pages.
 
     Attributes
     ----------
     jobs : Jobs
     supervisor : Supervisor
     service : JobService
-        Cancels; what it refuses is refused here.
+        Service that cancels jobs and checks permissions.
     clients : Clients
     limits : Limits
     metrics : Metrics
     check : Shared
-        Looks at the database, for whoever asks whether the server is well.
+        Database check of the health endpoint.
     """
 
     jobs: Jobs
@@ -88,7 +88,7 @@ class Pages:
     check: Shared[None]
 
     def app(self) -> Starlette:
-        """All of them as an application."""
+        """Return the ASGI application."""
         routes = [
             Route("/", self._page("list", self._list)),
             Route("/jobs/{job}", self._page("job", self._job)),
@@ -137,7 +137,7 @@ class Pages:
     def _page(
         self, name: str, answer: Callable[[Request, Visit], Awaitable[Response]], *, known: bool = True
     ) -> Callable[[Request], Awaitable[Response]]:
-        """An endpoint: asks who it is, counts, measures, and says what went wrong."""
+        """Wrap a handler with authentication, limits, metrics and error pages."""
 
         async def endpoint(request: Request) -> Response:
             begun, cookie = time.perf_counter(), _cookie_of(request)
@@ -151,7 +151,7 @@ class Pages:
                     with self.limits.call(visit.client.name):
                         response = await answer(request, visit)
             except Exception as error:
-                code, text = told(error)
+                code, text = status_of(error)
                 if code in (StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED):
                     _write_down(request, visit.client, name, code.name, text)
                 response = await self._failed(_HTTP.get(code, 500), text, visit)
@@ -175,7 +175,7 @@ class Pages:
 
     async def _no_page(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        text = "there is no such page" if status == 404 else f"{request.method} is not answered here"
+        text = "Page not found." if status == 404 else f"Method {request.method} is not allowed."
         return await self._failed(status, text, Visit(_NOBODY, ""))
 
     async def _list(self, request: Request, visit: Visit) -> Response:
@@ -204,14 +204,14 @@ class Pages:
     async def _result(self, request: Request, visit: Visit) -> Response:
         job, kind = await elsewhere(self.jobs.get, _job_of(request)), request.path_params["kind"]
         if kind not in KINDS:
-            raise Refused(StatusCode.NOT_FOUND, f"results are given as {', '.join(KINDS)}")
+            raise Refused(StatusCode.NOT_FOUND, f"unknown result format {kind!r}; choose one of {', '.join(KINDS)}")
         if job.state != State.DONE:
-            raise Refused(StatusCode.FAILED_PRECONDITION, f"job {job.id} is {job.state}: it has no result")
+            raise Refused(StatusCode.FAILED_PRECONDITION, f"job {job.id} is {job.state} and has no result")
         body = pieces(self.supervisor.folder(job.id).result, kind)
         try:
             first = await anext(body, b"")
         except FileNotFoundError:
-            raise Refused(StatusCode.NOT_FOUND, f"the result of job {job.id} is not kept any more") from None
+            raise Refused(StatusCode.NOT_FOUND, f"the result of job {job.id} was deleted") from None
 
         async def all_of_it() -> AsyncIterator[bytes]:
             yield first
@@ -224,7 +224,8 @@ class Pages:
         await self._form(request, visit)
         name = _job_of(request)
         if visit.client.rank < Role.SUBMIT:
-            raise Refused(StatusCode.PERMISSION_DENIED, f"{visit.client.name} may only read: submit is needed")
+            text = f"client {visit.client.name} has the role {visit.client.role}; submit is required"
+            raise Refused(StatusCode.PERMISSION_DENIED, text)
         await self.service.Cancel(jobs_pb2.CancelRequest(id=name), None)
         _write_down(request, visit.client, "cancel", "OK", f"job {name}")
         return RedirectResponse(f"/jobs/{name}", 303)
@@ -239,7 +240,7 @@ class Pages:
         begun = self._sessions.begin(form.get("token", "").strip())
         if begun is None:
             _write_down(request, visit.client, "login", "UNAUTHENTICATED", "")
-            return await self._shown("login.html", visit, 401, target=target, error="That is nobody's token.")
+            return await self._shown("login.html", visit, 401, target=target, error="Unknown token.")
         self._sessions.end(visit.session)
         response = RedirectResponse(target, 303)
         _remember(request, response, begun[0])
@@ -254,22 +255,22 @@ class Pages:
         return response
 
     async def _form(self, request: Request, visit: Visit) -> dict[str, str]:
-        """Fields of a form of one of our pages.
+        """Read a form and check its origin.
 
         Raises
         ------
         Refused
         """
         if from_elsewhere(request.headers):
-            raise Refused(StatusCode.PERMISSION_DENIED, "another site's page asked for this")
+            raise Refused(StatusCode.PERMISSION_DENIED, "cross-site request rejected")
         body = b""
         async for piece in request.stream():
             body += piece
             if len(body) > _MOST_FORM:
-                raise InputError(f"a form has at most {_MOST_FORM:,} bytes")
+                raise InputError(f"form too large: at most {_MOST_FORM:,} bytes are accepted")
         fields = {name: values[-1] for name, values in parse_qs(body.decode(errors="replace")).items()}
         if not self._sessions.proves(visit.session, fields.get("proof", "")):
-            raise Refused(StatusCode.PERMISSION_DENIED, "the page is too old; load it again")
+            raise Refused(StatusCode.PERMISSION_DENIED, "the page has expired; reload it")
         return fields
 
     async def _static_file(self, request: Request) -> Response:
@@ -283,17 +284,17 @@ class Pages:
         try:
             return Response(await self._metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
         except Exception as error:
-            return PlainTextResponse(told(error)[1] + "\n", 503)
+            return PlainTextResponse(status_of(error)[1] + "\n", 503)
 
     async def _health(self, request: Request) -> Response:
         try:
             await self.check()
         except Exception as error:
-            return PlainTextResponse(told(error)[1] + "\n", 503)
+            return PlainTextResponse(status_of(error)[1] + "\n", 503)
         return PlainTextResponse("ok\n")
 
 
-#: Has no session; may log in.
+#: Client of a request without a session.
 _NOBODY = Client(name="nobody", role="read")
 
 
@@ -305,9 +306,9 @@ def _asked(request: Request) -> Asked:
     given = {name: request.query_params.get(name, "").strip() for name in ("state", "algorithm", "client", "label")}
     for name, value in given.items():
         if "\0" in value or len(value) > 400:
-            raise InputError(f"{name}: at most 400 characters, none of them NUL")
+            raise InputError(f"{name}: at most 400 characters without NUL are accepted")
     if given["state"] and given["state"] not in set(State):
-        raise InputError(f"state: {given['state']!r} is none; give one of {', '.join(State)}")
+        raise InputError(f"state: unknown {given['state']!r}; choose one of {', '.join(State)}")
     if given["label"] and "=" not in given["label"]:
         raise InputError(f"label: {given['label']!r}; give NAME=VALUE")
     return Asked(**given, before=_before(request))
@@ -316,31 +317,31 @@ def _asked(request: Request) -> Asked:
 def _before(request: Request) -> int | None:
     given = request.query_params.get("before", "")
     if given and not (given.isascii() and given.isdecimal() and len(given) <= 18):
-        raise InputError(f"before: {given[:40]!r}; give a number")
+        raise InputError(f"before: {given[:40]!r} is not a number")
     return int(given) if given else None
 
 
 def _job_of(request: Request) -> str:
     name: str = request.path_params["job"]
     if not _ID.fullmatch(name):
-        raise UnknownJob(f"no job {name[:80]!r}")
+        raise UnknownJob(f"job {name[:80]!r} does not exist")
     return name
 
 
 def _to_login(request: Request) -> Response:
     if request.method not in ("GET", "HEAD"):
-        raise Refused(StatusCode.UNAUTHENTICATED, "your session is over: log in again")
+        raise Refused(StatusCode.UNAUTHENTICATED, "your session has expired; log in again")
     wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     return RedirectResponse(f"/login?{urlencode({'next': wanted})}", 303)
 
 
 def _own_path(path: str) -> str:
-    """A path of this server; of what could lead elsewhere the first page."""
+    """Return a path of this server, or the start page for anything else."""
     return path if re.fullmatch(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*", path) else "/"
 
 
 def _cookie_of(request: Request) -> str:
-    """Cookies do not tell servers on different ports apart; their names do."""
+    """Return the cookie name, which includes the port because cookies are shared across ports."""
     server = request.scope.get("server")
     return f"goffish_{server[1] if server else 0}"
 

@@ -1,4 +1,4 @@
-"""What a page shows, read and put together away from the event loop."""
+"""Data of the pages, read from the database outside the event loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from goffish.services.web.charts import (
 )
 from goffish.services.web.timeline import Bar, Timeline, Use, number, timeline_of, use_of
 
-#: Jobs whose events are kept in memory for pictures; of each so many, the newest, and so many that come `OFTEN`.
+#: Maximum jobs with cached events for charts, cached events per job, and events of the kinds in `OFTEN`.
 _MOST_KEPT, _MOST_EVENTS, _MOST_OFTEN, _READ = 8, 20_000, 4000, 1000
 _PAGE, _EVENTS_PAGE = 50, 100
 _STATES_SHOWN, _MACHINES_SHOWN = 30, 200
@@ -34,7 +34,7 @@ _STATES_SHOWN, _MACHINES_SHOWN = 30, 200
 
 @dataclass(frozen=True)
 class Asked:
-    """Which jobs a list is to show; empty: all."""
+    """Filters of a job list; empty: all."""
 
     state: str = ""
     algorithm: str = ""
@@ -44,7 +44,7 @@ class Asked:
 
     @property
     def filters(self) -> dict[str, str]:
-        """Those that are given, without the page."""
+        """Active filters, without the page."""
         given = {"state": self.state, "algorithm": self.algorithm, "client": self.client, "label": self.label}
         return {name: value for name, value in given.items() if value}
 
@@ -52,16 +52,16 @@ class Asked:
 @dataclass
 class _Kept:
     events: list[Event] = field(default_factory=list)
-    #: The last event that was looked at, and of those that come often, one of how many is kept.
+    #: Number of the last processed event, and sampling interval of frequent events.
     last: int = 0
     every: int = 1
-    #: Whether older ones were let go.
+    #: Whether older events were dropped.
     cut: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Reading:
-    """Reads from the database what pages show; called in any thread.
+    """Thread-safe reader of the data of pages.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Reading:
         self._lock = threading.Lock()
 
     def listing(self, asked: Asked) -> dict[str, Any]:
-        """A page of jobs.
+        """Return a page of jobs.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class Reading:
         }  # fmt: skip
 
     def job(self, name: str, before: int | None) -> dict[str, Any]:
-        """Everything of one job but its log.
+        """Return all data of a job except its log.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class Reading:
         job = self._jobs.get(name)
         newest = self._jobs.events(name, max(0, job.events - _EVENTS_PAGE), _EVENTS_PAGE)
         drawn, cut = self._drawn(job)
-        # The newest tell how far it is: none of them is left out.
+        # Keep all of the newest events, which hold the progress.
         events = sorted({one.number: one for one in [*drawn, *newest]}.values(), key=lambda one: one.number)
         now, shown = self._clock.now(), newest
         timeline = timeline_of(job, events, now)
@@ -129,9 +129,9 @@ class Reading:
         } | _pictures(job, timeline)  # fmt: skip
 
     def _drawn(self, job: Job) -> tuple[list[Event], bool]:
-        """The events that pictures are made of, and whether older ones were let go.
+        """Return the events for charts, and whether older events were dropped.
 
-        Those that were read before are not read again, as they never change, until fewer of them are to be kept.
+        Events never change and are read once, unless the sampling interval increases.
         """
         with self._lock:
             kept = self._kept.setdefault(job.id, _Kept())
@@ -170,9 +170,9 @@ def _row(job: Job, now: float) -> dict[str, Any]:
 
 
 def _elapsed(job: Job, now: float) -> str:
-    """How long it took, takes, or waits."""
+    """Return the run time or the waiting time."""
     if job.started is None:
-        return "" if job.over else f"waits {duration(now - job.submitted)}"
+        return "" if job.over else f"queued for {duration(now - job.submitted)}"
     return duration((now if job.ended is None else job.ended) - job.started)
 
 
@@ -184,23 +184,23 @@ def _facts(job: Job, now: float) -> list[tuple[str, str]]:
         if graph.runner == "cloud":
             facts += [("policy", graph.policy), ("cloud", graph.cloud_name)]
         facts += [(f"option {name}", value) for name, value in graph.options.items()]
-        facts += [("memory", f"at most {graph.memory_mb:,} MB")] if graph.memory_mb is not None else []
-        facts += [("processors", f"at most {graph.cpu_seconds:g} s")] if graph.cpu_seconds is not None else []
+        facts += [("memory limit", f"{graph.memory_mb:,} MB")] if graph.memory_mb is not None else []
+        facts += [("CPU time limit", f"{graph.cpu_seconds:g} s")] if graph.cpu_seconds is not None else []
     if spec.dataflow is not None:
         flow = spec.dataflow
-        given = flow.dataflow if isinstance(flow.dataflow, str) else "a definition"
+        given = flow.dataflow if isinstance(flow.dataflow, str) else "inline definition"
         facts += [("dataflow", given), ("policy", flow.policy), ("cloud", flow.cloud_name), ("rates", flow.rates)]
         facts += [(f"option {name}", value) for name, value in flow.options.items()]
     facts.append(("submitted", f"{moment(job.submitted)} UTC"))
     if job.started is not None:
         waited = duration(job.started - job.submitted)
-        facts.append(("started", f"{moment(job.started)} UTC, after {waited} in the queue"))
+        facts.append(("started", f"{moment(job.started)} UTC, queued for {waited}"))
     if job.ended is not None:
         facts.append(("ended", f"{moment(job.ended)} UTC"))
-    facts.append(("attempts", f"{job.attempts}" + (f", {job.losses} of them lost" if job.losses else "")))
+    facts.append(("attempts", f"{job.attempts}" + (f", {job.losses} lost" if job.losses else "")))
     if spec.deadline_s is not None:
         left = job.submitted + spec.deadline_s - (now if job.ended is None else job.ended)
-        told = f"{duration(left)} left" if left >= 0 else f"passed {duration(-left)} before"
+        told = f"{duration(left)} left" if left >= 0 else f"exceeded by {duration(-left)}"
         facts.append(("deadline", f"{moment(job.submitted + spec.deadline_s)} UTC, {told}"))
     if job.client_key:
         facts.append(("client key", job.client_key))
@@ -221,7 +221,7 @@ def _cost(job: Job) -> dict[str, Any] | None:
 
 
 def _progress(job: Job, events: list[Event]) -> dict[str, Any] | None:
-    """How far it is, as its newest report says."""
+    """Return the newest reported progress."""
     if not job.progress:
         return None
     unit = "interval" if job.spec.dataflow is not None else "superstep"
@@ -237,7 +237,7 @@ def _progress(job: Job, events: list[Event]) -> dict[str, Any] | None:
 
 
 def _states(events: list[Event], now: float, job: Job) -> list[dict[str, str]]:
-    """The states a job went through, the newest first."""
+    """Return the state history, newest first."""
     moves = [one for one in events if one.kind in ("state", "submitted")]
     made = []
     for one, after in zip_longest(moves, moves[1:]):
@@ -288,7 +288,7 @@ def _pictures(job: Job, timeline: Timeline | None) -> dict[str, Any]:
         prices.append(Series(lane_name(kind, market) or "price", points, until))
     drawn = [
         gantt(timeline),
-        chart("Prices per hour; dashed: bids", timeline, prices, bids, currency),
+        chart("Prices per hour (bids dashed)", timeline, prices, bids, currency),
         chart("Cost", timeline, [Series("cost", timeline.costs)], limits, currency, steps=False),
         chart("Throughput", timeline, [Series("throughput", timeline.throughput, now)]),
         chart("Machines", timeline, [Series("machines", timeline.machines, now)]),
@@ -304,18 +304,18 @@ def _pictures(job: Job, timeline: Timeline | None) -> dict[str, Any]:
 
 
 def _use(timeline: Timeline, currency: str) -> list[dict[str, Any]]:
-    """Classes of machines, and the newest machines of each."""
+    """Return the use of each machine type, with its newest machines."""
     rows: dict[tuple[str, str], list[dict[str, str]]] = {}
     for bar in timeline.bars[-_MACHINES_SHOWN:]:
         end = timeline.end_of(bar)
         price = "" if bar.price is None else money(bar.price, currency)
         if bar.last_price is not None and bar.last_price != bar.price:
-            price += f", at the end {money(bar.last_price)}"
+            price += f", last {money(bar.last_price)}"
         rows.setdefault((bar.kind, bar.market), []).append({
             "name": bar.name, "begin": duration(bar.begin), "seconds": duration(end - bar.begin),
             "cloud": duration(bar.cloud_s) if bar.cloud_s else "", "price": price.removeprefix(", "),
             "bid": "" if bar.bid is None else money(bar.bid, currency), "cost": _paid(bar, currency),
-            "lost": bar.lost, "end": "still there" if bar.end is None else "given back",
+            "lost": bar.lost, "end": "running" if bar.end is None else "released",
         })  # fmt: skip
     return [
         {

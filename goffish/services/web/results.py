@@ -1,4 +1,4 @@
-"""Results as files to be downloaded, converted piece by piece."""
+"""Downloads of results, converted in chunks."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from typing import Any
 from goffish.gopher.result import spreadsheet_safe
 from goffish.services.api.calls import elsewhere
 
-#: By the ends of file names: media types.
+#: Media types by file extension.
 KINDS = {"arrow": "application/vnd.apache.arrow.stream", "parquet": "application/vnd.apache.parquet", "csv": "text/csv"}
 _PIECE = 1 << 20
 
 
 async def pieces(path: Path, kind: str) -> AsyncIterator[bytes]:
-    """A result in another format, piece by piece; never all of it in memory.
+    """Iterate over the chunks of a result in another format, without loading it into memory.
 
     Parameters
     ----------
     path : Path
-        Arrow's stream format.
+        File in the Arrow stream format.
     kind : str
-        Of `KINDS`.
+        Key of `KINDS`.
     """
-    # Opened before the first piece is asked for, so that a file that is gone is told of.
+    # Opened before the first chunk, so that a missing file raises an error.
     made = await elsewhere(_MAKERS[kind], path)
     try:
         while (piece := await elsewhere(next, made, None)) is not None:
             yield piece
     finally:
-        # Whoever left in the middle of a piece leaves its thread at it; what that has open ends with it.
+        # A cancelled request may leave its thread running, which then closes its files.
         with contextlib.suppress(ValueError):
             made.close()
 
@@ -83,34 +83,34 @@ _MAKERS: dict[str, Callable[[Path], Any]] = {
 
 
 class _Sink(io.RawIOBase):
-    """A file that is emptied while it is written."""
+    """Write-only file whose content is taken while it is written."""
 
     def __init__(self) -> None:
         super().__init__()
         self._held, self._at = bytearray(), 0
 
     def writable(self) -> bool:
-        """It is."""
+        """Return ``True``."""
         return True
 
     def write(self, data: Any) -> int:
-        """Keep it until it is taken."""
+        """Buffer data."""
         self._held += data
         self._at += len(data)
         return len(data)
 
     def tell(self) -> int:
-        """Bytes from the beginning on."""
+        """Return the number of bytes written."""
         return self._at
 
     def taken(self) -> bytes:
-        """What was written since the last time."""
+        """Return and clear the buffer."""
         held, self._held = bytes(self._held), bytearray()
         return held
 
 
 def _flat_schema(schema: Any) -> Any:
-    """CSV has no lists and records: they become JSON."""
+    """Return the schema for CSV, with nested columns as JSON texts."""
     import pyarrow as pa
 
     fields = [pa.field(one.name, pa.string()) if pa.types.is_nested(one.type) else one for one in schema]

@@ -1,7 +1,6 @@
-"""What the events of a job tell about its machines, prices and costs over time.
+"""Timeline of a job: machines, prices and costs over time, derived from its events.
 
-Graph jobs are drawn by the clock, dataflows by the time that passes in their cloud. Events are taken as they come:
-whatever a runner left out is left out of the picture.
+Graph jobs use real time, dataflows use simulated time.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from goffish.scheduling.dataflow.model import Dataflow
 from goffish.services.api.wire import known_dataflow
 from goffish.services.store.records import OVER, Event, Job, State
 
-#: A deadline that is farther away than so many times what passed is not drawn.
+#: Deadlines beyond this multiple of the elapsed time are not drawn.
 _FAR = 1.6
 _STEP_S, _HOUR_S = 60.0, 3600.0
-#: Larger ones are no prices, costs or times.
+#: Larger numbers are ignored.
 _LARGEST = 1e15
 _WORKING = frozenset({State.PROVISIONING, State.RUNNING, State.MIGRATING})
 Points = list[tuple[float, float]]
@@ -27,25 +26,25 @@ Points = list[tuple[float, float]]
 
 @dataclass
 class Bar:
-    """A machine, or a process of this computer, from when until when.
+    """Lifetime of a machine or a local process.
 
     Attributes
     ----------
     name, kind, market : str
-        The market is ``spot``, ``on-demand`` or ``process``; empty where nobody said.
+        The market is ``spot``, ``on-demand``, ``process``, or empty if unknown.
     begin, end : float
-        On the axis of the timeline; no end: it is still there.
+        Times on the axis of the timeline; no end: running.
     price, bid : float, optional
-        Per hour, when it was started.
+        Price and bid per hour at the start.
     last_price : float, optional
-        Per hour, as far as anybody said.
+        Last known price per hour.
     cost : float, optional
     about : bool
-        Whether nobody told the cost, and it is the price for the time.
+        Whether the cost is estimated from price and time.
     cloud_s : float, optional
-        Seconds of the cloud that it lasted.
+        Duration, in simulated seconds.
     lost : str
-        What took it away; empty if it was given back.
+        Reason of the loss; empty if the machine was released.
     """
 
     name: str
@@ -65,7 +64,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Stay:
-    """Time in a state."""
+    """Period in a state."""
 
     state: State
     begin: float
@@ -75,21 +74,21 @@ class Stay:
 
 @dataclass
 class Timeline:
-    """Everything that is drawn; times are seconds after the job began.
+    """Data of all charts; times are seconds after the start of the job.
 
     Attributes
     ----------
     end : float
-        Of the axis.
+        End of the axis.
     now : float
-        Until when anything is known.
+        End of the known data.
     simulated : bool
-        Whether its seconds are those of the cloud.
+        Whether times are simulated seconds.
     stays, bars
     checkpoints : list of float
     deadline : float, optional
     prices : dict
-        For each class and market the prices per hour that events tell.
+        Prices per hour by machine type and market.
     costs, throughput, machines : list of (float, float)
     """
 
@@ -106,13 +105,13 @@ class Timeline:
     machines: Points = field(default_factory=list)
 
     def end_of(self, bar: Bar) -> float:
-        """When a machine ended, or until when it is known to be there."""
+        """Return the end of a machine, or the end of the data for a running one."""
         return self.now if bar.end is None else bar.end
 
 
 @dataclass
 class Use:
-    """Machines of a class together."""
+    """Total use of a machine type."""
 
     kind: str
     market: str
@@ -125,19 +124,19 @@ class Use:
 
 
 def timeline_of(job: Job, events: Sequence[Event], now: float) -> Timeline | None:
-    """The timeline of a job; ``None`` before it began.
+    """Return the timeline of a job, or ``None`` before its start.
 
     Parameters
     ----------
     job : Job
     events : sequence of Event
-        In their order.
+        Events in order.
     now : float
         Seconds since 1970.
 
     Notes
     -----
-    Of the kinds that come `OFTEN` some may be left out.
+    Events of the kinds in `OFTEN` may be sampled.
     """
     if job.started is None:
         return None
@@ -145,7 +144,7 @@ def timeline_of(job: Job, events: Sequence[Event], now: float) -> Timeline | Non
 
 
 def use_of(timeline: Timeline) -> list[Use]:
-    """How much each class of machines was used."""
+    """Return the total use of each machine type."""
     found: dict[tuple[str, str], Use] = {}
     for bar in timeline.bars:
         use = found.setdefault((bar.kind, bar.market), Use(bar.kind, bar.market))
@@ -159,7 +158,7 @@ def use_of(timeline: Timeline) -> list[Use]:
 
 
 def lanes(bars: Iterable[Bar]) -> list[list[Bar]]:
-    """Bars in rows: machines of one class share a row as long as they do not overlap."""
+    """Arrange bars in rows; machines of one type share a row if they do not overlap."""
     rows: list[list[Bar]] = []
     for bar in sorted(bars, key=lambda one: one.begin):
         for row in rows:
@@ -211,38 +210,38 @@ def _by_clock(job: Job, events: Sequence[Event], now: float) -> Timeline:
 
 
 class _Walk:
-    """Bars from the events of a graph job, one after the other."""
+    """State machine that derives bars from the events of a graph job."""
 
     def __init__(self, made: Timeline, *, on_machines: bool) -> None:
         self._made, self._on_machines = made, on_machines
         self._attempt = 0
         self._open: dict[Any, Bar] = {}
-        #: What the job had cost so far, and before the newest machine was started.
+        #: Cost of the job, in total and before the newest machine.
         self._cost = self._before = 0.0
 
     def cost(self, cost: float) -> None:
-        """What the job has cost so far: as it has one machine at a time, all of it since its start is that one's."""
+        """Update the cost of the job; the increase since its start is the cost of the current machine."""
         self._cost = cost
         for bar in self._open.values() if self._on_machines else ():
             bar.cost = max(0.0, cost - self._before)
 
     def state(self, event: Event, at: float) -> None:
-        """The job went to another state: whatever was rented before the queue or a migration is not there any more."""
+        """Handle a state change; requeuing and migration end all machines."""
         state = event.state
         if state == State.PLANNED:
             told = number(event.details, "attempt")
             self._attempt = self._attempt + 1 if told is None else int(told)
         if state in OVER or state in (State.QUEUED, State.PLANNED, State.MIGRATING):
-            lost = "" if state in OVER else event.text or "it was lost"
+            lost = "" if state in OVER else event.text or "lost"
             for bar in self._open.values():
                 bar.end, bar.lost = at, lost
             self._open.clear()
         elif state in _WORKING and not self._on_machines and not self._open:
-            self._open["process"] = bar = Bar(f"attempt {self._attempt}", "this computer", "process", at)
+            self._open["process"] = bar = Bar(f"attempt {self._attempt}", "local process", "process", at)
             self._made.bars.append(bar)
 
     def machine(self, event: Event, at: float) -> None:
-        """A machine was started, given back or lost, or has another price."""
+        """Handle the start, release, loss or price change of a machine."""
         details = event.details if isinstance(event.details, dict) else {}
         key, lost = details.get("machine"), event.kind == "lost"
         begun, ended = number(details, "cloud_begun_s"), number(details, "cloud_ended_s")
@@ -273,7 +272,7 @@ class _Walk:
 
 
 def _by_cloud(job: Job, events: Sequence[Event]) -> Timeline:
-    """Of a dataflow: the intervals in which its policy changed something."""
+    """Return the timeline of a dataflow from the intervals with changes."""
     plans = [(event, event.details) for event in events if event.kind == "plan" and isinstance(event.details, dict)]
     step = _step_of(job, plans)
     until = max(step, job.progress * step)
@@ -300,7 +299,7 @@ def _by_cloud(job: Job, events: Sequence[Event]) -> Timeline:
                     continue
                 end = number(each, "end_s")
                 old.end, old.cost = max(old.begin, at if end is None else end), number(each, "cost")
-                old.lost = "taken away, or failed" if what == "lost" else ""
+                old.lost = "interrupted or failed" if what == "lost" else ""
                 if (price := number(each, "price")) is not None:
                     old.last_price = price
                     made.prices.setdefault((old.kind, old.market), []).append((old.end, price))
@@ -323,7 +322,7 @@ def _by_cloud(job: Job, events: Sequence[Event]) -> Timeline:
 
 
 def _step_of(job: Job, plans: Sequence[tuple[Event, dict[str, Any]]]) -> float:
-    """Seconds of an interval."""
+    """Return the length of an interval, in seconds."""
     for _, details in plans:
         interval, start = number(details, "interval"), number(details, "start_s")
         if interval and start:
@@ -341,7 +340,7 @@ def _machines(details: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def number(details: Any, name: str) -> float | None:
-    """A number of an event's details; ``None`` for whatever else is there, or nothing."""
+    """Return a number in the details of an event, or ``None`` if it is missing or invalid."""
     found = details.get(name) if isinstance(details, dict) else None
     if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= _LARGEST:
         return None
@@ -349,6 +348,6 @@ def number(details: Any, name: str) -> float | None:
 
 
 def text(details: Any, name: str) -> str:
-    """A text of an event's details, or an empty one."""
+    """Return a text in the details of an event, or an empty string."""
     found = details.get(name) if isinstance(details, dict) else None
     return found if isinstance(found, str) else ""

@@ -189,7 +189,7 @@ def test_deployments_count_what_is_on_them() -> None:
         ({"elements": [{"id": "A", "alternates": [{"id": "x", "cost": 1, "selectivity": 0}]}]}, "selectivity = 0"),
         (
             {"elements": [{"id": "A", "alternates": [{"id": "x", "cost": 1, "speed": 0}]}]},
-            "speed: unknown field; there",
+            "speed: unknown field; choose",
         ),
         ({"goal": {"throughput": 1.2}}, r"goal\.throughput = 1.2"),
         ({"goal": {"cost_at_best_value": 1}}, "give both cost_at_best_value and cost_at_worst_value"),
@@ -206,5 +206,5 @@ def test_rates_by_name() -> None:
     assert external_rates(road, {"weather": 3.0})[:2].tolist() == [3.0, 50.0]
     with pytest.raises(InputError, match="rates: no element 'rain'; there are: weather"):
         external_rates(road, {"rain": 1.0})
-    with pytest.raises(InputError, match="no dataflow 'nothing': give a file, or one of linear-road"):
+    with pytest.raises(InputError, match="dataflow 'nothing' not found; give a file, or one of linear-road"):
         read_dataflow("nothing")

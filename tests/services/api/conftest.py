@@ -33,8 +33,8 @@ def known(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Know
     """A server with four clients, and their tokens."""
     room = tmp_path_factory.mktemp("known")
     tokens = {name: add_client(room / "clients.yaml", name, role) for name, role in ROLES.items()}
-    options = ("--clients", str(room / "clients.yaml"), "--most-upload", "100000", "--grace", "1")
-    with serving(room / "home", data, *options, "--most-uploads", "150000") as server:
+    options = ("--clients", str(room / "clients.yaml"), "--max-upload", "100000", "--grace", "1")
+    with serving(room / "home", data, *options, "--max-uploads", "150000") as server:
         yield Known(server, tokens)
 
 

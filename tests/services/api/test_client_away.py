@@ -237,13 +237,13 @@ def test_results_that_are_not_whole(server: RealServer, large: tuple[str, Path, 
             next(batches)
             with path.open("r+b") as file:
                 file.truncate(1)
-            with pytest.raises(ServiceError, match=r"did not come whole: [\d,]+ of 6[\d,]+ bytes") as caught:
+            with pytest.raises(ServiceError, match=r"is incomplete: [\d,]+ of 6[\d,]+ bytes") as caught:
                 list(batches)
             assert caught.value.code == Code.DATA_LOSS
             path.write_bytes(b"")
-            with pytest.raises(ServiceError, match="did not come whole: 0 of 0"):
+            with pytest.raises(ServiceError, match="is incomplete: 0 of 0"):
                 client.save_result(job, tmp_path / "x")
-            with pytest.raises(ServiceError, match="did not come whole: 0 of 0"):
+            with pytest.raises(ServiceError, match="is incomplete: 0 of 0"):
                 client.result(job)
         assert list(tmp_path.iterdir()) == []
     finally:

@@ -59,7 +59,7 @@ def test_those_that_run_come_first(busy: RealServer, capfd: pytest.CaptureFixtur
 @pytest.mark.slow
 def test_the_live_table(busy: RealServer) -> None:
     """Breaks when the table ends with its server, shows nothing new, or leaves the terminal as it should not be."""
-    command = [sys.executable, "-c", TERMINAL, "top", "--every", "1.5", "--server", busy.address]
+    command = [sys.executable, "-c", TERMINAL, "top", "--interval", "1.5", "--server", busy.address]
     shown = ""
     with busy.client() as client:
         running = only(client, "running")

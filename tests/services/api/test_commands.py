@@ -54,12 +54,12 @@ def test_a_job_by_hand(server: RealServer, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "told"),
     [
-        (("jobs", "show", "nothing"), 2, "no job 'nothing'"),
+        (("jobs", "show", "nothing"), 2, "job 'nothing' does not exist"),
         (("jobs", "submit", "pagerank", "../secret.txt"), 2, "spec.graph.input_uri"),
         (("jobs", "submit", "pagerank", "@/no/such/file"), 2, "/no/such/file: cannot be read"),
         (("jobs", "submit", "pagerank", "store", "--option", "x"), 2, "--option x: give NAME=VALUE"),
         (("jobs", "submit", "pagerank", "store", "--runner", "boat"), 2, "choose one of local"),
-        (("jobs", "list", "--state", "happy"), 2, "choose some of queued"),
+        (("jobs", "list", "--state", "happy"), 2, "choose from queued"),
         (("jobs", "submit", "bfs", "edges.txt", "--option", "source=99999", "--wait"), 1, ""),
         (("jobs", "list", "--token", "@/no/such/file"), 2, "--token @/no/such/file: cannot be read"),
         (("jobs", "list", "--authority", "/no/such/file"), 2, "/no/such/file: cannot be read"),
@@ -77,19 +77,19 @@ GRAPH, FLOW = ("jobs", "submit", "components", "store"), ("jobs", "submit", "dat
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        ((*FLOW, "--runner", "mpi"), "--runner mpi is for algorithms on graphs, not for dataflows"),
-        ((*FLOW, "--runner", "local"), "--runner local is for"),
-        ((*FLOW, "--workers", "2"), "--workers 2 is for"),
-        ((*FLOW, "--memory", "2"), "--memory 2 is for"),
-        ((*FLOW, "--cpu-seconds", "2"), "--cpu-seconds 2.0 is for"),
-        ((*FLOW, "--checkpoint-every", "2"), "--checkpoint-every 2 is for"),
-        ((*GRAPH, "--rates", "walk"), "--rates walk is for dataflows"),
-        ((*GRAPH, "--hours", "2"), "--hours 2.0 is for dataflows"),
-        ((*GRAPH, "--seed", "0"), "--seed 0 is for dataflows"),
-        ((*GRAPH, "--hours-per-second", "2"), "--hours-per-second 2.0 is for dataflows"),
-        ((*GRAPH, "--policy", "rtba"), "--policy rtba is for --runner cloud"),
-        ((*GRAPH, "--runner", "mpi", "--cloud", "x"), "--cloud x is for --runner cloud"),
-        ((*FLOW[:3], "@/no/such/file"), "no dataflow"),
+        ((*FLOW, "--runner", "mpi"), "--runner mpi applies to graph jobs only, not to dataflows"),
+        ((*FLOW, "--runner", "local"), "--runner local applies to"),
+        ((*FLOW, "--workers", "2"), "--workers 2 applies to"),
+        ((*FLOW, "--max-memory", "2"), "--max-memory 2 applies to"),
+        ((*FLOW, "--max-cpu-seconds", "2"), "--max-cpu-seconds 2.0 applies to"),
+        ((*FLOW, "--checkpoint-every", "2"), "--checkpoint-every 2 applies to"),
+        ((*GRAPH, "--rates", "walk"), "--rates walk applies to dataflows"),
+        ((*GRAPH, "--hours", "2"), "--hours 2.0 applies to dataflows"),
+        ((*GRAPH, "--seed", "0"), "--seed 0 applies to dataflows"),
+        ((*GRAPH, "--hours-per-second", "2"), "--hours-per-second 2.0 applies to dataflows"),
+        ((*GRAPH, "--policy", "rtba"), "--policy rtba applies to dataflows and to --runner cloud"),
+        ((*GRAPH, "--runner", "mpi", "--cloud", "x"), "--cloud x applies to dataflows and to --runner cloud"),
+        ((*FLOW[:3], "@/no/such/file"), "not found"),
     ],
 )
 def test_flags_of_another_kind_of_job(command: tuple[str, ...], told: str) -> None:
@@ -103,7 +103,7 @@ def test_a_dataflow_of_ones_own(server: RealServer, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "name: mine\nelements: [{id: a, cost: 0.1}, {id: b, cost: 0.2}]\nedges: [[a, b]]\ninputs: {a: 3}\n"
     )
-    flags = ("--seed", "5", "--hours", "1", "--hours-per-second", "900", "--most-attempts", "4", "--policy", "ds2")
+    flags = ("--seed", "5", "--hours", "1", "--hours-per-second", "900", "--max-attempts", "4", "--policy", "ds2")
     given = (f"@{tmp_path / 'mine.yaml'}", "--cloud", "ec2-2013", "--rates", "walk", "--wait", "--json", *flags)
     job = json.loads(goffish("jobs", "submit", "dataflow", *given, GOFFISH_SERVER=server.address)[0])
     run = job["spec"]["dataflow"]
@@ -111,14 +111,14 @@ def test_a_dataflow_of_ones_own(server: RealServer, tmp_path: Path) -> None:
     assert run["dataflow_definition"]["edges"] == [{"from": "a", "to": "b"}]
     assert (run["seed"], run["hours"], run["hours_per_second"]) == ("5", 1, 900)
     assert (run["policy"], run["cloud_name"], run["rates"]) == ("ds2", "ec2-2013", "walk")
-    with pytest.raises(ServiceError, match=r"cloud_name: nothing called '@x'"):
+    with pytest.raises(ServiceError, match=r"cloud_name: unknown '@x'"):
         app([*FLOW, "--cloud", "@x", "--server", server.address], standalone_mode=False)
 
 
 def test_no_server() -> None:
     """Breaks when a server that is not there hangs a command, or shows what gRPC says of it."""
     _, errors = goffish("jobs", "list", "--server", "127.0.0.1:1", code=1)
-    assert errors.startswith("error: the server does not answer") and len(errors.splitlines()) == 1
+    assert errors.startswith("error: cannot connect to the server") and len(errors.splitlines()) == 1
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from goffish.services.api import job_service, wire
-from goffish.services.api.clients import ANYBODY, Clients
+from goffish.services.api.clients import LOCAL_CLIENT, Clients
 from goffish.services.api.feeds import Feeds
 from goffish.services.api.guard import Guard, Refused, caller
 from goffish.services.api.inputs import Inputs
@@ -30,14 +30,14 @@ Code = grpc.StatusCode
 class Room:
     """A service without a server around it."""
 
-    def __init__(self, folder: Path, most_waiting: int = 1000, most_queued: int = 1000) -> None:
+    def __init__(self, folder: Path, max_queued: int = 1000, max_queued_per_client: int = 1000) -> None:
         self.engine = open_database(f"sqlite:///{folder / 'jobs.sqlite'}")
         self.jobs = PatientJobs(self.engine, "here")
         self.uploads = folder / "uploads"
         supervisor = Supervisor(self.jobs, folder / "jobs", {})
         (folder / "g.txt").write_text("1 2\n")
         inputs = Inputs([folder], self.uploads, 1000, 1500)
-        self.service = JobService(self.jobs, supervisor, inputs, Feeds(), ("local",), most_waiting, most_queued)
+        self.service = JobService(self.jobs, supervisor, inputs, Feeds(), ("local",), max_queued, max_queued_per_client)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def answer(call: Coroutine[Any, Any, Any]) -> Any:
     """Of a call by somebody who may do everything."""
 
     async def ask() -> Any:
-        caller.set(ANYBODY)
+        caller.set(LOCAL_CLIENT)
         return await call
 
     return asyncio.run(ask())
@@ -120,18 +120,20 @@ def test_a_job_of_another_server(room: Room) -> None:
         return [one async for one in room.service.FetchResult(jobs_pb2.FetchResultRequest(id=job.id), None)]
 
     for refused in (log, refusal(fetch())):
-        assert refused.code == Code.FAILED_PRECONDITION and "of another server of this database, there" in str(refused)
+        assert refused.code == Code.FAILED_PRECONDITION and "are on another server of this database: there" in str(
+            refused
+        )
 
 
 def test_the_length_of_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when more jobs may wait than the operator said, or room that there is again is not seen."""
-    room = Room(tmp_path, most_waiting=3)
+    room = Room(tmp_path, max_queued=3)
     request = jobs_pb2.SubmitRequest(
         spec=jobs_pb2.JobSpec(graph=jobs_pb2.GraphJob(algorithm="components", input_uri="g.txt"))
     )
     ids = [answer(room.service.Submit(request, None)).job.id for _ in range(3)]
     refused = refusal(room.service.Submit(request, None))
-    assert refused.code == Code.RESOURCE_EXHAUSTED and "the queue is full (3 jobs, --most-waiting)" in str(refused)
+    assert refused.code == Code.RESOURCE_EXHAUSTED and "the queue is full (3 jobs, --max-queued)" in str(refused)
     answer(room.service.Cancel(jobs_pb2.CancelRequest(id=ids[0]), None))
     monkeypatch.setattr(room.service, "_count_again", 0.0)
     answer(room.service.Submit(request, None))
@@ -140,7 +142,7 @@ def test_the_length_of_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_jobs_of_one_client_in_the_queue(tmp_path: Path) -> None:
     """Breaks when one client can fill the queue of all, or the refusal does not name the limit."""
-    room = Room(tmp_path, most_queued=2)
+    room = Room(tmp_path, max_queued_per_client=2)
     for _ in range(3):
         room.jobs.submit(spec(), "another")
     graph = jobs_pb2.GraphJob(algorithm="components", input_uri="g.txt")
@@ -148,8 +150,8 @@ def test_jobs_of_one_client_in_the_queue(tmp_path: Path) -> None:
     for _ in range(2):
         answer(room.service.Submit(request, None))
     refused = refusal(room.service.Submit(request, None))
-    assert refused.code == Code.RESOURCE_EXHAUSTED and "local has 2 jobs in the queue" in str(refused)
-    assert "--most-queued" in str(refused)
+    assert refused.code == Code.RESOURCE_EXHAUSTED and "limit of queued jobs (2 jobs" in str(refused)
+    assert "--max-queued-per-client" in str(refused)
     room.engine.dispose()
 
 

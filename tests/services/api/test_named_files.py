@@ -37,7 +37,7 @@ from goffish.scheduling.policies.policies import make_policy, policy_names, poli
 from goffish.services.api import plans
 from goffish.services.api.admission import check_spec
 from goffish.services.api.catalog_service import CatalogService
-from goffish.services.api.clients import ANYBODY
+from goffish.services.api.clients import LOCAL_CLIENT
 from goffish.services.api.feeds import Feeds
 from goffish.services.api.guard import Refused, caller
 from goffish.services.api.inputs import Inputs
@@ -172,7 +172,7 @@ def test_texts_are_marked() -> None:
         (Algorithm, Marked, GraphJob, DataflowJob),
         (str, str | None, tuple[str, ...], list[Annotated[str, 1]], dict[Name, str], Any, object, bytes, Path),
     ):
-        with pytest.raises(TypeError, match=r"Bad\.place takes any text: make it a Literal, or mark"):
+        with pytest.raises(TypeError, match=r"Bad\.place accepts any text: make it a Literal, or mark"):
             type("Bad", (base,), {"__annotations__": {"place": annotation}, "place": None, "__module__": __name__})
     for model in models(JobSpec):
         if model.__module__ == JobSpec.__module__:
@@ -448,7 +448,7 @@ def test_no_text_of_a_message_opens_a_file(module: Any, canaries: Canaries, inpu
     tried = 0
 
     async def ask(call: Any, request: Message, streams: bool) -> str:
-        caller.set(ANYBODY)
+        caller.set(LOCAL_CLIENT)
         try:
             answer = call(request, SimpleNamespace())
             if streams:
@@ -516,7 +516,7 @@ def test_uploads_as_options(server: RealServer, data: Path, tmp_path: Path, cana
         assert client.job(torn.id).error.startswith(f"{uri}: not a csv table")
         for name in ("truth", "initial", "fixed"):
             for path in (canaries.path(".csv"), tmp_path / "nothing.csv"):
-                with pytest.raises(GoffishError, match=rf"options\.{name}: nothing called '{path.name}'"):
+                with pytest.raises(GoffishError, match=rf"options\.{name}: unknown '{path.name}'"):
                     client.submit_graph("louvain", "edges.txt", {name: str(path)})
         canaries.check("uploads")
 

@@ -23,7 +23,7 @@ from goffish.services.runners.limits import JobLimits
 from goffish.services.store.spec import GraphJob, JobSpec
 from tests.services.api.serving import RealServer, serving, settle
 
-MOST = ("--most-workers", "2", "--most-memory", "600", "--spark-master", "local[1]")
+MOST = ("--max-workers", "2", "--max-memory", "600", "--spark-master", "local[1]")
 ENDLESS = {"tolerance": "1e-300", "max_iterations": "10000000"}
 
 
@@ -52,16 +52,22 @@ def client(limited: RealServer) -> Iterator[Client]:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"workers": 1024}, r"workers: 1,024; at most 8 on this server \(--most-workers\)"),
-        ({"workers": 64, "runner": "mpi"}, r"workers: 64; at most 8 on this server \(--most-workers\)"),
-        ({"memory_mb": 4000}, r"memory_mb: 4,000; at most 3,000 on this server \(--most-memory\)"),
-        ({"options": {"max_iterations": "100000000"}}, r"max_iterations=100000000: at most 1,000 .*--most-option"),
-        ({"options": {"max_iterations": "1e9"}}, r"max_iterations=1e9: at most 1,000 .*--most-option"),
-        ({"options": {"max_iterations": "1_000_000_000"}}, "at most 1,000 .*--most-option"),
-        ({"options": {"max_iterations": "-99999999"}}, "at most 1,000 .*--most-option"),
+        ({"workers": 1024}, r"workers: 1,024 exceeds the server's limit of 8 \(--max-workers\)"),
+        ({"workers": 64, "runner": "mpi"}, r"workers: 64 exceeds the server's limit of 8 \(--max-workers\)"),
+        ({"memory_mb": 4000}, r"memory_mb: 4,000 MB exceed the server's limit of 3,000 MB \(--max-memory\)"),
+        (
+            {"options": {"max_iterations": "100000000"}},
+            r"max_iterations=100000000 exceeds the server's limit of 1,000 .*--max-option",
+        ),
+        (
+            {"options": {"max_iterations": "1e9"}},
+            r"max_iterations=1e9 exceeds the server's limit of 1,000 .*--max-option",
+        ),
+        ({"options": {"max_iterations": "1_000_000_000"}}, "exceeds the server's limit of 1,000 .*--max-option"),
+        ({"options": {"max_iterations": "-99999999"}}, "exceeds the server's limit of 1,000 .*--max-option"),
         ({"options": {"damping": "nan"}}, "damping"),
         ({"options": {"tolerance": "-inf"}}, "tolerance"),
-        ({"options": {"max_iterations": "9" * 3999}}, "at most 1,000 .*--most-option"),
+        ({"options": {"max_iterations": "9" * 3999}}, "exceeds the server's limit of 1,000 .*--max-option"),
     ],
 )
 def test_graph_jobs_that_ask_for_too_much(asked: dict[str, object], told: str, folder: Path, tmp_path: Path) -> None:
@@ -83,7 +89,7 @@ def test_graph_jobs_that_ask_for_too_much(asked: dict[str, object], told: str, f
 def test_policies_that_ask_for_too_much(policy: str, options: dict[str, str], tmp_path: Path) -> None:
     """Breaks when options of a policy make a dataflow job plan for any time."""
     job = {"dataflow": {"dataflow": "sc13-diamond", "policy": policy, "options": options}}
-    with pytest.raises(GoffishError, match=r"at most 10,000,000 on this server \(--most-option\)"):
+    with pytest.raises(GoffishError, match=r"exceeds the server's limit of 10,000,000 \(--max-option\)"):
         check_spec(JobSpec.model_validate(job), Inputs([], tmp_path, 1, 1), (), Settings(tmp_path).job_limits)
 
 
@@ -139,7 +145,7 @@ def test_a_job_has_its_own_lower_limit(client: Client) -> None:
 @pytest.mark.slow
 def test_run_time_and_cores(tmp_path: Path, folder: Path) -> None:
     """Breaks when a job runs for longer than the operator allows, or on more cores."""
-    with serving(tmp_path / "home", folder, "--most-run", "6", "--most-cores", "1", "--grace", "1") as limited:
+    with serving(tmp_path / "home", folder, "--max-run-time", "6", "--max-cores", "1", "--grace", "1") as limited:
         _check_run_time_and_cores(limited)
 
 
@@ -158,7 +164,7 @@ def _check_run_time_and_cores(limited: RealServer) -> None:
         time.sleep(0.05)
     settle(client, [graph.id, slow.id])
     for job in (graph, slow):
-        assert client.job(job.id).error == "run time limit exceeded: 6 s allowed (--most-run)"
+        assert client.job(job.id).error == "run time limit exceeded: 6 s allowed (--max-run-time)"
     assert 1 in cores
 
 
@@ -169,7 +175,7 @@ def test_the_size_of_a_graph_is_found_outside_the_server(folder: Path, monkeypat
     small = folder / "small.txt"
     small.write_text("1 2\n2 3\n")
     catalogue = read_catalogue("ec2-2015-spot")
-    for path, remark in ((small, ""), (folder / "bomb.txt.gz", "edges were guessed from the size of the file")):
+    for path, remark in ((small, ""), (folder / "bomb.txt.gz", "number of edges estimated from the file size")):
         graph = GraphJob(algorithm="components", input_uri=path.name, runner="cloud")
         before = psutil.Process().memory_info().vms
         assert remark in cloud_needs.size_of(graph, str(path), catalogue).remark

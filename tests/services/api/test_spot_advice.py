@@ -84,7 +84,8 @@ def test_advice_is_that_of_the_command(folder: Path) -> None:
     assert [(one.hours, pytest.approx(one.expected_cost)) for one in found.deadlines] == [
         (one["hours"], one["expected_cost"]) for one in told["deadlines"]
     ]
-    held = json.loads(command(*given, "--price", f"{name}=0.02", "--holding", name, "--saved", "5", "--used", "30"))
+    running = ["--machine", name, "--work-from-checkpoint", "5", "--used-minutes", "30"]
+    held = json.loads(command(*given, "--price", f"{name}=0.02", *running))
     asked.running.CopyFrom(planning_pb2.RunningJob(saved_core_hours=5, used_s=1800, **{"class": name}))
     assert advise(markets, asked).action == held["action"]
 
@@ -147,10 +148,11 @@ def test_advice_that_is_not_given(folder: Path) -> None:
     """Breaks when a name leaves the folder, a job that makes no sense is advised, or one request takes all memory."""
     markets = Markets(folder)
     for change, told in (
-        ({"market": "../two"}, "market: nothing called"), ({"core_hours": 0}, "core_hours: 0"),
+        ({"market": "../two"}, "market: unknown"), ({"core_hours": 0}, "core_hours: 0"),
         ({"hours": -1}, "hours: -1"), ({"prices": {"x": 1}}, "prices: no class 'x'"),
-        ({"core_hours": 1e5}, "core_hours: at most"), ({"hours": 1e5}, "hours: at most 100 for 4 core-hours"),
-        ({"core_hours": 40, "hours": 90}, "hours: at most 51.33 for 40 core-hours"),
+        ({"core_hours": 1e5}, "core_hours: at most"),
+        ({"hours": 1e5}, "hours: at most 100 are supported for 4 core-hours"),
+        ({"core_hours": 40, "hours": 90}, "hours: at most 51.33 are supported for 40 core-hours"),
         ({"hours": 0.5, "core_hours": 8}, r"hours: 0\.5: the deadline cannot be promised: 2\.17 hours is the earliest"),
         ({"hours": 0.1}, r"hours: 0\.1: the deadline cannot be promised: 1\.17 hours is the earliest that can"),
     ):  # fmt: skip
@@ -167,17 +169,17 @@ def test_markets_that_are_too_large_to_plan_with(folder: Path, monkeypatch: pyte
     monkeypatch.setattr(spot_advice, "_MOST_ENTRIES", 100 * entries)
     with pytest.raises(InputError) as caught:
         markets.read(asked)
-    found = re.fullmatch(r"core_hours: 20; at most ([\d.]+) can be planned in this market", str(caught.value))
+    found = re.fullmatch(r"core_hours: 20; at most ([\d.]+) are supported in this market", str(caught.value))
     assert found is not None
     most = float(found[1])
     least = market.least_slots(market.units(most)) / market.slots_per_hour
     assert markets.read(planning_pb2.AdviseSpotRequest(market="two", core_hours=most, hours=least)).key[2] > 0
     more = most + market.unit
     least = market.least_slots(market.units(more)) / market.slots_per_hour
-    with pytest.raises(InputError, match="can be planned in this market"):
+    with pytest.raises(InputError, match="are supported in this market"):
         markets.read(planning_pb2.AdviseSpotRequest(market="two", core_hours=more, hours=least))
     monkeypatch.setattr(spot_advice, "_MOST_ENTRIES", entries - 1)
-    with pytest.raises(InputError, match="market: two has too many states of prices to plan with"):
+    with pytest.raises(InputError, match="market: two has too many price states for planning"):
         markets.read(asked)
 
 

@@ -278,7 +278,7 @@ def test_answers_that_are_not_read() -> None:
     async def plans() -> None:
         asked = [ask("/goffish.v1.PlanningService/Plan") for _ in range(2)]
         await asyncio.gather(*(task for _, task in asked))
-        with pytest.raises(TooMuch, match="answers that local has not read: at most 64 MB"):
+        with pytest.raises(TooMuch, match="unread responses of client local exceed 64 MB"):
             guard._limits.answer("local", 30 << 20)
         asked[0][0].sent()
         guard._limits.answer("local", 30 << 20)()

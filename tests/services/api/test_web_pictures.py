@@ -44,11 +44,11 @@ def test_a_job_is_drawn_as_it_was(site: Site) -> None:
     assert [stay["colour"] for stay in machines["stays"]] == [
         "planned", "provisioning", "running", "migrating", "provisioning", "migrating", "checkpointed", "running"
     ]  # fmt: skip
-    assert [prices["title"], cost["title"]] == ["Prices per hour; dashed: bids", "Cost"]
+    assert [prices["title"], cost["title"]] == ["Prices per hour (bids dashed)", "Cost"]
     assert [level["told"] for level in prices["levels"]] == ["bid for m1.large: 0.375 USD"] * 2
     told = " ".join([*page.text.split(), *" ".join(bar["told"] for bar in machines["bars"]).split()])
-    for part in ("m1.large · spot price 0.25 per hour, bid 0.375 from 10 s for 30 s 30 min of the cloud lost: taken",
-                 "0.75 USD of a budget of 2 USD 0.8 USD expected", "superstep 9", "after 5 s in the queue",
+    for part in ("m1.large · spot price 0.25 per hour, bid 0.375 from 10 s for 30 s 30 min simulated lost: interrupted",
+                 "0.75 USD of a budget of 2 USD 0.8 USD expected", "superstep 9", "queued for 5 s",
                  "15 s left", "budget: 2 USD"):  # fmt: skip
         assert part in told, part
     timeline = timeline_of(job, site.jobs.events(job.id), site.watch.now())
@@ -59,9 +59,9 @@ def test_a_job_is_drawn_as_it_was(site: Site) -> None:
     spot = [(10, 0.25), (30, 0.3), (40, 0.4), (80, 0.3), (100, 0.3)]
     assert timeline.prices["m1.large", "spot"] == [pytest.approx(point) for point in spot]
     assert [bar.cost for bar in timeline.bars] == [0.125, 0.5, 0.125]
-    for row in ("m1.large · spot: 2 50 s 40 min 0.25 USD 1 lost , 0.50 at a time on average",
-                "attempt 1, machine 0 10 s 30 s 30 min 0.25 USD, at the end 0.4 0.375 USD 0.125 USD lost: taken away",
-                "attempt 1, machine 1 50 s 20 s 15 min 0.5 USD 0.5 USD given back"):  # fmt: skip
+    for row in ("m1.large · spot: 2 50 s 40 min 0.25 USD 1 lost , 0.50 on average",
+                "attempt 1, machine 0 10 s 30 s 30 min 0.25 USD, last 0.4 0.375 USD 0.125 USD lost: interrupted",
+                "attempt 1, machine 1 50 s 20 s 15 min 0.5 USD 0.5 USD released"):  # fmt: skip
         assert row in words(page.page), row
     # The tables have the same figures as the charts.
     assert "m1.large · spot 40 s 0.4 USD" in words(page.page) and "cost 1 min 0.5 USD" in words(page.page)
@@ -83,13 +83,13 @@ def test_long_times_without_machines_are_shortened() -> None:
 def test_a_lost_process_and_a_dataflow_are_drawn(site: Site) -> None:
     job = site.run(site.job(), State.PROVISIONING, State.RUNNING)
     site.watch.time += 30
-    site.jobs.move(job, State.QUEUED, "its worker was lost (SIGKILL)")
+    site.jobs.move(job, State.QUEUED, "worker lost (SIGKILL)")
     job = site.run(job, State.PROVISIONING, State.RUNNING)
     site.watch.time += 10
     timeline = timeline_of(job, site.jobs.events(job.id), site.watch.now())
     assert timeline is not None
     bars = [(bar.name, bar.begin, bar.end, bar.lost) for bar in timeline.bars]
-    assert bars == [("attempt 1", 0.0, pytest.approx(30), "its worker was lost (SIGKILL)"),
+    assert bars == [("attempt 1", 0.0, pytest.approx(30), "worker lost (SIGKILL)"),
                     ("attempt 2", pytest.approx(30), None, "")]  # fmt: skip
     flow, _ = site.jobs.submit(JobSpec.model_validate({"dataflow": {"dataflow": "paper"}}), "ada")
     flow = site.run(flow, State.PROVISIONING, State.RUNNING)
@@ -117,8 +117,8 @@ def test_a_lost_process_and_a_dataflow_are_drawn(site: Site) -> None:
     told = words(site.browser().get(f"/jobs/{flow.id}").text)
     for part in (
         "interval 12 of 24",
-        "large · on demand: 1 1 h about 1.5 1.00 at a time",
-        "machine 2 30 min 11 min 40 s 0.25, at the end 0.75 0.5 0.0625 lost: taken away, or failed",
+        "large · on demand: 1 1 h about 1.5 1.00 on average",
+        "machine 2 30 min 11 min 40 s 0.25, last 0.75 0.5 0.0625 lost: interrupted or failed",
     ):
         assert part in told, part
 
@@ -239,6 +239,6 @@ def test_a_dataflow_with_thousands_of_machines(site: Site) -> None:
     page = site.browser().get(f"/jobs/{flow.id}").text
     told = words(page)
     assert len(Parsed(page).charts["charts"][0]["bars"]) == 1000 and len(page) < 1_500_000
-    assert "Of 4,800 earlier machines there are only the sums." in told and "small · spot: 5,000" in told
+    assert "4,800 earlier machines are included in the totals only." in told and "small · spot: 5,000" in told
     assert page.count('scope="row"') == 200 and "machine 4999" in told
     assert "about 2,499.50" in told

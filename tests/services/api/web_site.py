@@ -140,7 +140,7 @@ def ids(page: str) -> list[str]:
 
 
 def cloud_job(site: Site, name: str = "m1.large") -> Job:
-    """Started after 5 s in the queue; its machines: 10-40 s lost, 50-70 s given back, 80 s until its end at 105 s."""
+    """Started queued for 5 s; its machines: 10-40 s lost, 50-70 s released, 80 s until its end at 105 s."""
     graph = {"runner": "cloud", "algorithm": "louvain"}
     job = site.job(graph=graph, budget=2.0, deadline_s=120.0, labels={"team": "x"})
     site.watch.time += 5
@@ -151,7 +151,7 @@ def cloud_job(site: Site, name: str = "m1.large") -> Job:
         nonlocal job
         site.watch.time = job.started + after if job.started else 0.0
         details = {"machine": number, "class": name, "market": "spot", "cloud_begun_s": 0.0} | more
-        job = site.jobs.note(job, kind, "taken away" if kind != "machine" else "", details)
+        job = site.jobs.note(job, kind, "interrupted" if kind != "machine" else "", details)
 
     def move(state: State, text: str = "", **columns: Any) -> None:
         nonlocal job

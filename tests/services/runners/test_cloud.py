@@ -62,7 +62,7 @@ def test_a_job_says_that_it_waits_for_a_price(tmp_path: Path) -> None:
         service.settle(job)
         events = service.events(job)
     assert event.state == State.PLANNED
-    assert event.text.startswith(f"rtba waits for a lower price: tiny costs {HIGH:g} an hour; ")
+    assert event.text.startswith(f"rtba is waiting for a lower price: tiny costs {HIGH:g} per hour; ")
     assert [one.kind for one in events].count("wait") == 1
     check_details(events)
 
@@ -89,7 +89,7 @@ def test_a_machine_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     rests = ["checkpointed"] if saved else []
     assert states == ["planned", "provisioning", *first, "migrating", *rests, "provisioning", "running", "done"]
     told = [e.text for e in events if (e.kind, e.state) == ("state", "checkpointed")]
-    assert told == [f"superstep {number} is saved; rtba waits before it rents another machine" for number in saved[-1:]]
+    assert told == [f"checkpoint of superstep {number}; rtba is waiting to rent a machine" for number in saved[-1:]]
     lost = [event for event in events if event.kind == "lost"]
     started = [event for event in events if event.kind == "machine" and "started" in event.text]
     assert len(lost) == 1 and len(started) == 2
@@ -242,10 +242,10 @@ def test_a_deadline_or_a_budget_that_is_too_small(tmp_path: Path) -> None:
         late = service.submit(cloud_spec(100_000, deadline_s=6.0))
         dear = service.submit(cloud_spec(100_000, budget=0.01, policy="on-demand"))
         found = service.settle(late)
-        assert found.state == State.FAILED and found.error == "its deadline of 6 s passed"
-        assert "cannot be promised" in next(event.text for event in service.events(late) if event.kind == "plan")
+        assert found.state == State.FAILED and found.error == "deadline exceeded: 6 s passed"
+        assert "cannot be guaranteed" in next(event.text for event in service.events(late) if event.kind == "plan")
         found = service.settle(dear)
-        assert found.state == State.FAILED and found.error.endswith("more than its budget of 0.01")
+        assert found.state == State.FAILED and found.error.endswith("0.01 allowed")
         # It is looked at every two seconds, which are 12 minutes of the cloud.
         assert 0.01 < found.cost < 0.01 + ON_DEMAND / 3
         assert workers(tmp_path) == []
@@ -281,7 +281,7 @@ def test_a_machine_or_a_worker_that_fails(tmp_path: Path) -> None:
     make_store(tmp_path)
     with renting(tmp_path) as service:
         job = service.submit(cloud_spec(100_000, most_attempts=2))
-        for victim, text in (("agent", "its machine has failed"), ("worker", "its worker was lost")):
+        for victim, text in (("agent", "machine failed"), ("worker", "worker lost")):
             seen = len(service.events(job))
             until = time.monotonic() + 60
             while not (there := workers(tmp_path)) or "running" not in {e.state for e in service.events(job)[seen:]}:
@@ -292,7 +292,7 @@ def test_a_machine_or_a_worker_that_fails(tmp_path: Path) -> None:
                 assert time.monotonic() < until, service.events(job)
                 time.sleep(0.05)
         found = service.settle(job)
-        assert found.state == State.FAILED and found.error.endswith("given up after 2 lost workers")
+        assert found.state == State.FAILED and found.error.endswith("aborted after 2 lost workers")
         assert workers(tmp_path) == [] and found.cost > 0
 
 
@@ -303,7 +303,7 @@ def test_the_server_is_killed(tmp_path: Path) -> None:
     data.mkdir()
     graph = make_store(data)
     clouds = write_cloud(tmp_path / "clouds")
-    server = RealServer(tmp_path / "home", data, "--clouds", str(clouds), "--cloud-pace", f"{PACE:g}").start()
+    server = RealServer(tmp_path / "home", data, "--clouds", str(clouds), "--cloud-speed", f"{PACE:g}").start()
     try:
         with server.client() as client:
             job = client.submit_graph(

@@ -100,7 +100,7 @@ def test_a_checkpoint_is_told_of_when_it_is_complete(folder: JobFolder) -> None:
     manifest.write_text('{"superstep": 4}')
     teller.tell()
     teller.tell()
-    assert told == ["superstep 4 is saved"]
+    assert told == ["checkpoint of superstep 4"]
     manifest.write_text("")
     teller.tell()
     assert len(told) == 1 and folder.saved is None

@@ -31,7 +31,7 @@ from goffish.services.store.records import Job, State
 from goffish.services.store.spec import GraphJob, JobSpec
 from goffish.services.store.store import Jobs, UnknownJob
 
-LOST = Ended(State.QUEUED, "its worker was lost", lost=True)
+LOST = Ended(State.QUEUED, "worker lost", lost=True)
 
 
 def spec(**more: Any) -> JobSpec:
@@ -91,14 +91,14 @@ def test_workers_are_not_lost_for_ever(tmp_path: Path) -> None:
     """Breaks when a job whose worker dies every time is tried without end, or fewer times than it may be."""
     found = ended(tmp_path, lambda jobs, attempt: LOST, 3)
     assert (found.state, found.losses, found.attempts) == (State.FAILED, 3, 3)
-    assert "given up after 3 lost workers" in found.error
+    assert "aborted after 3 lost workers" in found.error
 
 
 def test_a_full_disk_is_not_the_jobs_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a worker that found no room fails its job for good, or another error is taken for that."""
     folder = JobFolder(tmp_path / "job")
     turn = folder.prepare({"engine": "local", "limits": {}}, 1)
-    for number, code in ((errno.ENOSPC, worker.NO_ROOM), (errno.EPERM, None)):
+    for number, code in ((errno.ENOSPC, worker.DISK_FULL), (errno.EPERM, None)):
 
         def full(*_: object, number: int = number) -> None:
             raise OSError(number, "no room")
@@ -196,7 +196,7 @@ def test_a_job_that_servers_die_of_is_given_up(tmp_path: Path) -> None:
         supervisor = Supervisor(jobs, tmp_path / "jobs", {}, slots=1)
         supervisor._go_on(jobs.get(job.id))
     found = jobs.get(job.id)
-    assert (found.state, found.attempts) == (State.FAILED, 10) and "given up after 10 attempts" in found.error
+    assert (found.state, found.attempts) == (State.FAILED, 10) and "aborted after 10 attempts" in found.error
     engine.dispose()
 
 
@@ -238,7 +238,11 @@ def test_deadlines_that_pass_in_the_queue(tmp_path: Path) -> None:
     supervisor.stop(1)
     assert [jobs.get(job.id).state for job in (first, late, never)] == [State.DONE, State.FAILED, State.DONE]
     found = jobs.get(late.id)
-    assert found.attempts == 0 and "its deadline of 0.3 s passed while it waited" in found.error and late.id in heard
+    assert (
+        found.attempts == 0
+        and "deadline exceeded: 0.3 s after submission, while queued" in found.error
+        and late.id in heard
+    )
     engine.dispose()
 
 

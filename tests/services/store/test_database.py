@@ -66,7 +66,7 @@ def test_a_database_of_a_newer_program_is_refused(url: str) -> None:
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     engine.dispose()
-    with pytest.raises(InputError, match="newer goffish"):
+    with pytest.raises(InputError, match="newer version of goffish"):
         open_database(url)
 
 
@@ -74,7 +74,7 @@ def test_a_database_of_a_newer_program_is_refused(url: str) -> None:
     ("url", "told"),
     [
         ("jobs.db", "give a URL such as sqlite:///FILE"),
-        ("mysql://root@localhost/jobs", "SQLite and PostgreSQL are possible"),
+        ("mysql://root@localhost/jobs", "use sqlite or postgresql"),
     ],
 )
 def test_urls_that_cannot_be_used(url: str, told: str) -> None:

@@ -30,7 +30,7 @@ def jobs(url: str) -> Iterator[Jobs]:
 def test_the_documentation_has_the_kinds_that_there_are() -> None:
     """Breaks when a kind, or a key of its details, is added, renamed or removed on one side only."""
     page = (ROOT / "docs" / "guides" / "service-policies.md").read_text("utf-8")
-    table = page[page.index("| kind | what | keys of `details` |") :].split("\n\n")[0].splitlines()[2:]
+    table = page[page.index("| kind | meaning | keys of `details` |") :].split("\n\n")[0].splitlines()[2:]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert {kind.strip("`"): (what, keys) for kind, what, keys in rows} == EVENT_KINDS
     proto = (ROOT / "proto" / "goffish" / "v1" / "jobs.proto").read_text("utf-8")

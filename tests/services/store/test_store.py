@@ -58,7 +58,7 @@ def test_a_client_that_asks_again_gets_the_same_job(jobs: Jobs) -> None:
     assert len(jobs.events(found[0][0].id)) == 1
     other, known = jobs.submit(spec(), "bob", "k")
     assert not known and other.id != found[0][0].id
-    with pytest.raises(InputError, match=f"'k' was used for another job, {other.id}"):
+    with pytest.raises(InputError, match=f"'k' was used for a different job, {other.id}"):
         jobs.submit(spec("bfs"), "bob", "k")
 
 
@@ -88,7 +88,7 @@ def test_an_old_attempt_says_nothing_any_more(jobs: Jobs) -> None:
     """Breaks when a worker that was given up can still end its job."""
     jobs.submit(spec(), "ann")
     [old] = jobs.claim()
-    jobs.move(old, State.QUEUED, "its worker was lost")
+    jobs.move(old, State.QUEUED, "worker lost")
     [new] = jobs.claim()
     assert new.attempts == 2
     for call in (lambda: jobs.move(old, State.FAILED, "x"), lambda: jobs.note(old, "progress", progress=3)):
@@ -137,7 +137,7 @@ def test_cancelling(jobs: Jobs) -> None:
     assert jobs.cancel(runs.id, "root").events == asked.events
     assert jobs.move(asked, State.CANCELLED, "stopped").over
     assert jobs.cancel(waits.id, "ann").state == State.CANCELLED and jobs.claim() == []
-    with pytest.raises(UnknownJob, match="no job 'nothing'"):
+    with pytest.raises(UnknownJob, match="job 'nothing' does not exist"):
         jobs.cancel("nothing", "ann")
 
 
@@ -221,7 +221,7 @@ def test_jobs_that_wait_too_long(jobs: Jobs, url: str) -> None:
     time.sleep(0.1)
     assert jobs.expire() == 1 and jobs.expire() == 0
     assert jobs.get(made["soon"].id).state == State.FAILED
-    assert "0.05 s passed while it waited" in jobs.get(made["soon"].id).error
+    assert "0.05 s after submission, while queued" in jobs.get(made["soon"].id).error
     states = {name: jobs.get(job.id).state for name, job in made.items()}
     assert {name for name, state in states.items() if state == State.QUEUED} == {"later", "never", "elsewhere"}
 

@@ -57,10 +57,10 @@ def test_a_full_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"sauce": "a"}, "sauce: unknown field; there are inputs, source"),
+        ({"sauce": "a"}, "sauce: unknown field; choose from inputs, source"),
         ({"inputs": []}, "inputs = []"),
         ({"inputs": [{"path": "a", "format": "xls"}]}, "inputs[0].format = 'xls': should be 'csv', 'json'"),
-        ({"inputs": [{"path": "a", "kind": "csv"}]}, "inputs[0].kind: unknown field; there are path, format, options"),
+        ({"inputs": [{"path": "a", "kind": "csv"}]}, "kind: unknown field; choose from path, format, options"),
         ({"inputs": [{"path": "a", "options": {"Mode": "DROPMALFORMED"}}]}, "Mode is set by GoFFish"),
         ({"inputs": [{"format": "csv"}]}, "inputs[0].path: is missing"),
         ({"source": 1.5}, "source = 1.5"),
@@ -94,10 +94,10 @@ def test_mistakes_name_the_field_and_what_is_accepted(change: dict[str, Any], to
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("source: a\nsource: b\n", "spec.yaml:1: source is given twice"),
+        ("source: a\nsource: b\n", "spec.yaml:1: duplicate field source"),
         ("inputs: [\n", "spec.yaml:2:"),
-        ("just text", "holds no fields"),
-        ("", "holds no fields"),
+        ("just text", "has no fields"),
+        ("", "has no fields"),
         ("source: a\ntarget: b\n", "inputs: is missing"),
     ],
 )
@@ -111,7 +111,7 @@ def test_a_missing_file_and_a_missing_package(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(InputError, match=r"nothing\.yaml: cannot be read"):
         read_spec(tmp_path / "nothing.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not a text file"):
+    with pytest.raises(InputError, match="not a UTF-8 text file"):
         read_spec(tmp_path / "binary.yaml")
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(InputError, match=r"pyyaml is not installed: pip install"):

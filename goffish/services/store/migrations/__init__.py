@@ -1,1 +1,1 @@
-"""Steps that bring a database from any earlier version to this one's tables (Alembic)."""
+"""Alembic migrations of the database."""

@@ -1,4 +1,4 @@
-"""How Alembic runs the steps: on a connection that it is given, in one transaction."""
+"""Alembic environment: run migrations on a given connection in one transaction."""
 
 from __future__ import annotations
 

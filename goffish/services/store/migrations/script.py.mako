@@ -10,10 +10,10 @@ down_revision = ${repr(down_revision)}
 
 
 def upgrade() -> None:
-    """Bring the tables here."""
+    """Upgrade the schema."""
     ${upgrades if upgrades else "pass"}
 
 
 def downgrade() -> None:
-    """Undo it."""
+    """Downgrade the schema."""
     ${downgrades if downgrades else "pass"}

@@ -1,4 +1,4 @@
-// Keeps a page up to date: asks for it again, and replaces those parts of it that changed.
+// Refresh the page periodically and replace the parts that changed.
 "use strict";
 
 (() => {
@@ -24,7 +24,7 @@
     return chosen && !chosen.isCollapsed && part.contains(chosen.anchorNode);
   };
 
-  // Whatever a reader has open, focused or scrolled stays so.
+  // Preserve open details, focus and scroll positions.
   const sources = new Map([...document.querySelectorAll("[data-live]")].map((part) => [part, part.innerHTML]));
   const replace = (old, fresh) => {
     if (sources.get(old) === fresh.innerHTML || selecting(old)) return;
@@ -79,7 +79,7 @@
 
   const next = () => {
     clearTimeout(timer);
-    // A page that nobody looks at asks for nothing, nor does one of a job that is over.
+    // Do not poll in hidden tabs or for ended jobs.
     if (!document.hidden && !(over() && gone.hidden)) timer = setTimeout(look, every);
   };
 

@@ -1,4 +1,4 @@
-// Draws the charts of a job with Vega-Lite from the rows in the page, again whenever they change.
+// Draw the charts of a job with Vega-Lite from the data in the page, and redraw them on changes.
 import { expressionInterpreter } from "./vega-interpreter-2.3.2.js";
 
 const WIDTH = 780;
@@ -13,7 +13,7 @@ const CONFIG = {
   },
 };
 
-// Colours are names of the style sheet, so that light and dark differ there only.
+// Colors are CSS variables, so that the style sheet defines the light and dark themes.
 const colour = { field: "colour", type: "nominal", scale: null };
 const tooltip = { field: "told", type: "nominal" };
 const painted = (rows) => rows.map((row) => ({ ...row, colour: `var(--${row.colour})` }));
@@ -83,7 +83,7 @@ const view = (chart, axis) => {
   const described = chart.kind === "gantt" ? { "aria-describedby": "use-told" } : {};
   const picture = made("div", { class: "chart", role: "img", "aria-label": chart.title, ...described });
   const spec = vegaLite.compile((chart.kind === "gantt" ? gantt : lines)(chart, axis)).spec;
-  // Vega has piecewise linear scales, Vega-Lite takes no more than two ends for its own.
+  // Vega supports piecewise linear scales, Vega-Lite only two end points.
   const range = axis.range.map((share) => share * WIDTH);
   Object.assign(spec.scales.find((scale) => scale.name === "x"), { domain: axis.domain, range });
   const runtime = vega.parse(spec, null, { ast: true });

@@ -12,7 +12,7 @@ _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Bring the tables here."""
+    """Upgrade the schema."""
     op.create_table(
         "jobs",
         sa.Column("number", _NUMBER, primary_key=True),
@@ -62,6 +62,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Undo it."""
+    """Downgrade the schema."""
     for name in ("events", "labels", "jobs"):
         op.drop_table(name)

@@ -1,4 +1,4 @@
-"""When jobs are due, so that those that wait too long are found without looking at all."""
+"""Due times of jobs, to find expired queued jobs by index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Bring the tables here."""
+    """Upgrade the schema."""
     op.add_column("jobs", sa.Column("due", sa.Double()))
     jobs = sa.table("jobs", *(sa.column(name) for name in ("number", "submitted", "due")), sa.column("spec", sa.JSON()))
     database = op.get_bind()
@@ -26,6 +26,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Undo it."""
+    """Downgrade the schema."""
     op.drop_index("ix_jobs_due", "jobs")
     op.drop_column("jobs", "due")

@@ -1,4 +1,4 @@
-"""When a job was last begun, so that clients take turns."""
+"""Start time of the last attempt, for fair scheduling across clients."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Bring the tables here."""
+    """Upgrade the schema."""
     op.add_column("jobs", sa.Column("claimed", sa.Double()))
     op.create_index("ix_jobs_waiting", "jobs", ["server", "state", "client", "number"])
     op.create_index("ix_jobs_turns", "jobs", ["server", "client", "claimed"])
 
 
 def downgrade() -> None:
-    """Undo it."""
+    """Downgrade the schema."""
     for name in ("ix_jobs_turns", "ix_jobs_waiting"):
         op.drop_index(name, "jobs")
     op.drop_column("jobs", "claimed")

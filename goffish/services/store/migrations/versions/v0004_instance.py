@@ -1,4 +1,4 @@
-"""An id of the database, by which a server notices that it was replaced."""
+"""ID of the database, to detect a replaced database."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Bring the tables here."""
+    """Upgrade the schema."""
     made = op.create_table("instance", sa.Column("id", sa.String(40), primary_key=True))
     op.bulk_insert(made, [{"id": secrets.token_hex(10)}])
 
 
 def downgrade() -> None:
-    """Undo it."""
+    """Downgrade the schema."""
     op.drop_table("instance")
