@@ -254,7 +254,7 @@ class Catalogue(Sites):
         See `Sites`.
     """
 
-    classes: Annotated[tuple[MachineClass, ...], Field(min_length=1), AfterValidator(_distinct)]
+    classes: Annotated[tuple[MachineClass, ...], Field(min_length=1, alias="machine_types"), AfterValidator(_distinct)]
     billing: Billing = Billing()
     startup_s: NotNegative = 60.0
     shutdown_s: NotNegative = 0.0
@@ -264,7 +264,7 @@ class Catalogue(Sites):
     source: str = ""
 
     def _places(self) -> dict[str, str | None]:
-        return {f"classes[{at}]": one.site for at, one in enumerate(self.classes)}
+        return {f"machine_types[{at}]": one.site for at, one in enumerate(self.classes)}
 
     @property
     def _within_ms(self) -> float:
@@ -361,7 +361,7 @@ def read_catalogue(given: str | Path | dict[str, Any] | Catalogue) -> Catalogue:
     InputError
         In one line: the file, the field, what is wrong and what is accepted.
     """
-    found = read_shipped(Catalogue, given, _ROOM, "catalogue", "classes")
+    found = read_shipped(Catalogue, given, _ROOM, "catalogue", "machine_types")
     if isinstance(given, str | Path) and given not in known_catalogues():
         return found.with_prices_beside(Path(given).absolute().parent)
     return found

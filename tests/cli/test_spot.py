@@ -17,7 +17,7 @@ DAYS = 12
 CLOUD = """
 startup_s: 120
 billing: {{quantum_s: 3600}}
-classes:
+machine_types:
   - {{name: owned, cores: 4, price_per_hour: 0.21}}
   - {{name: spot, cores: 4, speed: 1.08, price_per_hour: 0.21, market: spot, prices: {prices}}}
 """
@@ -59,8 +59,8 @@ def golden(place: Place) -> Place:
 def test_a_market_is_what_the_prices_say(here: Place) -> None:
     """Breaks when bids, levels or shares of time are not those of the history; they are counted by hand."""
     body = here("spot", "fit", "cloud.yaml", "-o", "market.json", "--preset", "ec2-linux", "--json").json
-    one = body["classes"][0]
-    assert one["class"] == "spot" and one["on_demand"] == 0.21
+    one = body["machine_types"][0]
+    assert one["machine_type"] == "spot" and one["on_demand"] == 0.21
     # Half and three quarters of the time are covered by 0.02 and 0.05, nine tenths by 0.05 too, then on demand.
     assert one["bids"] == pytest.approx([0.02, 0.05, 0.21])
     assert one["levels"] == pytest.approx([0.02, 0.05, 0.21, 0.5])
@@ -79,7 +79,7 @@ def test_a_catalogue_works_from_any_folder(here: Place) -> None:
     (here / "dir/cloud.yaml").write_text(CLOUD.format(prices="p/r3.csv"))
     elsewhere = Place(here / "elsewhere")
     fit = ["spot", "fit", "-o", "market.json", "--preset", "paper-2012", "--estimator", "paper", "--json"]
-    assert elsewhere(*fit, "../dir/cloud.yaml").json["classes"][0]["class"] == "spot"
+    assert elsewhere(*fit, "../dir/cloud.yaml").json["machine_types"][0]["machine_type"] == "spot"
     simulate = ["simulate", "sc13-diamond", "--hours", "1", "--json"]
     for cloud in ("../dir/cloud.yaml", here / "dir/cloud.yaml"):
         assert elsewhere(*simulate, "--cloud", cloud).json["runs"]["reactive-global"]["cost"] > 0

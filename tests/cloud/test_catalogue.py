@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from goffish.cloud.billing import billed_quanta, paid_left_s, rent
 from goffish.cloud.catalogue import Billing, Catalogue, known_catalogues, read_catalogue
-from goffish.errors import InputError
+from goffish.errors import GoffishWarning, InputError
+from goffish.scheduling.dataflow.model import read_dataflow
 
 HOURLY = Billing(quantum_s=3600)
 GOOD: dict[str, Any] = {"classes": [{"name": "m", "cores": 2, "price_per_hour": 0.1}]}
@@ -121,8 +123,8 @@ def test_messages_take_the_route_of_least_latency() -> None:
             {"links": [{"between": ["edge", "fog"], "latency_ms": 1, "bandwidth_mbit_s": 0}]},
             r"links\[0\].bandwidth_mbit_s = 0",
         ),
-        ({"classes": GOOD["classes"]}, r"classes\[0\].site: is missing; sites: edge, fog, cloud"),
-        ({"classes": [GOOD["classes"][0] | {"site": "moon"}]}, r"classes\[0\].site: no site 'moon'; sites: edge"),
+        ({"classes": GOOD["classes"]}, r"machine_types\[0\].site: is missing; sites: edge, fog, cloud"),
+        ({"classes": [GOOD["classes"][0] | {"site": "moon"}]}, r"machine_types\[0\].site: no site 'moon'; sites: edge"),
     ],
 )
 def test_wrong_sites_and_links_are_refused(change: dict[str, Any], told: str) -> None:
@@ -132,9 +134,27 @@ def test_wrong_sites_and_links_are_refused(change: dict[str, Any], told: str) ->
     assert "\n" not in str(caught.value)
 
 
+def test_keys_of_earlier_versions(tmp_path: Path) -> None:
+    """Breaks when a file with the keys of version 0.1 is refused, or read without a warning that names the new key."""
+    old = {"classes": GOOD["classes"]}
+    flow = {"elements": [{"id": "a", "cost": 1.0}], "inputs": {"a": 1.0}}
+    (tmp_path / "cloud.json").write_text(json.dumps(old))
+    (tmp_path / "flow.json").write_text(json.dumps(flow))
+    with pytest.warns(GoffishWarning, match=r"cloud.json: classes is deprecated; use machine_types$"):
+        assert read_catalogue(tmp_path / "cloud.json") == read_catalogue(GOOD)
+    with pytest.warns(GoffishWarning, match=r"flow.json: elements is deprecated; use processing_elements$"):
+        assert read_dataflow(tmp_path / "flow.json") == read_dataflow(flow)
+    (tmp_path / "cloud.json").write_text(json.dumps(old | {"machine_types": old["classes"]}))
+    with (
+        pytest.warns(GoffishWarning),
+        pytest.raises(InputError, match=r"classes: unknown field; there are .*machine_types"),
+    ):
+        read_catalogue(tmp_path / "cloud.json")
+
+
 def test_files_and_names(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text("classes:\n  - {name: m, cores: 2, price_per_hour: 0.1}\n")
+    file.write_text("machine_types:\n  - {name: m, cores: 2, price_per_hour: 0.1}\n")
     assert read_catalogue(file) == Catalogue.model_validate(GOOD)
     with pytest.raises(InputError, match="no catalogue 'nothing': give a file, or one of ec2-2013"):
         read_catalogue("nothing")

@@ -145,11 +145,11 @@ def test_a_run_loses_its_spot_machines_and_replaces_them(tmp_path: Path, engine:
     rates = np.tile(flow().rates, (60, 1))
     found = simulate(flow(), machines, make_policy("reactive-global"), rates, engine=engine, interval_s=300)
     table = found.machines.to_pandas()
-    spot = table[table["class"] == "spot"]
+    spot = table[table["machine_type"] == "spot"]
     assert spot["taken"].any() and (spot[spot["taken"]]["stop_s"] == 9000).all()
     assert not ((spot["start_s"] >= 9000) & (spot["start_s"] < 9500)).any()
     assert {"take"} <= set(found.events["event"].to_pylist())
-    replaced = table[(table["class"] == "owned") & (table["start_s"] >= 9000)]
+    replaced = table[(table["machine_type"] == "owned") & (table["start_s"] >= 9000)]
     assert len(replaced)
     end, times, prices = 60 * 300, [c[0] for c in CHANGES], [c[1] for c in CHANGES]
     total = 0.0
@@ -175,10 +175,10 @@ def test_every_policy_lives_with_spot_machines(tmp_path: Path, policy: str) -> N
     machines = catalogue(tmp_path, [(0, 0.1), (900, 2.0), (1800, 0.2), (100_000, 0.1)])
     found = simulate(flow(), machines, make_policy(policy), np.tile(flow().rates, (10, 1)), interval_s=300)
     table = found.machines.to_pandas()
-    refused = table[(table["class"] == "spot") & (table["start_s"] >= 900) & (table["start_s"] < 1800)]
+    refused = table[(table["machine_type"] == "spot") & (table["start_s"] >= 900) & (table["start_s"] < 1800)]
     assert refused.empty
     # All are on spot machines at first, and have lost and replaced them by the end.
-    assert (table["class"] == "spot").any() and found.intervals["omega"][-1].as_py() > 0
+    assert (table["machine_type"] == "spot").any() and found.intervals["omega"][-1].as_py() > 0
 
 
 def test_providers_take_spot_machines_away(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from goffish.partial import local_path
 from goffish.scheduling.control.cluster import SLACK_S, Changes, Cluster
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 
-TABLES = ("intervals", "elements", "machines", "events")
+#: Attribute of a `Result` and the name of its file.
+TABLES = {"intervals": "intervals", "elements": "processing_elements", "machines": "machines", "events": "events"}
 
 
 @dataclass(eq=False)
@@ -124,13 +125,14 @@ class Result:
         ``step, start_s, omega, value, cost, rate, queue, latency_s, machines, cores, switches, instance_changes,
         starts, stops, failures``; `cost` is that up to the end of the interval.
     elements : pyarrow.Table
-        ``step, element, alternate, instances, power, inflow, processed, out, queue, queue_mean, lost``.
+        ``step, processing_element, alternate, instances, power, inflow, processed, out, queue, queue_mean,
+        lost``.
     machines : pyarrow.Table
-        ``machine, class, start_s, ready_s, stop_s, failed, taken, rent``; one that still runs has no `stop_s`, and
-        one that was taken away by its provider counts as failed too.
+        ``machine, machine_type, start_s, ready_s, stop_s, failed, taken, rent``; `stop_s` is null for machines that
+        still run, and an interrupted spot machine (`taken`) also counts as failed.
     events : pyarrow.Table
-        ``time_s, event, machine, element, alternate, messages`` with the events start, ready, fail, take (by the
-        provider), stop, switch and migrate (messages that leave a released machine).
+        ``time_s, event, machine, processing_element, alternate, messages`` with the events start, ready, fail, take
+        (a spot interruption), stop, switch and migrate (messages that leave a released machine).
     planning_s : float64, shape (steps,)
         Seconds that the policy took; the only figures that depend on the clock, and in no table.
     """
@@ -146,8 +148,8 @@ class Result:
         """Write the tables as Parquet and the summary as JSON; the same run gives the same bytes."""
         folder = local_path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for name in TABLES:
-            pa.parquet.write_table(getattr(self, name), folder / f"{name}.parquet", compression="zstd")
+        for name, file in TABLES.items():
+            pa.parquet.write_table(getattr(self, name), folder / f"{file}.parquet", compression="zstd")
         (folder / "summary.json").write_text(json.dumps(asdict(self.summary), indent=2) + "\n", encoding="utf-8")
 
 
@@ -252,7 +254,7 @@ class Recorder:
         rows = flow.alternate_offsets[:-1] + self._places["alternate"]
         return pa.table({
             "step": np.repeat(np.arange(steps), flow.size),
-            "element": _names(flow.names, np.tile(np.arange(flow.size), steps)),
+            "processing_element": _names(flow.names, np.tile(np.arange(flow.size), steps)),
             "alternate": _names(flow.alternate_names, rows.ravel()),
             "instances": self._places["instances"].ravel(),
             **{name: column.ravel() for name, column in self._flows.items()},
@@ -268,7 +270,7 @@ class Recorder:
         names = tuple(c.name for c in self._catalogue.classes)
         return pa.table({
             "machine": np.array(list(cluster.log), np.int64),
-            "class": _names(names, kinds),
+            "machine_type": _names(names, kinds),
             "start_s": start,
             "ready_s": ready,
             "stop_s": pa.array(stop, mask=np.isinf(stop)),
@@ -295,7 +297,9 @@ class Recorder:
             "time_s": pa.array([e["time_s"] for e in events], pa.float64()),
             "event": pa.array([e["event"] for e in events], pa.string()),
             "machine": pa.array([e.get("machine") for e in events], pa.int64()),
-            "element": pa.array([names[e["element"]] if "element" in e else None for e in events], pa.string()),
+            "processing_element": pa.array(
+                [names[e["element"]] if "element" in e else None for e in events], pa.string()
+            ),
             "alternate": pa.array([self._alternate(e, rows) for e in events], pa.string()),
             "messages": pa.array([e.get("messages") for e in events], pa.float64()),
         })  # fmt: skip

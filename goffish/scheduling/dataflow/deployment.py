@@ -259,7 +259,7 @@ class Deployment:
             "machines": [
                 {
                     "id": number,
-                    "class": self.catalogue.classes[machine.kind].name,
+                    "machine_type": self.catalogue.classes[machine.kind].name,
                     "instances": {flow.names[e]: count for e, count in sorted(machine.instances.items())},
                     **_replicas_by_name(machine, flow),
                 }

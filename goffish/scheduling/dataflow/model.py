@@ -123,7 +123,7 @@ class Dataflow(Definition):
     """
 
     name: Text = ""
-    elements: Annotated[tuple[Element, ...], Field(min_length=1)]
+    elements: Annotated[tuple[Element, ...], Field(min_length=1, alias="processing_elements")]
     edges: tuple[tuple[Name, Name], ...] = ()
     inputs: Annotated[dict[Name, NotNegative], Field(min_length=1)]
     outputs: tuple[Name, ...] = ()
@@ -190,4 +190,4 @@ def read_dataflow(given: str | Path | dict[str, Any] | Dataflow) -> Dataflow:
     InputError
         In one line: the file, the field, what is wrong and what is accepted.
     """
-    return read_shipped(Dataflow, given, _LIBRARY, "dataflow", "elements and inputs")
+    return read_shipped(Dataflow, given, _LIBRARY, "dataflow", "processing_elements and inputs")

@@ -25,8 +25,8 @@ def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, A
     -------
     dict
         ``throughput`` (relative, 0 to 1), ``value``, ``cost_per_hour``, ``cost`` and ``profit`` over the goal's period,
-        ``elements`` and ``machines``; of a catalogue with sites also ``links_s``, the seconds that a message spends
-        between machines along the slowest path, and the ``site`` of each machine.
+        ``processing_elements`` and ``machines``; for a catalogue with sites also ``links_s``, the seconds that a
+        message spends between machines along the slowest path, and the ``site`` of each machine.
     """
     catalogue, hours = plan.catalogue, flow.goal.period_h
     found = flow.estimate(plan.active, plan.power, external)
@@ -50,9 +50,9 @@ def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, A
         "profit": flow.profit(value, cost),
         "currency": catalogue.currency,
         **({"links_s": _links_s(flow, plan)} if catalogue.sites else {}),
-        "elements": [
+        "processing_elements": [
             {
-                "element": name,
+                "processing_element": name,
                 "alternate": flow.alternate_names[rows[at]],
                 "value": float(flow.value[rows[at]]),
                 "instances": int(plan.counts[at]),

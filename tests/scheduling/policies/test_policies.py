@@ -28,7 +28,9 @@ def test_every_policy_plans(name: str) -> None:
     plan.check()
     described = describe_plan(flow, plan, flow.rates)
     assert described["throughput"] >= flow.goal.throughput - 1e-9
-    assert sum(e["instances"] for e in described["elements"]) == sum(m["used"] for m in described["machines"])
+    assert sum(e["instances"] for e in described["processing_elements"]) == sum(
+        m["used"] for m in described["machines"]
+    )
     assert described["cost"] == pytest.approx(described["cost_per_hour"] * 10)
 
 

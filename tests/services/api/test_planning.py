@@ -49,10 +49,10 @@ def test_plans_are_those_of_the_library(client: Client, policy: str) -> None:
     for name in ("throughput", "value", "cost_per_hour", "cost", "profit", "goal", "period_h"):
         assert getattr(found, name) == pytest.approx(expected[name], rel=1e-12), name
     assert [(e.element, e.alternate, e.instances) for e in found.elements] == [
-        (e["element"], e["alternate"], e["instances"]) for e in expected["elements"]
+        (e["processing_element"], e["alternate"], e["instances"]) for e in expected["processing_elements"]
     ]
     assert [(getattr(m, "class"), dict(m.instances)) for m in found.machines] == [
-        (m["class"], m["instances"]) for m in expected["machines"]
+        (m["machine_type"], m["instances"]) for m in expected["machines"]
     ]
     assert len({m.id for m in found.machines}) == len(found.machines) and all(m.id < 0 for m in found.machines)
 
@@ -126,7 +126,7 @@ def test_plans_at_sites_are_those_of_the_library(client: Client) -> None:
         expected = describe_plan(flow, feasible(make_policy(policy).deploy(flow, cloud), flow), flow.rates)
         found = client.plan(*sent, policy)
         assert [(m.site, getattr(m, "class"), dict(m.instances)) for m in found.machines] == [
-            (m["site"], m["class"], m["instances"]) for m in expected["machines"]
+            (m["site"], m["machine_type"], m["instances"]) for m in expected["machines"]
         ]
         links[policy] = found.links_s
     assert links == pytest.approx({"reactive-global": 0.08, "latency-aware": 0.04, "edrp": 0.04})
