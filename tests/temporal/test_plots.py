@@ -359,7 +359,7 @@ def test_page_tells_every_state_of_every_timestep() -> None:
         shown.append(now.tolist())
     assert shown == found.shown.tolist()
     assert [state[1] for state in data["states"]] == [NOTHING, ALARM, COLOURS[0]]
-    assert data["timesteps"] == list(range(8)) and len(data["told"]) == 8
+    assert data["timesteps"] == list(range(8)) and len(data["status"]) == 8
     vertices = [a for tag, a in read.tags if tag == "path" and a.get("transform")]
     assert len(vertices) == 34
     assert [a["fill"] == ALARM for a in vertices] == (first == 0).tolist()

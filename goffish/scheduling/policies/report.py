@@ -1,4 +1,4 @@
-"""A deployment as people and programs read it."""
+"""A deployment as plain data, for people and programs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from goffish.scheduling.policies.network import network_throughput
 
 
 def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, Any]:
-    """What a deployment is, costs and is expected to do.
+    """Describe a deployment: its machines and instances, its cost, and its expected throughput.
 
     Parameters
     ----------
     flow : Flow
     plan : Deployment
     external : float64, shape (elements,)
-        External input that is expected, messages per second.
+        Expected external input, messages per second.
 
     Returns
     -------
@@ -34,7 +34,7 @@ def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, A
     quantum_h = catalogue.billing.quantum_s / 3600.0
     cost = price * max(quantum_h * -(-hours // quantum_h), catalogue.billing.minimum_s / 3600.0)
     rows = flow.rows(plan.active)
-    # Machines that are only planned have negative ids, which say nothing to a reader.
+    # Planned machines have negative ids, which are meaningless to readers.
     machines = [machine | {"id": at} for at, machine in enumerate(plan.described(flow)["machines"])]
     hosts: dict[str, dict[int, int]] = {name: {} for name in flow.names}
     for machine in machines:
