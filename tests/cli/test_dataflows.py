@@ -165,23 +165,26 @@ def test_interrupted_real_runs_leave_no_process(here: Place) -> None:
     [
         (("plan", "none.yaml"), "no dataflow 'none.yaml'"),
         (("plan", "mine.yaml", "--cloud", "none"), "no catalogue 'none'"),
-        (("plan", "mine.yaml", "--policy", "best"), "no policy 'best': choose one of reactive-global"),
-        (("plan", "mine.yaml", "--option", "speed=3"), "no option 'speed'; there are: alternate_every"),
+        (("plan", "mine.yaml", "--policy", "best"), "unknown policy 'best': choose one of reactive-global"),
+        (("plan", "mine.yaml", "--option", "speed=3"), "unknown option 'speed'; accepted: alternate_every"),
         (("plan", "mine.yaml", "--option", "speed"), "give NAME=VALUE"),
         (("plan", "mine.yaml", "--option", "alternate_every=x"), "alternate_every = 'x'"),
         (("plan", "mine.yaml", "--rate", "read=fast"), "give messages per second as a number"),
-        (("plan", "mine.yaml", "--rate", "write=1"), "rates: no element 'write'; there are: read, guess"),
+        (
+            ("plan", "mine.yaml", "--rate", "write=1"),
+            "rates: unknown processing element 'write'; accepted: read, guess",
+        ),
         (("plan", "mine.yaml", "--rate", "read=-1"), "give 0 or more"),
         (("plan", "bad.yaml"), r"bad.yaml: processing_elements\[0\].cost = 0"),
-        (("simulate", "mine.yaml", "--rates", "none"), "no rates 'none'"),
+        (("simulate", "mine.yaml", "--rates", "none"), "unknown rates 'none'"),
         (("simulate", "mine.yaml", "--rates", "rates.csv"), "24 intervals are needed"),
-        (("simulate", "mine.yaml", "--variability", "none.csv"), "no variability 'none.csv'"),
+        (("simulate", "mine.yaml", "--variability", "none.csv"), "unknown variability 'none.csv'"),
         (("simulate", "mine.yaml", "--engine", "magic"), "choose one of fluid, events, real"),
         (("simulate", "mine.yaml", "--hours", "0"), "--hours: 0 intervals"),
         (("simulate", "mine.yaml", "--interval", "0"), "give more than 0 seconds"),
         (("simulate", "mine.yaml", "--plot", "run.bmp"), "the suffix must be one of"),
         (("simulate", "mine.yaml", "--html", "run.png"), "must be one of .html"),
-        (("simulate", "mine.yaml", "--policy", "plasticc", "--forecast", "stars"), "no forecast 'stars'"),
+        (("simulate", "mine.yaml", "--policy", "plasticc", "--forecast", "stars"), "unknown forecast 'stars'"),
         (("simulate", "mine.yaml", "--policy", "plasticc", "--error", "0.1"), "added to the oracle only"),
     ],
 )
@@ -255,4 +258,4 @@ def test_a_policy_of_ones_own(here: Place) -> None:
         assert told in refused.err
     wrong = here("plan", "mine.yaml", "--cloud", "cloud.yaml", "--policy", own, "--option", "head=2")
     assert_refused(wrong)
-    assert "no option 'head'; there are: headroom" in wrong.err
+    assert "unknown option 'head'; accepted: headroom" in wrong.err

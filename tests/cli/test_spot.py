@@ -103,7 +103,7 @@ def test_advice_is_the_golden_table(golden: Place) -> None:
     last = advice("--work", "2", "--deadline", "1.5")
     assert last["action"] == "start tiny on demand" and last["expected_cost"] == pytest.approx(0.13)
     held = advice("--work", "1", "--saved", "2", "--holding", "tiny", "--deadline", "1")
-    assert held["action"] == "go on"
+    assert held["action"] == "continue"
 
 
 def test_a_machine_of_ones_own_and_soft_deadlines(here: Place) -> None:
@@ -140,7 +140,7 @@ def test_a_table_is_built_once_and_used_again(golden: Place) -> None:
     with_table = golden("spot", "advise", *given, "--table", "t.table").json
     assert with_table["expected_cost"] == pytest.approx(0.07368, abs=1e-9)
     assert with_table["action"] == golden("spot", "advise", *given).json["action"]
-    refused(golden("spot", "advise", *given, "--table", "tiny.json"), "tiny.json: is no strategy table")
+    refused(golden("spot", "advise", *given, "--table", "tiny.json"), "tiny.json: is not a strategy table")
 
 
 def test_policies_run_over_the_same_prices(here: Place) -> None:
@@ -168,14 +168,14 @@ def test_policies_run_over_the_same_prices(here: Place) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["fit", "ec2-2013", "-o", "m.json"], "the catalogue has no classes on the spot market"),
-        (["fit", "cloud.yaml", "-o", "m.json", "--only", "owned"], "no spot class 'owned' in the catalogue"),
+        (["fit", "ec2-2013", "-o", "m.json"], "the catalogue has no spot machine types"),
+        (["fit", "cloud.yaml", "-o", "m.json", "--only", "owned"], "unknown spot machine type 'owned'"),
         (["fit", "cloud.yaml", "-o", "m.json", "--slot", "7"], "an hour must be a whole number of slots"),
         (["fit", "cloud.yaml", "-o", "m.json", "--since", "soon"], "--since soon: give a day or time"),
         (["fit", "cloud.yaml", "-o", "m.json", "--since", "2020-01-01"], "it reaches from 2015-03-01"),
         (["fit", "cloud.yaml", "-o", "m.json", "--estimator", "best"], "no estimator 'best'"),
         (["fit", "cloud.yaml", "-o", "m.json", "--preset", "azure"], "no preset 'azure'"),
-        (["table", "cloud.yaml", "--work", "1", "--deadline", "2", "-o", "t"], "cloud.yaml: is no spot market"),
+        (["table", "cloud.yaml", "--work", "1", "--deadline", "2", "-o", "t"], "cloud.yaml: is not a spot market"),
         (["simulate", "nowhere.json", "--work", "1", "--deadline", "2"], "nowhere.json: cannot be read"),
         (["advise", "--deadline", "2", "--work", "1"], "--market and --deadline are needed"),
         (["advise", "--market", "m.json", "--deadline", "2"], "give a graph file or store, or --work"),
@@ -202,4 +202,4 @@ def test_what_cannot_be_done_is_refused(golden: Place) -> None:
     long = golden("spot", "simulate", "tiny.json", "--work", "1", "--deadline", "400", "--policy", "on-demand")
     refused(long, "--deadline 400: the period has 24 hours only")
     unknown = golden("spot", "simulate", "tiny.json", "--work", "1", "--deadline", "4", "--policy", "luck")
-    refused(unknown, "no policy 'luck'")
+    refused(unknown, "unknown policy 'luck'")

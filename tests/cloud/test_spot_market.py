@@ -100,7 +100,9 @@ def test_when_a_machine_is_taken_and_what_is_to_be_had(tmp_path: Path) -> None:
 
 def test_wrong_catalogues_are_refused(tmp_path: Path) -> None:
     """Breaks when a run could end beyond its prices, or a spot machine has none."""
-    with pytest.raises(InputError, match="spot is a spot machine: prices must name a file or trace"):
+    with pytest.raises(
+        InputError, match=r"catalogue: classes\[0\] = \{'name': 'spot', 'cores': 1, 'price_per_hour': 1,"
+    ):
         read_catalogue({"classes": [{"name": "spot", "cores": 1, "price_per_hour": 1, "market": "spot"}]})
     with pytest.raises(InputError, match="a has prices or a bid: only for market: spot"):
         read_catalogue({"classes": [{"name": "a", "cores": 1, "price_per_hour": 1, "bid": 1}]})

@@ -83,20 +83,20 @@ POLICIES: dict[str, Known] = {
     ),
     "threshold": Known("scaling by queue-length thresholds", "peers.QueueScaling"),
     "edrp": Known(
-        "replicas and places by an integer program over response time, cost and downtime (search where it is large)",
+        "replication and placement by integer programming of response time, cost and downtime (EDRP)",
         "edrp.policy.Edrp",
     ),
     "replicate": Known(
-        "instances of another policy, copied onto its spare cores so that a failed machine is not missed",
+        "replicas of another policy's instances on its spare cores, for availability",
         "replication.policy.Replicate",
     ),
     "latency-aware": Known(
-        "instances and machines of another policy, placed so that those that talk sit together",
+        "latency-aware placement of another policy's instances on its machines",
         "latency_aware.policy.LatencyAware",
         nested=("search", "latency_aware.ant_system.Ants"),
     ),
     "btu": Known(
-        "fills machines that are paid for, and empties one only when its billing time unit ends (VISP)",
+        "use of machines for their paid time, emptied at the end of a billing unit (VISP)",
         "btu.policy.Btu",
         nested=("settings", "btu.model.Settings"),
     ),

@@ -101,7 +101,7 @@ def test_streams_of_a_dataflow(tmp_path: Path) -> None:
     assert (np.delete(one, [weather, reports], axis=1) == 0).all()
     (tmp_path / "r.csv").write_text("reports\n5\n6\n7\n")
     assert np.array_equal(rates.read_rates(tmp_path / "r.csv", ROAD, 2), one)
-    with pytest.raises(InputError, match="no input 'tolls'"):
+    with pytest.raises(InputError, match="rates: unknown input 'tolls'; accepted: weather, reports"):
         rates.streams(ROAD, {"tolls": np.ones(3)})
     with pytest.raises(InputError, match="9 intervals are needed"):
         rates.streams(ROAD, {"reports": np.ones(3)}, 9)

@@ -176,7 +176,7 @@ def test_joint_chain_and_correlation() -> None:
     assert joint == pytest.approx(expected, abs=0.02) and joint.sum(axis=1) == pytest.approx(1)
     never = estimate_joint([still, still], classes, SLOT)
     assert never[2:] == pytest.approx(product[2:], abs=1e-15)
-    with pytest.raises(InputError, match="need a trace each"):
+    with pytest.raises(InputError, match="traces: expected 2, one for each machine type, found 1"):
         estimate_joint([first], classes, SLOT)
     with pytest.raises(InputError, match="in common"):
         bin_correlation([first, trace_of([1e9, 2e9], [0.1, 0.1])], classes, SLOT)
@@ -204,7 +204,10 @@ def test_what_is_refused() -> None:
     for change, match in (
         ((0, 0.1, edges, levels, chain, covers), "speed"),
         ((1, 0.1, edges[:0], levels, chain, covers), "edges"),
-        ((1, 0.1, edges, levels, chain * 1.01, covers), "sum 1"),
+        (
+            (1, 0.1, edges, levels, chain * 1.01, covers),
+            "machine type bad: rows of the chain must sum up to 1, without negative entries",
+        ),
         ((1, 0.1, edges, levels, chain, np.array([2])), "covers"),
         ((1, 0.1, edges, levels, chain, covers, 1.5), "hazard"),
     ):

@@ -160,7 +160,7 @@ def test_what_is_refused() -> None:
     market: Market = reference(names="medium")
     prices = path_prices(np.full((60, 1), 0.01))
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"kind": "lazy"}, "no peer 'lazy'"),
+        ({"kind": "lazy"}, "unknown heuristic 'lazy'; accepted: greedy, eager, uniform-progress"),
         ({"lifetime": -1.0}, "lifetime = -1"),
         ({"class_number": 2}, "no class 2"),
         ({"kind": "uniform-progress", "slots": 0}, "at least 1, not 0"),

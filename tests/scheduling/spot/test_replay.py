@@ -200,7 +200,11 @@ def test_what_is_refused() -> None:
     table = _reference_table(40)
     prices = path_prices(np.full((60, 2), 0.01))
     cases: list[tuple[Any, tuple[Any, ...], str]] = [
-        (table, (24, 12, prices), "earliest possible end is 13 slots"),
+        (
+            table,
+            (24, 12, prices),
+            "24 units within 12 slots: not feasible; the earliest possible end is after 13 slots",
+        ),
         (table, (25, 40, prices), "ends at 24 units"),
         (table, (24, 40, prices, np.array([20])), "do not fit"),
         (table, (24, 40, path_prices(np.ones((60, 1)))), "2 classes"),

@@ -140,7 +140,7 @@ def test_what_is_refused() -> None:
     """Breaks when a question beyond the table is answered with something else's numbers."""
     table = build_table(tiny(), 3, 8)
     for work, slots in ((4, 8), (3, 9), (-1, 3)):
-        with pytest.raises(InputError, match="the table ends at 3 units and 8 slots"):
+        with pytest.raises(InputError, match="work = 4, slots = 8: the table covers 3 units and 8 slots"):
             table.expected_cost(work, slots)
     with pytest.raises(InputError, match="1 prices are needed"):
         table.expected_cost(1, 5, [0.1, 0.2])

@@ -176,7 +176,7 @@ def test_sites_and_types_that_a_catalogue_lacks_are_refused(client: Client) -> N
         client.submit_dataflow(flow, cloud_name="ec2-2013")
     flow = requests.dataflow(EXAMPLES / "factory.yaml")
     flow.elements[2].needs.hosts.append("huge")
-    told = "element track: needs.hosts: no machine type 'huge'; there are: gateway, small, large"
+    told = "processing element track: needs.hosts: unknown machine type 'huge'; accepted: gateway, small, large"
     with pytest.raises(ServiceError, match=f"setting.dataflow: {told}"):
         client.plan(flow, requests.catalogue(EXAMPLES / "edge-cloud.yaml"))
 
