@@ -139,7 +139,7 @@ def animate(
         If the graph or the series is too large, the table is empty, lacks a column or has several values for a vertex
         in one timestep, a vertex is unknown or has no coordinates, or matplotlib is missing.
     """
-    expect(graph, Graph, "graph", "graph: expected a goffish Graph; call to_graph() on a partitioned graph")
+    expect(graph, Graph, "graph", "expected a goffish Graph; call to_graph() on a partitioned graph")
     check_size(graph.num_vertices)
     if graph.num_edges > MOST_EDGES:
         raise InputError(f"the graph has {graph.num_edges:,} edges; at most {MOST_EDGES:,} can be animated")
@@ -269,9 +269,7 @@ def _places(graph: Graph, coordinates: pa.Table | None, src: Any, dst: Any, radi
 
 
 def _given_places(graph: Graph, coordinates: pa.Table) -> Floats:
-    expect(
-        coordinates, pa.Table, "coordinates", "coordinates: expected a pyarrow.Table with the columns vertex, x and y"
-    )
+    expect(coordinates, pa.Table, "coordinates", "expected a pyarrow.Table with the columns vertex, x and y")
     rows = _vertices(graph, keys_of(coordinates))
     places = np.full((graph.num_vertices, 2), np.nan)
     for at, name in enumerate("xy"):

@@ -137,7 +137,7 @@ def _result(graph: Communities | Graph, division: Any) -> Communities:
         graph,
         Graph,
         "graph",
-        "graph: expected Communities, or a goffish Graph with a division; call to_graph() on a store",
+        "expected Communities, or a goffish Graph with a division; call to_graph() on a store",
     )
     assert isinstance(graph, Graph)
     if isinstance(division, Communities) and division.graph is graph:

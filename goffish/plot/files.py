@@ -40,7 +40,7 @@ def save(figure: Figure, path: str | Path) -> Path:
         If the suffix is unknown, or the folder is missing or not writable.
     """
     target = check_picture(path)
-    expect_library(figure, "matplotlib.figure", "Figure", "arguments: expected a figure, then a path")
+    expect_library(figure, "matplotlib.figure", "Figure", "expected a figure, then a path")
     suffix = target.suffix.lower()
     with output_file(target) as temporary, settings(**{"svg.hashsalt": "goffish"}):
         figure.savefig(temporary, format=suffix[1:], dpi=DPI, metadata=_METADATA[suffix])

@@ -85,7 +85,7 @@ def quotient_graph(graph: PartitionedGraph, *, largest: int = 60) -> Figure:
     InputError
         If the graph is not partitioned, `largest` is not positive, or matplotlib is missing.
     """
-    expect(graph, PartitionedGraph, "graph", "graph: expected a PartitionedGraph; call gf.partition(graph, parts)")
+    expect(graph, PartitionedGraph, "graph", "expected a PartitionedGraph; call gf.partition(graph, parts)")
     largest = whole_number(largest, "largest")
     nodes = _choose(graph, largest)
     figure = new_figure(10.5, 7.0)

@@ -105,7 +105,7 @@ def values_over_time(
     axis = time_axis(steps[known], values, time, timesteps)
     keys = keys_of(table) if vertices is not None or "vertex" in table.column_names else None
     if vertices is not None:
-        expect(vertices, (list, tuple, np.ndarray, range), "vertices", "vertices: expected a list of labels")
+        expect(vertices, (list, tuple, np.ndarray, range), "vertices", "expected a list of labels")
         if not 0 < len(vertices) <= CATEGORIES:
             raise InputError(f"vertices: expected 1 to {CATEGORIES} labels, found {len(vertices):,}")
     drawn = known & np.isfinite(numbers)

@@ -47,7 +47,7 @@ def around(graph: Graph, vertex: int | str, hops: int = 1) -> Graph:
     InputError
         If the vertex is not in the graph.
     """
-    expect(graph, Graph, "graph", "graph: expected a goffish Graph; call to_graph() on a partitioned graph")
+    expect(graph, Graph, "graph", "expected a goffish Graph; call to_graph() on a partitioned graph")
     labels = graph.label_column()
     try:
         start = pc.index(labels, pa.scalar(vertex).cast(labels.type)).as_py()
@@ -105,7 +105,7 @@ def graph(graph: Graph, values: Result | pa.Table, column: str | None = None, *,
         If the graph is too large, a column is missing, the table does not match the vertices of the graph, or
         matplotlib is missing.
     """
-    expect(graph, Graph, "graph", "graph: expected a goffish Graph; call to_graph() on a partitioned graph")
+    expect(graph, Graph, "graph", "expected a goffish Graph; call to_graph() on a partitioned graph")
     check_size(graph.num_vertices)
     table = values.table if isinstance(values, Result) else values
     name, found = _column(graph, table, column)

@@ -177,7 +177,7 @@ def test_interrupted_real_runs_leave_no_process(here: Place) -> None:
         (("plan", "mine.yaml", "--rate", "read=-1"), "give 0 or more"),
         (("plan", "bad.yaml"), r"bad.yaml: processing_elements\[0\].cost = 0"),
         (("simulate", "mine.yaml", "--rates", "none"), "unknown rates 'none'"),
-        (("simulate", "mine.yaml", "--rates", "rates.csv"), "24 intervals are needed"),
+        (("simulate", "mine.yaml", "--rates", "rates.csv"), "expected 24 intervals in each series"),
         (("simulate", "mine.yaml", "--variability", "none.csv"), "unknown variability 'none.csv'"),
         (("simulate", "mine.yaml", "--engine", "magic"), "choose one of fluid, events, real"),
         (("simulate", "mine.yaml", "--hours", "0"), "--hours: 0 intervals"),
@@ -185,7 +185,10 @@ def test_interrupted_real_runs_leave_no_process(here: Place) -> None:
         (("simulate", "mine.yaml", "--plot", "run.bmp"), "the suffix must be one of"),
         (("simulate", "mine.yaml", "--html", "run.png"), "must be one of .html"),
         (("simulate", "mine.yaml", "--policy", "plasticc", "--forecast", "stars"), "unknown forecast 'stars'"),
-        (("simulate", "mine.yaml", "--policy", "plasticc", "--error", "0.1"), "added to the oracle only"),
+        (
+            ("simulate", "mine.yaml", "--policy", "plasticc", "--error", "0.1"),
+            "error and bias: only available with forecast oracle",
+        ),
     ],
 )
 def test_what_is_refused(here: Place, arguments: tuple[str, ...], told: str) -> None:
@@ -209,9 +212,17 @@ def test_sites_in_plans_and_runs(here: Place) -> None:
 @pytest.mark.parametrize(
     ("site", "links", "told"),
     [
-        ("site: a, ", "[{between: [a, b], latency_ms: 5}]", r"far.yaml: links\[0\].between: no site 'b'; sites: a"),
+        (
+            "site: a, ",
+            "[{between: [a, b], latency_ms: 5}]",
+            r"far.yaml: links\[0\].between: unknown site 'b'; sites: a",
+        ),
         ("", "[]", r"far.yaml: machine_types\[0\].site: is missing; sites: a"),
-        ("site: a, ", "[]", r"pinned.yaml on far.yaml: element read: needs.sites: no site 'b'; machines are at: a"),
+        (
+            "site: a, ",
+            "[]",
+            r"pinned.yaml on far.yaml: processing element read: needs.sites: unknown site 'b'; machines are at: a",
+        ),
     ],
 )
 def test_sites_that_are_refused(here: Place, site: str, links: str, told: str) -> None:

@@ -111,13 +111,16 @@ def test_messages_take_the_route_of_least_latency() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"sites": []}, r"links\[0\].between: no site 'edge'; list it in sites"),
-        ({"sites": ["edge", "fog"]}, r"links\[1\].between: no site 'cloud'; sites: edge, fog"),
-        ({"sites": ["edge", "fog", "cloud", "edge"]}, "sites: a site is given twice"),
+        ({"sites": []}, r"links\[0\].between: unknown site 'edge'; list it in sites"),
+        ({"sites": ["edge", "fog"]}, r"links\[1\].between: unknown site 'cloud'; sites: edge, fog"),
+        ({"sites": ["edge", "fog", "cloud", "edge"]}, "sites: a site is listed twice"),
         ({"sites": [f"s{at}" for at in range(101)]}, "sites = .* at most 100"),
         ({"links": SITES["links"][:1]}, "links: no route between edge and cloud; add a link"),
-        ({"links": [{"between": ["edge", "edge"], "latency_ms": 1}]}, r"links\[0\].between: edge and edge; one link"),
-        ({"links": [*SITES["links"], SITES["links"][0]]}, r"links\[2\].between: edge and fog; one link for two"),
+        (
+            {"links": [{"between": ["edge", "edge"], "latency_ms": 1}]},
+            r"links\[0\].between: edge and edge; give one link",
+        ),
+        ({"links": [*SITES["links"], SITES["links"][0]]}, r"links\[2\].between: edge and fog; give one link for each"),
         ({"links": [{"between": ["edge", "fog", "cloud"], "latency_ms": 1}]}, r"links\[0\].between"),
         ({"links": [{"between": ["edge", "fog"]}]}, r"links\[0\].latency_ms: is missing"),
         ({"links": [{"between": ["edge", "fog"], "latency_ms": -1}]}, r"links\[0\].latency_ms = -1: .*greater than"),
@@ -127,7 +130,10 @@ def test_messages_take_the_route_of_least_latency() -> None:
             r"links\[0\].bandwidth_mbit_s = 0",
         ),
         ({"classes": GOOD["classes"]}, r"machine_types\[0\].site: is missing; sites: edge, fog, cloud"),
-        ({"classes": [GOOD["classes"][0] | {"site": "moon"}]}, r"machine_types\[0\].site: no site 'moon'; sites: edge"),
+        (
+            {"classes": [GOOD["classes"][0] | {"site": "moon"}]},
+            r"machine_types\[0\].site: unknown site 'moon'; sites: edge",
+        ),
     ],
 )
 def test_wrong_sites_and_links_are_refused(change: dict[str, Any], told: str) -> None:

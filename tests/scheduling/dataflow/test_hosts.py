@@ -27,7 +27,9 @@ def test_one_figure_or_one_for_each() -> None:
     assert square.latency_ms.tolist() == [[0, 1], [7, 0]] and square.traffic_prices.tolist() == [[0, 2], [2, 0]]
     with pytest.raises(InputError, match=r"cores: shape \(3,\) does not fit 2 hosts; give one number, or shape \(2,\)"):
         host_columns(["a", "b"], cores=[1, 2, 3])
-    with pytest.raises(InputError, match="no field price; there are: cores,"):
+    with pytest.raises(
+        InputError, match="unknown fields price; accepted: cores, speeds, memory_mb, prices, startup_s,"
+    ):
         host_columns(["a", "b"], price=1)
 
 

@@ -49,8 +49,10 @@ def test_warnings() -> None:
     told = f"measured on another machine ({other.describe_machine()}); run goffish calibrate to measure this one"
     assert estimate(small, other).warnings == (told,) and "abacus" in told
     huge = JobShape("components", "local", 10**9, 10**9, 2)
-    assert "times as large as any that was measured" in estimate(huge, ours).warnings[0]
-    with pytest.raises(InputError, match="louvain on mpi is not in the calibration, which knows components on local"):
+    assert "times as large as the largest measured one" in estimate(huge, ours).warnings[0]
+    with pytest.raises(
+        InputError, match="louvain on mpi is not part of the calibration; available: components on local"
+    ):
         estimate(JobShape("louvain", "mpi", 1, 1, 1), ours)
 
 
@@ -73,7 +75,7 @@ def test_a_job_of_rtba() -> None:
     assert spot_job(plain(core_hours_high=1e-6, checkpoint_bytes_high=0.0), unit, 600.0, 1e9) == (1, 1, 1)
     assert spot_job(plain(), unit, 600.0, 1e7, machine_startup_s=600.0).startup_slots == 3
     for wrong in ((0.0, 600.0, 1.0), (unit, -1.0, 1.0), (unit, 600.0, float("nan"))):
-        with pytest.raises(InputError, match=r"market_unit = 0\.0: must be greater than 0"):
+        with pytest.raises(InputError, match="must be greater than 0"):
             spot_job(plain(), *wrong)
 
 

@@ -98,8 +98,8 @@ def test_options_are_taken_for_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "told"),
     [
-        ("best", {}, "no policy 'best': choose one of reactive-global"),
-        ("plasticc", {"tau": 3}, "no option 'tau'; there are: .*horizon"),
+        ("best", {}, "unknown policy 'best': choose one of reactive-global"),
+        ("plasticc", {"tau": 3}, "unknown option 'tau'; accepted: .*horizon"),
         ("plasticc", {"horizon": "many"}, "horizon = 'many'"),
         ("plasticc", {"horizon": 0}, "at least 1"),
         ("plasticc", {"start": "nobody"}, "unknown policy 'nobody': choose one of reactive-global, reactive-local,"),

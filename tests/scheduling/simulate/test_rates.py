@@ -103,5 +103,5 @@ def test_streams_of_a_dataflow(tmp_path: Path) -> None:
     assert np.array_equal(rates.read_rates(tmp_path / "r.csv", ROAD, 2), one)
     with pytest.raises(InputError, match="rates: unknown input 'tolls'; accepted: weather, reports"):
         rates.streams(ROAD, {"tolls": np.ones(3)})
-    with pytest.raises(InputError, match="9 intervals are needed"):
+    with pytest.raises(InputError, match=r"rates: expected 9 intervals in each series, found \[3\]"):
         rates.streams(ROAD, {"reports": np.ones(3)}, 9)

@@ -74,11 +74,11 @@ def test_what_a_comparison_needs() -> None:
     market = tiny()
     prices = path_prices(np.full((10, 1), 0.02))
     for names, told in (
-        (["rtba"], "rtba requires a table"), (["h3"], "h3 needs the prices before"), (["x"], "no policy 'x'"),
+        (["rtba"], "rtba requires a table"), (["h3"], "h3 requires earlier prices, for the mean lifetime of a machine"), (["x"], "unknown policy 'x'; accepted: rtba, h1, h2, h3, h3-young, greedy, eager,"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=told):
             compare(market, None, names, 1, 4, prices, np.arange(3))
-    with pytest.raises(InputError, match="5 units within 4 slots: no class can do that"):
+    with pytest.raises(InputError, match="5 units within 4 slots: no machine type is fast enough"):
         compare(market, None, ["on-demand"], 5, 4, prices, np.arange(3))
 
 
@@ -111,9 +111,9 @@ def test_advice_for_a_job_that_runs() -> None:
     assert last.action in (RELEASE, CHECKPOINT) and last.expected_cost == pytest.approx(0.13)
     assert text_of(market, START) == "start tiny on the spot market, bid 0.26"
     assert text_of(market, START + 1) == "start tiny on demand"
-    with pytest.raises(InputError, match=r"promised: 1\.5 hours is the earliest"):
+    with pytest.raises(InputError, match=r"deadline: cannot be guaranteed; the earliest possible one is in 1\.5 hours"):
         advise(table, submitted(2), 2, [0.02])
-    with pytest.raises(InputError, match="no class 'x'"):
+    with pytest.raises(InputError, match="unknown machine type 'x'; accepted: tiny"):
         running(market, 1, 1, "x", None, 0)
 
 

@@ -335,13 +335,21 @@ def test_what_is_refused() -> None:
         ({"checkpoint_slots": (2, 0)}, "startup_slots and checkpoint_slots must be at least 1"),
         ({"late_penalty": -0.1}, "late_penalty = -0.1"),
         ({"late_penalty": np.inf}, "late_penalty = inf"),
-        ({"joint_chain": np.eye(3)}, "needs the shape"),
-        ({"joint_chain": np.full((2, 2), 0.6)}, "sum 1"),
+        (
+            {"joint_chain": np.eye(3)},
+            r"joint_chain: expected shape \(2, 2\), and rows that sum up to 1 without negative entries",
+        ),
+        (
+            {"joint_chain": np.full((2, 2), 0.6)},
+            r"joint_chain: expected shape \(2, 2\), and rows that sum up to 1 without negative entries",
+        ),
     ):
         with pytest.raises(InputError, match=match):
             _with(market, **changes)
     one = _semi().classes[0]
-    with pytest.raises(InputError, match="grows older slot by slot"):
+    with pytest.raises(
+        InputError, match="machine type semi: ages must increase by 1 per slot, and bins be entered with age 0"
+    ):
         replace(one, chain=np.full((6, 6), 1 / 6))
     with pytest.raises(InputError, match="ages = 0"):
         replace(one, ages=0)

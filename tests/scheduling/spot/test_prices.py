@@ -75,9 +75,9 @@ def test_csv(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="timestamp_utc"):
         read_csv(plain)
     packed.write_bytes(packed.read_bytes()[:-9])
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read prices"):
         read_csv(packed)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read prices"):
         read_csv(tmp_path / "none.csv")
 
 
@@ -103,7 +103,7 @@ def test_aws(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(InputError, match="describe-spot-price-history"):
             read_prices(path)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read prices"):
         read_prices(tmp_path / "none.json")
 
 

@@ -47,7 +47,7 @@ def test_run_time_helpers() -> None:
     ):
         with pytest.raises(InputError, match=match):
             slots_left(*arguments)
-    with pytest.raises(InputError, match="core-hours in units"):
+    with pytest.raises(InputError, match="core_hours = -1, unit = 1: must be 0 or more, and greater than 0"):
         units_left(-1, 1)
     for market in (reference(startup_slots=2), replace(reference(), startup_billed=True)):
         table = build_table(market, 6, 20)
