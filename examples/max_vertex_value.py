@@ -42,7 +42,7 @@ class MaxVertexValue(gf.SubgraphProgram):
 
 
 class Watched(MaxVertexValue):
-    """The same program, taking notes: (superstep, subgraph, value before, value after, sent, voted)."""
+    """The program with a log: (superstep, subgraph, value before, value after, sent, voted)."""
 
     def __init__(self) -> None:
         self.notes: list[tuple[int, int, int, int, bool, bool]] = []

@@ -198,7 +198,10 @@ def test_what_cannot_be_done_is_refused(golden: Place) -> None:
     refused(golden(*common, "--work", "2", "--saved", "1", "--deadline", "4"), "--saved 1: from the last")
     refused(golden(*common, "--work", "1", "--deadline", "4", "--price", "huge=1"), "with a class of tiny")
     refused(golden(*common, "--work", "1", "--deadline", "4", "--holding", "tiny@x"), "give CLASS@BID")
-    refused(golden(*common, "--work", "1", "--deadline", "4", "--holding", "tiny@0.001"), "knows bids of 0.26")
+    refused(
+        golden(*common, "--work", "1", "--deadline", "4", "--holding", "tiny@0.001"),
+        "below the bids of the market, 0.26",
+    )
     long = golden("spot", "simulate", "tiny.json", "--work", "1", "--deadline", "400", "--policy", "on-demand")
     refused(long, "--deadline 400: the period has 24 hours only")
     unknown = golden("spot", "simulate", "tiny.json", "--work", "1", "--deadline", "4", "--policy", "luck")
