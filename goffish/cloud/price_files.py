@@ -71,7 +71,7 @@ def read_prices(path: str | Path) -> dict[str, Trace]:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: prices cannot be read ({error})") from None
+        raise InputError(f"{path}: cannot read prices ({error})") from None
     first = text.lstrip()[:1]
     if first in ("{", "["):
         rows: Iterable[_Row] = _json_rows(path, text)

@@ -191,8 +191,8 @@ def _left_out(found: CommunityLandscape, nodes: list[Node], cut_to: int | None) 
     merged = sum(node.merged for node in nodes)
     if merged:
         told.append(
-            f"{merged:,} small {'community' if merged == 1 else 'communities'}, each beside more than {MOST_CHILDREN} "
-            "others, are merged into the dashed circles, which are never drawn larger than the largest circle beside."
+            f"{merged:,} small {'community' if merged == 1 else 'communities'}, with more than {MOST_CHILDREN} "
+            "siblings, are merged into dashed circles, which are never larger than their largest sibling."
         )
     closed = sum(node.undrawn > 0 for node in nodes)
     if closed:

@@ -113,7 +113,7 @@ def _data(path: Path) -> Any:
     ("command", "told"),
     [
         (("values", "none.csv", "-o", "x.png"), "none.csv: no such file"),
-        (("values", "events.csv", "-o", "x.png"), "has no column 'timestep'; there are: source, target, timestamp"),
+        (("values", "events.csv", "-o", "x.png"), "has no column 'timestep'; available: source, target, timestamp"),
         (("values", "ranks.arrow", "-o", "x.jpg"), "the suffix must be one of .png, .svg, .pdf"),
         (("values", "ranks.arrow", "--vertices", "1", "--largest", "-o", "x.png"), "leave out --vertices"),
         (("values", "ranks.arrow", "--timesteps", "events.csv", "-o", "x.png"), "events.csv: has no column 'timestep'"),

@@ -86,7 +86,7 @@ class ForecastError:
         return np.sqrt(half) if self.mode == "variance" else half
 
     def applied(self, forecast: Forecast, horizon: int, inputs: NDArray[np.bool_]) -> Forecast:
-        """Add errors to a forecast, drawn anew for each forecast, series and interval.
+        """Add errors to a forecast, drawn separately for each forecast, series and interval.
 
         Parameters
         ----------

@@ -19,7 +19,7 @@ from goffish.scheduling.estimate.fitting import QUANTITIES, MeasuredRun, Model, 
 
 FORMAT, VERSION = "goffish-calibration", 1
 
-#: The bundled calibration, used if there is none of this machine.
+#: The bundled calibration, used if this machine has not been calibrated.
 SHIPPED = Path(__file__).with_name("default_calibration.json")
 
 

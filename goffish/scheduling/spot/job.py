@@ -23,7 +23,7 @@ QUIESCED, STARTUP, RUNNING, CHECKPOINTING = 0, 1, 2, 3
 MIGRATING, LOCAL_STATE, FINISHED = 4, 5, 6
 STATE_NAMES = ("quiesced", "start-up", "running", "checkpointing", "migrating", "local", "finished")
 
-#: Actions; ``START + j`` asks for choice `j`. `RELEASE` and `QUIT` take no time.
+#: Actions; ``START + j`` requests choice `j`. `RELEASE` and `QUIT` take no time.
 WAIT, PROCESS, CHECKPOINT, RELEASE, QUIT, MOVE, START = 0, 1, 2, 3, 4, 5, 6
 #: Additional events of a slot.
 NOTHING, REVOKED, REFUSED = 0, 1, 2
