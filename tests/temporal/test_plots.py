@@ -425,7 +425,7 @@ def test_tables_that_cannot_be_drawn(draw: Any) -> None:
     with pytest.raises(InputError, match="column 'timestep' has no values"):
         draw(table.set_column(1, "timestep", pa.nulls(table.num_rows, pa.int64())))
     for wrong in (table["delay"], table["vertex"], pa.array(np.arange(table.num_rows), pa.timestamp("s"))):
-        with pytest.raises(InputError, match="column .timestep. has type .*; expected timesteps as integers from 0"):
+        with pytest.raises(InputError, match=r"column .timestep. has type .*; expected timesteps as integers from 0"):
             draw(table.set_column(1, "timestep", wrong))
     for labels, told in (
         (pa.array([[1]] * 480), "column 'vertex' has type list<item: int64>; expected integers or strings"),

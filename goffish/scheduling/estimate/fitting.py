@@ -188,8 +188,8 @@ def fit(runs: Sequence[MeasuredRun]) -> Model:
     if len(taken) < 2 or not kept:
         name = f"{runs[0].shape.algorithm} on {runs[0].shape.engine}" if runs else "nothing"
         raise InputError(
-            f"{name}: {len(taken)} runs to fit to and {len(kept)} to test on; at least 2 and 1 are needed: "
-            "give --minutes more, or --resume"
+            f"{name}: {len(taken)} runs to fit and {len(kept)} to test; at least 2 and 1 are required: "
+            "increase --minutes, or use --resume"
         )
     median = _medians(taken)
     startup = Startup(

@@ -128,13 +128,13 @@ def requests(mean: float, steps: int, interval_s: float, *, first_s: float = 0.0
     if not (length.is_integer() and length >= 1 and first.is_integer() and first >= 0):
         raise InputError(
             f"rates 'requests': interval {interval_s:g} s, start {first_s:g} s; "
-            f"multiples of {_LOG_INTERVAL_S} s are accepted"
+            f"must be multiples of {_LOG_INTERVAL_S} s"
         )
     begin, end = int(first), int(first) + steps * int(length)
     if end > counts.size:
         raise InputError(
-            f"rates 'requests': {steps} intervals of {interval_s:g} s from second {first_s:g} are needed; "
-            f"the log has {counts.size * _LOG_INTERVAL_S:,} s"
+            f"rates 'requests': {steps} intervals of {interval_s:g} s from second {first_s:g} exceed the log of "
+            f"{counts.size * _LOG_INTERVAL_S:,} s"
         )
     binned = counts[begin:end].reshape(steps, int(length)).mean(axis=1)
     return np.asarray(binned * (mean / binned.mean()), np.float64)

@@ -102,7 +102,7 @@ class SpotClass:
         if (np.diff(self.edges) <= 0).any() or not np.isfinite(self.levels).all() or (self.levels < 0).any():
             raise InputError(f"machine type {self.name}: edges must ascend, and levels must be 0 or more")
         if (self.chain < 0).any() or not (np.abs(self.chain.sum(axis=1) - 1.0) <= ROW_SLACK).all():
-            raise InputError(f"machine type {self.name}: rows of the chain must sum up to 1, without negative entries")
+            raise InputError(f"machine type {self.name}: rows of the chain must sum to 1, without negative entries")
         if (self.chain[~ageing(bins, self.ages)] > 0).any():
             raise InputError(
                 f"machine type {self.name}: ages must increase by 1 per slot, and bins be entered with age 0"
@@ -229,7 +229,7 @@ class Market:
             joint, shape = self.joint_chain, (self.joint_states,) * 2
             if joint.shape != shape or (joint < 0).any() or not (np.abs(joint.sum(axis=1) - 1.0) <= ROW_SLACK).all():
                 raise InputError(
-                    f"joint_chain: expected shape {shape}, and rows that sum up to 1 without negative entries"
+                    f"joint_chain: expected shape {shape}, and rows that sum to 1 without negative entries"
                 )
         if self.choices > MOST_CHOICES:
             raise InputError(f"{self.choices} bids and machine types; at most {MOST_CHOICES} are possible")

@@ -97,7 +97,7 @@ def test_quantiles_of_few_and_of_many() -> None:
 
 def test_too_little_is_measured() -> None:
     runs = cases.exact_runs()
-    with pytest.raises(InputError, match="components on local: 1 runs to fit to and 0 to test on"):
+    with pytest.raises(InputError, match="components on local: 1 runs to fit and 0 to test"):
         fit(runs[:1])
 
 

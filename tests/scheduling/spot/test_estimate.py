@@ -206,7 +206,7 @@ def test_what_is_refused() -> None:
         ((1, 0.1, edges[:0], levels, chain, covers), "edges"),
         (
             (1, 0.1, edges, levels, chain * 1.01, covers),
-            "machine type bad: rows of the chain must sum up to 1, without negative entries",
+            "machine type bad: rows of the chain must sum to 1, without negative entries",
         ),
         ((1, 0.1, edges, levels, chain, np.array([2])), "covers"),
         ((1, 0.1, edges, levels, chain, covers, 1.5), "hazard"),

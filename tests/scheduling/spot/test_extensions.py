@@ -337,11 +337,11 @@ def test_what_is_refused() -> None:
         ({"late_penalty": np.inf}, "late_penalty = inf"),
         (
             {"joint_chain": np.eye(3)},
-            r"joint_chain: expected shape \(2, 2\), and rows that sum up to 1 without negative entries",
+            r"joint_chain: expected shape \(2, 2\), and rows that sum to 1 without negative entries",
         ),
         (
             {"joint_chain": np.full((2, 2), 0.6)},
-            r"joint_chain: expected shape \(2, 2\), and rows that sum up to 1 without negative entries",
+            r"joint_chain: expected shape \(2, 2\), and rows that sum to 1 without negative entries",
         ),
     ):
         with pytest.raises(InputError, match=match):

@@ -83,7 +83,7 @@ class Weights:
     def __post_init__(self) -> None:
         found = (self.response, self.price, self.downtime, self.availability)
         if min(found) < 0 or abs(sum(found) - 1.0) > 1e-9:
-            raise InputError(f"weights {found}: must be 0 or more and sum up to 1")
+            raise InputError(f"weights {found}: must be 0 or more and sum to 1")
 
     def with_downtime(self, weight: float) -> Weights:
         """Return the weights with another weight of downtime, the others rescaled."""
