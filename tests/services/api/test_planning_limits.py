@@ -138,7 +138,7 @@ def test_what_goes_elsewhere() -> None:
          "observations.machines: 20,001; 20,000 at most"),
         ("PlanAhead", {"forecast": [{}] * 1001}, "forecast: 1,001; 1,000 at most"),
         ("PlanAhead", {"forecast": [{}, {"rates": {"P1": 1e9}}]}, r"forecast\[1\].rates: about"),
-        ("PlanAhead", {"forecast": [{}, {"rates": {"x": 1}}]}, r"forecast\[1\].rates: unknown processing element 'x'"),
+        ("PlanAhead", {"forecast": [{}, {"rates": {"x": 1}}]}, r"forecast\[1\].rates: no element 'x'"),
         ("Adapt", {"session": "x" * 201}, "session: 201 characters"),
     ],
 )  # fmt: skip

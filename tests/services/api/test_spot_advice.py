@@ -54,7 +54,7 @@ def advise(markets: Markets, asked: planning_pb2.AdviseSpotRequest) -> planning_
     ("change", "told"),
     [
         *(
-            ({"used_s": value}, "used_s: .*; 0 to 3600")
+            ({"used_s": value}, "used_s = .*: must be 0 to 3600")
             for value in (1e308, 3601.0, -1.0, math.inf, -math.inf, math.nan)
         ),
         *(({"saved_core_hours": value}, "saved_core_hours: ") for value in (math.inf, math.nan, -1.0, 1e308)),
