@@ -132,7 +132,7 @@ def check_deadline(market: Market, status: Status, slots: int, margin: int = 0) 
     least = market.least_slots(status.saved) if sure else 1
     if slots < least:
         hours = math.ceil(100 * (least + margin) / market.slots_per_hour) / 100
-        raise InputError(f"deadline: cannot be guaranteed; the earliest possible one is in {hours:g} hours")
+        raise InputError(f"the deadline cannot be guaranteed; the earliest possible one is in {hours:g} hours")
 
 
 def text_of(market: Market, action: int) -> str:
