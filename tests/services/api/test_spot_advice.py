@@ -151,8 +151,8 @@ def test_advice_that_is_not_given(folder: Path) -> None:
         ({"hours": -1}, "hours: -1"), ({"prices": {"x": 1}}, "prices: unknown machine type 'x'"),
         ({"core_hours": 1e5}, "core_hours: at most"), ({"hours": 1e5}, "hours: at most 100 for 4 core-hours"),
         ({"core_hours": 40, "hours": 90}, "hours: at most 51.33 for 40 core-hours"),
-        ({"hours": 0.5, "core_hours": 8}, r"hours: 0\.5: the deadline cannot be guaranteed; the earliest possible one is in 2\.17 hours"),
-        ({"hours": 0.1}, r"hours: 0\.1: the deadline cannot be guaranteed; the earliest possible one is in 1\.17 hours"),
+        ({"hours": 0.5, "core_hours": 8}, r"hours: 0\.5: .* earliest possible one is in 2\.17 hours"),
+        ({"hours": 0.1}, r"hours: 0\.1: .* earliest possible one is in 1\.17 hours"),
     ):  # fmt: skip
         asked = {"core_hours": 4, "hours": 6, "market": "two"} | change
         with pytest.raises(InputError, match=told):
