@@ -28,8 +28,8 @@ from goffish.scheduling.simulate.scenario import make_forecaster, make_rates, ma
 #: What happens to the machines: how their speed varies, and their mean life in hours.
 SITUATIONS: dict[str, tuple[str, float | None]] = {
     "steady machines": ("none", None),
-    "machines as on EC2": ("ec2", None),
-    "machines that live for 12 hours": ("none", 12.0),
+    "machines vary as on EC2": ("ec2", None),
+    "mean machine lifetime 12 h": ("none", 12.0),
 }
 #: Searches through all deployments: for a handful of elements only.
 LEFT_OUT = ("brute-force",)
@@ -69,7 +69,7 @@ def compare(policies: list[str], situations: list[str], hours: float, picture: s
             key=lambda figures: (figures[2] != "yes", float(figures[5])),
         )
         header = ["policy", "throughput", "met", "compliance", "latency, s", "dollars", "value", "profit"]
-        _harness.print_table([*header, "changes", "starts", "lost", "ms a plan"], rows)
+        _harness.print_table([*header, "changes", "starts", "lost", "ms per plan"], rows)
         if picture is not None and life is None and variability == "none":
             from goffish.plot.files import save
             from goffish.plot.simulation import simulation

@@ -80,8 +80,8 @@ def plans(home: Path, data: Path, seconds: float) -> None:
             rows.append([f"{callers} callers, at once", *_told(found)])
         for rate in (250, 500):
             found = _load(served, kind="plan", callers=200, channels=8, seconds=seconds, per_second=rate)
-            rows.append([f"{rate} a second", *_told(found)])
-    _harness.print_table(["plans of 10 elements", "a second", "median, ms", "99 %, ms", "failed"], rows)
+            rows.append([f"{rate} per second", *_told(found)])
+    _harness.print_table(["plans of 10 processing elements", "per second", "median, ms", "99 %, ms", "failed"], rows)
 
 
 def clients(home: Path, data: Path, seconds: float) -> None:
@@ -91,9 +91,9 @@ def clients(home: Path, data: Path, seconds: float) -> None:
         found = _load(served, kind="plan", callers=1000, channels=1000, seconds=seconds)
         rows.append(["1,000 connections, at once", *_told(found)])
         found = _load(served, kind="plan", callers=1000, channels=1000, seconds=seconds, per_second=300)
-        rows.append(["1,000 connections, 300 a second", *_told(found)])
+        rows.append(["1,000 connections, 300 per second", *_told(found)])
         rows.append(["memory of the server, MB", f"{served.memory_mb():.0f}", "", "", ""])
-    _harness.print_table(["clients", "a second", "median, ms", "99 %, ms", "failed"], rows)
+    _harness.print_table(["clients", "per second", "median, ms", "99 %, ms", "failed"], rows)
 
 
 def jobs(home: Path, data: Path, count: int = 10_000) -> None:
@@ -120,7 +120,7 @@ def jobs(home: Path, data: Path, count: int = 10_000) -> None:
             each = (time.perf_counter() - begun) / max(1, _done(client) - before)
         rows.append([f"jobs there: {there:,}, lost: {count - there}", "", "", "", ""])
         rows.append(["ms from job to job (components, one at a time)", "", f"{each * 1e3:.0f}", "", ""])
-    _harness.print_table(["jobs", "a second", "median, ms", "99 %, ms", "failed"], rows)
+    _harness.print_table(["jobs", "per second", "median, ms", "99 %, ms", "failed"], rows)
 
 
 def soak(home: Path, data: Path, calls: int) -> None:

@@ -1,7 +1,7 @@
-"""The main job: from a raw edge list to a partitioned store to answers, on a real graph.
+"""The main job: partition a real graph from an edge list, save it as a store, and run algorithms on it.
 
-Run it with ``make run``, or ``python examples/main_job.py [GRAPH] [FOLDER] [PICTURE.svg]``; the last one is a picture
-of what is printed.
+Run it with ``make run``, or ``python examples/main_job.py [GRAPH] [FOLDER] [PICTURE.svg]``; the last argument is a
+picture of the output.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False, record=True, width=100)
     table = Table(title=f"GoFFish on {source.name}", title_justify="left", title_style="bold")
-    for name in ("step", "seconds", "what came out"):
+    for name in ("step", "seconds", "result"):
         table.add_column(name, justify="right" if name == "seconds" else "left")
     clock = time.perf_counter()
 
@@ -44,8 +44,11 @@ def main() -> None:
 
     components = store.run("components")
     components.write(out / "components.parquet")
-    told = components.summary
-    done("components", f"{told['components']:,}, the largest of {told['largest']:,}; {told['supersteps']} supersteps")
+    summary = components.summary
+    done(
+        "components",
+        f"{summary['components']:,}, the largest of {summary['largest']:,}; {summary['supersteps']} supersteps",
+    )
 
     ranks = store.run("pagerank")
     ranks.write(out / "pagerank.parquet")
@@ -56,9 +59,9 @@ def main() -> None:
 
     paths = store.run("sssp", source=first)
     paths.write(out / "distances.csv")
-    told = paths.summary
-    reached = f"from {first}: {told['reached']:,} reached, at most {told['farthest']:g} away"
-    done("sssp", f"{reached}; {told['supersteps']} supersteps")
+    summary = paths.summary
+    reached = f"from {first}: {summary['reached']:,} reached, at most {summary['farthest']:g} away"
+    done("sssp", f"{reached}; {summary['supersteps']} supersteps")
 
     assert components.stats is not None
     plot.save(plot.quotient_graph(store), out / "quotient.png")
@@ -66,14 +69,14 @@ def main() -> None:
     done("pictures", "quotient graph, time per partition")
 
     console.print(table)
-    console.print(f"Everything is in {out}/: store/, components.parquet, pagerank.parquet, distances.csv, *.png")
+    console.print(f"Results are in {out}/: store/, components.parquet, pagerank.parquet, distances.csv, *.png")
     command = Path(sys.executable).with_name("goffish")
     goffish = command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else Path("goffish")
     console.print(f"Next:  {goffish} info {out}/store")
     console.print(f"       {goffish} run cores {out}/store --stats")
     console.print(f"       {goffish} run sssp {out}/store --source {first} -o {out}/paths.parquet")
     if len(sys.argv) > 3:
-        # Without rich's font declarations, which point to a server on the web.
+        # Remove rich's font declarations, which refer to an external server.
         picture = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="make run"), flags=re.DOTALL)
         Path(sys.argv[3]).write_text(picture, encoding="utf-8")
 

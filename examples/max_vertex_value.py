@@ -1,6 +1,6 @@
-"""The worked example of the engine: the largest vertex value, in 4 supersteps instead of 7.
+"""Worked example of the engine: the maximum vertex value, in 4 supersteps instead of 7.
 
-Six vertices on a path, ids 60 50 40 30 20 10, in two partitions; prints what each subgraph knows after every
+Six vertices on a path, with ids 60 50 40 30 20 10, in two partitions. Prints the value of each subgraph after every
 superstep and draws it: ``python examples/max_vertex_value.py docs/pictures/max-vertex-value.png``.
 """
 
@@ -42,7 +42,7 @@ class MaxVertexValue(gf.SubgraphProgram):
 
 
 class Watched(MaxVertexValue):
-    """The same program, taking notes: (superstep, subgraph, value before, value after, sent, voted)."""
+    """The program with a log: (superstep, subgraph, value before, value after, sent, voted)."""
 
     def __init__(self) -> None:
         self.notes: list[tuple[int, int, int, int, bool, bool]] = []

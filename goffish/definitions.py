@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from goffish.errors import InputError
+from goffish.errors import GoffishWarning, InputError
 from goffish.extras import needed_for
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -106,6 +107,7 @@ def read_definition(model: type[Model], given: str | Path | Mapping[str, Any] | 
         body: dict[str, Any] = dict(given)
     elif isinstance(given, str | Path):
         name, body = str(given), _read_yaml(Path(given), needs)
+        _warn_of_old_keys(model, body, name)
     else:
         raise InputError(f"{name}: type {type(given).__name__}; give a file, a mapping or a {model.__name__}")
     try:
@@ -164,6 +166,13 @@ def _read_yaml(path: Path, needs: str) -> dict[str, Any]:
     return body
 
 
+def _warn_of_old_keys(model: type[BaseModel], body: Mapping[str, Any], name: str) -> None:
+    """Warn about keys of a file that are the Python names of fields with an alias: earlier versions wrote those."""
+    for old, field in model.model_fields.items():
+        if field.alias is not None and old in body:
+            warnings.warn(f"{name}: {old} is deprecated; use {field.alias}", GoffishWarning, stacklevel=3)
+
+
 def _describe(error: ValidationError, body: Any, model: type[BaseModel]) -> str:
     """Return the first problem, with the field as written in the file."""
     item = error.errors(include_url=False, include_context=False)[0]
@@ -176,7 +185,8 @@ def _describe(error: ValidationError, body: Any, model: type[BaseModel]) -> str:
         value = value[step] if there else None  # type: ignore[index]
     field = field.lstrip(".")
     if item["type"] == "extra_forbidden":
-        return f"{field}: unknown field; choose from {', '.join(_home(model, item['loc'][:-1]).model_fields)}"
+        accepted = [known.alias or name for name, known in _home(model, item["loc"][:-1]).model_fields.items()]
+        return f"{field}: unknown field; choose from {', '.join(accepted)}"
     if item["type"] == "missing":
         return f"{field}: is missing"
     text = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
@@ -187,9 +197,8 @@ def _home(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseM
     """Return the model at a location; of several, the first with a matching field."""
     homes: list[type[BaseModel]] = [model]
     for step in location:
-        found = [
-            m for home in homes if step in home.model_fields for m in _models(home.model_fields[str(step)].annotation)
-        ]
+        fields = [field for home in homes for name, field in home.model_fields.items() if step in (name, field.alias)]
+        found = [one for field in fields for one in _models(field.annotation)]
         homes = found or homes
     return homes[0]
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# The scheduling service from a shell, with nothing but grpcurl: what there is comes from the server's reflection.
+# Use the scheduling service from a shell with grpcurl; methods are discovered by server reflection.
 #
 #   grpcurl.sh list | describe NAME | submit ALGORITHM INPUT [KEY] | watch JOB | get JOB | plan DATAFLOW | health
 #
-# GOFFISH_SERVER, GOFFISH_TOKEN and GOFFISH_AUTHORITY as for goffish jobs. A token is sent with TLS, or on this machine.
+# GOFFISH_SERVER, GOFFISH_TOKEN and GOFFISH_AUTHORITY as for goffish jobs. Tokens require TLS or a loopback address.
 set -eu
 server=${GOFFISH_SERVER:-127.0.0.1:7077}
 
@@ -21,7 +21,7 @@ call() { # call METHOD JSON
             exit 2
             ;;
         esac
-        # From the environment, so that it is in no list of processes.
+        # From the environment, so that the token is not visible in process lists.
         set -- -expand-headers -reflect-header 'authorization: Bearer ${GOFFISH_TOKEN}' \
             -rpc-header 'authorization: Bearer ${GOFFISH_TOKEN}' "$@"
     fi

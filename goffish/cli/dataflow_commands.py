@@ -353,15 +353,15 @@ def _print_plan(plan: dict[str, Any]) -> None:
         ("machines", len(plan["machines"])),
         *([("network time on the slowest path", f"{plan['links_s'] * 1000:.4g} ms")] if "links_s" in plan else []),
     ])  # fmt: skip
-    header = ["PE", "alternate", "value", "messages/s", "processed", "instances", "power"]
+    header = ["processing element", "alternate", "value", "messages/s", "processed", "instances", "power"]
     print_table("\nprocessing elements", header, [
-        [e["element"], e["alternate"], round(e["value"], 4), round(e["input"], 3), round(e["processed"], 3),
+        [e["processing_element"], e["alternate"], round(e["value"], 4), round(e["input"], 3), round(e["processed"], 3),
          e["instances"], round(e["power"], 3)]
-        for e in plan["elements"]
+        for e in plan["processing_elements"]
     ])  # fmt: skip
     sites = ["site"] if "links_s" in plan else []
-    print_table("\nmachines", ["machine", "type", *sites, f"{money}/h", "cores", "used", "instances"], [
-        [m["id"], m["class"], *(m[name] for name in sites), m["price_per_hour"], m["cores"], m["used"],
+    print_table("\nmachines", ["machine", "machine type", *sites, f"{money}/h", "cores", "used", "instances"], [
+        [m["id"], m["machine_type"], *(m[name] for name in sites), m["price_per_hour"], m["cores"], m["used"],
          ", ".join(f"{count} {name}" for name, count in m["instances"].items())]
         for m in plan["machines"]
     ])  # fmt: skip

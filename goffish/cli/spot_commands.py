@@ -129,9 +129,10 @@ def _fit(
                  f"{fitted.market.longest_checkpoint} slots"),
         ("unit of work", f"{fitted.market.unit:.4g} core-hours"),
     ])  # fmt: skip
-    print_table("\nmachine types", ["type", "units/slot", "on demand $/h", "bids", "levels $/h", "share of time"], [
-        [c["class"], c["speed"], c["on_demand"], figures(c["bids"]), figures(c["levels"]), figures(c["share"])]
-        for c in body["classes"]
+    header = ["machine type", "units/slot", "on demand $/h", "bids", "levels $/h", "share of time"]
+    print_table("\nmachine types", header, [
+        [c["machine_type"], c["speed"], c["on_demand"], figures(c["bids"]), figures(c["levels"]), figures(c["share"])]
+        for c in body["machine_types"]
     ])  # fmt: skip
     strong = max((abs(v) for at, row in enumerate(fitted.correlation) for v in row[:at]), default=0.0)
     if strong > 0.5 and not correlated:

@@ -77,9 +77,9 @@ def market_facts(fitted: Fitted, path: str) -> dict[str, Any]:
         "likelihoods": fitted.likelihoods,
         "correlation": fitted.correlation,
         "unit_core_hours": market.unit,
-        "classes": [
+        "machine_types": [
             {
-                "class": one.name, "speed": one.speed, "on_demand": one.on_demand, "bids": one.bids.tolist(),
+                "machine_type": one.name, "speed": one.speed, "on_demand": one.on_demand, "bids": one.bids.tolist(),
                 "levels": one.levels.tolist(), "hazard": one.hazard,
                 "share": one.stationary.reshape(one.bins, -1).sum(axis=1).tolist(),
             }

@@ -1,4 +1,4 @@
-"""What machines cost: by the time that they ran, where every started quantum is paid, and slot by slot.
+"""Cost of machines: by running time, with every started quantum charged in full, and slot by slot.
 
 See docs/specs/provisioning.md, section 2.2 (Eq. 2) and section 6.9; docs/specs/spot.md, section 2.7.
 """
@@ -18,26 +18,26 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Rule = Literal["hourly", "hourly_start", "per_second", "first_hour_free"]
 
-#: Which price an amount is multiplied by: that at the start of the slot, at its end, or at the start of the hour.
+#: The price that a charge is multiplied by: at the start of the slot, at its end, or at the start of the hour.
 AT_START_OF_SLOT, AT_END_OF_SLOT, AT_START_OF_HOUR = 0, 1, 2
-#: Seconds by which a stop may miss the end of a quantum without a new one being charged.
+#: Seconds by which a stop may miss the end of a quantum without a new quantum being charged.
 SLACK_S = 1e-6
 
 
 def billed_quanta(elapsed_s: Floats | float, billing: Billing) -> Floats:
-    """Quanta that are charged for machines which ran so long; none for one that was not started."""
+    """Number of quanta charged for these running times; 0 for machines that were not started."""
     elapsed = np.asarray(elapsed_s, np.float64)
     charged = np.where(elapsed > SLACK_S, np.maximum(elapsed, billing.minimum_s), 0.0)
     return np.ceil((charged - SLACK_S) / billing.quantum_s).clip(min=0.0)
 
 
 def rent(elapsed_s: Floats | float, price_per_hour: Any, billing: Billing) -> Floats:
-    """Price of machines which ran so long, in the currency of the prices."""
+    """Cost of machines with these running times, in the currency of the prices."""
     return billed_quanta(elapsed_s, billing) * billing.quantum_s / 3600.0 * np.asarray(price_per_hour, np.float64)
 
 
 def paid_left_s(elapsed_s: Floats | float, billing: Billing) -> Floats:
-    """Seconds until the paid time of running machines ends; a whole quantum just after one began."""
+    """Seconds until the paid time of running machines ends; a whole quantum right after one began."""
     elapsed = np.asarray(elapsed_s, np.float64)
     quanta = np.floor((elapsed + SLACK_S) / billing.quantum_s) + 1.0
     return quanta * billing.quantum_s - elapsed
@@ -45,16 +45,16 @@ def paid_left_s(elapsed_s: Floats | float, billing: Billing) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Automaton:
-    """Charges of a machine by the slots that it used of its billed hour; every new machine is in state 0.
+    """Charges of a machine by the used slots of its billed hour; every new machine is in state 0.
 
     All amounts are machine-hours, to be multiplied by a price.
 
     Attributes
     ----------
     follow : int64, shape (states,)
-        State after a slot that was not cut off.
+        State after a slot without an interruption.
     step, release, revoke : float64, shape (states,)
-        Hours charged for such a slot, on giving the machine back, and if the provider takes it in this slot.
+        Hours charged for such a slot, on release, and on an interruption in this slot.
     priced : int
         `AT_START_OF_SLOT`, `AT_END_OF_SLOT` or `AT_START_OF_HOUR`: the price of a slot's charge.
     """
@@ -67,21 +67,21 @@ class Automaton:
 
     @property
     def states(self) -> int:
-        """Of the billed hour."""
+        """Number of states of the billed hour."""
         return self.follow.size
 
 
 def automaton(rule: Rule, slots_per_hour: int, *, charge_revoked: bool = False) -> Automaton:
-    """The automaton of a billing rule.
+    """Return the automaton of a billing rule.
 
     Parameters
     ----------
     rule : {"hourly", "hourly_start", "per_second", "first_hour_free"}
-        By the started hour at the price when it closes (the paper) or when it began (EC2 until 2017); by the second;
-        by the second, but free if the provider takes the machine in its first hour (EC2 today).
+        By the started hour, at the price at its end (the paper) or at its start (EC2 until 2017); by the second; by the
+        second, but free if the machine is interrupted in its first hour (EC2 today).
     slots_per_hour : int
     charge_revoked : bool
-        With the hourly rules: also the hour that the provider cuts off is charged.
+        With the hourly rules: also charge the hour of an interruption.
 
     Raises
     ------
@@ -89,9 +89,9 @@ def automaton(rule: Rule, slots_per_hour: int, *, charge_revoked: bool = False) 
         For an unknown rule, less than one slot an hour, or `charge_revoked` with a rule that is not hourly.
     """
     if rule not in get_args(Rule):
-        raise InputError(f"no billing rule {rule!r}; there are: {', '.join(get_args(Rule))}")
+        raise InputError(f"unknown billing rule {rule!r}; accepted: {', '.join(get_args(Rule))}")
     if slots_per_hour < 1:
-        raise InputError(f"{slots_per_hour} slots in an hour: there must be at least one")
+        raise InputError(f"slots_per_hour = {slots_per_hour}: must be at least 1")
     hour = slots_per_hour
     if rule in ("hourly", "hourly_start"):
         at = np.arange(hour)
@@ -103,7 +103,7 @@ def automaton(rule: Rule, slots_per_hour: int, *, charge_revoked: bool = False) 
             AT_START_OF_HOUR if rule == "hourly_start" else AT_END_OF_SLOT,
         )
     if charge_revoked:
-        raise InputError(f"charge_revoked: only for the hourly rules, not for {rule}")
+        raise InputError(f"charge_revoked: not available for {rule}; use an hourly rule")
     if rule == "per_second":
         share = np.full(1, 1.0 / hour)
         return Automaton(np.zeros(1, np.int64), share, np.zeros(1), share.copy(), AT_START_OF_SLOT)

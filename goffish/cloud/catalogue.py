@@ -1,7 +1,7 @@
-"""What can be rented: machine classes, their prices, how they are billed, how long they take to start, and their sites.
+"""Catalogues: machine types, their prices, billing, start-up times, and sites.
 
-Every heuristic, the simulator and the providers speak of this one model. Speeds are relative to a reference core;
-See docs/specs/provisioning.md, section 2.2.
+All policies, the simulator and the providers use this model. Speeds are relative to a reference core. See
+ docs/specs/provisioning.md, section 2.2.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ROOM = resources.files("goffish.cloud") / "catalogues"
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-#: Price of an hour, in plans, of a class that is not to be had.
+#: Price of an hour, in plans, of a machine type that is not available.
 PROHIBITIVE = 1e9
 
 
 class TypeColumns(NamedTuple):
-    """What machine types offer, as kernels take it.
+    """Properties of machine types, in the form that kernels take.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class TypeColumns(NamedTuple):
     speeds : float64, shape (types,)
         Of one core.
     prices : float64, shape (types,)
-        Of an hour; `PROHIBITIVE` where it is not to be had.
+        Price of an hour; `PROHIBITIVE` if the machine type is not available.
     """
 
     cores: NDArray[np.int64]
@@ -45,14 +45,14 @@ class TypeColumns(NamedTuple):
 
 
 class SiteNetwork(NamedTuple):
-    """What lies between two machines, by their sites; float64 arrays of shape (sites, sites).
+    """Network between two machines, by their sites; float64 arrays of shape (sites, sites).
 
     Attributes
     ----------
     delay_ms
         One way, between different machines.
     bandwidth_mbit_s
-        Of the links on the route; infinite inside a site.
+        Bandwidth of the links on the route; infinite inside a site.
     """
 
     delay_ms: NDArray[np.float64]
@@ -69,7 +69,7 @@ class Link(Definition):
     latency_ms : float
         One way.
     bandwidth_mbit_s : float, optional
-        Between any two machines of the sites; ``None`` is without a limit.
+        Between any two machines of the sites; default: unlimited.
     """
 
     between: tuple[Name, Name]
@@ -78,14 +78,14 @@ class Link(Definition):
 
 
 class Sites(Definition):
-    """Base of what has sites: names of places, and the links between them.
+    """Base of models with sites: site names, and the links between them.
 
     Attributes
     ----------
     sites : tuple of str, optional
-        Default: all machines are at one place.
+        Default: all machines are at one site.
     links : tuple of Link
-        Messages between two sites take the route of least latency.
+        Messages between two sites take the route with the least latency.
     """
 
     sites: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
@@ -98,18 +98,20 @@ class Sites(Definition):
         for at, link in enumerate(self.links):
             unknown = next((name for name in link.between if name not in self.sites), None)
             if unknown is not None:
-                raise ValueError(f"links[{at}].between: no site {unknown!r}; {known}")
+                raise ValueError(f"links[{at}].between: unknown site {unknown!r}; {known}")
             pair = frozenset(link.between)
             if len(pair) < 2 or pair in linked:
-                raise ValueError(f"links[{at}].between: {' and '.join(link.between)}; one link for two different sites")
+                raise ValueError(
+                    f"links[{at}].between: {' and '.join(link.between)}; give one link for each pair of different sites"
+                )
             linked.add(pair)
         for place, site in self._places().items():
             if site is None and self.sites:
                 raise ValueError(f"{place}.site: is missing; {known}")
             if site is not None and site not in self.sites:
-                raise ValueError(f"{place}.site: no site {site!r}; {known}")
+                raise ValueError(f"{place}.site: unknown site {site!r}; {known}")
         if len(set(self.sites)) < len(self.sites):
-            raise ValueError("sites: a site is given twice; every name is listed once")
+            raise ValueError("sites: a site is listed twice; names must be unique")
         apart = np.argwhere(np.isinf(self.network.delay_ms))
         if len(apart):
             one, other = (self.sites[at] for at in apart[0])
@@ -118,7 +120,7 @@ class Sites(Definition):
 
     @cached_property
     def network(self) -> SiteNetwork:
-        """What lies between the sites; without sites, between machines."""
+        """Network between the sites, or between machines if there are no sites."""
         size = max(1, len(self.sites))
         delay, band = np.full((size, size), np.inf), np.full((size, size), np.inf)
         np.fill_diagonal(delay, 0.0)
@@ -138,7 +140,7 @@ class Sites(Definition):
 
     @cached_property
     def site_numbers(self) -> NDArray[np.int64]:
-        """Site of each machine type or host, a row of `network`."""
+        """Site of each machine type or host, as a row of `network`."""
         return np.array([0 if at is None else self.sites.index(at) for at in self._places().values()], np.int64)
 
     @abstractmethod
@@ -157,12 +159,12 @@ class Billing(Definition):
     Attributes
     ----------
     quantum_s : float
-        Every started quantum is paid in full: 3600 is billing by the hour, 1 by the second.
+        Every started quantum is charged in full: 3600 is billing by the hour, 1 by the second.
     minimum_s : float
-        Least time that is charged once a machine was started.
+        Minimum charged time of a started machine.
     cut_off : {"paid", "free", "first-hour-free"}
-        The quantum in which the provider takes a spot machine away is paid like any other, is free (EC2 until 2017), or
-        nothing is paid for a machine that is taken in its first hour (EC2 since).
+        Charge for the quantum of a spot interruption: as any other quantum, none (EC2 until 2017), or none at all for a
+        machine interrupted in its first hour (EC2 since).
     """
 
     quantum_s: Positive = 3600.0
@@ -171,7 +173,7 @@ class Billing(Definition):
 
 
 class MachineClass(Definition):
-    """One kind of machine.
+    """A machine type.
 
     Attributes
     ----------
@@ -180,23 +182,23 @@ class MachineClass(Definition):
     speed : float
         Of one core, relative to the reference core.
     price_per_hour : float
-        On demand, in the catalogue's currency; of a spot machine what it would cost on demand.
+        On-demand price in the catalogue's currency; for a spot machine, the on-demand price of the same machine.
     bandwidth_mbit_s : float, optional
-        Rated; ``None`` is without a limit.
+        Rated bandwidth; default: unlimited.
     memory_mb : float, optional
     market : {"on-demand", "spot", "local"}
-        Spot machines cost what `prices` say and are taken away when that exceeds `bid`; local ones are there already.
+        Spot machines follow `prices` and are interrupted when the price exceeds `bid`; local machines exist already.
     prices : str, optional
-        Of a spot machine: a file of prices over time (in a catalogue's file: relative to its folder), or the name of a
-        bundled trace (`goffish.cloud.prices.bundled_traces`).
+        Required for spot machines: a file of prices over time (relative to the folder of the catalogue file), or the
+        name of a bundled trace (`goffish.cloud.prices.bundled_traces`).
     bid : float, optional
-        Of a spot machine: the most that is paid for an hour; default: `price_per_hour`.
+        For spot machines: the maximum price of an hour; default: `price_per_hour`.
     available : bool
-        Whether it can be had now. What is not to be had costs `PROHIBITIVE` in plans.
+        Whether the machine type is available now. Otherwise it costs `PROHIBITIVE` in plans.
     site : str, optional
-        One of the catalogue's `sites`; required if it has any.
+        One of the catalogue's `sites`; required if the catalogue lists sites.
     limit : int, optional
-        Machines of this type that may run at a time, such as hosts that exist already; default: as many as are wanted.
+        Maximum number of running machines of this type, such as the number of existing hosts; default: unlimited.
     """
 
     name: Name
@@ -215,14 +217,14 @@ class MachineClass(Definition):
     @model_validator(mode="after")
     def _spot_fields(self) -> MachineClass:
         if self.market == "spot" and self.prices is None:
-            raise ValueError(f"{self.name} is a spot machine: prices must name a file or trace of its prices")
+            raise ValueError(f"{self.name}: market spot requires prices: the name of a price file or bundled trace")
         if self.market != "spot" and (self.prices is not None or self.bid is not None):
-            raise ValueError(f"{self.name} has prices or a bid: only for market: spot")
+            raise ValueError(f"{self.name}: prices and bid require market: spot")
         return self
 
     @property
     def power(self) -> float:
-        """Speed of all cores together."""
+        """Total speed of all cores."""
         return self.cores * self.speed
 
 
@@ -230,31 +232,31 @@ def _distinct(classes: tuple[MachineClass, ...]) -> tuple[MachineClass, ...]:
     names = [c.name for c in classes]
     twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
     if twice is not None:
-        raise ValueError(f"two classes are called {twice}; rename one")
+        raise ValueError(f"machine type {twice} is listed twice; names must be unique")
     return classes
 
 
 class Catalogue(Sites):
-    """The machine classes of one provider.
+    """The machine types of one provider.
 
     Attributes
     ----------
     classes : tuple of MachineClass
-        Their places are the class numbers in every plan.
+        `machine_types` in files. Deployments refer to them by their positions.
     billing : Billing
     startup_s, shutdown_s : float
-        From the request of a machine until it works, and from its release until it is gone.
+        Seconds from the request of a machine until it is ready, and from its release until it has stopped.
     latency_ms : float
-        Between two machines of the same site; 0 inside of one.
+        Between two machines of the same site; 0 on one machine.
     limit : int, optional
-        Machines that may run at a time.
+        Maximum number of running machines.
     source : str
-        Where the figures are from.
+        Source of the figures.
     sites, links
         See `Sites`.
     """
 
-    classes: Annotated[tuple[MachineClass, ...], Field(min_length=1), AfterValidator(_distinct)]
+    classes: Annotated[tuple[MachineClass, ...], Field(min_length=1, alias="machine_types"), AfterValidator(_distinct)]
     billing: Billing = Billing()
     startup_s: NotNegative = 60.0
     shutdown_s: NotNegative = 0.0
@@ -264,7 +266,7 @@ class Catalogue(Sites):
     source: str = ""
 
     def _places(self) -> dict[str, str | None]:
-        return {f"classes[{at}]": one.site for at, one in enumerate(self.classes)}
+        return {f"machine_types[{at}]": one.site for at, one in enumerate(self.classes)}
 
     @property
     def _within_ms(self) -> float:
@@ -272,66 +274,66 @@ class Catalogue(Sites):
 
     @cached_property
     def cores(self) -> NDArray[np.int64]:
-        """Of each class."""
+        """Cores of each machine type."""
         return np.array([c.cores for c in self.classes], np.int64)
 
     @cached_property
     def speeds(self) -> NDArray[np.float64]:
-        """Of one core of each class."""
+        """Speed of one core of each machine type."""
         return np.array([c.speed for c in self.classes])
 
     @cached_property
     def prices(self) -> NDArray[np.float64]:
-        """Of an hour of each class; `PROHIBITIVE` where it is not to be had."""
+        """Price of an hour of each machine type; `PROHIBITIVE` if it is not available."""
         return np.array([c.price_per_hour if c.available else PROHIBITIVE for c in self.classes])
 
     @cached_property
     def available(self) -> NDArray[np.bool_]:
-        """Which classes are to be had."""
+        """Whether each machine type is available."""
         return np.array([c.available for c in self.classes])
 
     @cached_property
     def bandwidths(self) -> NDArray[np.float64]:
-        """Of each class in Mbit/s; infinite where it has no limit."""
+        """Bandwidth of each machine type in Mbit/s; infinite without a limit."""
         return np.array([np.inf if c.bandwidth_mbit_s is None else c.bandwidth_mbit_s for c in self.classes])
 
     @cached_property
     def powers(self) -> NDArray[np.float64]:
-        """Speed of all cores of each class."""
+        """Total speed of all cores of each machine type."""
         return self.cores * self.speeds
 
     @cached_property
     def columns(self) -> TypeColumns:
-        """Cores, speeds and prices of all classes."""
+        """Cores, speeds and prices of all machine types."""
         return TypeColumns(self.cores, self.speeds, self.prices)
 
     @property
     def largest(self) -> int:
-        """The class of the greatest power; of equal ones the cheapest, then the first."""
+        """The most powerful machine type; ties are broken by the lowest price, then the first position."""
         return self.by_power[0]
 
     @cached_property
     def by_power(self) -> list[int]:
-        """Classes that are to be had, from the most powerful to the least, cheaper ones first among equals.
+        """Available machine types from the most to the least powerful, cheaper ones first among equals.
 
-        All of them if none is to be had.
+        All machine types if none is available.
         """
         order = np.lexsort((np.arange(self.powers.size), self.prices, -self.powers))
         return [int(c) for c in order if self.available[c] or not self.available.any()]
 
     def number(self, name: str) -> int:
-        """The number of a class by its name."""
+        """Return the position of a machine type by its name."""
         for at, found in enumerate(self.classes):
             if found.name == name:
                 return at
-        raise InputError(f"no machine class {name!r}; there are: {', '.join(c.name for c in self.classes)}")
+        raise InputError(f"unknown machine type {name!r}; accepted: {', '.join(c.name for c in self.classes)}")
 
     def only(self, names: list[str]) -> Catalogue:
-        """The same with some classes only."""
+        """Return the catalogue with some machine types only."""
         return self.with_classes(tuple(self.classes[self.number(name)] for name in names))
 
     def with_prices_beside(self, folder: Path) -> Catalogue:
-        """The same with absolute paths of the price files that lie in a folder."""
+        """Return the catalogue with absolute paths of the price files in a folder."""
         classes = []
         for one in self.classes:
             path = None if one.prices is None else (folder / one.prices).absolute()
@@ -340,28 +342,28 @@ class Catalogue(Sites):
         return self.with_classes(tuple(classes))
 
     def with_classes(self, classes: tuple[MachineClass, ...]) -> Catalogue:
-        """The same with other classes."""
-        # A copy would keep the columns of the old classes where they were asked for already.
+        """Return the catalogue with other machine types."""
+        # A copy would keep the cached columns of the former machine types.
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return Catalogue(**{**fields, "classes": classes})
 
 
 def known_catalogues() -> list[str]:
-    """Names of the catalogues that come with GoFFish."""
+    """Return the names of the bundled catalogues."""
     return shipped_definitions(_ROOM)
 
 
 def read_catalogue(given: str | Path | dict[str, Any] | Catalogue) -> Catalogue:
-    """A catalogue by its name (`known_catalogues`), from a YAML or JSON file, or from what such a file would hold.
+    """Read a catalogue by its bundled name (`known_catalogues`), from a YAML or JSON file, or from a mapping.
 
-    Files of prices that a file names are looked for in its folder first, then in the current one.
+    Price files are looked up in the folder of the catalogue file first, then in the current folder.
 
     Raises
     ------
     InputError
-        In one line: the file, the field, what is wrong and what is accepted.
+        The catalogue is invalid; the message names the file, the field, the problem and what is accepted.
     """
-    found = read_shipped(Catalogue, given, _ROOM, "catalogue", "classes")
+    found = read_shipped(Catalogue, given, _ROOM, "catalogue", "machine_types")
     if isinstance(given, str | Path) and given not in known_catalogues():
         return found.with_prices_beside(Path(given).absolute().parent)
     return found

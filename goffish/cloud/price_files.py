@@ -1,6 +1,6 @@
-"""Readers of spot price histories, by what is in the file.
+"""Readers of spot price histories; the format is detected from the content.
 
-Formats: the output of ``aws ec2 describe-spot-price-history`` as JSON, as text, or made into CSV, and the CSV of the
+Formats: the output of ``aws ec2 describe-spot-price-history`` as JSON, as text, or converted to CSV, and the CSV of the
 traces of 2015 (`prices.read_csv`). See docs/specs/spot.md, section 4.
 """
 
@@ -18,12 +18,12 @@ from typing import NamedTuple
 from goffish.cloud.prices import Trace, read_csv, seconds_of, trace_of
 from goffish.errors import FormatError, InputError
 
-#: What a price is of, in the order in which it makes up a name.
+#: Fields that identify a price series, in the order of their appearance in its name.
 _KEYS = ("AvailabilityZone", "ProductDescription", "InstanceType")
 _FIELDS = (*_KEYS, "SpotPrice", "Timestamp")
 _OURS = ("timestamp_utc", "price_usd_per_hour")
-_ACCEPTED = "is no output of aws ec2 describe-spot-price-history"
-#: What fields look like, for CSV without a header. A price is tried last: a year could be one.
+_ACCEPTED = "is not an output of aws ec2 describe-spot-price-history"
+#: Patterns of fields, for CSV without a header. A price is tried last, as a year could be one.
 _LOOKS = {
     "Timestamp": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d.*"),
     "AvailabilityZone": re.compile(r"[a-z]{2}(-[a-z]+)+-\d+(-[a-z]+-\d+)?[a-z]"),
@@ -34,7 +34,7 @@ _LOOKS = {
 
 
 class _Row(NamedTuple):
-    """One price: its place (a line, or none), what it is of, when, how much."""
+    """A price: its position (a line, or none), its series, time and value."""
 
     line: int | None
     name: str
@@ -43,35 +43,35 @@ class _Row(NamedTuple):
 
 
 def read_prices(path: str | Path) -> dict[str, Trace]:
-    """Traces of a file of prices, whatever its format (``.gz`` is unpacked).
+    """Read the traces of a price file in any supported format (``.gz`` is decompressed).
 
-    Rows may come in any order and repeatedly. Of several prices of one class at one time the newest counts, which AWS
-    prints first.
+    Rows may be repeated and in any order. Of several prices of a machine type at the same time, the newest counts,
+    which AWS prints first.
 
     Parameters
     ----------
     path : path
-        JSON (the whole answer, or the list in it), ``--output text``, CSV with AWS's field names in any order, CSV
-        without a header as ``jq -r '... | @csv'`` writes it, or CSV with the columns ``timestamp_utc`` and
+        JSON (the whole response, or the list in it), ``--output text``, CSV with AWS's field names in any order, CSV
+        without a header as written by ``jq -r '... | @csv'``, or CSV with the columns ``timestamp_utc`` and
         ``price_usd_per_hour``.
 
     Returns
     -------
-    dict from "zone-product-class" to Trace
-        In the order of their names; parts that the file does not tell are left out. A file of our own format holds one
-        trace, with the file's name.
+    dict from "zone-product-machine type" to Trace
+        Sorted by name; parts that the file does not contain are left out. A file in GoFFish's CSV format holds one
+        trace, which is named after the file.
 
     Raises
     ------
     InputError
-        If the file cannot be read; `FormatError`, with the line, if something in it is not as expected.
+        If the file cannot be read; `FormatError`, with the line, if its content is invalid.
     """
     path = Path(path)
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: prices cannot be read ({error})") from None
+        raise InputError(f"{path}: cannot read prices ({error})") from None
     first = text.lstrip()[:1]
     if first in ("{", "["):
         rows: Iterable[_Row] = _json_rows(path, text)
@@ -94,14 +94,14 @@ def _traces(path: Path, rows: Iterable[_Row]) -> dict[str, Trace]:
         except ValueError:
             time, price = 0.0, -1.0
         if not 0 <= price < float("inf"):
-            problem = "a time in ISO 8601 and a price of 0 or more are needed"
+            problem = "expected a time in ISO 8601 and a price of 0 or more"
             raise FormatError(path, row.line, problem, f"{row.time} {row.price}")
         times.append(time)
         prices.append(price)
     if not found:
-        raise FormatError(path, None, f"{_ACCEPTED}: it holds no prices")
+        raise FormatError(path, None, f"{_ACCEPTED}: no prices found")
     for times, prices in found.values():
-        # As AWS prints it the newest comes first; the last of several at one time is the one that counts.
+        # AWS prints the newest price first; of several at the same time, the last one in the sequence counts.
         if times[0] >= times[-1]:
             times.reverse()
             prices.reverse()
@@ -127,12 +127,12 @@ def _json_rows(path: Path, text: str) -> Iterator[_Row]:
 def _text_rows(path: Path, text: str) -> Iterator[_Row]:
     for line, written in enumerate(text.splitlines(), 1):
         parts = written.strip().split("\t")
-        # The command line prints fields in the order of their names; newer ones give the zone's id as well.
+        # AWS prints fields sorted by name; newer versions include the zone's id.
         if parts[0] == "SPOTPRICEHISTORY" and len(parts) in (6, 7):
             kind, product, price, time = parts[-4:]
             yield _Row(line, f"{parts[1]}-{product}-{kind}", time, price)
         elif parts[0] not in ("NEXTTOKEN", ""):
-            needed = "SPOTPRICEHISTORY, zone, class, product, price and time are needed, with tabs between them"
+            needed = "expected SPOTPRICEHISTORY, zone, machine type, product, price and time, separated by tabs"
             raise FormatError(path, line, needed, written)
 
 
@@ -148,18 +148,18 @@ def _csv_rows(path: Path, text: str) -> Iterator[_Row]:
             columns = columns or _columns_by_content(row)
             if not {"SpotPrice", "Timestamp"} <= columns.keys():
                 raise FormatError(
-                    path, rows.line_num, f"{_ACCEPTED}: SpotPrice and Timestamp are needed", ",".join(row)
+                    path, rows.line_num, f"{_ACCEPTED}: columns SpotPrice and Timestamp are required", ",".join(row)
                 )
             if headed:
                 continue
         if len(row) <= max(columns.values()):
-            raise FormatError(path, rows.line_num, f"{max(columns.values()) + 1} columns are needed", ",".join(row))
+            raise FormatError(path, rows.line_num, f"expected {max(columns.values()) + 1} columns", ",".join(row))
         name = "-".join(row[columns[key]] for key in _KEYS if key in columns)
         yield _Row(rows.line_num, name, row[columns["Timestamp"]], row[columns["SpotPrice"]])
 
 
 def _columns_by_content(row: list[str]) -> dict[str, int]:
-    """Which column holds what, by how the first row looks."""
+    """Detect the meaning of each column from the first row."""
     found: dict[str, int] = {}
     for at, field in enumerate(row):
         kind = next((name for name, look in _LOOKS.items() if name not in found and look.fullmatch(field)), None)

@@ -1,4 +1,4 @@
-"""Spot prices over time: change points from price histories, and what they are in equal slots.
+"""Spot prices over time: change points from price histories, and prices in equal slots.
 
 See docs/specs/spot.md, section 6.6 (O-7). Times are seconds since 1970 (UTC), prices dollars per hour.
 """
@@ -28,16 +28,16 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The price of one class over time.
+    """The price of one machine type over time.
 
     Attributes
     ----------
     times : float64, shape (changes,)
-        When each price came into force, ascending.
+        Start of each price, ascending.
     prices : float64, shape (changes,)
-        Neighbours differ.
+        Consecutive prices differ.
     end : float
-        Until when the last price is known to hold.
+        End of the last price.
     name : str
     """
 
@@ -48,28 +48,30 @@ class Trace:
 
     def __post_init__(self) -> None:
         if not self.times.size or self.times.shape != self.prices.shape or self.times.ndim != 1:
-            raise InputError(f"price trace {self.name}: needs a time and a price for each change, and at least one")
+            raise InputError(
+                f"price trace {self.name}: expected one time and one price for each change, and at least one change"
+            )
         if not np.isfinite(self.prices).all() or (self.prices < 0).any():
-            raise InputError(f"price trace {self.name}: holds prices below 0, or infinite ones")
+            raise InputError(f"price trace {self.name}: prices must be finite and 0 or more")
         if (np.diff(self.times) <= 0).any() or not self.end >= self.times[-1]:
-            raise InputError(f"price trace {self.name}: its times do not ascend")
+            raise InputError(f"price trace {self.name}: times must ascend")
 
     @property
     def start(self) -> float:
-        """When the first price came into force."""
+        """Start of the first price."""
         return float(self.times[0])
 
     def at(self, times: Floats) -> Floats:
-        """Prices in force at these times."""
+        """Return the prices in force at these times."""
         return np.asarray(self.prices[np.searchsorted(self.times, times, "right") - 1])
 
     def between(self, first: float, last: float) -> Trace:
-        """The part from one time to another; the price in force at `first` is its first one.
+        """Return the part between two times; it starts with the price in force at `first`.
 
         Raises
         ------
         InputError
-            If the trace does not reach so far.
+            If the trace does not cover the period.
         """
         if not self.start <= first < last <= self.end:
             raise InputError(
@@ -88,13 +90,15 @@ class Trace:
 
 
 def trace_of(times: Sequence[float] | Floats, prices: Sequence[float] | Floats, name: str = "") -> Trace:
-    """A trace from observations in any order; of several at one time the last counts, repeated prices are no changes.
+    """Build a trace from observations in any order; repeated prices are merged, and the last one counts for each time.
 
-    The last price is taken to hold until the last observation.
+    The last price is assumed to hold until the last observation.
     """
     at, price = np.asarray(times, np.float64), np.asarray(prices, np.float64)
     if not at.size or at.shape != price.shape:
-        raise InputError(f"price trace {name}: needs a time and a price for each change, and at least one")
+        raise InputError(
+            f"price trace {name}: expected one time and one price for each change, and at least one change"
+        )
     order = np.argsort(at, kind="stable")
     at, price = at[order], price[order]
     last = np.append(at[1:] > at[:-1], True)
@@ -104,12 +108,12 @@ def trace_of(times: Sequence[float] | Floats, prices: Sequence[float] | Floats, 
 
 
 def read_csv(path: str | Path, name: str | None = None) -> Trace:
-    """A trace from a CSV file (``.gz`` is unpacked) with the columns ``timestamp_utc`` and ``price_usd_per_hour``.
+    """Read a trace from a CSV file with the columns ``timestamp_utc`` and ``price_usd_per_hour`` (or ``.gz``).
 
     Raises
     ------
     InputError
-        If the file cannot be read, or a line is not as expected; the message names the line.
+        If the file cannot be read or a line is invalid; the message names the line.
     """
     path = Path(path)
     times, prices = [], []
@@ -118,15 +122,15 @@ def read_csv(path: str | Path, name: str | None = None) -> Trace:
             rows = csv.reader(file)
             header = next(rows, [])
             if header[:2] != ["timestamp_utc", "price_usd_per_hour"]:
-                raise FormatError(path, 1, "the columns timestamp_utc,price_usd_per_hour are needed", ",".join(header))
+                raise FormatError(path, 1, "expected the columns timestamp_utc,price_usd_per_hour", ",".join(header))
             for row in rows:
                 try:
                     times.append(seconds_of(row[0]))
                     prices.append(float(row[1]))
                 except (ValueError, IndexError):
-                    raise FormatError(path, rows.line_num, "a time and a price are needed", ",".join(row)) from None
+                    raise FormatError(path, rows.line_num, "expected a time and a price", ",".join(row)) from None
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: prices cannot be read ({error})") from None
+        raise InputError(f"{path}: cannot read prices ({error})") from None
     return trace_of(times, prices, name or path.name.split(".csv")[0])
 
 
@@ -150,7 +154,7 @@ def bundled_trace(name: str) -> Trace:
     rows = _bundled()
     chosen = rows.filter(pc.equal(rows["trace"], name))
     if not chosen.num_rows:
-        raise InputError(f"no price trace {name!r}; bundled traces: {', '.join(bundled_traces())}")
+        raise InputError(f"unknown price trace {name!r}; bundled traces: {', '.join(bundled_traces())}")
     times = chosen["time"].cast("int64").to_numpy() / 1000.0
     return trace_of(times, chosen["price_per_hour"].to_numpy(), name)
 
@@ -167,27 +171,27 @@ def _bundled() -> pa.Table:
 
 
 def seconds_of(text: str) -> float:
-    """Seconds since 1970 of a time in ISO 8601; without a zone it is UTC."""
+    """Convert a time in ISO 8601 to seconds since 1970; without a zone it is UTC."""
     found = datetime.fromisoformat(text)
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def moment_text(seconds: float) -> str:
-    """A time as it is told to the user."""
+    """Format a time for messages."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 @dataclass(frozen=True, eq=False)
 class SlotPrices:
-    """Prices of several classes in equal slots.
+    """Prices of several machine types in equal slots.
 
     Attributes
     ----------
     prices : float64, shape (slots + 1, classes)
         At the start of each slot, and at the end of the last one.
     peaks : float64, shape (slots, classes)
-        The greatest in each slot: a machine is taken away if it exceeds the bid even for a moment (O-7), and whatever
-        the bid if it is infinite.
+        Maximum price in each slot: a machine is interrupted if the price exceeds its bid even for a moment (O-7), and
+        at any bid if the maximum is infinite.
     """
 
     prices: Floats
@@ -196,21 +200,21 @@ class SlotPrices:
     def __post_init__(self) -> None:
         slots, classes = self.peaks.shape
         if self.prices.shape != (slots + 1, classes):
-            raise InputError("slots need a price at the start of each of them and one at the end of the last")
+            raise InputError("slot prices: expected one price at the start of each slot and one at the end of the last")
 
     @property
     def slots(self) -> int:
-        """How many there are."""
+        """Number of slots."""
         return len(self.peaks)
 
 
 def in_slots(traces: Sequence[Trace], slot_s: float, first: float, last: float) -> SlotPrices:
-    """Traces in slots from one time to another; the last slot is whole.
+    """Divide traces into slots between two times; a last partial slot is dropped.
 
     Raises
     ------
     InputError
-        If a trace does not cover that time, or less than one slot fits into it.
+        If a trace does not cover the period, or the period is shorter than a slot.
     """
     count = int((last - first) // slot_s) if slot_s > 0 else 0
     if count < 1:

@@ -1,7 +1,7 @@
-"""What machines of a catalogue cost and when spot ones are taken away, from the price traces of its classes.
+"""Costs and interruptions of the machines of a catalogue, from the price traces of its machine types.
 
-A spot machine is granted and kept while its price does not exceed its bid. Each of its quanta costs the price at the
-quantum's start. Times are seconds since the beginning of a run.
+A spot machine is granted and kept while its price does not exceed its bid. Each quantum costs the price at its start.
+Times are seconds since the start of a run.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _HOUR_S = 3600.0
 
 
 class SpotMarket:
-    """The prices of a catalogue's classes over time.
+    """The prices of a catalogue's machine types over time.
 
     Parameters
     ----------
     catalogue : Catalogue
     since : float, optional
-        Seconds since 1970 (UTC) at which the run begins; default: as early as all traces allow.
+        Start of the run in seconds since 1970 (UTC); default: the earliest time that all traces cover.
     length_s : float
-        The traces must reach so far.
+        Minimum length of the traces, in seconds.
 
     Raises
     ------
     InputError
-        If prices cannot be read, or do not cover the run.
+        If prices cannot be read or do not cover the run.
     """
 
     def __init__(self, catalogue: Catalogue, since: float | None = None, length_s: float = 0.0) -> None:
@@ -61,7 +61,7 @@ class SpotMarket:
         self._known: dict[tuple[float, ...], Catalogue] = {}
 
     def priced(self, now: float) -> Catalogue:
-        """The catalogue with the prices of a moment; classes that are not granted then are not available."""
+        """Return the catalogue with the prices of a moment; types that are not granted then are not available."""
         if not self._traces:
             return self.catalogue
         prices = tuple(float(trace.at(np.array([now]))[0]) for trace in self._traces.values())
@@ -74,7 +74,7 @@ class SpotMarket:
         return self._known[prices]
 
     def taken_s(self, kind: int, since: float) -> float:
-        """When a machine that was asked for then is taken away; at once if it is not granted, infinite if never."""
+        """Time of the interruption of a machine requested at `since`: at once if not granted, infinite if never."""
         if kind not in self._traces:
             return np.inf
         trace = self._traces[kind]
@@ -83,9 +83,9 @@ class SpotMarket:
         return max(since, float(trace.times[first + above[0]])) if above.size else np.inf
 
     def rents(self, kinds: NDArray[np.int64], starts: Floats, stops: Floats, taken: NDArray[np.bool_]) -> Floats:
-        """What machines cost that ran from one second to another.
+        """Costs of machines that ran from one second to another.
 
-        `taken`: which of them the provider took away at the end.
+        `taken`: whether each ended by an interruption.
         """
         elapsed, billing = np.maximum(0.0, stops - starts), self.catalogue.billing
         found = rent(elapsed, self.catalogue.prices[kinds], billing)
@@ -99,7 +99,7 @@ class SpotMarket:
         return np.asarray(found, np.float64)
 
     def _paid(self, kind: int, start: float, quanta: float) -> float:
-        """Sum of the prices at the starts of so many quanta."""
+        """Sum of the prices at the starts of this many quanta."""
         trace, quantum = self._traces[kind], self.catalogue.billing.quantum_s
         first = int(np.searchsorted(trace.times, start, "right")) - 1
         last = int(np.searchsorted(trace.times, start + quanta * quantum, "left"))
@@ -109,12 +109,12 @@ class SpotMarket:
 
 
 def read_trace(name: str) -> Trace:
-    """Read the prices of a file, or a bundled trace by its name.
+    """Read a price file, or a bundled trace by its name.
 
     Raises
     ------
     InputError
-        If there is neither a file nor a bundled trace of this name, or the file cannot be read.
+        If no file or bundled trace has this name, or the file cannot be read.
     """
     if name in bundled_traces():
         return bundled_trace(name)
@@ -126,5 +126,5 @@ def read_trace(name: str) -> Trace:
         )
     found = read_prices(name)
     if len(found) > 1:
-        raise InputError(f"{name}: holds prices of {len(found)} classes; give a file with one of them")
+        raise InputError(f"{name}: contains prices of {len(found)} machine types; give a file with one of them")
     return next(iter(found.values()))

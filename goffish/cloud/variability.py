@@ -1,7 +1,7 @@
-"""Machines that deliver less than they are rated for, and not always the same: traces, and which machine has which.
+"""Machines whose speed and bandwidth vary: traces, and their assignment to machines.
 
-A coefficient is observed over rated speed (or bandwidth). See docs/specs/provisioning.md, section 4.1;
-docs/specs/plasticc.md, sections 4.1 and 4.2.
+A coefficient is observed speed (or bandwidth) over rated speed (or bandwidth). See docs/specs/provisioning.md, section
+4.1; docs/specs/plasticc.md, sections 4.1 and 4.2.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from goffish.errors import InputError
 Floats = NDArray[np.float64]
 Metric = Literal["speed", "network"]
 
-#: Seconds of a slot of the default traces.
+#: Length of a slot of the default traces, in seconds.
 SLOT_S = 300.0
-#: Seconds between two steps of the random walk in the authors' simulator.
+#: Seconds between two steps of the random walk of the authors' simulator.
 WALK_SLOT_S = 120.0
 #: Probability of leaving the high state; a share of 23 % (speed) or 22 % (bandwidth) of all slots is low.
 LEAVE_HIGH = {"speed": 0.15, "network": 0.5 * 0.22 / 0.78}
 LEAVE_LOW = 0.5
-#: A random walk never gets lower: a machine that stands still has failed.
+#: Lower limit of the random walk: a machine without speed has failed.
 LEAST = 0.01
 
 
@@ -42,7 +42,7 @@ class Traces:
     ----------
     values : float64, shape (traces, slots)
     slot_s : float
-        Seconds of each slot; after the last one comes the first again.
+        Length of a slot in seconds; traces repeat after the last slot.
     """
 
     values: Floats
@@ -50,18 +50,18 @@ class Traces:
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or not self.values.size:
-            raise InputError("traces need a table with a row for each, and at least one slot")
+            raise InputError("traces: expected a two-dimensional array with one row per trace and at least one slot")
         if not np.isfinite(self.values).all() or (self.values < 0).any():
-            raise InputError("traces hold coefficients below 0, or infinite ones")
+            raise InputError("traces: coefficients must be finite and 0 or more")
         if not self.slot_s > 0:
-            raise InputError(f"slot_s = {self.slot_s:g}: a slot must last more than 0 seconds")
+            raise InputError(f"slot_s = {self.slot_s:g}: must be greater than 0")
 
     @cached_property
     def _sums(self) -> Floats:
         return np.concatenate((np.zeros((len(self.values), 1)), np.cumsum(self.values, axis=1)), axis=1)
 
     def integral(self, trace: NDArray[np.int64], slot: Floats) -> Floats:
-        """Sum of a trace from its beginning to a place, in slots."""
+        """Integral of a trace from its start to a position, in slots."""
         slots = self.values.shape[1]
         rounds, place = np.divmod(slot, slots)
         whole = np.minimum(place.astype(np.int64), slots - 1)
@@ -79,7 +79,7 @@ def generate_traces(count: int, slots: int, rng: np.random.Generator, metric: Me
     count, slots : int
     rng : numpy.random.Generator
     metric : {"speed", "network"}
-        Of bandwidths, 22 % are below 0.80.
+        For bandwidth, 22 % of slots are below 0.80.
     """
     leave = LEAVE_HIGH[metric]
     offset = rng.normal(0.0, 0.03, count)
@@ -96,7 +96,7 @@ def generate_traces(count: int, slots: int, rng: np.random.Generator, metric: Me
 
 
 def generate_walks(count: int, slots: int, rng: np.random.Generator) -> Traces:
-    """Random walks of the authors' simulator: from 1, each 120 s up to 0.1 up or down; reflected at 1 and near 0."""
+    """Random walks of the authors' simulator: from 1, up to 0.1 up or down each 120 s; reflected at 1 and near 0."""
     steps = rng.uniform(0.0, 0.1, (count, slots)) * rng.choice([-1.0, 1.0], (count, slots))
     values = np.empty((count, slots))
     now = np.ones(count)
@@ -109,21 +109,21 @@ def generate_walks(count: int, slots: int, rng: np.random.Generator) -> Traces:
 
 
 def read_traces(path: str | Path, slot_s: float = SLOT_S) -> Traces:
-    """Traces from a CSV or Parquet file: a column for each trace, a row for each slot."""
+    """Read traces from a CSV or Parquet file with one column per trace and one row per slot."""
     return Traces(np.stack(list(read_columns(path).values())), slot_s)
 
 
 @dataclass(frozen=True, eq=False)
 class Variability:
-    """Traces, and the rule that every machine gets one of them at random, from a random slot on.
+    """Traces, and their assignment: every machine gets a random trace from a random slot on.
 
-    Trace and slot depend on the seed and the machine's id alone: what other machines there are changes nothing.
+    Trace and slot depend on the seed and the machine's id only, not on other machines.
 
     Attributes
     ----------
     speed : Traces
     network : Traces, optional
-        Of bandwidth; ``None`` is the rated one.
+        Traces of bandwidth; default: the rated bandwidth.
     seed : int
     """
 
@@ -133,7 +133,7 @@ class Variability:
     _places: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict, init=False, repr=False)
 
     def place(self, machine: int, metric: Metric = "speed") -> tuple[int, int]:
-        """Trace of a machine, and the slot that it has at second 0."""
+        """Trace of a machine, and its slot at second 0."""
         traces = self.speed if metric == "speed" or self.network is None else self.network
         key = (machine, int(metric == "network"))
         if key not in self._places:
@@ -143,26 +143,26 @@ class Variability:
         return self._places[key]
 
     def speeds(self, machines: NDArray[np.int64], since_s: Floats | float, until_s: Floats | float) -> Floats:
-        """Mean coefficient of machines over a stretch of time.
+        """Mean coefficients of machines over periods.
 
         Parameters
         ----------
         machines : int64, shape (machines,)
             Ids.
         since_s, until_s : float or float64, shape (machines,) or (machines, k)
-            Where both are equal, the coefficient at that moment.
+            If both are equal, the coefficient at that moment.
         """
         return self._mean(self.speed, "speed", machines, since_s, until_s)
 
     def bandwidths(self, machines: NDArray[np.int64], since_s: Floats | float, until_s: Floats | float) -> Floats:
-        """The same of bandwidth; 1 without traces of it."""
+        """Mean bandwidth coefficients; 1 without traces of bandwidth."""
         if self.network is None:
             shape = np.broadcast_shapes(np.shape(since_s), np.shape(until_s), machines.shape)
             return np.ones(shape)
         return self._mean(self.network, "network", machines, since_s, until_s)
 
     def future(self, machines: NDArray[np.int64], start_s: float, step_s: float, steps: int) -> Floats:
-        """Mean speed coefficients of the coming intervals, shape (machines, steps): what an oracle knows."""
+        """Mean speed coefficients of the next intervals, shape (machines, steps), as a perfect oracle predicts them."""
         edges = start_s + step_s * np.arange(steps + 1)
         columns = [self.speeds(machines, a, b) for a, b in pairwise(edges.tolist())]
         return np.stack(columns, axis=1) if columns else np.empty((machines.size, 0))
@@ -184,19 +184,19 @@ class Variability:
         length = last - first
         low = traces.integral(places[:, 0], places[:, 1] + first)
         high = traces.integral(places[:, 0], places[:, 1] + last)
-        # A moment belongs to the slot that begins with it; the slack keeps 299.9999... out of the slot before.
+        # A moment belongs to the slot that begins with it; the slack keeps 299.9999... out of the previous slot.
         slots = traces.values.shape[1]
         moment = traces.values[places[:, 0], np.floor(places[:, 1] + first + 1e-9).astype(np.int64) % slots]
         return np.where(length > 0, (high - low) / np.where(length > 0, length, 1.0), moment)
 
 
 def steady() -> Variability:
-    """Machines that always deliver what they are rated for."""
+    """Machines that always run at their rated speed."""
     return Variability(Traces(np.ones((1, 1))))
 
 
 def like_ec2(seed: int = 0, *, count: int = 20, slots: int = 2000, network: bool = True) -> Variability:
-    """Variability as measured on EC2: generated traces of speed, and of bandwidth.
+    """Variability as measured on EC2: generated traces of speed and bandwidth.
 
     See docs/specs/plasticc.md, section 4.2.
     """
@@ -206,12 +206,12 @@ def like_ec2(seed: int = 0, *, count: int = 20, slots: int = 2000, network: bool
 
 
 def read_columns(path: str | Path) -> dict[str, NDArray[np.float64]]:
-    """The columns of a CSV (with a header) or Parquet file.
+    """Read the columns of a CSV (with a header) or Parquet file.
 
     Raises
     ------
     InputError
-        If the file cannot be read, has no rows, or holds anything but finite numbers that are 0 or more.
+        If the file cannot be read, has no rows, or contains anything but finite numbers of 0 or more.
     """
     path = Path(path)
     try:
@@ -221,15 +221,15 @@ def read_columns(path: str | Path) -> dict[str, NDArray[np.float64]]:
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: {str(error).splitlines()[0]}") from None
     if not table.num_rows or not table.num_columns:
-        raise InputError(f"{path}: has no rows; one series in each column is needed")
+        raise InputError(f"{path}: no rows; expected one series per column")
     found = {}
     for name in table.column_names:
         column = table[name]
         if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)) or column.null_count:
-            raise InputError(f"{path}: column {name} does not hold a number in every row")
+            raise InputError(f"{path}: column {name} must contain a number in every row")
         values = column.to_numpy().astype(np.float64)
         if not np.isfinite(values).all() or (values < 0).any():
-            raise InputError(f"{path}: column {name} holds numbers below 0, or infinite ones")
+            raise InputError(f"{path}: column {name}: numbers must be finite and 0 or more")
         found[name] = values
     return found
 

@@ -1,4 +1,4 @@
-"""A small graph over time: one state of all its vertices per timestep, ready to be drawn as a page or as a GIF."""
+"""A small graph over time: one state of every vertex per timestep, drawn as a page or as a GIF."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from goffish.plot.series_data import Floats, Ints, column_of, dates_of, keys_of,
 from goffish.plot.style import ALARM, COLOURS, INK, NOTHING, count, new_figure, settings, shorten
 from goffish.plot.vertices import check_size
 
-#: What one animation can hold.
+#: #: Size limits of an animation.
 MOST_EDGES = 20_000
 MOST_STATES = 400_000
-#: Inches, and the part of the figure that the graph is drawn on.
+#: #: Size of the figure in inches, and the part of it for the graph.
 SIZE = (9.0, 6.4)
 STAGE = (0.015, 0.075, 0.755, 0.85)
 FONT = 8.0
@@ -33,13 +33,13 @@ ARROWS = 400
 _LABELLED = 60
 _APART = 300
 _LONGEST = 40
-#: The states of a vertex that is reached or not, as (text, colour, marker): told apart by shape as well.
+#: #: States of a vertex by reachability, as (text, colour, marker); shapes differ as well.
 _REACHED = (("not reached", NOTHING, "o"), ("reached now", ALARM, "D"), ("reached before", COLOURS[0], "o"))
 
 
 @dataclass(frozen=True)
 class State:
-    """How a vertex looks, and what a reader is told about it."""
+    """Appearance of a vertex, and its description."""
 
     text: str
     colour: str
@@ -56,23 +56,23 @@ class Animation:
     about : str
         Size of the graph.
     timesteps : int64, shape (timesteps,)
-        Number of each.
+        Number of each timestep.
     states : list of State
     shown : int32, shape (timesteps, vertices)
-        Which of `states` each vertex is in.
+        Index of the state of each vertex in `states`.
     told : list of str, one per timestep
     labels : list of str, one per vertex
     written : list of (text, x, y)
-        Labels that are written into the picture, centred there.
+        Labels in the picture, centred at these positions.
     places : float64, shape (vertices, 2)
-        In points, the origin at the lower left; the stage is `width` by `height`.
+        Positions in points, the origin at the lower left; the stage is `width` by `height`.
     radius, width, height : float
         In points.
     src, dst : int64, shape (edges,)
     arrows : bool
-        Whether edges have heads.
+        Whether edges have arrow heads.
     key : Colouring
-        What explains the colours.
+        The key of the colours.
     """
 
     title: str
@@ -105,7 +105,7 @@ def animate(
     labels: bool | None = None,
     title: str | None = None,
 ) -> Animation:
-    """Prepare the animation of a small graph, its vertices coloured by a value or by whether they were reached.
+    """Animate a small graph with its vertices coloured by a value, or by reachability.
 
     Parameters
     ----------
@@ -114,18 +114,18 @@ def animate(
     values : Result or pyarrow.Table
         With the columns ``vertex`` and `time`; rows without a timestep are left out.
     column : str, optional
-        What to colour by: groups and numbers as in `goffish.plot.graph`, with one scale for all timesteps. Default:
-        a vertex is reached in the first timestep in which it has a row.
+        Column for the colours: groups and numbers as in `goffish.plot.graph`, with one scale for all timesteps.
+        Default: a vertex is reached in the first timestep in which it has a row.
     time, timesteps
         As for `goffish.plot.series.values_over_time`.
     keep : bool, optional
-        Whether a vertex keeps its last value in timesteps in which it has none (grey otherwise); default: if every
-        vertex has one row at most, as where the table tells when something happened.
+        Whether a vertex keeps its last value in timesteps without a value (grey otherwise); default: only if every
+        vertex has at most one row, such as the time of an event.
     coordinates : pyarrow.Table, optional
         Columns ``vertex``, ``x``, ``y`` (y points up; both to the same scale) with a row for each vertex. Default: the
         layout of `goffish.plot.graph`, which depends on the graph only.
     labels : bool, optional
-        Write the vertex labels, where there is room; default: up to 60 vertices.
+        Show vertex labels where they fit; default: up to 60 vertices.
     title : str, optional
 
     Returns
@@ -136,13 +136,13 @@ def animate(
     Raises
     ------
     InputError
-        The graph or the series is too large, the table is empty, lacks a column or has several values for a vertex in
-        one timestep, a vertex is unknown or has no coordinates, or matplotlib is missing.
+        If the graph or the series is too large, the table is empty, lacks a column or has several values for a vertex
+        in one timestep, a vertex is unknown or has no coordinates, or matplotlib is missing.
     """
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; call to_graph() on a partitioned graph")
     check_size(graph.num_vertices)
     if graph.num_edges > MOST_EDGES:
-        raise InputError(f"the graph has {graph.num_edges:,} edges; up to {MOST_EDGES:,} can be animated")
+        raise InputError(f"the graph has {graph.num_edges:,} edges; at most {MOST_EDGES:,} can be animated")
     table = table_of(values)
     vertex = _vertices(graph, keys_of(table))
     steps, known = steps_of(table, time)
@@ -190,12 +190,12 @@ def _vertices(graph: Graph, keys: pa.Array) -> Ints:
         keys = keys.cast(labels.type)
     except pa.ArrowException:
         raise InputError(
-            f"the table's vertices are of type {keys.type}, the graph's of type {labels.type}: not the same graph"
+            f"vertices have type {keys.type} in the table and {labels.type} in the graph; use the table of this graph"
         ) from None
     rows = pc.index_in(keys, value_set=labels)
     if rows.null_count:
         unknown = keys.filter(rows.is_null())[0].as_py()
-        raise InputError(f"the table has a vertex {unknown!r} that the graph does not have")
+        raise InputError(f"vertex {unknown!r} of the table is not in the graph")
     return np.asarray(rows.to_numpy(zero_copy_only=False), np.int64)
 
 
@@ -223,13 +223,13 @@ def _values(
     order = np.argsort(cell, kind="stable")
     twice = np.flatnonzero(np.diff(cell[order]) == 0)
     if twice.size:
-        raise InputError(f"the table has several rows for one vertex with {time} {steps[order[twice[0]]]}")
+        raise InputError(f"the table has several rows of a vertex with {time} {steps[order[twice[0]]]}")
     colouring = colour_by(name, column)
     encoded = column.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     distinct, first = np.unique(codes, return_index=True)
     states = [State("no value", NOTHING, "o")]
-    state_of = np.zeros(len(encoded.dictionary) + 1, np.int32)  # the last one is that of nulls, -1
+    state_of = np.zeros(len(encoded.dictionary) + 1, np.int32)  # the last state is that of nulls, -1
     for code, row in zip(distinct.tolist(), first.tolist(), strict=True):
         colour, value = to_hex(colouring.colours[row]), column[row].as_py()
         missing = value is None or (isinstance(value, float) and not np.isfinite(value))
@@ -247,7 +247,7 @@ def _values(
         shown = np.take_along_axis(shown, last, axis=0)
     have = (shown > 0).sum(axis=1).tolist()
     told = [f"{n:,} of {count(vertices, 'vertex')} with a value" for n in have]
-    # The key of one picture counts its rows; here they would be those of all timesteps.
+    # The key of a single picture counts rows, which would be those of all timesteps here.
     legend = [(text.rsplit(" (", 1)[0], *rest) for text, *rest in colouring.legend if rest[0] != NOTHING]
     if (shown == 0).any():
         legend.append(("no value", NOTHING, "o"))
@@ -269,23 +269,23 @@ def _places(graph: Graph, coordinates: pa.Table | None, src: Any, dst: Any, radi
 
 
 def _given_places(graph: Graph, coordinates: pa.Table) -> Floats:
-    expect(coordinates, pa.Table, "coordinates", "give a pyarrow.Table with the columns vertex, x and y")
+    expect(coordinates, pa.Table, "coordinates", "expected a pyarrow.Table with the columns vertex, x and y")
     rows = _vertices(graph, keys_of(coordinates))
     places = np.full((graph.num_vertices, 2), np.nan)
     for at, name in enumerate("xy"):
         column = column_of(coordinates, name)
         if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-            raise InputError(f"coordinates: column {name!r} holds {column.type}; give numbers")
+            raise InputError(f"coordinates: column {name!r} has type {column.type}; expected numbers")
         places[rows, at] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     missing = np.flatnonzero(~np.isfinite(places).all(axis=1))
     if missing.size:
         label = graph.label_column()[int(missing[0])].as_py()
-        raise InputError(f"coordinates: none for vertex {label!r} ({missing.size:,} of all vertices lack them)")
+        raise InputError(f"coordinates: missing for vertex {label!r} ({missing.size:,} vertices in total)")
     return places
 
 
 def _written(canvas: Canvas, places: Floats, radius: float, texts: list[str]) -> list[tuple[str, float, float]]:
-    """Where labels go: into the circles or beside them, where there is room."""
+    """Positions of labels: inside the circles or next to them, where they fit."""
     for at in places:
         canvas.occupy_circle(at, radius)
     for at, text in zip(places, texts, strict=True):

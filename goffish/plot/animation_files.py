@@ -1,4 +1,4 @@
-"""Animations as they are shown: a page that needs nothing else, single pictures, and a GIF."""
+"""Output of animations: a self-contained page, single pictures, and a GIF."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from goffish.plot.vertices import draw_edges, draw_legend
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: All pictures of a GIF are in memory until it is written, half a megabyte each.
+#: #: Maximum number of pictures of a GIF, which are in memory until it is written, half a megabyte each.
 MOST_PICTURES = 300
 _GIF_DPI = 90
 _SUFFIXES = (".html", ".htm", ".gif")
@@ -46,12 +46,12 @@ _DIGITS = 1
 
 
 def check_animation(path: str | Path) -> None:
-    """Refuse a file that `write_animation` could not write, before any work is done for it.
+    """Refuse a file that `write_animation` could not write, before any computation.
 
     Raises
     ------
     InputError
-        The suffix is not .html, .htm or .gif, the folder is missing or cannot be written, or matplotlib is missing.
+        If the suffix is not .html, .htm or .gif, the folder is missing or not writable, or matplotlib is missing.
     """
     path_name(path)
     check_place(path, _SUFFIXES)
@@ -59,23 +59,23 @@ def check_animation(path: str | Path) -> None:
 
 
 def write_animation(found: Animation, path: str | Path, *, seconds: float = 0.5) -> Path:
-    """Write an animation as a page (see `page`) or as a GIF that repeats for ever, by the suffix of `path`.
+    """Write an animation as a page (see `page`) or as a GIF that repeats indefinitely, by the suffix of `path`.
 
-    The file appears whole or not at all, and the same for the same animation.
+    The file is written atomically and deterministically.
 
     Parameters
     ----------
     found : Animation
     seconds : float
-        How long a GIF shows each timestep: 0.02 to 60. The reader of a page chooses.
+        Seconds per timestep of a GIF: 0.02 to 60. A page has a speed control instead.
 
     Raises
     ------
     InputError
-        See `check_animation`; or a GIF would have more than 300 timesteps.
+        See `check_animation`; also if a GIF would have more than 300 timesteps.
     """
     check_animation(path)
-    expect(found, Animation, "found", "give what goffish.plot.animation.animate returns")
+    expect(found, Animation, "found", "expected the result of goffish.plot.animation.animate")
     target = local_path(path)
     gif = target.suffix.lower() == ".gif"
     if gif and found.timesteps.size > MOST_PICTURES:
@@ -84,7 +84,7 @@ def write_animation(found: Animation, path: str | Path, *, seconds: float = 0.5)
             "write a page (.html), or take a shorter range of time"
         )
     if not isinstance(seconds, int | float) or not 0.02 <= seconds <= 60:
-        raise InputError(f"seconds={seconds!r}: give 0.02 to 60")
+        raise InputError(f"seconds = {seconds!r}: must be 0.02 to 60")
     body = _gif(found, seconds) if gif else page(found).encode()
     with output_file(target) as temporary:
         temporary.write_bytes(body)
@@ -93,28 +93,28 @@ def write_animation(found: Animation, path: str | Path, *, seconds: float = 0.5)
 
 @styled
 def still(found: Animation, at: int = 0) -> Figure:
-    """One timestep as a matplotlib figure.
+    """Draw one timestep as a matplotlib figure.
 
     Parameters
     ----------
     at : int
-        Which one, from 0: a position in ``found.timesteps``.
+        Index into ``found.timesteps``, from 0.
 
     Raises
     ------
     InputError
-        There is no such timestep.
+        If the timestep does not exist.
     """
-    expect(found, Animation, "found", "give what goffish.plot.animation.animate returns")
+    expect(found, Animation, "found", "expected the result of goffish.plot.animation.animate")
     if whole_number(at, "at", 0) >= found.timesteps.size:
-        raise InputError(f"at={at}: there are {count(found.timesteps.size, 'timestep')}, counted from 0")
+        raise InputError(f"at = {at}: the animation has {count(found.timesteps.size, 'timestep')}, counted from 0")
     figure, show = _picture(found)
     show(at)
     return figure
 
 
 def _picture(found: Animation) -> tuple[Figure, Callable[[int], None]]:
-    """A figure, and what changes it to another timestep."""
+    """A figure, and a function that changes it to another timestep."""
     from matplotlib.patheffects import withStroke
 
     figure = new_figure(*SIZE)
@@ -137,7 +137,7 @@ def _picture(found: Animation) -> tuple[Figure, Callable[[int], None]]:
     figure.text(0.015, 0.95, found.title, fontsize=11.0, fontweight="bold")
     figure.text(0.77, 0.952, found.about, fontsize=8.0, color=QUIET, ha="right")
     moment = figure.text(0.015, 0.025, "", fontsize=11.0, fontweight="bold", gid="timestep")
-    told = figure.text(0.77, 0.026, "", fontsize=9.0, color=QUIET, ha="right", gid="told")
+    told = figure.text(0.77, 0.026, "", fontsize=9.0, color=QUIET, ha="right", gid="status")
     draw_legend(figure, canvas, found.key)
 
     def show(at: int) -> None:
@@ -177,9 +177,10 @@ def _gif(found: Animation, seconds: float) -> bytes:
 
 
 def _palette(found: Animation) -> NDArray[np.uint8]:
-    """Up to 256 colours for all pictures of a GIF, shape (colours, 3).
+    """Return up to 256 colours for all pictures of a GIF, shape (colours, 3).
 
-    One palette per picture, matplotlib's way, lets rare colours drift: a grey vertex among yellow ones turns lilac.
+    A separate palette for each picture, as in matplotlib, shifts rare colours: a grey vertex among yellow ones turns
+    lilac.
     """
     from matplotlib.colors import to_rgb
 
@@ -193,13 +194,13 @@ def _palette(found: Animation) -> NDArray[np.uint8]:
 
 
 def page(found: Animation) -> str:
-    """An animation as one HTML page: an SVG, a slider for the time, and a button that plays it.
+    """Convert an animation to one HTML page: an SVG, a slider for the time, and a play button.
 
-    The page fetches nothing and sends nothing (its content security policy forbids it), works from a file and with the
-    keyboard alone, and is the same for the same animation. Without JavaScript it shows the first timestep: a page of
-    plotly shows nothing then, and is 4.8 MB larger.
+    The page makes no requests (enforced by its content security policy), works offline and with the keyboard alone, and
+    is deterministic. Without JavaScript it shows the first timestep. A plotly page would be empty without JavaScript,
+    and 4.8 MB larger.
     """
-    expect(found, Animation, "found", "give what goffish.plot.animation.animate returns")
+    expect(found, Animation, "found", "expected the result of goffish.plot.animation.animate")
     style, script = _part("page.css"), _part("page.js")
     shapes = {marker: _shape(marker, found.radius) for marker in MARKERS}
     data = {
@@ -207,13 +208,13 @@ def page(found: Animation) -> str:
         "states": [[state.text, state.colour, state.marker] for state in found.states],
         "shapes": shapes,
         "labels": found.labels,
-        "told": found.told,
+        "status": found.told,
         "changes": _changes(found.shown),
     }
     return Template(_part("page.html")).substitute(
         title=_safe(found.title), about=_safe(found.about), style=style, script=script, style_hash=digest(style),
         script_hash=digest(script), stage=_stage(found, shapes), key_name=_safe(found.key.name), key=_key(found),
-        first=str(found.timesteps[0]), last=str(found.timesteps.size - 1), told=_safe(found.told[0]),
+        first=str(found.timesteps[0]), last=str(found.timesteps.size - 1), status=_safe(found.told[0]),
         data=as_json(data),
     )  # fmt: skip
 
@@ -223,19 +224,19 @@ def _part(name: str) -> str:
 
 
 def _safe(text: str) -> str:
-    # A text from outside may hold half a character, which no file could.
+    # External text may contain lone surrogates, which cannot be encoded.
     return html.escape(text.encode("utf-8", "replace").decode())
 
 
 def _changes(shown: Any) -> list[list[list[int]]]:
-    """Vertices whose state differs from that of the timestep before (at first: from state 0), and their states."""
+    """Vertices whose state differs from that of the previous timestep (at first: from state 0), and their states."""
     before = np.vstack((np.zeros_like(shown[:1]), shown[:-1]))
     rows = [np.flatnonzero(line) for line in shown != before]
     return [[which.tolist(), states[which].tolist()] for which, states in zip(rows, shown, strict=True)]
 
 
 def _shape(marker: str, radius: float) -> str:
-    """A marker around the origin as the path of an SVG, of the area of a circle of this radius."""
+    """A marker around the origin as the path of an SVG, with the area of a circle of this radius."""
     r = round(radius, 2)
     if marker == "o":
         return f"M{-r},0a{r},{r} 0 1 0 {2 * r},0a{r},{r} 0 1 0 {-2 * r},0z"
@@ -276,7 +277,7 @@ def _straight(found: Animation, at: list[str]) -> list[str]:
 
 
 def _arrows(found: Animation, places: Any) -> list[str]:
-    """Lines that end at the rim of a vertex, so that their heads can be seen."""
+    """Lines that end at the rim of a vertex, so that their arrow heads are visible."""
     there = found.src != found.dst
     start, end = places[found.src[there]], places[found.dst[there]]
     way = end - start
@@ -301,7 +302,7 @@ def _key(found: Animation) -> str:
 
 
 def _scale(found: Animation) -> str:
-    """The colour bar, where the values are a scale."""
+    """The colour bar, if the values are a scale."""
     from matplotlib.colors import to_hex
 
     scale = found.key.scale

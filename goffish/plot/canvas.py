@@ -1,4 +1,4 @@
-"""Axes whose data unit is one point (1/72 inch), so that circles, texts and gaps can be planned together."""
+"""Axes whose data unit is one point (1/72 inch), so that circles, texts and gaps can be laid out together."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _Box = tuple[float, float, float, float]
 
 
 class Canvas:
-    """Frameless axes in points, and what is taken on them.
+    """Frameless axes in points, and the occupied areas.
 
     Attributes
     ----------
     axes : matplotlib Axes
     width, height : float
-        In points.
+        Size in points.
     """
 
     def __init__(self, figure: Figure, rectangle: tuple[float, float, float, float]) -> None:
@@ -38,11 +38,11 @@ class Canvas:
         self._boxes: list[_Box] = []
 
     def occupy_circle(self, centre: Point, radius: float) -> None:
-        """Keep texts that look for a place away from here."""
+        """Reserve an area that texts must avoid."""
         self._circles.append((float(centre[0]), float(centre[1]), radius))
 
     def text_inside(self, text: str, centre: Point, radius: float, points: float, colour: str) -> bool:
-        """Write into a circle if the text fits; tells whether it did."""
+        """Write into a circle if the text fits; return whether it did."""
         wide, high = text_size(text, points)
         if np.hypot(wide, high) / 2 > radius - 0.5:
             return False
@@ -52,14 +52,14 @@ class Canvas:
         return True
 
     def text_along(self, text: str, start: Point, end: Point, points: float) -> bool:
-        """Write on a line near its middle, on a white ground; nothing is written where there is no room."""
+        """Write on a line near its middle, on a white background, if the text fits."""
         for share in (0.5, 0.42, 0.58, 0.35, 0.65, 0.28, 0.72):
             if self._write(text, start + share * (end - start), points, ground=True):
                 return True
         return False
 
     def text_beside(self, text: str, centre: Point, radius: float, points: float) -> bool:
-        """Write next to a circle, on the side that has room."""
+        """Write next to a circle, on a side with enough space."""
         wide, high = text_size(text, points)
         for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)):
             reach = radius + 2.0 if 0 in (dx, dy) else 0.75 * radius + 1.5

@@ -1,4 +1,4 @@
-"""Circles and the lines between them: what the pictures of collapsed graphs have in common."""
+"""Circles and the lines between them, shared by the pictures of collapsed graphs."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from goffish.plot.layout import fit, place, separate
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-#: Of more links only the shape is drawn, thinner and without numbers.
+#: #: Number of links above which lines are thinner and without numbers.
 FEW_LINKS = 60
-#: Largest share of the picture that circles may cover.
+#: #: Largest share of the picture covered by circles.
 _COVERED = 0.14
 _RADIUS = 34.0
 _SMALLEST = 3.5
-#: Least distance between a circle and the line between two others, in points.
+#: #: Minimum distance between a circle and the line between two others, in points.
 _CLEAR = 5.0
 
 
 def circle_radii(sizes: Ids, area: float) -> Floats:
-    """Radii in points whose areas follow `sizes`; all circles together leave room for the lines in `area`."""
+    """Radii in points with areas proportional to `sizes`, leaving enough space for the lines in `area`."""
     share = sizes / max(int(sizes.max(initial=1)), 1)
     largest = min(_RADIUS, float(np.sqrt(_COVERED * area / (np.pi * max(share.sum(), 1.0)))))
     return np.maximum(_SMALLEST, largest * np.sqrt(share))
 
 
 def place_circles(ends: Ids, radii: Floats, width: float, height: float) -> tuple[Floats, float]:
-    """Centres of circles: the linked ones by their distances, the others in rows below them.
+    """Centres of circles: linked circles by their distances, the others in rows below.
 
     Parameters
     ----------
     ends : int64, shape (2, links)
     radii : float64, shape (circles,)
     width, height : float
-        Of the place, in the unit of the radii.
+        Size of the area, in the unit of the radii.
 
     Returns
     -------
     places : float64, shape (circles, 2)
     floor : float
-        How high the rows reach.
+        Upper end of the rows.
     """
     places = np.zeros((radii.size, 2))
     linked = np.zeros(radii.size, bool)
@@ -103,7 +103,7 @@ def clear_links(places: Floats, radii: Floats, ends: Ids, width: float, height: 
 
 
 def draw_links(canvas: Canvas, ends: Ids, weights: NDArray[np.int64] | Floats, places: Floats, radii: Floats) -> None:
-    """Lines between centres, as wide as the root of their weight tells; texts will keep off the circles."""
+    """Draw lines between centres, with widths by the root of their weight, and reserve their areas from texts."""
     from matplotlib.collections import LineCollection
 
     for at, radius in zip(places, radii, strict=True):

@@ -1,4 +1,4 @@
-"""From a column of values to a colour and a shape for each, and the key that explains them."""
+"""Colours and shapes of the values of a column, and their key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from goffish.plot.style import CATEGORIES, MARKERS, NOTHING, SEQUENCE, look, sha
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Columns of whole numbers that are names, not quantities.
+#: #: Integer columns that contain names, not quantities.
 GROUPS = ("cluster", "community", "component", "group", "label", "owner", "parent", "partition", "subgraph", "vertex")
 _FEW = 8
 _LOG_FROM = 30
@@ -23,7 +23,7 @@ _LOG_FROM = 30
 
 @dataclass(frozen=True, eq=False)
 class Colouring:
-    """How each row is drawn.
+    """Appearance of each row.
 
     Attributes
     ----------
@@ -31,11 +31,11 @@ class Colouring:
     colours : object array of colours; markers : array of str, shape (rows,)
     legend : list of (text, colour, marker)
     scale : matplotlib ScalarMappable or None
-        For a colour bar, where the values are a scale.
+        Scale of the colour bar, if the values are a scale.
     ticks : matplotlib Locator or None
-        Where the colour bar has ticks.
+        Ticks of the colour bar.
     height : float64, shape (rows,), or None
-        The value of each row where they are a scale; -inf where there is none.
+        The value of each row if the values are a scale; -inf for rows without a value.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Colouring:
     height: NDArray[np.float64] | None = None
 
     def by_marker(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
-        """Each marker with its rows, in the order of drawing: rows without a value first, high values on top."""
+        """Rows by marker, in the order of drawing: rows without a value first, high values on top."""
         for marker in sorted(set(self.markers.tolist()), key=MARKERS.index):
             rows = np.flatnonzero(self.markers == marker)
             if self.height is None:
@@ -58,7 +58,7 @@ class Colouring:
 
 
 def colour_by(name: str, values: pa.Array) -> Colouring:
-    """Colours for a column: groups, a few ordered numbers, or a scale. Nulls, NaN and infinities are grey."""
+    """Choose colours for a column: groups, a few ordered numbers, or a scale. Nulls, NaN and infinities are grey."""
     import pyarrow as pa
 
     kind = values.type
@@ -68,7 +68,7 @@ def colour_by(name: str, values: pa.Array) -> Colouring:
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if not number:
         if pa.types.is_nested(kind):
-            raise InputError(f"column {name!r} holds {kind}; vertices are coloured by numbers or texts")
+            raise InputError(f"column {name!r} has type {kind}; expected numbers or strings to colour vertices by")
         texts = values.cast(pa.string()) if not pa.types.is_null(kind) else pa.nulls(len(values), pa.string())
         return _groups(name, np.array(texts.to_pylist(), object))
     if pa.types.is_integer(kind) and name in GROUPS:

@@ -1,4 +1,4 @@
-"""The graph of communities, and how large they and the vertices' degrees are."""
+"""The graph of communities, and the distributions of community sizes and vertex degrees."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from goffish.gopher.result import Result
 
-#: Nodes that one picture can hold.
+#: #: Maximum number of nodes of a picture.
 MOST_COMMUNITIES = 500
-#: Lines per node, beyond which the weakest are left out.
+#: #: Maximum number of lines per node; the weakest are left out.
 _LINKS = 2.5
 _FONT = 7.5
 _LABEL = 16
@@ -46,17 +46,17 @@ _CURVE = 1000
 
 @dataclass(frozen=True)
 class _Nodes:
-    """The largest communities, by falling size, and the strongest links between them.
+    """The largest communities, by decreasing size, and the strongest links between them.
 
     Attributes
     ----------
     size : int64, shape (nodes,)
     conductance : float64, shape (nodes,)
     names : list of str
-        Label of the most central member of each.
+        Label of the most central member of each community.
     ends : int64, shape (2, links); weights : float64, shape (links,)
     weaker : int
-        Links that are not drawn.
+        Number of links that are not drawn.
     """
 
     size: NDArray[np.int64]
@@ -69,37 +69,38 @@ class _Nodes:
 
 @styled
 def communities(graph: Communities | Graph, division: Result | Any = None, *, largest: int = 40) -> Figure:
-    """Draw communities and the edges between them, beside the distributions of their sizes and of the degrees.
+    """Draw communities and the edges between them, with the distributions of sizes and degrees.
 
     Parameters
     ----------
     graph : Communities or Graph
-        A result of community detection, or the graph that `division` divides.
+        A result of community detection, or the graph of `division`.
     division : Result, table, mapping or column, optional
         With a graph: the result, or a table (Arrow, pandas, polars) with the columns ``vertex`` and ``community``, a
-        mapping from vertex label to community, or one community per vertex in vertex order. Every vertex needs one.
+        mapping from vertex label to community, or one community per vertex in vertex order. Every vertex must have a
+        community.
     largest : int
-        Communities that get a node of their own, up to 500: those with the most vertices. The caption tells of the
+        Number of communities with a separate node, up to 500: those with the most vertices. The caption summarises the
         others.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The area of a node is its number of vertices, its colour the conductance; it is named after the member with the
-        largest weighted degree within. The width of a line is the weight of the edges between two communities; the
-        strongest link of every node and the strongest of all are drawn.
+        The area of a node shows its number of vertices, its colour the conductance; it is named after the member with
+        the largest weighted degree within the community. The width of a line shows the weight of the edges between two
+        communities; the strongest link of every node and the strongest links overall are drawn.
 
     Raises
     ------
     InputError
-        The division is not one of this graph's vertices, there are none, or matplotlib is missing.
+        If the division does not match the vertices of the graph, the graph has none, or matplotlib is missing.
     """
     largest = whole_number(largest, "largest")
     if largest > MOST_COMMUNITIES:
-        raise InputError(f"largest={largest}: up to {MOST_COMMUNITIES} communities can be drawn")
+        raise InputError(f"largest = {largest}: must be 1 to {MOST_COMMUNITIES}")
     found = _result(graph, division)
     if found.graph.num_vertices == 0:
-        raise InputError("the graph has no vertices; there is nothing to draw")
+        raise InputError("the graph has no vertices")
     sizes = np.bincount(found.membership, minlength=found.num_communities)
     nodes = _choose(found, sizes, largest)
     figure = new_figure(12.0, 7.4)
@@ -132,7 +133,12 @@ def communities(graph: Communities | Graph, division: Result | Any = None, *, la
 def _result(graph: Communities | Graph, division: Any) -> Communities:
     if isinstance(graph, Communities) and division is None:
         return graph
-    expect(graph, Graph, "graph", "give Communities alone, or a goffish Graph (a store's to_graph()) and a division")
+    expect(
+        graph,
+        Graph,
+        "graph",
+        "expected Communities, or a goffish Graph with a division; call to_graph() on a store",
+    )
     assert isinstance(graph, Graph)
     if isinstance(division, Communities) and division.graph is graph:
         return division
@@ -202,7 +208,7 @@ def _draw_nodes(
 
 def _caption(nodes: _Nodes, found: Communities) -> str:
     told = [
-        "Area and number of a node: its vertices. Name, where there is room: its most central member. "
+        "Area and number of a node: its vertices. Name, if it fits: its most central member. "
         "Colour: conductance (cut weight over volume)."
     ]
     if nodes.weights.size:
@@ -222,7 +228,7 @@ def _communities(number: int, kind: str = "") -> str:
 
 
 def _curve(axes: Any, values: NDArray[Any], title: str, name: str, things: str) -> None:
-    """Share of the `things` with at least x, both axes logarithmic."""
+    """Plot the share of the `things` with at least x, on logarithmic axes."""
     axes.set_title(title)
     axes.set_xlabel(f"{name}, at least")
     axes.set_ylabel(f"share of {things}")
@@ -235,7 +241,7 @@ def _curve(axes: Any, values: NDArray[Any], title: str, name: str, things: str) 
     distinct, first = np.unique(positive, return_index=True)
     share = (positive.size - first) / values.size
     if distinct.size > _CURVE:
-        # Evenly along the axis, with both ends.
+        # Evenly along the axis, including both ends.
         at = np.geomspace(distinct[0], distinct[-1], _CURVE)
         rows = np.unique(np.clip(np.searchsorted(distinct, at), 0, distinct.size - 1))
         distinct, share = distinct[rows], share[rows]
@@ -259,7 +265,7 @@ def _log_axis(set_scale: Any, axis: Any, set_limits: Any, values: NDArray[Any], 
 
     low, high = float(values.min()), float(values.max()) if highest is None else highest
     set_scale("log")
-    # A little more than the values, or rounding takes the tick off an end.
+    # Slightly beyond the values, or rounding removes the tick at an end.
     beyond = 1.5 if low == high else 1.001
     set_limits(low / beyond, high * beyond)
     if low == high:

@@ -16,11 +16,11 @@ from goffish.plot.style import ALARM, COLOURS, QUIET, count, integer_ticks, lege
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Largest over smallest positive value from which a logarithmic axis is used.
+#: #: Ratio of the largest to the smallest positive value from which a logarithmic axis is used.
 _LOG_FROM = 100
 _FEW = 60
 _LINES = (
-    # counter, label, colour, width, dashes, marker: the widest first, so that equal lines can all be seen
+    # counter, label, colour, width, dashes, marker: the widest first, so that equal lines are all visible
     ("messages", "sent by the program", COLOURS[4], 5.0, "solid", "o"),
     ("combined", "after combining", COLOURS[0], 2.2, "solid", "s"),
     ("remote", "to other partitions", ALARM, 1.2, (0, (3, 2)), "^"),
@@ -45,7 +45,7 @@ def supersteps(stats: RunStats | Result) -> Figure:
     Raises
     ------
     InputError
-        There are no counters (no engine ran), the run had no superstep, or matplotlib is missing.
+        If there are no counters (no engine ran), the run had no superstep, or matplotlib is missing.
     """
     stats = check_supersteps(stats)
     steps = np.arange(1, stats.supersteps + 1)
@@ -78,18 +78,18 @@ def supersteps(stats: RunStats | Result) -> Figure:
 
 
 def check_supersteps(given: RunStats | Result) -> RunStats:
-    """The counters of a run, where there are supersteps to draw."""
+    """Return the counters of a run with at least one superstep."""
     stats = given.stats if isinstance(given, Result) else given
     if stats is None:
-        raise InputError("there are no counters: no engine ran; run it on the engine with engine='local'")
-    expect(stats, RunStats, "stats", "give the counters of a run (result.stats) or its result")
+        raise InputError("no counters: no engine ran; run on an engine with engine='local'")
+    expect(stats, RunStats, "stats", "expected the counters of a run (result.stats) or its result")
     if stats.supersteps < 1 or stats.steps.num_rows == 0:
-        raise InputError(f"{stats.program}: the run had no supersteps; there is nothing to draw")
+        raise InputError(f"{stats.program}: the run had no supersteps")
     return stats
 
 
 def _value_axis(axes: Any, values: NDArray[Any]) -> None:
-    """From zero; logarithmic above 1 where the values demand it."""
+    """Start at zero; logarithmic above 1 for values of a wide range."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)

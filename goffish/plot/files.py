@@ -1,4 +1,4 @@
-"""Writing pictures: whole or not at all, and the same figure as the same bytes."""
+"""Output of pictures: atomic and deterministic."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from goffish.plot.style import DPI, require_matplotlib, settings
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: No dates: they would make equal pictures different.
+#: #: No dates, which would make equal pictures differ.
 _METADATA: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 def check_picture(path: str | Path) -> Path:
-    """The local path of a picture; refuses one that `save` could not write, before any work is done for it.
+    """Return the local path of a picture; refuse one that `save` could not write, before any computation.
 
     Raises
     ------
     InputError
-        The suffix names no format, the folder is missing, or matplotlib is.
+        If the suffix is unknown, the folder is missing, or matplotlib is missing.
     """
     target = check_place(path_name(path), _METADATA)
     require_matplotlib()
@@ -32,15 +32,15 @@ def check_picture(path: str | Path) -> Path:
 def save(figure: Figure, path: str | Path) -> Path:
     """Write a figure as PNG, SVG or PDF, by the suffix of `path`.
 
-    The file appears whole or not at all, and equal figures give equal bytes.
+    The file is written atomically; equal figures have equal bytes.
 
     Raises
     ------
     InputError
-        The suffix names no format, or the folder is missing or cannot be written.
+        If the suffix is unknown, or the folder is missing or not writable.
     """
     target = check_picture(path)
-    expect_library(figure, "matplotlib.figure", "Figure", "give the figure first, then the path")
+    expect_library(figure, "matplotlib.figure", "Figure", "expected a figure, then a path")
     suffix = target.suffix.lower()
     with output_file(target) as temporary, settings(**{"svg.hashsalt": "goffish"}):
         figure.savefig(temporary, format=suffix[1:], dpi=DPI, metadata=_METADATA[suffix])

@@ -1,7 +1,7 @@
-"""A page in which a reader zooms from communities to their central members: one HTML file that needs nothing else.
+"""A self-contained HTML page to zoom from communities to their central members.
 
-Own drawing rather than Vega-Lite or Plotly: neither zooms into packed circles with labels at every depth, and D3, which
-does, would be ten times the size of this script.
+Uses its own script, as neither Vega-Lite nor Plotly zooms into packed circles with labels at every depth, and D3, which
+does, would be ten times the size.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from goffish.plot.style import COLOURS, count, shorten
 from goffish.version import __version__
 
 _SUFFIXES = (".html", ".htm")
-#: Characters of a label: the most that keep all labels together, as written, below so many bytes.
+#: #: Maximum length of a label, chosen so that all labels together stay below this number of bytes.
 _LABEL_LENGTHS, _LABEL_BYTES = (80, 40, 16, 8), 1_000_000
 
 
 def check_page(path: str | Path) -> None:
-    """Refuse a page that `write_page` could not write, before any work is done for it.
+    """Refuse a page that `write_page` could not write, before any computation.
 
     Raises
     ------
     InputError
-        The suffix is not .html or .htm, or the folder is missing or cannot be written.
+        If the suffix is not .html or .htm, or the folder is missing or not writable.
     """
     path_name(path)
     check_place(path, _SUFFIXES)
 
 
 def write_page(found: CommunityLandscape, path: str | Path, *, name: str = "graph") -> Path:
-    """Write `page` to a file, whole or not at all.
+    """Write `page` to a file, atomically.
 
     Raises
     ------
     InputError
-        See `check_page`; or `found` is no landscape.
+        See `check_page`; also if `found` is not a landscape.
     """
     check_page(path)
     text = page(found, name=name)
@@ -56,25 +56,24 @@ def write_page(found: CommunityLandscape, path: str | Path, *, name: str = "grap
 
 
 def page(found: CommunityLandscape, *, name: str = "graph") -> str:
-    """A landscape as an HTML page: circles in circles, and tables of the central members.
+    """Convert a landscape to an HTML page: nested circles, and tables of the central members.
 
-    The page fetches nothing and sends nothing (its content security policy forbids it), works from a file, and is the
-    same for the same landscape. Its size does not grow with the graph: at most 2000 circles, and ten members of each,
-    are in it; the page says what is not.
+    The page makes no requests (enforced by its content security policy), works offline, and is deterministic. Its size
+    does not grow with the graph: it has at most 2000 circles, and ten members of each; the page lists omissions.
 
     Parameters
     ----------
     found : CommunityLandscape
     name : str
-        Of the graph, for the title.
+        Name of the graph, for the title.
 
     Raises
     ------
     InputError
-        `found` is no landscape.
+        If `found` is not a landscape.
     """
-    expect(found, CommunityLandscape, "found", "give what goffish.landscape returns")
-    # A file's name may hold bytes that are no text.
+    expect(found, CommunityLandscape, "found", "expected the result of goffish.landscape")
+    # A file name may contain bytes that are not text.
     title = f"Communities of {shorten(name.encode('utf-8', 'replace').decode(), 120)}"
     style, script = _part("page.css"), _part("page.js")
     return Template(_part("page.html")).substitute(
@@ -92,7 +91,7 @@ def digest(text: str) -> str:
 
 
 def as_json(body: Any) -> str:
-    """JSON that no HTML parser takes for markup, whatever the labels are."""
+    """Encode JSON so that no HTML parser treats it as markup, whatever the labels are."""
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -114,7 +113,7 @@ def _data(found: CommunityLandscape, title: str) -> dict[str, Any]:
         "left_out": _left_out(found, nodes, cut_to),
         "value": "betweenness" if found.options.paths == "graph" else "betweenness within",
         "bound": found.summary["betweenness"] == "sampled",
-        "colours": COLOURS[:-1],  # yellow cannot be told from white
+        "colours": COLOURS[:-1],  # yellow is too close to white
         "labels": labels,
         "home": [home[at] for at in range(len(labels))],
         "nodes": {
@@ -136,7 +135,7 @@ def _data(found: CommunityLandscape, title: str) -> dict[str, Any]:
 
 
 def _short(value: float) -> float | int:
-    """Six significant digits."""
+    """Round to six significant digits."""
     rounded = float(f"{value:.6g}")
     return int(rounded) if rounded.is_integer() else rounded
 
@@ -183,7 +182,7 @@ def _options(found: CommunityLandscape) -> list[tuple[str, str]]:
         ("betweenness", told + (", weights as lengths" if options.weighted else ", each edge of length 1")),
         ("members named", f"{options.members} per community"),
         ("seed", str(options.seed)),
-        ("made by", f"GoFFish {__version__}"),
+        ("created by", f"GoFFish {__version__}"),
     ]
 
 
@@ -192,12 +191,12 @@ def _left_out(found: CommunityLandscape, nodes: list[Node], cut_to: int | None) 
     merged = sum(node.merged for node in nodes)
     if merged:
         told.append(
-            f"{merged:,} small {'community' if merged == 1 else 'communities'}, each beside more than {MOST_CHILDREN} "
-            "others, are merged into the dashed circles, which are never drawn larger than the largest circle beside."
+            f"{merged:,} small {'community' if merged == 1 else 'communities'}, with more than {MOST_CHILDREN} "
+            "siblings, are merged into dashed circles, which are never larger than their largest sibling."
         )
     closed = sum(node.undrawn > 0 for node in nodes)
     if closed:
-        told.append(f"{count(closed, 'circle')} would have finer communities in them that are not drawn.")
+        told.append(f"{count(closed, 'circle')}: finer communities inside are not drawn.")
     lower = found.levels[0].number - 1
     if lower:
         told.append(f"{count(lower, 'finer level')} {'was' if lower == 1 else 'were'} left out by the option levels.")

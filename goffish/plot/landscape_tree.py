@@ -1,4 +1,4 @@
-"""Which communities of a landscape are drawn, inside which circle, and where."""
+"""Selection and placement of the circles of a landscape."""
 
 from __future__ import annotations
 
@@ -14,33 +14,34 @@ from goffish.plot import pack_kernels as kernels
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: Circles in all, circles directly in one circle, and members of one community.
+#: #: Maximum number of circles in total, of circles directly in one circle, and of members of one community.
 MOST_NODES, MOST_CHILDREN, MOST_MEMBERS = 2000, 100, 10
-#: Share of a circle's radius that the circles in it, or the dots of its members, reach.
+#: #: Share of a circle's radius for its circles, or the dots of its members.
 _FILLED, _DOTTED = 0.95, 0.84
-#: Largest radius of a dot, as a share of its circle's, and the smallest, as a share of the largest one's beside it.
+#: #: Largest radius of a dot, as a share of its circle's, and the smallest, as a share of the largest dot in the
+#: circle.
 _LARGEST_DOT, _SMALLEST_DOT = 0.42, 0.16
 _STEPS = 400
 
 
 @dataclass
 class Node:
-    """A circle: the graph, a community, or the smaller communities that have no circle of their own.
+    """A circle: the graph, a community, or the smaller communities without a separate circle.
 
     Attributes
     ----------
     parent : int
-        Number of the circle around it; -1 for the graph.
+        Number of the enclosing circle; -1 for the graph.
     level, community : int
-        Coarsest level on which these vertices are one community, and its number there; 0 and -1 for the graph.
+        Coarsest level on which these vertices are one community, and its number on that level; 0 and -1 for the graph.
     finest, part : int
         The same for the finest level.
     size : int
-        Vertices.
+        Number of vertices.
     merged : int
-        Communities that share this circle; 0 for all other circles.
+        Number of communities that share this circle; 0 for other circles.
     undrawn : int
-        Communities that this one falls into, where they are not drawn.
+        Number of parts of this community, if they are not drawn.
     inside, cut : float
         Weights of the edges within, and to other communities of the level.
     members : int64
@@ -48,7 +49,7 @@ class Node:
     scores : float64
         Their betweenness.
     place : (float, float, float)
-        Centre and radius in the circle around it, whose own centre is 0 and radius 1.
+        Centre and radius relative to the enclosing circle, with centre 0 and radius 1.
     dots : float64, shape (members, 3)
         The same for the members of a circle without circles in it; otherwise without rows.
     """
@@ -70,10 +71,10 @@ class Node:
 
 
 def drawn_tree(found: CommunityLandscape) -> list[Node]:
-    """The circles of a landscape, each behind the one around it; the first is the graph.
+    """Return the circles of a landscape, each after its enclosing circle; the first is the graph.
 
-    The largest communities are opened first. Of the parts of one that is opened, those are drawn that hold its own
-    central members, then the largest: so every member that the picture names has a dot.
+    The largest communities are opened first. Of the parts of an opened community, those with its central members are
+    drawn, then the largest, so that every named member has a dot.
     """
     tree = _Tree(found)
     waiting = [(-tree.nodes[0].size, 0)]
@@ -85,19 +86,19 @@ def drawn_tree(found: CommunityLandscape) -> list[Node]:
 
 
 def packed(radii: Floats) -> Floats:
-    """Circles beside each other, and the radius of the circle around the origin that holds them.
+    """Pack circles, and return the radius of the enclosing circle around the origin.
 
     Parameters
     ----------
     radii : float64, shape (circles,)
-        Best in falling order.
+        Preferably in decreasing order.
 
     Returns
     -------
     float64, shape (circles, 3)
-        Centres and radii, in units of the radius of the circle around them all.
+        Centres and radii, in units of the radius of the enclosing circle.
     """
-    # The first circle in the middle suits one large and many small ones; where it touches the second, two large ones.
+    # The first circle at the centre suits one large and many small circles; touching the second suits two large ones.
     tries = [_tried(radii, first) for first in (0.0, *radii[1:2])]
     return max(tries, key=lambda places: float(places[0, 2]))
 
@@ -119,7 +120,7 @@ def _member_dots(scores: Floats) -> Floats:
 
 
 class _Tree:
-    """The circles so far, and which communities each community falls into."""
+    """The circles so far, and the parts of each community."""
 
     def __init__(self, found: CommunityLandscape) -> None:
         self.found = found
@@ -141,7 +142,7 @@ class _Tree:
         self.nodes = [graph]
 
     def open(self, number: int) -> list[int]:
-        """Draw what a circle falls into: circles, whose numbers are returned, or dots."""
+        """Draw the parts of a circle: circles, whose numbers are returned, or dots."""
         node = self.nodes[number]
         parts = self._parts(node.finest, node.part)
         level = node.finest - 1
@@ -160,7 +161,7 @@ class _Tree:
         if merged:
             rest = node.size - sum(child.size for child in children)
             children.append(Node(number, level, -1, level, -1, rest, merged))
-        # To scale, what is merged could leave the others no room.
+        # To scale, merged communities could leave no space for the others.
         areas = np.minimum([float(child.size) for child in children], largest)
         rows = np.argsort(-areas, kind="stable")
         places = np.empty((rows.size, 3))
@@ -186,7 +187,7 @@ class _Tree:
         return min(MOST_MEMBERS, self.found.options.members)
 
     def _parts(self, level: int, community: int) -> Ids:
-        """Communities of the next finer level, the largest first; none on the finest."""
+        """Communities of the next finer level, the largest first; none on the finest level."""
         if level == self.bottom:
             return np.empty(0, np.int64)
         starts = self.starts[level - 1]

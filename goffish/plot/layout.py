@@ -1,4 +1,4 @@
-"""Where vertices go: stress majorization of hop distances, components side by side, circles apart.
+"""Vertex positions: stress majorization of hop distances, components side by side, and separation of circles.
 
 E. Gansner, Y. Koren, S. North, Graph drawing by stress majorization (GD 2004); the starting positions are U. Brandes,
 C. Pich, Eigensolver methods for progressive multidimensional scaling (GD 2006). Everything is deterministic.
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _PIVOTS = 50
-#: Sweeps over a component; large ones get fewer, so that the largest picture takes a few seconds.
+#: #: Sweeps over a component; fewer for large components, so that the largest picture takes a few seconds.
 _SWEEPS = 400
 _WORK = 60_000
 _ENOUGH = 1e-6
@@ -27,16 +27,16 @@ _SEED = 20
 def place(
     vertices: int, src: NDArray[Any], dst: NDArray[Any], length: Floats | None = None, *, aspect: float = 1.3
 ) -> Floats:
-    """Positions of the vertices of an undirected graph.
+    """Compute positions of the vertices of an undirected graph.
 
     Parameters
     ----------
     vertices : int
     src, dst : integers, shape (edges,)
     length : float64, shape (edges,), optional
-        Wanted length of each edge; default 1.
+        Desired length of each edge; default: 1.
     aspect : float
-        Width over height of the place that components are laid out in.
+        Width over height of the area for the components.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def place(
         length = np.ones(len(src))
     keep = src != dst
     src, dst, length = src[keep].astype(np.int64), dst[keep].astype(np.int64), length[keep]
-    # Parallel edges and both directions of one: the shortest counts.
+    # Of parallel edges and both directions of an edge, the shortest counts.
     pair = np.minimum(src, dst) * vertices + np.maximum(src, dst)
     order = np.lexsort((length, pair))
     pair, first = np.unique(pair[order], return_index=True)
@@ -78,7 +78,7 @@ def fit(places: Floats, width: float, height: float, *, largest_scale: float = n
 
 
 def separate(places: Floats, radii: Floats, width: float, height: float, gap: float) -> Floats:
-    """Push circles apart until none overlaps, inside a box from (0, 0); gives up quietly when it is full."""
+    """Push circles apart until none overlap, inside a box from (0, 0); stops silently if the box is full."""
     places = places.copy()
     if len(places) < 2:
         return places
@@ -92,7 +92,7 @@ def separate(places: Floats, radii: Floats, width: float, height: float, gap: fl
         if missing.max() < 0.05:
             break
         direction = apart / np.maximum(distance, 1e-9)[:, :, None]
-        # Large circles stand firm.
+        # Large circles do not move.
         yielding = radii[None, :] / (radii[:, None] + radii[None, :])
         places += ((missing * yielding)[:, :, None] * direction).sum(axis=1) * 0.6 + nudge
         places[:, 0] = np.clip(places[:, 0], np.minimum(radii, width / 2), np.maximum(width - radii, width / 2))
@@ -101,7 +101,7 @@ def separate(places: Floats, radii: Floats, width: float, height: float, gap: fl
 
 
 def _stress(links: Any) -> Floats:
-    """One connected component."""
+    """Positions of one connected component."""
     from scipy.linalg import cho_factor, cho_solve
     from scipy.sparse.csgraph import shortest_path
     from scipy.spatial.distance import cdist
@@ -112,7 +112,7 @@ def _stress(links: Any) -> Floats:
     wanted = np.asarray(shortest_path(links, directed=False))
     scale = float(wanted[wanted > 0].min())
     places = _pivot_scaling(wanted)
-    # Vertices with equal neighbours start in one spot and would never part.
+    # Vertices with equal neighbours start at the same position and would never separate.
     places += np.random.default_rng(_SEED).normal(0.0, 0.1 * scale, places.shape)
     np.fill_diagonal(wanted, 1.0)
     weight = wanted**-2
@@ -148,7 +148,7 @@ def _pivot_scaling(wanted: Floats) -> Floats:
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     places = np.zeros((n, 2))
     flat = centred @ axes[:2].T
-    # A singular vector is known up to its sign only.
+    # The sign of a singular vector is arbitrary.
     flat *= np.where(flat[np.abs(flat).argmax(axis=0), np.arange(flat.shape[1])] < 0, -1.0, 1.0)
     places[:, : flat.shape[1]] = flat
     spread = float(np.abs(places).max())
@@ -156,7 +156,7 @@ def _pivot_scaling(wanted: Floats) -> Floats:
 
 
 def _turned(places: Floats) -> Floats:
-    """With the longest extent along x."""
+    """Rotate the longest extent to x."""
     centred = places - places.mean(axis=0)
     if len(places) < 3:
         _, _, axes = np.linalg.svd(centred, full_matrices=True)
@@ -172,13 +172,13 @@ def _turned(places: Floats) -> Floats:
 
 
 def _as_read(places: Floats) -> Floats:
-    """Mirrored so that vertex numbers tend to grow from left to right and from top to bottom."""
+    """Mirror so that vertex numbers tend to increase from left to right and from top to bottom."""
     number = np.arange(len(places)) - (len(places) - 1) / 2
     return np.asarray(places * np.where(number @ places < 0, -1.0, 1.0) * (1.0, -1.0))
 
 
 def _side_by_side(pieces: list[Floats], gap: float, aspect: float) -> list[Floats]:
-    """Components on shelves, the tallest first."""
+    """Place components on shelves, the tallest first."""
     sizes = np.array([np.ptp(p, axis=0) + gap for p in pieces]).reshape(-1, 2)
     width = max(float(sizes[:, 0].max(initial=0.0)), float(np.sqrt((sizes[:, 0] * sizes[:, 1]).sum() * aspect)))
     order = np.lexsort((-sizes[:, 0], -sizes[:, 1]))

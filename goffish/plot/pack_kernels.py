@@ -1,4 +1,4 @@
-"""Circles beside each other, close together and without overlap.
+"""Numba kernels of circle packing: close together and without overlap.
 
 Measured against circlify with 100 circles: 14 to 59 ms instead of 2.6 to 3.2 s, and 76 to 87 % of the area covered
 instead of 58 to 77 %.
@@ -15,9 +15,9 @@ _APART = 1e-9
 
 @kernel
 def pack(radii, x, y, first):
-    """Place circles one after the other, each touching two earlier ones, as near to the origin as there is room.
+    """Place circles one after the other, each touching two earlier ones, as close to the origin as possible.
 
-    Large circles first give the closest packing. The first one starts at ``x = -first``.
+    Decreasing radii give the densest packing. The first circle is at ``x = -first``.
     """
     for i in range(radii.size):
         x[i] = y[i] = 0.0
@@ -45,7 +45,7 @@ def _place(radii, x, y, i):
             for side in (1.0, -1.0):
                 at_x = x[a] + (along * dx - side * off * dy) / distance
                 at_y = y[a] + (along * dy + side * off * dx) / distance
-                # To the centre, not the far edge: so small circles fill the gaps between large ones.
+                # Distance to the centre, not to the far edge, so that small circles fill gaps between large ones.
                 reach = np.hypot(at_x, at_y)
                 if reach < best and _free(radii, x, y, i, at_x, at_y):
                     best = reach
@@ -66,8 +66,7 @@ def _free(radii, x, y, i, at_x, at_y):
 def enclose(radii, x, y, steps):
     """Centre and radius of a circle around all circles, close to the smallest one.
 
-    M. Bădoiu and K. L. Clarkson, Smaller core-sets for balls (SODA 2003): step towards what lies furthest, less and
-    less.
+    M. Bădoiu and K. L. Clarkson, Smaller core-sets for balls (SODA 2003): decreasing steps towards the farthest circle.
     """
     at_x = at_y = 0.0
     best_x = best_y = 0.0

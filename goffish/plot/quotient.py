@@ -30,7 +30,8 @@ from goffish.plot.style import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Partitions whose remaining subgraphs get a node of their own; of more, the caption tells.
+#: #: Maximum number of partitions whose remaining subgraphs have a separate node; for more, the caption summarises
+#: them.
 _MOST_RESTS = 24
 _REST_RADIUS = 21.0
 _FONT = 7.5
@@ -38,17 +39,17 @@ _FONT = 7.5
 
 @dataclass(frozen=True)
 class _Nodes:
-    """What is drawn: the largest subgraphs, then one node per partition for the rest of its subgraphs.
+    """Nodes and links of the picture: the largest subgraphs, then one node per partition for its remaining subgraphs.
 
     Attributes
     ----------
     partition, vertices, subgraphs : int64, shape (nodes,)
     single : int
-        Nodes that are one subgraph; those behind them stand for several.
+        Number of nodes for one subgraph; the following nodes represent several.
     ends : int64, shape (2, links); links : int64
-        Pairs of nodes and the edges between them.
+        Pairs of nodes, and the number of edges between them.
     hidden : int
-        Subgraphs that no node stands for.
+        Number of subgraphs without a node.
     """
 
     partition: NDArray[np.int64]
@@ -63,28 +64,28 @@ class _Nodes:
 
 @styled
 def quotient_graph(graph: PartitionedGraph, *, largest: int = 60) -> Figure:
-    """Draw the subgraphs of a partitioned graph and the edges that are cut between them.
+    """Draw the subgraphs of a partitioned graph and the cut edges between them.
 
     Parameters
     ----------
     graph : PartitionedGraph
     largest : int
-        Subgraphs that get a node of their own: those with the most vertices. The others share one dashed node
-        per partition, or, with more than 24 partitions, are counted in the caption. Of equally
-        large ones every partition shows some.
+        Number of subgraphs with a separate node: those with the most vertices. The others share one dashed node per
+        partition or, with more than 24 partitions, are counted in the caption. Among equally large subgraphs, every
+        partition shows some.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The area of a node is its number of vertices, its colour the partition; the width of a line is the number of
-        edges between two nodes. Nodes without such edges stand in rows at the bottom.
+        The area of a node shows its number of vertices, its colour the partition; the width of a line shows the number
+        of edges between two nodes. Nodes without cut edges are in rows at the bottom.
 
     Raises
     ------
     InputError
-        The graph is not partitioned, `largest` is not positive, or matplotlib is missing.
+        If the graph is not partitioned, `largest` is not positive, or matplotlib is missing.
     """
-    expect(graph, PartitionedGraph, "graph", "give a PartitionedGraph (gf.partition(graph, parts) makes one)")
+    expect(graph, PartitionedGraph, "graph", "expected a PartitionedGraph; call gf.partition(graph, parts)")
     largest = whole_number(largest, "largest")
     nodes = _choose(graph, largest)
     figure = new_figure(10.5, 7.0)
@@ -119,7 +120,7 @@ def _choose(graph: PartitionedGraph, largest: int) -> _Nodes:
     once = src < dst
     src, dst, links = src[once], dst[once], links[once]
 
-    # Of equally large ones, the first of every partition, then the second of every partition …
+    # Among equally large ones, the first of every partition, then the second of every partition, and so on.
     order = np.lexsort((-size, owner))
     turn = np.empty(size.size, np.int64)
     turn[order] = np.arange(size.size) - graph.subgraph_starts[owner[order]]
@@ -171,7 +172,7 @@ def _draw_nodes(
 
 
 def _label_links(canvas: Canvas, nodes: _Nodes, places: NDArray[np.float64]) -> None:
-    """Numbers on the lines where there are few, the heaviest first, as far as there is room."""
+    """Number the lines if there are few, the heaviest first, where the numbers fit."""
     if nodes.links.size > FEW_LINKS:
         return
     for link in np.argsort(-nodes.links, kind="stable")[: np.count_nonzero(_numbered(nodes))]:
@@ -180,7 +181,7 @@ def _label_links(canvas: Canvas, nodes: _Nodes, places: NDArray[np.float64]) -> 
 
 
 def _numbered(nodes: _Nodes) -> NDArray[np.bool_]:
-    """Links heavy enough for a number: not the few edges of every small subgraph."""
+    """Links that are heavy enough for a number: not the few edges of every small subgraph."""
     most: NDArray[np.bool_] = nodes.links * 100 >= nodes.links.max(initial=0)
     return most
 

@@ -1,4 +1,4 @@
-"""Pictures of time series: a value over time, how a front advanced, and how far it came."""
+"""Pictures of time series: a value over time, the progress of a front, and its extent."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
     from goffish.gopher.result import Result
 
-#: Up to here every timestep has its own mark.
+#: #: Maximum number of timesteps with separate marks.
 _FEW = 60
-#: Largest over smallest positive value from which a logarithmic axis is used.
+#: #: Ratio of the largest to the smallest positive value from which a logarithmic axis is used.
 _LOG_FROM = 100
-#: Below this share of the vertices the axis ends where the values do.
+#: #: Share of the vertices below which the axis ends at the largest value.
 _SMALL_SHARE = 0.2
-#: Dates beside each other on a time axis.
+#: #: Maximum number of dates on a time axis.
 _DATES = 7
 _GRID = "#e4e4e4"
 
@@ -67,35 +67,36 @@ def values_over_time(
     timesteps: Sequence[int] | pa.Table | None = None,
     unit: str | None = None,
 ) -> Figure:
-    """Draw how a value changed: of chosen vertices, or its distribution over all vertices.
+    """Draw a value over time: of chosen vertices, or its distribution over all vertices.
 
     Parameters
     ----------
     values : Result or pyarrow.Table
-        Keyed by (``vertex``, `time`), or by `time` alone, which gives one line.
+        Keyed by (``vertex``, `time`), or by `time` alone, which gives a single line.
     column : str, optional
-        Numbers; default: the first column that is no key.
+        Numeric column; default: the first column that is not a key.
     vertices : sequence of labels, optional
-        One line each, at most 21. Default: minimum, quartiles, median and maximum over all vertices.
+        Labels of vertices with one line each, at most 21. Default: minimum, quartiles, median and maximum over all
+        vertices.
     time : str
         Column with the numbers of the timesteps; rows without one are left out.
     timesteps : sequence of int or pyarrow.Table, optional
-        Timesteps that were run, where the table may not tell of all; a `SeriesResult` knows its own. A table with the
-        columns ``timestep`` and ``start`` also gives the axis dates, if there is a calendar.
+        Timesteps of the run, if the table does not contain all of them; a `SeriesResult` includes them. A table with
+        the columns ``timestep`` and ``start`` also adds dates to the axis, if there is a calendar.
     unit : str, optional
-        Of the values, for the axis.
+        Unit of the values, for the axis.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Lines are broken where a timestep has no value; NaN and infinities are left out and counted below. The axis is
-        logarithmic when all values are positive and span more than a factor of 100.
+        Lines are interrupted at timesteps without a value; NaN and infinities are left out and counted below. The axis
+        is logarithmic if all values are positive and span more than a factor of 100.
 
     Raises
     ------
     InputError
-        The table is empty or lacks a column, a vertex is unknown or has several rows in a timestep, a column holds what
-        cannot be drawn, or matplotlib is missing.
+        If the table is empty or lacks a column, a vertex is unknown or has several rows in a timestep, a column has an
+        unsupported type, or matplotlib is missing.
     """
     table = table_of(values)
     name = value_name(table, column, time)
@@ -104,19 +105,19 @@ def values_over_time(
     axis = time_axis(steps[known], values, time, timesteps)
     keys = keys_of(table) if vertices is not None or "vertex" in table.column_names else None
     if vertices is not None:
-        expect(vertices, (list, tuple, np.ndarray, range), "vertices", "give a list of labels")
+        expect(vertices, (list, tuple, np.ndarray, range), "vertices", "expected a list of labels")
         if not 0 < len(vertices) <= CATEGORIES:
-            raise InputError(f"vertices: give 1 to {CATEGORIES} labels, not {len(vertices):,}")
+            raise InputError(f"vertices: expected 1 to {CATEGORIES} labels, found {len(vertices):,}")
     drawn = known & np.isfinite(numbers)
     left_out = int(known.sum() - drawn.sum())
     if not drawn.any():
-        raise InputError(f"column {name!r} holds no finite number; there is nothing to draw")
+        raise InputError(f"column {name!r} contains no finite number")
     figure = new_figure(9.0, 4.8, fitted=True)
     axes = figure.subplots()
     if vertices is not None:
         found = lines(keys, steps, np.where(drawn, numbers, np.nan), known, axis, list(vertices), time)
         if not np.isfinite(found).any():
-            raise InputError(f"column {name!r} holds no finite number of these vertices; there is nothing to draw")
+            raise InputError(f"column {name!r} contains no finite number of these vertices")
         _draw_lines(axes, axis, found, [str(v) for v in vertices])
         about = f" of {count(len(vertices), 'vertex')}"
     elif keys is not None:
@@ -144,17 +145,17 @@ def wavefront(
     timesteps: Sequence[int] | pa.Table | None = None,
     vertices: int | None = None,
 ) -> Figure:
-    """Draw how many vertices were newly reached in each timestep, and the share that was reached so far.
+    """Draw the number of newly reached vertices in each timestep, and the share reached so far.
 
     Parameters
     ----------
     values : Result or pyarrow.Table
-        With the columns ``vertex`` and `time`. A vertex is reached in its first timestep; one that has none, or null,
-        was not reached.
+        With the columns ``vertex`` and `time`. A vertex is reached in its first timestep; a vertex without a timestep,
+        or with null, is not reached.
     time, timesteps
         As for `values_over_time`.
     vertices : int, optional
-        Vertices of the graph, where the table leaves out some that were not reached; default: those in the table.
+        Number of vertices of the graph, if the table does not contain all of them; default: those in the table.
 
     Returns
     -------
@@ -164,8 +165,8 @@ def wavefront(
     Raises
     ------
     InputError
-        The table is empty or lacks a column, no vertex was reached, there are fewer `vertices` than in the table, or
-        matplotlib is missing.
+        If the table is empty or lacks a column, no vertex was reached, `vertices` is less than the number in the table,
+        or matplotlib is missing.
     """
     axis, new, total = _front(values, time, timesteps, vertices)
     reached = int(new.sum())
@@ -203,28 +204,28 @@ def spread_curve(
     timesteps: Sequence[int] | pa.Table | None = None,
     vertices: int | None = None,
 ) -> Figure:
-    """Draw how many vertices were reached up to each timestep and, if given, how many were active in it.
+    """Draw the number of vertices reached up to each timestep and, if given, the number of active vertices.
 
     Parameters
     ----------
     values, time, timesteps, vertices
         As for `wavefront`.
     active : Result or pyarrow.Table, optional
-        Either one row per vertex that is active in a timestep (a column ``vertex``), or one number per timestep.
+        Either one row per active vertex and timestep (a column ``vertex``), or one number per timestep.
     active_column : str, optional
-        The column with that number; default: the first that is no key.
+        The column with that number; default: the first column that is not a key.
     active_time : str
-        The column of timesteps of `active` (``at`` in what `HashtagAggregation` answers).
+        The column of timesteps of `active` (``at`` in results of `HashtagAggregation`).
 
     Returns
     -------
     matplotlib.figure.Figure
-        A dashed line tells how many vertices there are, unless it is far above the curves.
+        A dashed line shows the number of vertices, unless it is far above the curves.
 
     Raises
     ------
     InputError
-        As for `wavefront`, also about `active`.
+        As for `wavefront`, also for `active`.
     """
     more: Ints | None = None
     busy: Floats | None = None
@@ -267,12 +268,12 @@ def spread_curve(
 def _front(
     values: Any, time: str, timesteps: Sequence[int] | pa.Table | None, vertices: int | None, more: Ints | None = None
 ) -> tuple[Ints, Ints, int]:
-    """Timesteps (also those of `more`), vertices newly reached in each, and vertices altogether."""
+    """Timesteps (including those of `more`), newly reached vertices in each, and total number of vertices."""
     first, total = first_reached(table_of(values), time)
     steps = first if more is None else np.concatenate((first, more))
     axis = time_axis(steps, values, time, timesteps)
     if vertices is not None and whole_number(vertices, "vertices") < total:
-        raise InputError(f"vertices={vertices:,}: the table alone has {total:,}")
+        raise InputError(f"vertices = {vertices:,}: must be at least {total:,}, the number in the table")
     return axis, newly_reached(first, axis), total if vertices is None else vertices
 
 
@@ -280,7 +281,7 @@ def _draw_lines(axes: Any, axis: Ints, found: Floats, names: list[str]) -> None:
     few = axis.size <= _FEW
     for at, name in enumerate(names):
         colour, marker = look(at)
-        # Beyond sixty timesteps shapes tell lines of one colour apart; a single value needs one to be seen at all.
+        # Beyond sixty timesteps, shapes distinguish lines of one colour; a single value requires one to be visible.
         every = 1 if few else max(1, axis.size // 12)
         axes.plot(
             axis, found[at], color=colour, linewidth=1.8, marker=marker, markersize=4.5, markevery=every,
@@ -301,7 +302,7 @@ def _draw_bands(axes: Any, axis: Ints, found: Floats) -> None:
     axes.plot(axis, low, color=COLOURS[4], linewidth=0.8, gid="minimum")
     axes.plot(axis, high, color=COLOURS[4], linewidth=0.8, gid="maximum")
     alone = _alone(np.isfinite(median))
-    # A band has no width at a timestep whose neighbours are empty.
+    # A band has no width at a timestep with empty neighbours.
     axes.vlines(axis[alone], low[alone], high[alone], color=COLOURS[4], alpha=0.6, linewidth=3.0)
     axes.vlines(axis[alone], lower[alone], upper[alone], color=COLOURS[0], alpha=0.6, linewidth=3.0)
     for handle, text in ((outer, "minimum to maximum"), (inner, "middle half"), (middle, "median")):

@@ -1,4 +1,4 @@
-"""From tables keyed by (vertex, timestep) to the numbers and dates that pictures of time series show."""
+"""Conversion of tables keyed by (vertex, timestep) to the numbers and dates of pictures of time series."""
 
 from __future__ import annotations
 
@@ -20,87 +20,87 @@ Ints = NDArray[np.int64]
 
 #: Minimum, quartiles and maximum.
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
-#: Beyond, numbers in the column of timesteps are points in time rather than numbers of instances.
+#: #: Largest timestep; larger numbers are points in time instead of numbers of instances.
 MOST_TIMESTEPS = 100_000
 _FURTHEST = 2**31
 
 
 def table_of(values: Result | pa.Table, name: str = "values") -> pa.Table:
-    """The table of a result, or the table itself, if there is a row in it."""
+    """Return the table of a result, or the table itself, if it has rows."""
     table = values.table if isinstance(values, Result) else values
-    expect(table, pa.Table, name, "give a Result or a pyarrow.Table")
+    expect(table, pa.Table, name, "expected a Result or a pyarrow.Table")
     if not table.num_rows:
-        raise InputError("the table has no rows; there is nothing to draw")
+        raise InputError("the table has no rows")
     return table
 
 
 def column_of(table: pa.Table, name: str) -> pa.Array:
-    """A column in one piece, without dictionary."""
+    """A column as one array, without dictionary."""
     if name not in table.column_names:
-        raise InputError(f"the table has no column {name!r}; there are: {', '.join(table.column_names) or 'none'}")
+        raise InputError(f"the table has no column {name!r}; available: {', '.join(table.column_names) or 'none'}")
     column = table.column(name).combine_chunks()
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def keys_of(table: pa.Table) -> pa.Array:
-    """The column ``vertex``: a label in every row."""
+    """Return the column ``vertex``, with a label in every row."""
     column = column_of(table, "vertex")
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise InputError(f"column 'vertex' holds {kind}; labels are whole numbers or texts")
+        raise InputError(f"column 'vertex' has type {kind}; expected integers or strings")
     if column.null_count:
         raise InputError(f"column 'vertex' has no label in {column.null_count:,} of {len(column):,} rows")
     return column
 
 
 def value_name(table: pa.Table, column: str | None, time: str) -> str:
-    """The column that is drawn: the one asked for, or the first that holds neither vertices nor timesteps."""
+    """Return the column to draw: the given one, or the first without vertices and timesteps."""
     if column is not None:
         return column
     others = [name for name in table.column_names if name not in ("vertex", time)]
     if not others:
-        raise InputError(f"the table has no column to draw, only {', '.join(table.column_names)}")
+        raise InputError(f"the table has no column to draw; it has only {', '.join(table.column_names)}")
     return str(others[0])
 
 
 def steps_of(table: pa.Table, time: str) -> tuple[Ints, NDArray[np.bool_]]:
-    """Timestep of each row, and whether it has one.
+    """Return the timestep of each row, and whether it has one.
 
     Raises
     ------
     InputError
-        The column is missing, does not hold whole numbers, or holds negative ones.
+        If the column is missing, or contains anything but integers of 0 or more.
     """
     column = column_of(table, time)
-    if pa.types.is_floating(column.type):  # pandas makes these of whole numbers with gaps
+    if pa.types.is_floating(column.type):  # pandas converts integers with gaps to these
         column = pc.if_else(pc.is_nan(column), None, column)
     try:
         whole = column.cast(pa.int64()) if not pa.types.is_boolean(column.type) else None
     except pa.ArrowException:
         whole = None
     if whole is None or pa.types.is_temporal(column.type) or pa.types.is_string(column.type):
-        raise InputError(f"column {time!r} holds {column.type} values that are no timesteps: give whole numbers from 0")
+        raise InputError(f"column {time!r} has type {column.type}; expected timesteps as integers from 0")
     known = np.asarray(whole.is_valid().to_numpy(zero_copy_only=False), np.bool_)
     steps = np.asarray(whole.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
     if steps.min(initial=0) < 0:
         raise InputError(
-            f"column {time!r} holds {steps.min()}: timesteps count from 0 (rows of a merge have none; "
-            "name the column that does with time=)"
+            f"column {time!r} contains {steps.min()}: timesteps are numbered from 0 (rows of a merge have none; "
+            "name the column of timesteps with time=)"
         )
     return steps, known
 
 
 def numbers_of(table: pa.Table, name: str) -> Floats:
-    """A column of numbers; NaN where there is none."""
+    """Return a column of numbers; NaN for missing values."""
     column = column_of(table, name)
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise InputError(f"column {name!r} holds {kind}; only numbers can be drawn over time")
+        raise InputError(f"column {name!r} has type {kind}; expected numbers")
     return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
 
 
 def time_axis(steps: Ints, values: Any, time: str, timesteps: Sequence[int] | pa.Table | None) -> Ints:
-    """Every timestep from the first to the last one of `steps`, `timesteps`, and those that a result was run for."""
+    """Return every timestep from the first to the last of `steps`, `timesteps`, and those of a result."""
     if isinstance(timesteps, pa.Table):
         timesteps = _of_run(timesteps, steps)
     ran = values.timesteps if isinstance(values, SeriesResult) and time == "timestep" else None
@@ -108,23 +108,23 @@ def time_axis(steps: Ints, values: Any, time: str, timesteps: Sequence[int] | pa
     if timesteps is not None:
         given = np.asarray(list(timesteps) if isinstance(timesteps, Iterable) else "none")
         if given.size and given.dtype.kind not in "iu":
-            raise InputError("timesteps: give the numbers of the timesteps, such as range(50)")
+            raise InputError("timesteps: expected numbers of timesteps, such as range(50)")
         found.append(given.astype(np.int64).reshape(-1))
     if ran is not None:
         found.append(ran["timestep"].to_numpy())
     every = np.concatenate(found)
     if not every.size:
-        raise InputError(f"no row has a value in column {time!r}: nothing happened that could be drawn")
+        raise InputError(f"column {time!r} has no values")
     first, last = int(every.min()), int(every.max())
     if first < 0 or last >= _FURTHEST or last - first >= MOST_TIMESTEPS:
         raise InputError(
-            f"timesteps {first:,} to {last:,}: give numbers of instances, from 0, at most {MOST_TIMESTEPS:,} of them"
+            f"timesteps {first:,} to {last:,}: expected numbers of instances, from 0, at most {MOST_TIMESTEPS:,}"
         )
     return np.arange(first, last + 1)
 
 
 def _of_run(timesteps: pa.Table, steps: Ints) -> list[int]:
-    """The numbers in a table of timesteps, which must be those of the run that gave `steps`."""
+    """Return the numbers in a table of timesteps, which must be those of the run of `steps`."""
     numbers, known = steps_of(timesteps, "timestep")
     numbers = numbers[known]
     if not numbers.size:
@@ -140,17 +140,17 @@ def _of_run(timesteps: pa.Table, steps: Ints) -> list[int]:
 
 
 def in_windows(values: Result | pa.Table, time: str, window: int, origin: int | None = None) -> pa.Table:
-    """Number points in time by windows, so that arrivals can be drawn as timesteps.
+    """Number points in time by windows, so that they can be drawn as timesteps.
 
     Parameters
     ----------
     values : Result or pyarrow.Table
     time : str
-        Column of numbers, such as ``arrival``; null (or NaN) where there is none.
+        Column of numbers, such as ``arrival``; null (or NaN) for missing values.
     window : int
         Length of a window, in the unit of that column.
     origin : int, optional
-        Where window 0 begins; default: at the earliest point in time.
+        Start of window 0; default: the earliest point in time.
 
     Returns
     -------
@@ -160,7 +160,7 @@ def in_windows(values: Result | pa.Table, time: str, window: int, origin: int | 
     Raises
     ------
     InputError
-        The table is empty or lacks the column, it does not hold numbers, something lies before `origin`.
+        If the table is empty or lacks the column, the column is not numeric, or a value is before `origin`.
     """
     table = table_of(values)
     moments = numbers_of(table, time)
@@ -168,10 +168,10 @@ def in_windows(values: Result | pa.Table, time: str, window: int, origin: int | 
     length = whole_number(window, "window", 1)
     begin = moments[known].min(initial=np.inf) if origin is None else float(origin)
     if (moments[known] < begin).any():
-        raise InputError(f"column {time!r} holds {moments[known].min():,.0f}, before origin={begin:,.0f}")
+        raise InputError(f"column {time!r} contains {moments[known].min():,.0f}, before origin = {begin:,.0f}")
     steps = np.floor_divide(moments - (begin if known.any() else 0.0), length)
     if steps[known].max(initial=0.0) >= _FURTHEST:
-        raise InputError(f"window={length:,}: makes more than {MOST_TIMESTEPS:,} windows")
+        raise InputError(f"window = {length:,}: more than {MOST_TIMESTEPS:,} windows")
     column = pa.array(np.where(known, steps, 0).astype(np.int64), mask=~known)
     if "timestep" in table.column_names:
         return table.set_column(table.column_names.index("timestep"), "timestep", column)
@@ -179,14 +179,15 @@ def in_windows(values: Result | pa.Table, time: str, window: int, origin: int | 
 
 
 def largest_groups(values: Result | pa.Table, column: str | None = None, time: str = "timestep") -> pa.Table:
-    """The size of the largest group in every timestep.
+    """Compute the size of the largest group in every timestep.
 
     Parameters
     ----------
     values : Result or pyarrow.Table
-        A row for each member of a group in a timestep.
+        One row for each member of a group in a timestep.
     column : str, optional
-        Which group, such as ``component`` or ``community``; null for none. Default: the first column that is no key.
+        Column of the groups, such as ``component`` or ``community``; null for none. Default: the first column that is
+        not a key.
 
     Returns
     -------
@@ -196,7 +197,7 @@ def largest_groups(values: Result | pa.Table, column: str | None = None, time: s
     Raises
     ------
     InputError
-        The table is empty or lacks a column.
+        If the table is empty or lacks a column.
     """
     table = table_of(values)
     name = value_name(table, column, time)
@@ -219,7 +220,7 @@ def bands(steps: Ints, values: Floats, axis: Ints) -> Floats:
     Returns
     -------
     float64, shape (5, timesteps)
-        Rows as `QUANTILES`; NaN where a timestep has no value.
+        Rows as in `QUANTILES`; NaN for timesteps without a value.
     """
     order = np.lexsort((values, steps))
     steps, values = steps[order], np.append(values[order], np.nan)
@@ -232,7 +233,7 @@ def bands(steps: Ints, values: Floats, axis: Ints) -> Floats:
 
 
 def line(steps: Ints, values: Floats, axis: Ints, time: str) -> Floats:
-    """One value per timestep, shape (timesteps,); NaN where there is none."""
+    """One value per timestep, shape (timesteps,); NaN for missing values."""
     _check_single(steps, np.zeros(steps.size, np.int64), time, lambda _: "")
     found = np.full(axis.size, np.nan)
     found[steps - axis[0]] = values
@@ -248,7 +249,7 @@ def lines(
     vertices: Sequence[int | str],
     time: str,
 ) -> Floats:
-    """The values of chosen vertices over time.
+    """Return the values of chosen vertices over time.
 
     Parameters
     ----------
@@ -260,19 +261,19 @@ def lines(
     Returns
     -------
     float64, shape (vertices, timesteps)
-        NaN where a vertex has no value.
+        NaN for missing values.
 
     Raises
     ------
     InputError
-        A vertex is not in the table, is asked for twice, or has several rows in a timestep.
+        If a vertex is not in the table, is listed twice, or has several rows in a timestep.
     """
     try:
         wanted = pa.array(vertices).cast(keys.type)
     except pa.ArrowException:
-        raise InputError(f"vertices={list(vertices)!r}: the table's vertices are of type {keys.type}") from None
+        raise InputError(f"vertices = {list(vertices)!r}: the vertices of the table have type {keys.type}") from None
     if len(wanted.unique()) != len(wanted):
-        raise InputError(f"vertices={list(vertices)!r}: name each vertex once")
+        raise InputError(f"vertices = {list(vertices)!r}: list each vertex once")
     missing = wanted.filter(pc.invert(pc.is_in(wanted, value_set=keys.unique())))
     if len(missing):
         raise InputError(f"the table has no vertex {missing[0].as_py()!r}")
@@ -286,7 +287,7 @@ def lines(
 
 
 def _check_single(steps: Ints, who: Ints, time: str, named: Any) -> None:
-    """At most one row per key and timestep."""
+    """Refuse several rows per key and timestep."""
     order = np.lexsort((steps, who))
     twice = np.flatnonzero((np.diff(steps[order]) == 0) & (np.diff(who[order]) == 0))
     if twice.size:
@@ -295,7 +296,7 @@ def _check_single(steps: Ints, who: Ints, time: str, named: Any) -> None:
 
 
 def first_reached(table: pa.Table, time: str) -> tuple[Ints, int]:
-    """The first timestep of every vertex that has one, and how many vertices the table has."""
+    """The first timestep of every vertex with a timestep, and the number of vertices in the table."""
     vertex = keys_of(table)
     steps, known = steps_of(table, time)
     found = pa.table({"vertex": vertex, "step": pa.array(steps, mask=~known)})
@@ -304,30 +305,30 @@ def first_reached(table: pa.Table, time: str) -> tuple[Ints, int]:
 
 
 def newly_reached(first: Ints, axis: Ints) -> Ints:
-    """How many vertices were reached in each timestep, from the timestep in which each was."""
+    """Number of vertices reached in each timestep, from the timestep of each vertex."""
     return np.asarray(np.bincount(first - axis[0], minlength=axis.size), np.int64)
 
 
-#: Shortest text that tells all starts apart from what is not said, as units of NumPy.
+#: #: Units of NumPy for the shortest text that distinguishes all starts.
 _PRECISION = (("D", 86_400_000_000), ("m", 60_000_000), ("s", 1_000_000), ("us", 1))
 
 
 def dates_of(values: Any, time: str, timesteps: Any) -> dict[int, str]:
-    """When each timestep begins (UTC), with time of day behind a line feed where one begins at another time than 0:00.
+    """Return the start of each timestep (UTC), with the time of day on a second line if any differs from 0:00.
 
     Parameters
     ----------
     values : Result or pyarrow.Table
-        A `SeriesResult` knows its timesteps.
+        A `SeriesResult` includes its timesteps.
     time : str
-        The column of timesteps that is drawn.
+        The column of the drawn timesteps.
     timesteps : pyarrow.Table or other
-        Columns ``timestep`` and ``start``, as ``goffish timeseries run --timesteps`` writes them.
+        Columns ``timestep`` and ``start``, as written by ``goffish timeseries run --timesteps``.
 
     Returns
     -------
     dict of timestep to text
-        Empty where times are numbers without a calendar, or not known.
+        Empty if times are unknown, or numbers without a calendar.
     """
     table = timesteps if isinstance(timesteps, pa.Table) else None
     if table is None and isinstance(values, SeriesResult) and time == "timestep":
@@ -347,7 +348,7 @@ def dates_of(values: Any, time: str, timesteps: Any) -> dict[int, str]:
 
 
 def _moments(column: pa.Array) -> NDArray[np.datetime64] | None:
-    """Points in time as microseconds; ``None`` where the column holds something else."""
+    """Points in time as microseconds; ``None`` for columns of other types."""
     kind = column.type
     if pa.types.is_string(kind):  # JSON has no dates
         try:

@@ -25,13 +25,13 @@ _TITLE = "Rate, throughput, latency, cost, reconfigurations and machines over ti
 
 @styled
 def simulation(results: Result | dict[str, Result], goal: Goal, *, currency: str = "USD", title: str = "") -> Figure:
-    """Draw one run, or several under their names, as panels over time.
+    """Draw one run, or several named runs, as panels over time.
 
     Parameters
     ----------
     results : Result or dict of str to Result
     goal : Goal
-        Its throughput and tolerance are drawn as a band.
+        Goal; its throughput and tolerance are drawn as a band.
     currency : str
     title : str
 
@@ -44,7 +44,7 @@ def simulation(results: Result | dict[str, Result], goal: Goal, *, currency: str
     Raises
     ------
     InputError
-        No run, runs of different lengths, more than seven, or matplotlib is missing.
+        If there is no run, runs have different lengths, there are more than seven, or matplotlib is missing.
     """
     runs = _runs(results)
     figure = new_figure(9.0, 10.5, fitted=True)
@@ -99,12 +99,12 @@ def simulation(results: Result | dict[str, Result], goal: Goal, *, currency: str
 def simulation_page(
     results: Result | dict[str, Result], goal: Goal, path: str | Path, *, currency: str = "USD", title: str = ""
 ) -> Path:
-    """The same as one self-contained HTML page to zoom in and to read values from.
+    """Write the panels as one self-contained interactive HTML page, with zoom and values on hover.
 
     Raises
     ------
     InputError
-        As `simulation`; plotly is missing, or the file cannot be written.
+        As for `simulation`; also if plotly is missing, or the file cannot be written.
     """
     runs = _runs(results)
     target = check_page(path)
@@ -142,7 +142,7 @@ def simulation_page(
 
 
 def check_page(path: str | Path) -> Path:
-    """Refuse a page that `simulation_page` could not write, before any work is done for it."""
+    """Refuse a page that `simulation_page` could not write, before any computation."""
     with needed_for("interactive pages"):
         import plotly  # noqa: F401
     return check_place(path, (".html", ".htm"))
@@ -158,18 +158,18 @@ def _steps(go: Any, edges: Any, values: Any, name: str, colour: str, *, legend: 
 def _runs(results: Result | dict[str, Result]) -> dict[str, Result]:
     runs = results if isinstance(results, dict) else {"": results}
     for run in runs.values():
-        expect(run, Result, "results", "give what simulate returns, or several of them by name")
+        expect(run, Result, "results", "expected a result of simulate, or a dictionary of results by name")
     if not 1 <= len(runs) <= len(COLOURS):
-        raise InputError(f"{len(runs)} runs: give one to {len(COLOURS)}")
+        raise InputError(f"{len(runs)} runs: expected 1 to {len(COLOURS)}")
     if len({run.intervals.num_rows for run in runs.values()}) > 1:
-        raise InputError("the runs have different numbers of intervals: simulate them over the same rates")
+        raise InputError("the runs have different numbers of intervals; simulate them with the same rates")
     if not next(iter(runs.values())).intervals.num_rows:
         raise InputError("the run has no intervals")
     return runs
 
 
 def _hours(run: Result) -> Any:
-    """Where intervals begin and end."""
+    """Boundaries of the intervals."""
     starts = run.intervals.column("start_s").to_numpy()
     last = 2 * starts[-1] - starts[-2] if starts.size > 1 else starts[-1] + _HOUR_S
     return np.append(starts, last) / _HOUR_S
@@ -180,5 +180,5 @@ def _column(run: Result, name: str) -> Any:
 
 
 def _changes(run: Result) -> Any:
-    """Reconfigurations so far: switches, changes of instances, starts and stops of machines."""
+    """Cumulative reconfigurations: switches, changes of instances, starts and stops of machines."""
     return sum(_column(run, name) for name in ("switches", "instance_changes", "starts", "stops")).cumsum()

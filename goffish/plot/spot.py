@@ -1,4 +1,4 @@
-"""Jobs on the spot market: prices and bids, expected costs, what policies paid, and one job from start to end."""
+"""Pictures of spot jobs: prices and bids, expected costs, costs of policies, and one job from start to end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 _MOST = len(COLOURS)
-#: Points of a price line: more are not seen.
+#: #: Maximum number of points of a price line.
 _POINTS = 20_000
 #: Quiesced, start-up, running, checkpointing, migrating, local, finished.
 _STATES = (NOTHING, COLOURS[1], COLOURS[0], COLOURS[3], COLOURS[5], COLOURS[2], "#e9e9e9")
@@ -40,24 +40,24 @@ _STATES = (NOTHING, COLOURS[1], COLOURS[0], COLOURS[3], COLOURS[5], COLOURS[2], 
 
 @styled
 def prices(traces: Sequence[Trace], market: Market, *, title: str = "") -> Figure:
-    """Draw the price of each class over time, with its bids and its price on demand.
+    """Draw the price of each machine type over time, with its bids and its on-demand price.
 
     Parameters
     ----------
     traces : sequence of Trace
-        One of each class of the market, in its order.
+        One trace per machine type of the market, in its order.
     market : Market
     title : str
 
     Returns
     -------
     matplotlib.figure.Figure
-        One panel for each class, with a logarithmic axis.
+        One panel per machine type, with a logarithmic axis.
 
     Raises
     ------
     InputError
-        No class, more than seven, or matplotlib is missing.
+        If there is no machine type, there are more than seven, or matplotlib is missing.
     """
     _expect_classes(market)
     count = len(market.classes)
@@ -71,12 +71,12 @@ def prices(traces: Sequence[Trace], market: Market, *, title: str = "") -> Figur
         axes.axhline(one.on_demand, color=ALARM, linewidth=1.0, gid=f"on-demand-{at}")
         _logarithmic(axes)
         axes.set_ylabel(f"{one.name}\n$/h")
-    panels[0].set_title(title or "Spot prices, bids (dashed) and the price on demand (line)")
+    panels[0].set_title(title or "Spot prices, bids (dashed) and on-demand price (line)")
     return figure
 
 
 def _logarithmic(axes: Axes) -> None:
-    """A logarithmic axis with prices as people write them."""
+    """Use a logarithmic axis with plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_yscale("log")
@@ -92,19 +92,19 @@ def _dated(axes: Axes, times: Floats, values: Floats, at: int) -> None:
 
 @styled
 def cost_map(table: Table, now: Sequence[float] | None = None, *, title: str = "") -> Figure:
-    """Draw the expected cost of every job within a table, by its deadline and its work (the paper's Fig. 5).
+    """Draw the expected cost of every job within a table, by deadline and work (the paper's Fig. 5).
 
     Parameters
     ----------
     table : Table
     now : sequence of float, optional
-        Prices of the classes; default: averaged over the long run.
+        Current price of each machine type; default: the long-run average.
     title : str
 
     Returns
     -------
     matplotlib.figure.Figure
-        A map whose cells are slots and units; where no deadline can be promised, it is grey.
+        A heat map with one cell per slot and unit; grey where the deadline cannot be guaranteed.
     """
     market = table.market
     found = np.stack([table.curve(work, now) for work in range(1, table.work + 1)])
@@ -118,7 +118,7 @@ def cost_map(table: Table, now: Sequence[float] | None = None, *, title: str = "
     figure.colorbar(mesh, ax=axes, label="expected cost, $")
     axes.set_xlabel("hours to the deadline")
     axes.set_ylabel("core-hours")
-    axes.set_title(title or "Expected cost (grey: the deadline cannot be promised)")
+    axes.set_title(title or "Expected cost (grey: the deadline cannot be guaranteed)")
     return figure
 
 
@@ -132,7 +132,7 @@ def cost_curve(
     *,
     title: str = "",
 ) -> Figure:
-    """Draw the expected cost of one job by its deadline, and where its own is.
+    """Draw the expected cost of one job by its deadline, and mark the given deadline.
 
     Parameters
     ----------
@@ -162,23 +162,23 @@ def cost_curve(
 
 @styled
 def outcomes(found: Sequence[Outcome], on_demand: float, *, title: str = "") -> Figure:
-    """Draw what policies paid for the same jobs, and what the first one's jobs did over time.
+    """Draw the costs of policies for the same jobs, and the states of the first policy's jobs over time.
 
     Parameters
     ----------
     found : sequence of Outcome
     on_demand : float
-        Price of the job on demand, drawn as a line.
+        On-demand price of the job, drawn as a line.
     title : str
 
     Returns
     -------
     matplotlib.figure.Figure
-        Above, for each policy, the costs that 5 to 95 % and 25 to 75 % of its jobs had, their mean (dot) and the worst
-        (cross); below, the share of the first policy's jobs in each state.
+        Upper panel: for each policy, the central 90 % and 50 % of its costs, their mean (dot) and maximum (cross).
+        Lower panel: the share of the first policy's jobs in each state.
     """
     if not found:
-        raise InputError("no outcomes to draw")
+        raise InputError("expected at least one outcome")
     first = next((one for one in found if one.replay is not None), None)
     figure = new_figure(8.5, 1.6 + 0.3 * len(found) + (2.6 if first else 0.0), fitted=True)
     heights = [1.0 + 0.3 * len(found), 2.6] if first else [1.0]
@@ -198,7 +198,7 @@ def outcomes(found: Sequence[Outcome], on_demand: float, *, title: str = "") -> 
     axes.set_xlabel(
         "$ for a job (bar: half of the jobs, line: nine tenths, dot: mean, cross: worst; dashed: on demand)"
     )
-    axes.set_title(title or "What the jobs cost")
+    axes.set_title(title or "Costs of the jobs")
     if first is not None and first.replay is not None:
         _shares(panels[1], first.replay.states, first.policy)
     return figure
@@ -220,17 +220,17 @@ def _shares(axes: Axes, states: Any, policy: str) -> None:
 
 @styled
 def job(run: JobRun, market: Market, slots: SlotPrices, first: int = 0, *, title: str = "") -> Figure:
-    """Draw one job from start to end: prices, the bid that it held, its state, and what was left to do.
+    """Draw one job from start to end: prices, the bid of its machine, its state, and the remaining work.
 
     Parameters
     ----------
     run : JobRun
-        With its log.
+        A run with its log.
     market : Market
     slots : SlotPrices
-        That it ran on.
+        Prices of the run.
     first : int
-        Slot in which it began.
+        First slot of the run.
     title : str
     """
     _expect_classes(market)
@@ -247,7 +247,7 @@ def job(run: JobRun, market: Market, slots: SlotPrices, first: int = 0, *, title
     for entry in steps:
         choice = entry.status.choice
         span = hours[entry.slot : entry.slot + 2]
-        # The first slot of a start-up or checkpoint is one in which the job was still in the state before.
+        # In the first slot of a start-up or checkpoint, the job is still in its previous state.
         state = (
             STARTUP if entry.action >= START else CHECKPOINTING if entry.action == CHECKPOINT else entry.status.state
         )
@@ -258,26 +258,26 @@ def job(run: JobRun, market: Market, slots: SlotPrices, first: int = 0, *, title
                 panels[0].plot(span, [bid, bid], color=COLOURS[kind], linewidth=1.0, linestyle=(0, (2, 1)), gid="bid")
     _logarithmic(panels[0])
     panels[0].set_ylabel("$/h (dashed: bid held)")
-    legend_beside(panels[0], panels[0].get_legend_handles_labels()[0], "class")
+    legend_beside(panels[0], panels[0].get_legend_handles_labels()[0], "machine type")
     panels[1].set_yticks([])
     panels[1].set_ylabel("state")
     for state, name in enumerate(STATE_NAMES[:FINISHED]):
         panels[1].plot([], [], color=_STATES[state], linewidth=5, label=name)
     legend_beside(panels[1], panels[1].get_legend_handles_labels()[0], "state")
     by_slot = {entry.slot: entry.status for entry in steps}
-    told = {"work": "if nothing is lost", "saved": "from the last checkpoint"}
+    told = {"work": "current", "saved": "from the last checkpoint"}
     for (name, label), colour in zip(told.items(), COLOURS, strict=False):
         left = [getattr(by_slot[slot], name) * market.unit for slot in sorted(by_slot)]
         panels[2].step(hours[sorted(by_slot)], left, where="post", color=colour, label=label, gid=name)
-    panels[2].set_ylabel("core-hours to do")
+    panels[2].set_ylabel("remaining core-hours")
     panels[2].set_ylim(bottom=0)
     panels[2].set_xlabel("hours since the submission")
-    legend_beside(panels[2], panels[2].get_legend_handles_labels()[0], "to do")
-    ended = f"done after {run.finished / market.slots_per_hour:.3g} h" if run.finished else "not done in time"
+    legend_beside(panels[2], panels[2].get_legend_handles_labels()[0], "remaining")
+    ended = f"finished after {run.finished / market.slots_per_hour:.3g} h" if run.finished else "deadline missed"
     panels[0].set_title(title or f"One job: {run.cost:.3g} $, {ended}")
     return figure
 
 
 def _expect_classes(market: Market) -> None:
     if len(market.classes) > _MOST:
-        raise InputError(f"{len(market.classes)} classes: a picture tells at most {_MOST} apart")
+        raise InputError(f"{len(market.classes)} machine types: at most {_MOST} can be drawn")

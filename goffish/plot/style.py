@@ -1,4 +1,4 @@
-"""What all pictures share: colours, fonts, the figure, and matplotlib itself, imported when first needed."""
+"""Shared style of all pictures: colours, fonts, the figure, and the deferred import of matplotlib."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ P = ParamSpec("P")
 DPI = 150
 #: M. Okabe, K. Ito, Color Universal Design (2008), without black.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-#: With the colours, these tell up to 21 categories apart.
+#: #: With the colours, these distinguish up to 21 categories.
 MARKERS = ("o", "s", "D")
 CATEGORIES = len(COLOURS) * len(MARKERS)
-#: Even for all kinds of colour vision, and in grey print.
+#: #: Uniform for all kinds of colour vision, and in greyscale print.
 SEQUENCE = "viridis"
 NOTHING = "#c4c4c4"
 INK = "#222222"
@@ -61,7 +61,7 @@ def require_matplotlib() -> Any:
 
 @contextmanager
 def settings(**more: Any) -> Iterator[None]:
-    """GoFFish's own settings of matplotlib, whatever the user's are."""
+    """GoFFish's settings of matplotlib, independent of the user's."""
     matplotlib = require_matplotlib()
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -76,7 +76,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     def inner(*args: P.args, **kwargs: P.kwargs) -> Figure:
         with settings():
             figure = draw(*args, **kwargs)
-            figure.draw_without_rendering()  # makes the ticks, which would otherwise take the user's settings
+            figure.draw_without_rendering()  # creates the ticks, which would otherwise use the user's settings
             if in_notebook():
                 show_figures()
             return figure
@@ -85,7 +85,7 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 def new_figure(width: float, height: float, *, fitted: bool = False) -> Figure:
-    """An empty figure (inches) that no window or global registry knows of; `fitted` leaves its layout to matplotlib."""
+    """Create an empty figure (inches) outside matplotlib's global registry; `fitted`: use matplotlib's layout."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -111,7 +111,7 @@ def shades(count: int) -> list[Any]:
 
 
 def ink_on(colour: Any) -> str:
-    """Black or white, whichever can be read on `colour` (relative luminance, WCAG 2)."""
+    """Black or white, whichever is readable on `colour` (relative luminance, WCAG 2)."""
     from matplotlib.colors import to_rgb
 
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
@@ -120,7 +120,7 @@ def ink_on(colour: Any) -> str:
 
 
 def text_size(text: str, points: float) -> tuple[float, float]:
-    """Width and height of a text in points: enough to keep texts apart before anything is rendered."""
+    """Width and height of a text in points, to keep texts apart before rendering."""
     lines = text.split("\n")
     return 0.64 * points * max(len(line) for line in lines), 1.2 * points * len(lines)
 
@@ -134,12 +134,12 @@ def count(number: int, noun: str) -> str:
 
 
 def shorten(text: str, most: int) -> str:
-    """At most `most` characters."""
+    """Cut to at most `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def integer_ticks(axis: Any, most: int = 10) -> None:
-    """Ticks at whole numbers only, with thousands separators."""
+    """Ticks at integers only, with thousands separators."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(most, integer=True, steps=(1, 2, 5, 10), min_n_ticks=1))
@@ -147,7 +147,7 @@ def integer_ticks(axis: Any, most: int = 10) -> None:
 
 
 def legend_beside(axes: Any, handles: Sequence[Any], title: str) -> Any:
-    """A legend to the right of `axes`, aligned with its top."""
+    """Add a legend to the right of `axes`, aligned with its top."""
     legend = axes.legend(
         handles=list(handles), title=title, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0,
         alignment="left", title_fontsize=9.0, labelspacing=0.55, handletextpad=0.5,

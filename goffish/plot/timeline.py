@@ -1,4 +1,4 @@
-"""When every partition computed in every superstep, and who kept the others waiting."""
+"""Compute phases of every partition and superstep, and the slowest partitions."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from goffish.gopher.result import Result
     from goffish.gopher.stats import RunStats
 
-#: Up to here every superstep has its own bars; more are put together into groups.
+#: #: Maximum number of supersteps with separate bars; more are grouped.
 _MOST_SINGLE = 40
 _MOST_GROUPS = 30
 _MOST_ROWS = 48
 _MOST_BARRIERS = 20
 _FEW = 10
-#: Outline of bars, so that none is too short to be seen.
+#: #: Outline of bars, so that short bars are visible.
 _HAIR = 0.6
-#: Pauses that take more than the first share of all compute phases are shortened: each to the second share of these at
-#: most, all together to the third.
+#: #: Pauses longer than the first share of all compute phases are shortened: each to at most the second share of these,
+#: #: all together to the third.
 _LONG_PAUSES, _SHARE_OF_PAUSE, _SHARE_OF_PAUSES = 0.5, 0.05, 0.3
-#: Room between groups of supersteps, as a share of a group.
+#: #: Gap between groups of supersteps, as a share of a group.
 _BETWEEN_GROUPS = 0.1
 _PAUSE = "#ececec"
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
@@ -49,7 +49,7 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 class _Bars:
     """One row per partition and group of supersteps in which it computed; times in seconds.
 
-    Groups of several supersteps are set side by side, each as wide as its longest bar, and have no barriers.
+    Groups of several supersteps are placed side by side, each as wide as its longest bar, without barriers.
     """
 
     partition: NDArray[np.int64]
@@ -61,12 +61,12 @@ class _Bars:
     supersteps_per_group: int
     groups: int
     pauses: tuple[tuple[float, float, float], ...] = ()
-    """Pauses that were shortened: drawn from, drawn to, seconds in truth."""
+    """Shortened pauses: drawn start, drawn end, true seconds."""
 
 
 @styled
 def gantt(stats: RunStats | Result) -> Figure:
-    """Draw when each partition computed: a row per partition, a bar per superstep.
+    """Draw the compute phases of each partition: a row per partition, a bar per superstep.
 
     Parameters
     ----------
@@ -76,18 +76,18 @@ def gantt(stats: RunStats | Result) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Bars run from the start to the end of a partition's compute phase and are coloured by superstep. A red foot
-        marks the slowest partition of each superstep: the one with the most compute time, for which the barrier
-        (dashed) makes the others wait. The panel on the right adds up the compute time of each partition.
-        Of more than 48 partitions the slowest 48 are drawn. Of more than 40 supersteps several share a bar, whose
-        length is the sum of theirs: groups of supersteps follow each other without the time in between. Of up to 40,
-        long pauses between compute phases are shortened to grey strips, which state their true lengths where there is
-        room. Supersteps from before a resumed checkpoint come directly before the others.
+        Bars extend from the start to the end of a partition's compute phase and are coloured by superstep. A red foot
+        marks the slowest partition of each superstep: the one with the most compute time, for which the others wait at
+        the barrier (dashed). The panel on the right shows the total compute time of each partition.
+        With more than 48 partitions, the slowest 48 are drawn. With more than 40 supersteps, several share a bar, whose
+        length is their sum; groups of supersteps are adjacent, without the time in between. With up to 40, long pauses
+        between compute phases are shortened to grey strips, labelled with their true lengths where the label fits.
+        Supersteps before a resumed checkpoint directly precede the others.
 
     Raises
     ------
     InputError
-        There are no counters (no engine ran), the run had no superstep, or matplotlib is missing.
+        If there are no counters (no engine ran), the run had no superstep, or matplotlib is missing.
     """
     stats = check_supersteps(stats)
     bars = _bars(stats)
@@ -140,7 +140,7 @@ def gantt(stats: RunStats | Result) -> Figure:
     margin = max(last - first, 1e-9) * 0.01
     axes.set_xlim((first - margin) / unit, (last + margin) / unit)
     if grouped:
-        told = f"compute time ({unit_name}); groups of {bars.supersteps_per_group} supersteps are set apart"
+        told = f"compute time ({unit_name}); groups of {bars.supersteps_per_group} supersteps are separated"
         axes.set_xlabel(told)
     elif bars.pauses:
         told = f"time since the first compute phase began ({unit_name}); grey: pauses without compute, shortened"
@@ -192,7 +192,7 @@ def _bars(stats: RunStats) -> _Bars:
 
 
 def _without_pauses(bars: _Bars) -> _Bars:
-    """Shorten the time in which no partition computed, where it would take more room than the bars."""
+    """Shorten pauses in which no partition computed, if they would take more space than the bars."""
     order = np.argsort(bars.start, kind="stable")
     start, end = bars.start[order], np.maximum.accumulate((bars.start + bars.length)[order])
     if start.size < 2:
@@ -215,7 +215,7 @@ def _without_pauses(bars: _Bars) -> _Bars:
 
 
 def _level(values: NDArray[np.float64], room: float) -> float:
-    """The largest number that, where it limits the values, leaves them a sum of at most `room`."""
+    """The largest limit of the values with which their sum is at most `room`."""
     ascending = np.sort(values)
     left = (room - ascending.cumsum() + ascending) / np.arange(values.size, 0, -1)
     over = np.flatnonzero(ascending >= left)
@@ -230,7 +230,7 @@ def _moved(bars: _Bars, by: float) -> _Bars:
 def _one_clock(
     step: NDArray[Any], start: NDArray[Any], end: NDArray[Any], ran: NDArray[np.bool_], supersteps: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Times on one clock: a resumed run starts its own at zero, so later supersteps would seem earlier."""
+    """Times on one clock: a resumed run restarts its clock at zero, so later supersteps would appear earlier."""
     first, last = np.full(supersteps + 1, np.inf), np.full(supersteps + 1, -np.inf)
     np.minimum.at(first, step[ran], start[ran])
     np.maximum.at(last, step[ran], end[ran])

@@ -1,4 +1,4 @@
-"""A small graph, coloured by a column of a result, and the part of a larger one that is small enough."""
+"""A small graph coloured by a column of a result, and the neighbourhood of a vertex."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from goffish.graph.guards import whole_number
 
 
 def around(graph: Graph, vertex: int | str, hops: int = 1) -> Graph:
-    """The vertices within some hops of one, whatever the direction of the edges, and the edges between them.
+    """Return the vertices within some hops of a vertex, ignoring edge directions, and the edges between them.
 
     Parameters
     ----------
@@ -45,16 +45,16 @@ def around(graph: Graph, vertex: int | str, hops: int = 1) -> Graph:
     Raises
     ------
     InputError
-        The vertex is not in the graph.
+        If the vertex is not in the graph.
     """
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; call to_graph() on a partitioned graph")
     labels = graph.label_column()
     try:
         start = pc.index(labels, pa.scalar(vertex).cast(labels.type)).as_py()
     except (pa.ArrowException, TypeError):
         start = -1
     if start < 0:
-        raise InputError(f"unknown vertex {vertex!r}: the graph has none of this name")
+        raise InputError(f"unknown vertex {vertex!r}: not in the graph")
     src, dst, _, _ = graph.edge_columns()
     inside = np.zeros(graph.num_vertices, np.bool_)
     inside[start] = True
@@ -80,32 +80,32 @@ _FONT = 7.0
 
 @styled
 def graph(graph: Graph, values: Result | pa.Table, column: str | None = None, *, labels: bool | None = None) -> Figure:
-    """Draw a small graph, its vertices coloured by a result.
+    """Draw a small graph with its vertices coloured by a result.
 
     Parameters
     ----------
     graph : Graph
         At most 2,000 vertices.
     values : Result or pyarrow.Table
-        With a column ``vertex`` that holds the graph's labels; vertices that are not in it are drawn grey.
+        With a column ``vertex`` of labels of the graph; vertices without a row are grey.
     column : str, optional
-        What to colour by; default: the second column. Texts, truth values and names of groups (``component``,
-        ``community`` …) get one colour and shape each, other numbers a colour scale.
+        Column for the colours; default: the second column. Strings, booleans and names of groups (``component``,
+        ``community`` …) have one colour and shape each, other numbers a colour scale.
     labels : bool, optional
-        Write the vertex labels; default: up to 60 vertices.
+        Show vertex labels; default: up to 60 vertices.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The layout depends on the graph only, so that pictures of several columns can be laid side by side.
+        The layout depends on the graph only, so pictures of several columns can be compared side by side.
 
     Raises
     ------
     InputError
-        The graph is too large, a column is missing, the table is not about this graph's vertices, or matplotlib is
-        missing.
+        If the graph is too large, a column is missing, the table does not match the vertices of the graph, or
+        matplotlib is missing.
     """
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; call to_graph() on a partitioned graph")
     check_size(graph.num_vertices)
     table = values.table if isinstance(values, Result) else values
     name, found = _column(graph, table, column)
@@ -135,30 +135,30 @@ def graph(graph: Graph, values: Result | pa.Table, column: str | None = None, *,
 
 
 def check_size(vertices: int) -> None:
-    """Refuse a graph that no picture of single vertices could show."""
+    """Refuse a graph that is too large for pictures of single vertices, or empty."""
     if vertices > MOST_VERTICES:
         raise InputError(
             f"the graph has {vertices:,} vertices; up to {MOST_VERTICES:,} can be drawn: "
             "draw its quotient graph, or a part of it such as the neighbourhood of one vertex"
         )
     if vertices == 0:
-        raise InputError("the graph has no vertices; there is nothing to draw")
+        raise InputError("the graph has no vertices")
 
 
 def _column(graph: Graph, table: pa.Table, column: str | None) -> tuple[str, pa.Array]:
-    """Name and values of a column, one per vertex of the graph in its order, null where the table has none."""
+    """Name and values of a column, one per vertex in the order of the graph, null for vertices without a row."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    expect(table, pa.Table, "values", "give a Result or a pyarrow.Table")
+    expect(table, pa.Table, "values", "expected a Result or a pyarrow.Table")
     names = table.column_names
     if "vertex" not in names:
-        raise InputError(f"the table has no column 'vertex'; there are: {', '.join(names) or 'none'}")
+        raise InputError(f"the table has no column 'vertex'; available: {', '.join(names) or 'none'}")
     others = [name for name in names if name != "vertex"]
     if column is not None and column not in names:
-        raise InputError(f"no column {column!r}; there are: {', '.join(others) or 'none'}")
+        raise InputError(f"unknown column {column!r}; available: {', '.join(others) or 'none'}")
     if column is None and not others:
-        raise InputError("the table has no column to colour by, only 'vertex'")
+        raise InputError("the table has only the column 'vertex'; a second column is required for colours")
     name = others[0] if column is None else column
     labels = graph.label_column()
     keys = table.column("vertex").combine_chunks()
@@ -166,13 +166,13 @@ def _column(graph: Graph, table: pa.Table, column: str | None) -> tuple[str, pa.
         keys = keys.cast(labels.type)
     except pa.ArrowException:
         raise InputError(
-            f"the table's vertices are of type {keys.type}, the graph's of type {labels.type}: not the same graph"
+            f"vertices have type {keys.type} in the table and {labels.type} in the graph; use the table of this graph"
         ) from None
     unknown = pc.filter(keys, pc.invert(pc.is_in(keys, value_set=labels)))
     if len(unknown):
-        raise InputError(f"the table has a vertex {unknown[0].as_py()!r} that the graph does not have")
+        raise InputError(f"vertex {unknown[0].as_py()!r} of the table is not in the graph")
     if len(keys.unique()) != len(keys):
-        raise InputError("the table has several rows for one vertex")
+        raise InputError("the table has several rows of a vertex")
     rows = pc.index_in(labels, value_set=keys)
     return name, table.column(name).combine_chunks().take(rows)
 

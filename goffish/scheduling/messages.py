@@ -1,4 +1,4 @@
-"""Definitions of dataflows and catalogues as messages of the protocol."""
+"""Convert definitions of dataflows and catalogues to protocol messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from goffish.v1 import dataflows_pb2
 
 
 def dataflow_message(dataflow: Dataflow) -> dataflows_pb2.Dataflow:
-    """A dataflow as a message; what is left out has its default."""
+    """Convert a dataflow to a message; fields with default values are left out."""
     body = dataflow.model_dump(exclude_defaults=True)
     body["edges"] = [{"from": source, "to": target} for source, target in dataflow.edges]
     made = dataflows_pb2.Dataflow()
@@ -21,11 +21,11 @@ def dataflow_message(dataflow: Dataflow) -> dataflows_pb2.Dataflow:
 
 
 def catalogue_message(catalogue: Catalogue) -> dataflows_pb2.Catalogue:
-    """A catalogue as a message."""
+    """Convert a catalogue to a message."""
     body = catalogue.model_dump(exclude_defaults=True, exclude={"classes": {"__all__": {"available"}}})
     for one in body["classes"]:
         if "prices" in one:
-            one["prices"] = Path(one["prices"]).name  # where the operator keeps a file is nobody's business
+            one["prices"] = Path(one["prices"]).name  # do not disclose folders of the operator
     made = dataflows_pb2.Catalogue()
     ParseDict(body, made)
     return made

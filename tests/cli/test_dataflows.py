@@ -24,7 +24,7 @@ from tests.cli.conftest import Place
 from tests.commands import assert_refused
 
 MINE = """
-elements:
+processing_elements:
   - {id: read, cost: 0.1}
   - id: guess
     alternates: [{id: good, cost: 1.0, value: 1.0}, {id: quick, cost: 0.3, value: 0.8}]
@@ -34,7 +34,10 @@ goal: {throughput: 0.8, cost_at_best_value: 30, cost_at_worst_value: 10, period_
 """
 ROOT = Path(__file__).parents[2]
 COMPARED = "reactive-global,latency-aware,edrp"
-CLOUD = "classes:\n  - {name: small, cores: 1, price_per_hour: 0.1}\n  - {name: big, cores: 4, price_per_hour: 0.36}\n"
+CLOUD = (
+    "machine_types:\n  - {name: small, cores: 1, price_per_hour: 0.1}\n"
+    "  - {name: big, cores: 4, price_per_hour: 0.36}\n"
+)
 
 
 @pytest.fixture
@@ -49,16 +52,16 @@ def test_a_plan_can_be_carried_out(here: Place) -> None:
     plan = here("plan", "mine.yaml", "--cloud", "cloud.yaml", "--json").json
     cloud, flow = read_catalogue(here / "cloud.yaml"), compile_flow(read_dataflow(here / "mine.yaml"))
     assert plan["cost_per_hour"] == pytest.approx(
-        sum(cloud.prices[cloud.number(machine["class"])] for machine in plan["machines"])
+        sum(cloud.prices[cloud.number(machine["machine_type"])] for machine in plan["machines"])
     )
     assert all(
         sum(machine["instances"].values()) == machine["used"] <= machine["cores"] for machine in plan["machines"]
     )
-    instances = {element["element"]: element["instances"] for element in plan["elements"]}
+    instances = {element["processing_element"]: element["instances"] for element in plan["processing_elements"]}
     assert instances == {
         name: sum(machine["instances"].get(name, 0) for machine in plan["machines"]) for name in flow.names
     }
-    costs = {"read": 0.1, "guess": {"good": 1.0, "quick": 0.3}[plan["elements"][1]["alternate"]]}
+    costs = {"read": 0.1, "guess": {"good": 1.0, "quick": 0.3}[plan["processing_elements"][1]["alternate"]]}
     share = min(min(1.0, instances[name] / (4 * costs[name])) for name in flow.names)
     assert plan["throughput"] == pytest.approx(share) and share >= 0.8
     assert plan["profit"] == pytest.approx(plan["value"] - flow.sigma * plan["cost"])
@@ -72,7 +75,7 @@ def test_plans_for_other_rates_and_without_alternates(here: Place) -> None:
     )
     assert many > few
     fixed = here("plan", "mine.yaml", "--no-alternates", "--json").json
-    assert fixed["elements"][1]["alternate"] == "good" and fixed["value"] == 1
+    assert fixed["processing_elements"][1]["alternate"] == "good" and fixed["value"] == 1
     (here / "rates.csv").write_text("read\n" + "40\n" * 24)
     assert here("plan", "mine.yaml", "--rates", "rates.csv", "--json").json["cost_per_hour"] == many
     schemas = here("plan", "--schema").json
@@ -90,7 +93,7 @@ def test_a_simulated_run_and_its_files(here: Place) -> None:
     told = here(*command, "-o", "out", "--plot", "run.png", "--html", "run.html", "--json").json
     assert list(told["runs"]) == ["reactive-global", "plasticc"]
     for name, run in told["runs"].items():
-        found = {table: pq.read_table(here / "out" / name / f"{table}.parquet") for table in TABLES}
+        found = {table: pq.read_table(here / "out" / name / f"{file}.parquet") for table, file in TABLES.items()}
         assert len(run["intervals"]) == found["intervals"].num_rows == 24
         assert run["cost"] == pytest.approx(sum(found["machines"].column("rent").to_pylist()))
         assert run["omega"] == pytest.approx(sum(i["omega"] for i in run["intervals"]) / 24)
@@ -162,28 +165,34 @@ def test_interrupted_real_runs_leave_no_process(here: Place) -> None:
     [
         (("plan", "none.yaml"), "dataflow 'none.yaml' not found"),
         (("plan", "mine.yaml", "--cloud", "none"), "no catalogue 'none'"),
-        (("plan", "mine.yaml", "--policy", "best"), "no policy 'best': choose one of reactive-global"),
-        (("plan", "mine.yaml", "--option", "speed=3"), "no option 'speed'; there are: alternate_every"),
+        (("plan", "mine.yaml", "--policy", "best"), "unknown policy 'best': choose one of reactive-global"),
+        (("plan", "mine.yaml", "--option", "speed=3"), "unknown option 'speed'; accepted: alternate_every"),
         (("plan", "mine.yaml", "--option", "speed"), "give NAME=VALUE"),
         (("plan", "mine.yaml", "--option", "alternate_every=x"), "alternate_every = 'x'"),
-        (("plan", "mine.yaml", "--rate", "read=fast"), "the rate must be a number of messages per second"),
-        (("plan", "mine.yaml", "--rate", "write=1"), "rates: no element 'write'; there are: read, guess"),
-        (("plan", "mine.yaml", "--rate", "read=-1"), "the rate must be 0 or more"),
-        (("plan", "bad.yaml"), r"bad.yaml: elements\[0\].cost = 0"),
-        (("simulate", "mine.yaml", "--rates", "none"), "no rates 'none'"),
-        (("simulate", "mine.yaml", "--rates", "rates.csv"), "24 intervals are needed"),
-        (("simulate", "mine.yaml", "--variability", "none.csv"), "no variability 'none.csv'"),
+        (("plan", "mine.yaml", "--rate", "read=fast"), "give messages per second as a number"),
+        (
+            ("plan", "mine.yaml", "--rate", "write=1"),
+            "rates: unknown processing element 'write'; accepted: read, guess",
+        ),
+        (("plan", "mine.yaml", "--rate", "read=-1"), "give 0 or more"),
+        (("plan", "bad.yaml"), r"bad.yaml: processing_elements\[0\].cost = 0"),
+        (("simulate", "mine.yaml", "--rates", "none"), "unknown rates 'none'"),
+        (("simulate", "mine.yaml", "--rates", "rates.csv"), "expected 24 intervals in each series"),
+        (("simulate", "mine.yaml", "--variability", "none.csv"), "unknown variability 'none.csv'"),
         (("simulate", "mine.yaml", "--engine", "magic"), "choose one of fluid, events, real"),
         (("simulate", "mine.yaml", "--hours", "0"), "--hours: 0 intervals"),
         (("simulate", "mine.yaml", "--interval", "0"), "must be more than 0 seconds"),
         (("simulate", "mine.yaml", "--plot", "run.bmp"), "the suffix must be one of"),
         (("simulate", "mine.yaml", "--html", "run.png"), "must be one of .html"),
-        (("simulate", "mine.yaml", "--policy", "plasticc", "--forecast", "stars"), "no forecast 'stars'"),
-        (("simulate", "mine.yaml", "--policy", "plasticc", "--oracle-error", "0.1"), "added to the oracle only"),
+        (("simulate", "mine.yaml", "--policy", "plasticc", "--forecast", "stars"), "unknown forecast 'stars'"),
+        (
+            ("simulate", "mine.yaml", "--policy", "plasticc", "--oracle-error", "0.1"),
+            "error and bias: only available with forecast oracle",
+        ),
     ],
 )
 def test_what_is_refused(here: Place, arguments: tuple[str, ...], told: str) -> None:
-    (here / "bad.yaml").write_text("elements: [{id: a, cost: 0}]\ninputs: {a: 1}\n")
+    (here / "bad.yaml").write_text("processing_elements: [{id: a, cost: 0}]\ninputs: {a: 1}\n")
     (here / "rates.csv").write_text("read\n1\n2\n")
     ended = here(*arguments)
     assert_refused(ended)
@@ -203,15 +212,23 @@ def test_sites_in_plans_and_runs(here: Place) -> None:
 @pytest.mark.parametrize(
     ("site", "links", "told"),
     [
-        ("site: a, ", "[{between: [a, b], latency_ms: 5}]", r"far.yaml: links\[0\].between: no site 'b'; sites: a"),
-        ("", "[]", r"far.yaml: classes\[0\].site: is missing; sites: a"),
-        ("site: a, ", "[]", r"pinned.yaml on far.yaml: element read: needs.sites: no site 'b'; machines are at: a"),
+        (
+            "site: a, ",
+            "[{between: [a, b], latency_ms: 5}]",
+            r"far.yaml: links\[0\].between: unknown site 'b'; sites: a",
+        ),
+        ("", "[]", r"far.yaml: machine_types\[0\].site: is missing; sites: a"),
+        (
+            "site: a, ",
+            "[]",
+            r"pinned.yaml on far.yaml: processing element read: needs.sites: unknown site 'b'; machines are at: a",
+        ),
     ],
 )
 def test_sites_that_are_refused(here: Place, site: str, links: str, told: str) -> None:
     (here / "pinned.yaml").write_text(MINE.replace("cost: 0.1}", "cost: 0.1, needs: {sites: [b]}}"))
     (here / "far.yaml").write_text(
-        f"sites: [a]\nlinks: {links}\nclasses: [{{name: m, {site}cores: 1, price_per_hour: 1}}]"
+        f"sites: [a]\nlinks: {links}\nmachine_types: [{{name: m, {site}cores: 1, price_per_hour: 1}}]"
     )
     for command in ("plan", "simulate"):
         ended = here(command, "pinned.yaml", "--cloud", "far.yaml")
@@ -236,7 +253,7 @@ def test_a_policy_of_ones_own(here: Place) -> None:
         "plan", "mine.yaml", "--cloud", "cloud.yaml", "--policy", own, "--option", "headroom=1.5", "--json"
     ).json
     # 4 messages a second need 0.4 and 4 cores; half as much again, whole instances: 1 and 6.
-    assert [element["instances"] for element in plan["elements"]] == [1, 6] and plan["throughput"] == 1.0
+    assert [element["instances"] for element in plan["processing_elements"]] == [1, 6] and plan["throughput"] == 1.0
     runs = here("simulate", "mine.yaml", "--cloud", "cloud.yaml", "--compare", f"ds2,{own}", "--json").json["runs"]
     assert list(runs) == ["ds2", own] and runs[own]["omega"] == pytest.approx(1.0)
     more = here("simulate", "mine.yaml", "--cloud", "cloud.yaml", "--compare", f"ds2,{own}", "--option",
@@ -252,4 +269,4 @@ def test_a_policy_of_ones_own(here: Place) -> None:
         assert told in refused.err
     wrong = here("plan", "mine.yaml", "--cloud", "cloud.yaml", "--policy", own, "--option", "head=2")
     assert_refused(wrong)
-    assert "no option 'head'; there are: headroom" in wrong.err
+    assert "unknown option 'head'; accepted: headroom" in wrong.err

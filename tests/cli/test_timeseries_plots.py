@@ -75,12 +75,12 @@ def test_animations(here: Place) -> None:
     assert (done.code, done.out) == (0, "animation: a.html\n"), done.err
     data = _data(here / "a.html")
     assert data["timesteps"] == list(range(6)) and len(data["labels"]) == 12
-    assert [told[:16] for told in data["told"]] == [f"from 2024-03-0{day}:" for day in range(1, 7)]
+    assert [told[:16] for told in data["status"]] == [f"from 2024-03-0{day}:" for day in range(1, 7)]
     arrival = read_table(here / "arrivals.parquet")
     day = [None if a is None else (a - 1_709_251_200) // DAY for a in arrival["arrival"].to_pylist()]
     for step in range(6):
         expected = f"{day.count(step)} newly reached, {sum(d is not None and d <= step for d in day)} of 12 vertices"
-        assert expected in data["told"][step]
+        assert expected in data["status"][step]
     ranks = ("animate", "s", "ranks.arrow", "--column", "rank", "--seconds", "0.2", "--title", "Ranks", "--no-labels")
     assert here("timeseries", "plot", *ranks, "-o", "a.gif").code == 0
     with Image.open(here / "a.gif") as picture:
@@ -113,7 +113,7 @@ def _data(path: Path) -> Any:
     ("command", "told"),
     [
         (("values", "none.csv", "-o", "x.png"), "none.csv: no such file"),
-        (("values", "events.csv", "-o", "x.png"), "has no column 'timestep'; there are: source, target, timestamp"),
+        (("values", "events.csv", "-o", "x.png"), "has no column 'timestep'; available: source, target, timestamp"),
         (("values", "ranks.arrow", "-o", "x.jpg"), "the suffix must be one of .png, .svg, .pdf"),
         (("values", "ranks.arrow", "--vertices", "1", "--largest", "-o", "x.png"), "--vertices exclude each other"),
         (("values", "ranks.arrow", "--timesteps", "events.csv", "-o", "x.png"), "events.csv: has no column 'timestep'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from goffish.cloud.billing import billed_quanta, paid_left_s, rent
 from goffish.cloud.catalogue import Billing, Catalogue, known_catalogues, read_catalogue
-from goffish.errors import InputError
+from goffish.errors import GoffishWarning, InputError
+from goffish.scheduling.dataflow.model import read_dataflow
 
 HOURLY = Billing(quantum_s=3600)
 GOOD: dict[str, Any] = {"classes": [{"name": "m", "cores": 2, "price_per_hour": 0.1}]}
@@ -62,7 +64,10 @@ def test_paid_time_ends_with_a_quantum(elapsed: float, quantum: float) -> None:
         ({"classes": [{"name": "m", "cores": 0, "price_per_hour": 1}]}, r"classes\[0\]\.cores = 0: .*greater than"),
         ({"classes": [{"name": "m", "cores": 1, "price_per_hour": -1}]}, r"price_per_hour = -1"),
         ({"classes": [{"name": "m", "cores": 1, "price_per_hour": 1, "speed": float("nan")}]}, "speed = nan"),
-        ({"classes": [*GOOD["classes"], *GOOD["classes"]]}, "two classes are called m"),
+        (
+            {"classes": [*GOOD["classes"], *GOOD["classes"]]},
+            r"catalogue: classes = \[\{'name': 'm', 'cores': 2, 'price_per_hour': 0\.1\},",
+        ),
         ({"billing": {"quantum_s": 0}}, r"billing\.quantum_s = 0"),
         ({"billing": {"hours": 1}}, r"billing\.hours: unknown field; choose from quantum_s, minimum_s"),
         ({"startup_s": -1}, "startup_s = -1"),
@@ -106,13 +111,16 @@ def test_messages_take_the_route_of_least_latency() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"sites": []}, r"links\[0\].between: no site 'edge'; list it in sites"),
-        ({"sites": ["edge", "fog"]}, r"links\[1\].between: no site 'cloud'; sites: edge, fog"),
-        ({"sites": ["edge", "fog", "cloud", "edge"]}, "sites: a site is given twice"),
+        ({"sites": []}, r"links\[0\].between: unknown site 'edge'; list it in sites"),
+        ({"sites": ["edge", "fog"]}, r"links\[1\].between: unknown site 'cloud'; sites: edge, fog"),
+        ({"sites": ["edge", "fog", "cloud", "edge"]}, "sites: a site is listed twice"),
         ({"sites": [f"s{at}" for at in range(101)]}, "sites = .* at most 100"),
         ({"links": SITES["links"][:1]}, "links: no route between edge and cloud; add a link"),
-        ({"links": [{"between": ["edge", "edge"], "latency_ms": 1}]}, r"links\[0\].between: edge and edge; one link"),
-        ({"links": [*SITES["links"], SITES["links"][0]]}, r"links\[2\].between: edge and fog; one link for two"),
+        (
+            {"links": [{"between": ["edge", "edge"], "latency_ms": 1}]},
+            r"links\[0\].between: edge and edge; give one link",
+        ),
+        ({"links": [*SITES["links"], SITES["links"][0]]}, r"links\[2\].between: edge and fog; give one link for each"),
         ({"links": [{"between": ["edge", "fog", "cloud"], "latency_ms": 1}]}, r"links\[0\].between"),
         ({"links": [{"between": ["edge", "fog"]}]}, r"links\[0\].latency_ms: is missing"),
         ({"links": [{"between": ["edge", "fog"], "latency_ms": -1}]}, r"links\[0\].latency_ms = -1: .*greater than"),
@@ -121,8 +129,11 @@ def test_messages_take_the_route_of_least_latency() -> None:
             {"links": [{"between": ["edge", "fog"], "latency_ms": 1, "bandwidth_mbit_s": 0}]},
             r"links\[0\].bandwidth_mbit_s = 0",
         ),
-        ({"classes": GOOD["classes"]}, r"classes\[0\].site: is missing; sites: edge, fog, cloud"),
-        ({"classes": [GOOD["classes"][0] | {"site": "moon"}]}, r"classes\[0\].site: no site 'moon'; sites: edge"),
+        ({"classes": GOOD["classes"]}, r"machine_types\[0\].site: is missing; sites: edge, fog, cloud"),
+        (
+            {"classes": [GOOD["classes"][0] | {"site": "moon"}]},
+            r"machine_types\[0\].site: unknown site 'moon'; sites: edge",
+        ),
     ],
 )
 def test_wrong_sites_and_links_are_refused(change: dict[str, Any], told: str) -> None:
@@ -132,11 +143,29 @@ def test_wrong_sites_and_links_are_refused(change: dict[str, Any], told: str) ->
     assert "\n" not in str(caught.value)
 
 
+def test_keys_of_earlier_versions(tmp_path: Path) -> None:
+    """Breaks when a file with the keys of version 0.1 is refused, or read without a warning that names the new key."""
+    old = {"classes": GOOD["classes"]}
+    flow = {"elements": [{"id": "a", "cost": 1.0}], "inputs": {"a": 1.0}}
+    (tmp_path / "cloud.json").write_text(json.dumps(old))
+    (tmp_path / "flow.json").write_text(json.dumps(flow))
+    with pytest.warns(GoffishWarning, match=r"cloud.json: classes is deprecated; use machine_types$"):
+        assert read_catalogue(tmp_path / "cloud.json") == read_catalogue(GOOD)
+    with pytest.warns(GoffishWarning, match=r"flow.json: elements is deprecated; use processing_elements$"):
+        assert read_dataflow(tmp_path / "flow.json") == read_dataflow(flow)
+    (tmp_path / "cloud.json").write_text(json.dumps(old | {"machine_types": old["classes"]}))
+    with (
+        pytest.warns(GoffishWarning),
+        pytest.raises(InputError, match=r"classes: unknown field; there are .*machine_types"),
+    ):
+        read_catalogue(tmp_path / "cloud.json")
+
+
 def test_files_and_names(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text("classes:\n  - {name: m, cores: 2, price_per_hour: 0.1}\n")
+    file.write_text("machine_types:\n  - {name: m, cores: 2, price_per_hour: 0.1}\n")
     assert read_catalogue(file) == Catalogue.model_validate(GOOD)
     with pytest.raises(InputError, match="catalogue 'nothing' not found; give a file, or one of ec2-2013"):
         read_catalogue("nothing")
-    with pytest.raises(InputError, match=r"no machine class 'x'; there are: m"):
+    with pytest.raises(InputError, match=r"unknown machine type 'x'; accepted: m"):
         read_catalogue(file).number("x")

@@ -100,9 +100,11 @@ def test_when_a_machine_is_taken_and_what_is_to_be_had(tmp_path: Path) -> None:
 
 def test_wrong_catalogues_are_refused(tmp_path: Path) -> None:
     """Breaks when a run could end beyond its prices, or a spot machine has none."""
-    with pytest.raises(InputError, match="spot is a spot machine: prices must name a file or trace"):
+    with pytest.raises(
+        InputError, match=r"catalogue: classes\[0\] = \{'name': 'spot', 'cores': 1, 'price_per_hour': 1,"
+    ):
         read_catalogue({"classes": [{"name": "spot", "cores": 1, "price_per_hour": 1, "market": "spot"}]})
-    with pytest.raises(InputError, match="a has prices or a bid: only for market: spot"):
+    with pytest.raises(InputError, match="a: prices and bid require market: spot"):
         read_catalogue({"classes": [{"name": "a", "cores": 1, "price_per_hour": 1, "bid": 1}]})
     with pytest.raises(InputError, match=r"reach from 2015-03-01 00:00 to 2015-03-02 03:46, not from .* for 28 hours"):
         SpotMarket(catalogue(tmp_path), length_s=100_800)
@@ -145,11 +147,11 @@ def test_a_run_loses_its_spot_machines_and_replaces_them(tmp_path: Path, engine:
     rates = np.tile(flow().rates, (60, 1))
     found = simulate(flow(), machines, make_policy("reactive-global"), rates, engine=engine, interval_s=300)
     table = found.machines.to_pandas()
-    spot = table[table["class"] == "spot"]
+    spot = table[table["machine_type"] == "spot"]
     assert spot["taken"].any() and (spot[spot["taken"]]["stop_s"] == 9000).all()
     assert not ((spot["start_s"] >= 9000) & (spot["start_s"] < 9500)).any()
     assert {"take"} <= set(found.events["event"].to_pylist())
-    replaced = table[(table["class"] == "owned") & (table["start_s"] >= 9000)]
+    replaced = table[(table["machine_type"] == "owned") & (table["start_s"] >= 9000)]
     assert len(replaced)
     end, times, prices = 60 * 300, [c[0] for c in CHANGES], [c[1] for c in CHANGES]
     total = 0.0
@@ -175,10 +177,10 @@ def test_every_policy_lives_with_spot_machines(tmp_path: Path, policy: str) -> N
     machines = catalogue(tmp_path, [(0, 0.1), (900, 2.0), (1800, 0.2), (100_000, 0.1)])
     found = simulate(flow(), machines, make_policy(policy), np.tile(flow().rates, (10, 1)), interval_s=300)
     table = found.machines.to_pandas()
-    refused = table[(table["class"] == "spot") & (table["start_s"] >= 900) & (table["start_s"] < 1800)]
+    refused = table[(table["machine_type"] == "spot") & (table["start_s"] >= 900) & (table["start_s"] < 1800)]
     assert refused.empty
     # All are on spot machines at first, and have lost and replaced them by the end.
-    assert (table["class"] == "spot").any() and found.intervals["omega"][-1].as_py() > 0
+    assert (table["machine_type"] == "spot").any() and found.intervals["omega"][-1].as_py() > 0
 
 
 def test_providers_take_spot_machines_away(tmp_path: Path) -> None:

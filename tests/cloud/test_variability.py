@@ -112,10 +112,10 @@ def test_traces_in_files(tmp_path: Path, name: str) -> None:
     [
         ("a,b\n1,2\n", None),
         ("a,b\n", "no rows"),
-        ("a,b\n1,\n", "column b does not hold a number"),
-        ("a,b\n1,x\n", "column b does not hold a number"),
-        ("a,b\n1,-2\n", "column b holds numbers below 0"),
-        ("a,b\n1,inf\n", "column b holds numbers below 0, or infinite"),
+        ("a,b\n1,\n", "column b must contain a number"),
+        ("a,b\n1,x\n", "column b must contain a number"),
+        ("a,b\n1,-2\n", "numbers must be finite and 0 or more"),
+        ("a,b\n1,inf\n", "numbers must be finite and 0 or more"),
         ("a,b\n1\n", "Expected 2 columns"),
     ],
 )

@@ -68,6 +68,8 @@ SERVICE_CODE = (
     "goffish/extras.py", "goffish/partial.py", "proto", "docs/guides/service-", "docs/concepts/threat-model.md",
 )  # fmt: skip
 DATAFLOW_CODE = ("goffish/scheduling", "goffish/cloud", "goffish/services", "goffish/client", "goffish/cli", "proto")
+#: Of docstrings: code, shapes of arrays such as ``shape (elements,)``, and names such as ``elements : tuple``.
+CODE = re.compile(r"``[^`]*``|`[^`]*`|shape \([^)]*\)|^ *\w+(?:, \w+)* : .*", re.MULTILINE)
 #: Pages that quote what others wrote.
 QUOTING = ("docs/specs",)
 
@@ -76,7 +78,9 @@ def strings(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of every string in a module that has words: docstrings, messages, help."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield node.lineno, node.value
+            if "_" in node.value and re.fullmatch(r"[a-z_ ]+", node.value):
+                continue  # names of a named tuple
+            yield node.lineno, CODE.sub("", node.value)
 
 
 #: What is not text in a file: tags and code of templates; configuration of other programs in pages.

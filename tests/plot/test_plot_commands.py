@@ -100,7 +100,7 @@ def test_bad_input_is_one_clear_line(plot, tmp_path: Path) -> None:
         (("supersteps", "nowhere.json", "-o", "p.png"), "cannot be read"),
         (("supersteps", "r.csv", "-o", "p.jpg"), "suffix must be one of"),
         (("gantt", "r.csv", "-o", "none/p.png"), "does not exist"),
-        (("graph", "small.csv", "r.csv", "-o", "p.png", "--column", "rnk"), "no column 'rnk'; there are: rank"),
+        (("graph", "small.csv", "r.csv", "-o", "p.png", "--column", "rnk"), "unknown column 'rnk'; available: rank"),
         (("graph", "large.csv", "r.csv", "-o", "p.png"), "3,600 vertices"),
         (("graph", "small.csv", "nowhere.csv", "-o", "p.png"), "no such file"),
     ]:

@@ -44,7 +44,7 @@ def test_graphs_of_the_wrong_kind() -> None:
 
 
 def test_saving_what_is_no_figure_or_nowhere(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="figure first"):
+    with pytest.raises(InputError, match="expected a figure, then a path"):
         plot.save("x.png", tmp_path / "x.png")
     for path in (None, 5, "a\0.png"):
         with pytest.raises(InputError, match="path"):

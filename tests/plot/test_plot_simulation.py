@@ -68,11 +68,13 @@ def test_the_page_is_whole_and_holds_the_same(runs: dict[str, Any], tmp_path: Pa
 
 
 def test_what_cannot_be_drawn(runs: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="0 runs: give one to 7"):
+    with pytest.raises(InputError, match="0 runs: expected 1 to 7"):
         simulation({}, FLOW.goal)
     with pytest.raises(InputError, match="different numbers of intervals"):
         simulation({**runs, "short": run("reactive-local", 3)}, FLOW.goal)
-    with pytest.raises(InputError, match="give what simulate returns"):
+    with pytest.raises(
+        InputError, match="results is of type int: expected a result of simulate, or a dictionary of results by name"
+    ):
         simulation({"x": 3}, FLOW.goal)  # type: ignore[dict-item]
     with pytest.raises(InputError, match=r"must be one of \.html, \.htm"):
         simulation_page(runs, FLOW.goal, tmp_path / "run.png")

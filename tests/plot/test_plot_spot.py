@@ -67,5 +67,5 @@ def test_outcomes_and_one_job(table: Table) -> None:
     picture = spot.job(run, MARKET, PRICES)
     left = artists(picture, "work")[0].get_ydata()
     assert left[0] == 2 and left[-1] < 2
-    with pytest.raises(InputError, match="no outcomes to draw"):
+    with pytest.raises(InputError, match="expected at least one outcome"):
         spot.outcomes([], 1.0)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Generate the stubs: protoc comes with pip install grpcio-tools, its plugins for Go are built at the versions of go.mod.
+# Generate the stubs with protoc from grpcio-tools; the Go plugins are built at the versions of go.mod.
 set -eu
 cd "$(dirname "$0")"
 proto=../../../proto

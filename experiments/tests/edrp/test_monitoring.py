@@ -112,7 +112,7 @@ def test_early_assignment() -> None:
     for rate in (20.0, 1e6):
         alone = chain(network(delays, cores=1.0), rate)
         assert early_assignment(alone).tolist() == [[1, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, 0]]
-    with pytest.raises(InputError, match="element a: no host"):
+    with pytest.raises(InputError, match="processing element a: none of its permitted hosts has enough free capacity"):
         early_assignment(chain(network(delays, cores=0.5)))
 
 

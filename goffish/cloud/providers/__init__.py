@@ -1,4 +1,4 @@
-"""Those who provide machines, behind one small protocol: simulated ones, and real processes on this computer."""
+"""Providers of machines behind one protocol: simulated machines, and processes on this computer."""
 
 from goffish.cloud.providers.local import LocalProvider
 from goffish.cloud.providers.protocol import Provider, State, Task

@@ -1,7 +1,7 @@
-"""The process that a local machine is: runs commands, and holds them to the machine's share of the processors.
+"""The process of a local machine: runs commands, and limits their processor time to the machine's share.
 
-``python -m goffish.cloud.providers.agent LIMIT``: one JSON object in a line of standard input for every
-command, one of standard output for whatever happened. When standard input ends, so does the machine.
+``python -m goffish.cloud.providers.agent LIMIT`` reads one JSON object per line and command from standard input and
+writes one per event to standard output. The machine stops at the end of standard input.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any
 
 import psutil
 
-#: Between two looks at what the commands took.
+#: Seconds between two measurements of the commands' processor time.
 _TICK_S = 0.05
 _TOLD_EVERY_S = 0.25
 _KNOWN_S = 0.5
-#: Processor time that may be saved up for a burst.
+#: Processor seconds that may be saved up for a burst.
 _BURST_S = 0.1
 
 
 class _Machine:
-    """Commands and the processor time they took; `limit` processors at most."""
+    """Commands and their processor time; `limit` processors at most."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -53,7 +53,7 @@ class _Machine:
         self._known_until = 0.0
 
     def govern(self) -> None:
-        """Stop and continue the commands for ever so that they take no more than their share."""
+        """Pause and resume the commands indefinitely, so that they do not exceed their share."""
         budget, before, told, stopped = _BURST_S, time.monotonic(), 0.0, False
         while True:
             time.sleep(_TICK_S)
@@ -72,14 +72,14 @@ class _Machine:
                 self._say()
 
     def _processes(self) -> list[psutil.Process]:
-        """Commands and what they started; looked for anew once in a while, as that reads the whole process table."""
+        """List the commands and their descendants; refreshed at intervals, as it reads the whole process table."""
         if time.monotonic() > self._known_until:
             self._known = psutil.Process().children(recursive=True)
             self._known_until = time.monotonic() + _KNOWN_S
         return self._known
 
     def _cpu_seconds(self) -> float:
-        """Of all commands so far; of those that ended, as last seen."""
+        """Processor time of all commands so far, including those that ended."""
         for process in self._processes():
             try:
                 times = process.cpu_times()
@@ -108,13 +108,13 @@ def _send(process: psutil.Process, which: signal.Signals) -> None:
 
 
 def main() -> None:
-    """Be a machine until standard input ends."""
+    """Run a machine until the end of standard input."""
     machine = _Machine(float(sys.argv[1]))
     threading.Thread(target=machine.govern, daemon=True).start()
     for line in sys.stdin:
         asked = json.loads(line)
         machine.run(asked["task"], asked["command"])
-    # Nobody listens any more: this process leads its group, and everything in it ends.
+    # The parent is gone: this process leads its group, and all processes in the group end.
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""When machines were asked for and given back, and what that costs; the same for every provider."""
+"""Requests and releases of machines and their cost; shared by all providers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class Ledger:
     ----------
     catalogue : Catalogue
     began : float
-        When the provider began: prices of spot machines are counted from there.
+        Start of the provider; spot prices are relative to it.
     since : float, optional
-        Seconds since 1970 (UTC) of the prices at that moment; default: as early as all traces allow.
+        Time of the spot prices at that moment, in seconds since 1970 (UTC); default: the earliest time that all traces
+        cover.
     """
 
     catalogue: Catalogue
@@ -36,9 +37,9 @@ class Ledger:
         self.market = SpotMarket(self.catalogue, self.since)
 
     def start(self, kind: int, now: float) -> int:
-        """Note a request; gives the machine's id."""
+        """Record a request and return the machine's id."""
         if not 0 <= kind < len(self.catalogue.classes):
-            raise InputError(f"no machine class {kind}: the catalogue has {len(self.catalogue.classes)}")
+            raise InputError(f"unknown machine type {kind}: the catalogue has {len(self.catalogue.classes)}")
         running = sum(stop is None and not self.taken(at, now) for at, stop in enumerate(self.stopped))
         if self.catalogue.limit is not None and running >= self.catalogue.limit:
             raise InputError(f"the catalogue allows {self.catalogue.limit} machines at a time")
@@ -48,31 +49,31 @@ class Ledger:
         return len(self.kinds) - 1
 
     def stop(self, machine: int, now: float) -> None:
-        """Note that a machine was given back, or lost; the first time counts."""
+        """Record the release or loss of a machine; the first call counts."""
         self.check(machine)
         if self.stopped[machine] is None:
             self.stopped[machine] = now
 
     def check(self, machine: int) -> None:
-        """Raise `InputError` for a machine that was never asked for."""
+        """Raise `InputError` for a machine that was never requested."""
         if not 0 <= machine < len(self.kinds):
-            raise InputError(f"no machine {machine}: {len(self.kinds)} were asked for")
+            raise InputError(f"unknown machine {machine}: {len(self.kinds)} were requested")
 
     def elapsed(self, machine: int, now: float) -> float:
-        """Seconds that are paid for, before they are rounded."""
+        """Charged seconds before rounding."""
         return self.end(machine, now) - self.started[machine]
 
     def end(self, machine: int, now: float) -> float:
-        """When a machine was given back or lost; `now` if it was not."""
+        """Time of the release or loss of a machine, or `now`."""
         stop = self.stopped[machine]
         return min(now if stop is None else stop, self._taken_at(machine))
 
     def taken(self, machine: int, now: float) -> bool:
-        """Whether the provider has taken a spot machine away, because its price exceeded its bid."""
+        """Whether a spot machine was interrupted because its price exceeded its bid."""
         return self._taken_at(machine) <= self.end(machine, now)
 
     def spent(self, now: float) -> float:
-        """Price of all machines so far."""
+        """Cost of all machines so far."""
         ids = range(len(self.kinds))
         return float(
             self.market.rents(

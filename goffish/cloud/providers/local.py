@@ -1,8 +1,8 @@
-"""Machines that are process groups of this computer, with as much of its processors as their class says.
+"""Machines as process groups on this computer, each limited to the processor share of its machine type.
 
-A machine is an agent process (`agent.py`) in a session of its own. Commands run as its children; the agent stops and
-continues them so that together they use at most ``cores * speed * reference_share`` of a processor, and it ends with
-everything on it when this process does, however that happens.
+A machine is an agent process (`agent.py`) in a separate session. Commands run as its children; the agent pauses and
+resumes them so that together they use at most ``cores * speed * reference_share`` of a processor. The agent and all its
+commands end when this process ends for any reason.
 """
 
 from __future__ import annotations
@@ -32,27 +32,26 @@ _GRACE_S = 2.0
 
 
 class LocalProvider:
-    """Real processes on this computer.
+    """Provider of real processes on this computer.
 
     Parameters
     ----------
     catalogue : Catalogue
     reference_share : float
-        Part of a processor of this computer that a reference core is: with 0.1 a machine of 4 cores of speed 2 may use
+        Share of a processor of this computer per reference core: with 0.1, a machine with 4 cores of speed 2 may use
         0.8 processors.
     folder : path, optional
-        Where every machine gets a folder of its own, in which its commands run; default: a temporary one that goes with
-        the provider.
+        Parent of the working folder of each machine; default: a temporary folder that is removed with the provider.
     pace : float
-        Seconds that pass in the cloud, for prices and bills, in a second.
+        Simulated seconds per real second, for prices and bills.
     since : float, optional
-        Seconds since 1970 (UTC) from which on spot prices are taken; default: as early as there are any.
+        Start of the spot prices in seconds since 1970 (UTC); default: the start of the traces.
     environment : mapping, optional
-        Of the machines and their commands; default: `goffish.environment.child_environment`.
+        Environment of the machines and their commands; default: `goffish.environment.child_environment`.
 
     Notes
     -----
-    A context manager: at its end all machines stop.
+    A context manager that stops all machines on exit.
     """
 
     def __init__(
@@ -60,11 +59,9 @@ class LocalProvider:
         pace: float = 1.0, since: float | None = None, environment: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         if not 0 < reference_share <= 1:
-            raise InputError(
-                f"reference_share={reference_share}: give a part of a processor, more than 0 and at most 1"
-            )
+            raise InputError(f"reference_share = {reference_share}: must be greater than 0 and at most 1")
         if not 0 < pace < float("inf"):
-            raise InputError(f"pace={pace}: give seconds of the cloud in a second, more than 0")
+            raise InputError(f"pace = {pace}: must be greater than 0 (simulated seconds per real second)")
         place = None if folder is None else local_path(folder)
         self._catalogue, self._share = catalogue, reference_share
         self._environment = child_environment() if environment is None else environment
@@ -80,20 +77,20 @@ class LocalProvider:
 
     @property
     def now(self) -> float:
-        """Seconds of the cloud since the provider began."""
+        """Simulated seconds since the start of the provider."""
         return (time.monotonic() - self._began) * self._pace
 
     def prices(self) -> list[float]:
-        """Of an hour of each class, now."""
+        """Current price of an hour of each machine type."""
         return [one.price_per_hour for one in self._ledger.market.priced(self.now).classes]
 
     def life(self, machine: int) -> tuple[float, float]:
-        """When a machine was asked for and when it ended, or now, on the clock of `now`."""
+        """Time of the request and of the end (or now) of a machine, on the clock of `now`."""
         self._ledger.check(machine)
         return self._ledger.started[machine], self._ledger.end(machine, self.now)
 
     def taken(self, machine: int) -> bool:
-        """Whether a spot machine was taken away because its price exceeded its bid."""
+        """Whether a spot machine was interrupted because its price exceeded its bid."""
         self._ledger.check(machine)
         return self._ledger.taken(machine, self.now)
 
@@ -126,7 +123,7 @@ class LocalProvider:
         self._ledger.stop(machine, self.now)
 
     def fail(self, machine: int) -> None:
-        """Kill a machine at once, as a power cut would."""
+        """Kill a machine at once, like a power failure."""
         self._ledger.check(machine)
         self._agents[machine].end(signal.SIGKILL)
 
@@ -147,10 +144,10 @@ class LocalProvider:
     def submit(self, machine: int, command: Sequence[str]) -> Task:
         self._ledger.check(machine)
         if not command or not all(isinstance(part, str) for part in command):
-            raise InputError("command: give the program and its arguments as texts")
+            raise InputError("command: expected a non-empty list of strings, the program and its arguments")
         state = self._agents[machine].state()
         if state != "running":
-            raise InputError(f"machine {machine} is {state}: it runs no commands")
+            raise InputError(f"machine {machine} is {state}: cannot run commands")
         return Task(machine, self._agents[machine].submit(list(command)))
 
     def exit_code(self, task: Task) -> int | None:
@@ -158,13 +155,13 @@ class LocalProvider:
         return self._agents[task.machine].exit_code(task.number)
 
     def cpu_seconds(self, machine: int) -> float:
-        """Time of processors that the commands of a machine took so far, as its agent last told."""
+        """Processor seconds of a machine's commands so far, as last reported by its agent."""
         self._ledger.check(machine)
         return self._agents[machine].cpu_seconds
 
 
 class _Agent:
-    """The process of one machine, and what it told."""
+    """The process of one machine, and its reports."""
 
     def __init__(self, home: Path, limit: float, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -189,7 +186,7 @@ class _Agent:
                 if "task" in said:
                     self._codes[said["task"]] = said["code"]
         self._process.wait()
-        # An agent that was killed leaves its commands behind.
+        # A killed agent leaves its commands behind.
         self._signal(signal.SIGKILL)
 
     def state(self) -> State:
@@ -203,12 +200,12 @@ class _Agent:
         try:
             self._process.stdin.write(json.dumps({"task": number, "command": command}) + "\n")
         except OSError:
-            raise JobError("the machine failed before it took the command") from None
+            raise JobError("the machine failed before it accepted the command") from None
         return number
 
     def exit_code(self, number: int) -> int | None:
         if not 0 <= number < self._submitted:
-            raise InputError(f"no task {number}: {self._submitted} were submitted to the machine")
+            raise InputError(f"unknown task {number}: {self._submitted} were submitted to the machine")
         with self._told:
             code = self._codes.get(number)
         return -9 if code is None and self._process.poll() is not None else code
@@ -221,7 +218,7 @@ class _Agent:
             self._signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_GRACE_S)
-        # Whatever is left of the group, stopped processes included.
+        # Kill the remaining processes of the group, paused ones included.
         self._signal(signal.SIGKILL)
         self._process.wait()
 

@@ -1,4 +1,4 @@
-"""What every provider of machines can do."""
+"""The protocol of machine providers."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ class Task(NamedTuple):
 
 
 class Provider(Protocol):
-    """Starts and stops machines of a catalogue and runs commands on them."""
+    """Starts and stops machines of a catalogue, and runs commands on them."""
 
     @property
     def catalogue(self) -> Catalogue:
-        """What can be asked for."""
+        """The machine types that can be requested."""
         ...
 
     def start(self, kind: int) -> int:
-        """Ask for a machine of a class; gives its id. It is ``starting`` until it can run something."""
+        """Request a machine and return its id. Its state is ``starting`` until it can run commands."""
         ...
 
     def stop(self, machine: int) -> None:
-        """Give a machine back; what runs on it ends."""
+        """Release a machine; its commands end."""
         ...
 
     def states(self) -> Mapping[int, State]:
-        """Of every machine that was asked for."""
+        """State of every requested machine."""
         ...
 
     def spent(self) -> float:
-        """Cost so far, by the catalogue's prices and billing."""
+        """Cost so far, by the prices and billing of the catalogue."""
         ...
 
     def submit(self, machine: int, command: Sequence[str]) -> Task:
-        """Run a command on a machine that is running."""
+        """Run a command on a running machine."""
         ...
 
     def exit_code(self, task: Task) -> int | None:
-        """Of a command; ``None`` while it runs. That of a command whose machine is gone is -9."""
+        """Exit code of a command; ``None`` while it runs, -9 if its machine is gone."""
         ...

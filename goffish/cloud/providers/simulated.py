@@ -1,4 +1,4 @@
-"""Machines that exist on a clock of their own: for tests of planners and of the service, without any waiting."""
+"""Simulated machines on a manual clock, for tests of policies and of the service."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class SimulatedProvider:
     Parameters
     ----------
     catalogue : Catalogue
-        Its `startup_s` is how long a machine takes to start.
+        Its `startup_s` is the start-up time of machines.
     duration_s : callable, optional
-        Core-seconds of a reference core that a command takes; default: none. It runs on one core of its machine.
+        Core-seconds of a reference core per command; default: 0. A command runs on one core of its machine.
     """
 
     def __init__(self, catalogue: Catalogue, duration_s: Callable[[Sequence[str]], float] | None = None) -> None:
@@ -33,9 +33,9 @@ class SimulatedProvider:
         return self._catalogue
 
     def advance(self, seconds: float) -> None:
-        """Move the clock."""
+        """Advance the clock."""
         if seconds < 0:
-            raise InputError(f"seconds={seconds}: time does not go backwards")
+            raise InputError(f"seconds = {seconds}: must be 0 or more")
         self.now += seconds
 
     def start(self, kind: int) -> int:
@@ -45,7 +45,7 @@ class SimulatedProvider:
         self._ledger.stop(machine, self.now)
 
     def fail(self, machine: int) -> None:
-        """Lose a machine; what it cost so far stays."""
+        """Fail a machine; its cost so far remains."""
         self._ledger.stop(machine, self.now)
         self._failed.add(machine)
 
@@ -66,7 +66,7 @@ class SimulatedProvider:
     def submit(self, machine: int, command: Sequence[str]) -> Task:
         self._ledger.check(machine)
         if self._state(machine) != "running":
-            raise InputError(f"machine {machine} is {self._state(machine)}: it runs no commands")
+            raise InputError(f"machine {machine} is {self._state(machine)}: cannot run commands")
         work = self._duration_s(command) if self._duration_s is not None else 0.0
         speed = float(self._catalogue.speeds[self._ledger.kinds[machine]])
         task = Task(machine, len(self._ends))
@@ -75,7 +75,7 @@ class SimulatedProvider:
 
     def exit_code(self, task: Task) -> int | None:
         if task not in self._ends:
-            raise InputError(f"no task {task.number} on machine {task.machine}")
+            raise InputError(f"unknown task {task.number} on machine {task.machine}")
         stop = self._ledger.end(task.machine, self.now)
         if stop < min(self.now, self._ends[task]):
             return -9

@@ -2,7 +2,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
-  const play = byId("play"), slider = byId("at"), number = byId("number"), told = byId("told"), speed = byId("speed");
+  const play = byId("play"), slider = byId("at"), number = byId("number"), status = byId("status"), speed = byId("speed");
   const vertices = Array.from(byId("vertices").children);
   const last = data.timesteps.length - 1;
 
@@ -32,20 +32,20 @@
     slider.value = now;
     slider.setAttribute("aria-valuetext", `timestep ${data.timesteps[now]}`);
     number.textContent = data.timesteps[now];
-    told.textContent = data.told[now];
+    status.textContent = data.status[now];
   };
   const stop = () => {
     clearInterval(timer);
     timer = 0;
     play.textContent = "Play";
-    told.setAttribute("aria-live", "polite");
+    status.setAttribute("aria-live", "polite");
   };
   const start = () => {
     if (now === last) show(0);
     clearInterval(timer);
     timer = setInterval(() => { show(now + 1); if (now === last) stop(); }, Number(speed.value));
     play.textContent = "Pause";
-    told.setAttribute("aria-live", "off");
+    status.setAttribute("aria-live", "off");
   };
   const toggle = () => (timer ? stop() : start());
 

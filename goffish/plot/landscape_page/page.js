@@ -8,7 +8,7 @@
   const SVG = map.namespaceURI;
   const SMALLEST = 1.5, SMALLEST_DOT = 0.8, LEAST_TEXT = 10, MOST_TEXT = 17;
 
-  // Places in the page's own unit: the graph's circle has the radius 1.
+  // Positions in units of the radius of the graph's circle.
   const x = new Float64Array(many), y = new Float64Array(many), r = new Float64Array(many);
   const kids = Array.from({ length: many }, () => []), hue = new Array(many);
   for (let n = 0; n < many; n++) {
@@ -50,13 +50,13 @@
     if (nodes.merged[n]) return `${whole.format(nodes.merged[n])} more communities\n${vertices(nodes.size[n])} together`;
     const lines = [title(n), vertices(nodes.size[n])];
     if (nodes.members[n].length) lines.push(`most central: ${first(n)}`);
-    if (kids[n].length) lines.push(`${communities(parts(n))} in it`);
+    if (kids[n].length) lines.push(`${communities(parts(n))} inside`);
     return lines.join("\n");
   };
   const parts = (n) => kids[n].reduce((sum, child) => sum + (nodes.merged[child] || 1), 0);
   const score = (value) => (data.bound ? "≈ " : "") + digits.format(value);
 
-  // What is looked at: a centre, and how many pixels a unit is.
+  // The view: a centre, and pixels per unit.
   const target = (n) => {
     const box = map.getBoundingClientRect();
     const width = Math.max(box.width, 50), height = Math.max(box.height, 50);
@@ -65,7 +65,7 @@
   const seen = (views, cx, cy, radius) =>
     views.some((v) => Math.abs(cx - v.x) - radius < v.width / v.k / 2 && Math.abs(cy - v.y) - radius < v.height / v.k / 2);
 
-  // Browsers draw texts and circles of tiny units badly: everything is drawn in pixels of the target view.
+  // Browsers draw texts and circles in tiny units badly, so everything is drawn in pixels of the target view.
   const scene = (goal, from) => {
     const views = from ? [goal, from] : [goal], k = goal.k;
     const place = (n) => [(x[n] - goal.x) * k, (y[n] - goal.y) * k, r[n] * k];
@@ -82,7 +82,7 @@
       const inHere = nodes.parent[n] === here && !nodes.merged[n];
       if (inHere) enable(group, "open", describe(n));
       if (nodes.parent[n] === here) name(texts, n, cx, cy, radius);
-      // What lies in the parts is only hinted at: their names are read over it.
+      // The contents of subcommunities are faint, so that names over them are readable.
       const inner = nodes.parent[n] === here ? draw("g", { class: "hinted" }, group) : group;
       for (const child of kids[n]) visit(child, inner);
       dots(n, inner, texts, cx, cy, radius, finest / k);
@@ -118,21 +118,21 @@
     if (radius > 34) lines.push([vertices(nodes.size[n]), whole.format(nodes.size[n])]);
     return write(texts, lines, cx, cy, radius, "name");
   };
-  // Lines of text in a circle: the longest wording that fits, or the last one cut; nothing where there is no room.
+  // Lines of text in a circle: the longest wording that fits, or the last one, cut; nothing in small circles.
   const write = (texts, lines, cx, cy, radius, kind) => {
     const size = Math.min(MOST_TEXT, Math.max(LEAST_TEXT, radius / 3.5));
     const most = (share) => Math.floor((1.75 * radius) / (0.6 * size * share));
     if (most(1) < 3 || radius < 12) return;
     lines.forEach((wordings, at) => {
-      const share = at ? 0.82 : 1, last = wordings[wordings.length - 1], room = most(share);
+      const share = at ? 0.82 : 1, last = wordings[wordings.length - 1], space = most(share);
       const text = draw("text", {
         class: kind, x: cx, y: cy + size * (0.35 + 1.15 * (at - (lines.length - 1) / 2)), "font-size": size * share,
       }, texts);
-      text.textContent = wordings.find((words) => words.length <= room) || `${last.slice(0, room - 1)}…`;
+      text.textContent = wordings.find((words) => words.length <= space) || `${last.slice(0, space - 1)}…`;
     });
   };
 
-  // Drawing anew takes the focus away: give it back to the same thing.
+  // Drawing again removes the focus: restore it on the same object.
   const focus = (n, member) => {
     const same = map.querySelector(`[tabindex][data-node="${n}"]${member === undefined ? "" : `[data-member="${member}"]`}`);
     if (same) same.focus({ preventScroll: true });
@@ -149,7 +149,7 @@
     map.classList.toggle("whole", here === 0);
     const put = (v) => {
       view = v;
-      // The layers hold pixels of the goal.
+      // The layers are in pixels of the target view.
       const scale = v.k / goal.k;
       const shift = `translate(${v.width / 2} ${v.height / 2}) scale(${scale}) translate(${(goal.x - v.x) * goal.k} ${(goal.y - v.y) * goal.k})`;
       for (const layer of layers) layer.setAttribute("transform", shift);
@@ -160,7 +160,7 @@
     const step = (now) => {
       const t = Math.min(1, Math.max(0, (now - begun) / lasts)), eased = t < 0.5 ? 4 * t ** 3 : 1 - (2 - 2 * t) ** 3 / 2;
       const k = from.k * (goal.k / from.k) ** eased;
-      // The centre moves as the width seen does: what is aimed at stays in sight.
+      // The centre moves with the visible width, so that the target stays visible.
       const share = goal.k === from.k ? eased : (1 / from.k - 1 / k) / (1 / from.k - 1 / goal.k);
       put(t === 1 ? goal : { ...goal, k, x: from.x + (goal.x - from.x) * share, y: from.y + (goal.y - from.y) * share });
       if (t < 1) running = requestAnimationFrame(step); else show(false);
@@ -184,7 +184,7 @@
     }
     byId("figures").textContent = figures.join(" · ");
     const undrawn = nodes.undrawn[here];
-    byId("note").textContent = undrawn ? `It falls into ${communities(undrawn)} that are not drawn.` : "";
+    byId("note").textContent = undrawn ? `Its ${communities(undrawn)} are not drawn.` : "";
     const central = byId("central").tBodies[0], inner = byId("parts").tBodies[0];
     central.replaceChildren();
     nodes.members[here].forEach((member, at) => {
@@ -222,7 +222,7 @@
     tip.hidden = true;
     panel();
     show(true);
-    // From the keyboard, one goes on where one was.
+    // With the keyboard, continue from the previous position.
     if (keyboard && inMap && !map.contains(document.activeElement) && !focus(from)) {
       const next = map.querySelector("[tabindex]");
       if (next) next.focus({ preventScroll: true });
@@ -231,7 +231,7 @@
   const find = (member) => go(data.home[member], member);
   const out = () => { if (here) go(nodes.parent[here]); };
 
-  // The part of the community looked at in which something lies; -1 for outside.
+  // The subcommunity of the current community that contains a circle; -1 if outside.
   const partOf = (n) => {
     while (n > 0 && nodes.parent[n] !== here) n = nodes.parent[n];
     return n > 0 ? n : -1;
@@ -308,7 +308,7 @@
       make("small", at ? ` in the community of ${first(at)}` : "", item);
     }
     if (hits.length > 20) answer.textContent = `and ${whole.format(hits.length - 20)} more`;
-    if (!hits.length) answer.textContent = `None of the ${whole.format(lower.length)} central members shown here.`;
+    if (!hits.length) answer.textContent = `No match among the ${whole.format(lower.length)} central members on this page.`;
     return hits;
   };
   wanted.addEventListener("input", search);

@@ -1,1 +1,1 @@
-"""The loop of observing, deciding, enacting and recording that simulated and real runs share."""
+"""The control loop shared by simulated and real runs: observe, decide, enact and record."""

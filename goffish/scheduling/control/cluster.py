@@ -1,4 +1,4 @@
-"""The machines of a simulated run: which were asked for, when they work, what runs on them, and what they have cost."""
+"""The machines of a run: requests, lifetimes, instances and costs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import Floats
 
-#: Seconds by which two moments may differ and still be the same.
+#: Seconds by which two equal moments may differ.
 SLACK_S = 1e-6
 
 
 @dataclass
 class Rented:
-    """A machine's life, in seconds since the beginning; infinite for what does not happen.
+    """Lifetime of a machine, in seconds since the start of the run; infinite for events that do not happen.
 
-    `taken`: it fails because the provider takes it away.
+    `taken`: its failure is a spot interruption.
     """
 
     kind: int
@@ -33,19 +33,20 @@ class Rented:
 
 
 class Placement(NamedTuple):
-    """Instances of a deployment as arrays, sorted by element, then by machine.
+    """Instances of a deployment as arrays, sorted by PE, then by machine.
 
     Attributes
     ----------
     ids : int64, shape (machines,)
-        Of the live machines, ascending.
+        Ids of the live machines, ascending.
     kinds : int64, shape (machines,)
     offsets : int64, shape (elements + 1,)
-        Places of element i are ``offsets[i]`` to ``offsets[i + 1]``.
+        Places of PE i are ``offsets[i]`` to ``offsets[i + 1]``.
     element, machine, instances : int64, shape (places,)
-        `machine` is a row of `ids`.
+        `machine` is an index into `ids`.
     stands_for : int64, shape (places,)
-        Id of the machine whose instances are copied here, -1 for instances: a replica works from that one's failure on.
+        Id of the machine whose instances are replicated here, -1 for instances. A replica works once that machine
+        fails.
     """
 
     ids: NDArray[np.int64]
@@ -59,7 +60,7 @@ class Placement(NamedTuple):
 
 @dataclass
 class Changes:
-    """What an adaptation changed.
+    """Changes of an adaptation.
 
     Attributes
     ----------
@@ -67,7 +68,7 @@ class Changes:
     started, stopped : list of int
         Ids of machines.
     moved : int
-        Instances that were added to or removed from running elements; one that was moved counts once.
+        Instances added to or removed from running PEs; a moved instance counts once.
     """
 
     switched: list[tuple[int, int]] = field(default_factory=list)
@@ -81,16 +82,16 @@ class Changes:
 
 
 class Cluster:
-    """Machines, from the first request to the last release.
+    """The machines of a run, from the first request to the last release.
 
     Attributes
     ----------
     log : dict from machine id to Rented
-        All that were ever asked for, in that order.
+        All requested machines, in the order of the requests.
     live : Deployment
-        What runs, or is about to.
+        Machines and instances that run or start.
     catalogue : Catalogue
-        With the present prices.
+        The catalogue with the current prices.
     """
 
     def __init__(self, market: SpotMarket, elements: int) -> None:
@@ -101,26 +102,25 @@ class Cluster:
         self._placement: Placement | None = None
 
     def price(self, now: float) -> None:
-        """Take over the prices of a moment."""
+        """Set the prices of a moment."""
         self.catalogue = self.live.catalogue = self._market.priced(now)
 
     def take_until(self, until: float) -> None:
-        """Set the seconds at which the provider takes machines away, so far as they are before `until`."""
+        """Set the interruption times of spot machines before `until`."""
         for life in (self.log[number] for number in self.live.machines):
             moment = self._market.taken_s(life.kind, life.start_s)
             if moment < until - SLACK_S and moment < life.fail_s:
                 life.fail_s, life.taken = moment, True
 
     def enact(self, plan: Deployment, now: float, *, first: bool = False) -> Changes:
-        """Make what runs equal to a plan: release machines that it lacks, ask for those that it plans.
+        """Enact a deployment: release machines that it does not contain, and request those that it plans.
 
-        Machines of the first deployment work at once, others after the catalogue's start-up time.
+        Machines of the first deployment are ready at once, others after the catalogue's start-up time.
 
         Raises
         ------
         InputError
-            If the plan names machines that do not run, puts more on one than it has cores, or exceeds the catalogue's
-            limit.
+            If the plan names machines that do not run, overloads a machine, or exceeds the catalogue's limit.
         """
         plan.check()
         old, limit = self.live, self.catalogue.limit
@@ -128,7 +128,7 @@ class Cluster:
         if unknown:
             raise InputError(f"the policy names machine {unknown[0]}, which does not run")
         if limit is not None and len(plan.machines) > limit:
-            raise InputError(f"the policy wants {len(plan.machines)} machines; the catalogue allows {limit} at a time")
+            raise InputError(f"the policy plans {len(plan.machines)} machines; the catalogue allows {limit} at a time")
         changes = Changes(stopped=[number for number in old.machines if number not in plan.machines])
         for number in changes.stopped:
             self.log[number].stop_s = now
@@ -136,7 +136,7 @@ class Cluster:
         coming = (number for number in plan.machines if number < 0)
         ids = {number: len(self.log) + at for at, number in enumerate(coming)}
         for number, machine in plan.machines.items():
-            # Replicas of what the plan does not keep copy nothing.
+            # Drop replicas whose original instances are not part of the plan.
             replicas = {(e, ids.get(of, of)): n for (e, of), n in machine.replicas.items() if of in plan.machines}
             if number >= 0:
                 kept = old.machines[number]
@@ -155,7 +155,7 @@ class Cluster:
         return changes
 
     def fail_until(self, now: float) -> list[int]:
-        """Take away the machines that have failed; their paid time stays paid."""
+        """Remove failed machines; their cost remains."""
         gone = [number for number in self.live.machines if self.log[number].fail_s <= now + SLACK_S]
         for number in gone:
             self.log[number].stop_s = self.log[number].fail_s
@@ -170,14 +170,14 @@ class Cluster:
         return gone
 
     def observe(self, coefficients: dict[int, float], now: float) -> None:
-        """Tell the live deployment how fast its machines were, and how old they are."""
+        """Update the coefficients and ages of the live machines."""
         for number, machine in self.live.machines.items():
             machine.coefficient = coefficients.get(number, machine.coefficient)
             machine.elapsed_s = now - self.log[number].start_s
         self.live.settle()
 
     def rents(self, now: float) -> Floats:
-        """What each machine that was ever asked for has cost up to a moment."""
+        """Cost of every requested machine up to a moment."""
         lives = list(self.log.values())
         return self._market.rents(
             np.array([life.kind for life in lives], np.int64),
@@ -187,25 +187,25 @@ class Cluster:
         )
 
     def cost(self, now: float) -> float:
-        """Everything that was paid up to a moment."""
+        """Total cost up to a moment."""
         return float(self.rents(now).sum())
 
     def up_s(self, since: float, until: float) -> tuple[Floats, Floats]:
-        """From when and until when each live machine works within a stretch; equal where it does not."""
+        """Working time of each live machine within a period, as start and end; equal if it does not work."""
         lives = [self.log[int(number)] for number in self.placement.ids]
         low = np.array([max(since, r.ready_s) for r in lives])
         high = np.array([min(until, r.fail_s) for r in lives])
         return np.minimum(low, until), np.maximum(np.minimum(low, until), high)
 
     def at_work(self, low: Floats, high: Floats, now: float | None = None) -> Floats:
-        """Share of its machine's time in which each place works: instances always, replicas from a failure on.
+        """Share of its machine's time in which each place works: instances always, replicas after a failure.
 
         Parameters
         ----------
         low, high : float64, shape (machines,)
-            From when and until when the live machines work.
+            Start and end of the working time of the live machines.
         now : float, optional
-            Only failures up to this moment count, and they were always there.
+            Only failures up to this moment count; they apply to the whole period.
 
         Returns
         -------
@@ -219,7 +219,7 @@ class Cluster:
             moment = self.log[of].fail_s
             if now is not None:
                 moment = -np.inf if moment <= now + SLACK_S else np.inf
-            # Of several replicas of an instance one takes over.
+            # One of several replicas of an instance takes over.
             left = missing.setdefault((element, of), self.live.machines[of].instances.get(element, 0))
             working = max(0.0, float(high[row]) - max(float(low[row]), moment))
             taken = min(left, int(placed.instances[at])) if working > 0 else 0
@@ -229,7 +229,7 @@ class Cluster:
 
     @property
     def placement(self) -> Placement:
-        """The live instances as arrays."""
+        """Return the live instances as arrays."""
         if self._placement is None:
             ids = sorted(self.live.machines)
             machines = [self.live.machines[number] for number in ids]
@@ -249,7 +249,7 @@ class Cluster:
 
 
 def _moved(old: Deployment, new: Deployment) -> int:
-    """Per element the greater of the instances added and removed, summed up."""
+    """Sum over PEs of the larger of the numbers of added and removed instances."""
     difference: dict[int, list[int]] = {}
     for number in {*old.machines, *new.machines}:
         before = old.machines[number].instances if number in old.machines else {}

@@ -1,4 +1,4 @@
-"""Machines that fail: at given seconds, a share of all at a given second, or after a random life.
+"""Failures of machines: at given seconds, of a share of all machines at a given second, or after a random lifetime.
 
 See docs/specs/provisioning.md, section 6.12; docs/specs/plasticc.md, section 7.3 (F10).
 """
@@ -15,17 +15,17 @@ from goffish.scheduling.control.cluster import SLACK_S, Cluster
 
 @dataclass(frozen=True)
 class Failures:
-    """When machines fail. A failed machine is gone; what it was paid for stays paid.
+    """Failures of machines. A failed machine does not return; its cost remains.
 
     Attributes
     ----------
     machines : mapping from machine id to second
     shares : tuple of (second, share)
-        So many of the machines that run then fail together, rounded up; which ones depends on the seed alone.
+        This share of the running machines fails together, rounded up; the choice depends on the seed only.
     mean_life_s : float, optional
-        Machines live an exponentially distributed time of this mean, drawn from the seed and their ids.
+        Mean of exponentially distributed lifetimes, drawn from the seed and the machine ids.
     lose_messages : bool
-        What waits on a failed machine is lost; else it is sent to others.
+        Whether messages queued on a failed machine are lost; otherwise they are resent to other machines.
     seed : int
     """
 
@@ -36,7 +36,7 @@ class Failures:
     seed: int = 0
 
     def strike(self, cluster: Cluster, since: float, until: float) -> None:
-        """Set the seconds of failure of live machines, so far as they fall into a stretch (its end excluded)."""
+        """Set the failure times of live machines within a period (end excluded)."""
         for number in cluster.live.machines if self.machines or self.mean_life_s is not None else ():
             life = cluster.log[number]
             moment = self.machines.get(number, np.inf)

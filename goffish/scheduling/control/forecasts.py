@@ -1,4 +1,4 @@
-"""What is expected of the next intervals: oracles with an error or without, and models of the past.
+"""Forecasts of the next intervals: oracles with or without errors, and models of past values.
 
 See docs/specs/plasticc.md, sections 2.3 and 2.4. Smoothing and ARIMA of one series come from statsmodels.
 """
@@ -25,18 +25,18 @@ LEAST_SPEED, MOST_SPEED, LEAST_RATE = 0.05, 1.0, 0.01
 
 
 class Forecaster(Protocol):
-    """Who expects something of the next intervals.
+    """Predicts rates and speeds of the next intervals.
 
     Attributes
     ----------
     every : int
-        Intervals between two forecasts; in between the newest one is known.
+        Intervals between two forecasts; in between, the latest one applies.
     """
 
     every: int
 
     def forecast(self, step: int, steps: int, rates: Floats, speeds: Mapping[int, Floats]) -> Forecast | None:
-        """What is expected from interval `step` on; nothing beyond the last of `steps`.
+        """Return the forecast from interval `step` on, or ``None`` after the last of `steps`.
 
         Parameters
         ----------
@@ -44,25 +44,25 @@ class Forecaster(Protocol):
         rates : float64, shape (step, elements)
             External input so far.
         speeds : mapping from machine id to float64
-            Coefficients of the live machines so far; empty for one that has not worked yet.
+            Coefficients of the live machines so far; empty for a machine that has not worked yet.
         """
         ...
 
 
 @dataclass(frozen=True)
 class ForecastError:
-    """An error that grows over the horizon (§2.4).
+    """A forecast error that grows over the horizon (§2.4).
 
     Attributes
     ----------
     mean : float
-        The papers' mean error: the envelope grows from 0 to twice of it.
+        Mean error as in the papers: the envelope grows from 0 to twice this value.
     mode : {"variance", "stddev"}
-        Which of them half of the envelope is; the paper's text says variance.
+        Meaning of half of the envelope; the paper's text says variance.
     bias : float
-        Below 0 resources look worse than they are: speeds are multiplied by ``1 + bias``, rates by ``1 - bias``.
+        Speeds are multiplied by ``1 + bias``, rates by ``1 - bias``; a negative bias is pessimistic.
     same_sign : bool
-        Multiply both by ``1 + bias``.
+        Multiply speeds and rates by ``1 + bias``.
     seed : int
     """
 
@@ -75,7 +75,7 @@ class ForecastError:
     def __post_init__(self) -> None:
         if not self.mean >= 0 or not -1 < self.bias < 1:
             raise InputError(
-                f"forecast error of {self.mean:g} with bias {self.bias:g}: 0 or more, and between -1 and 1"
+                f"forecast error = {self.mean:g}, bias = {self.bias:g}: must be 0 or more, and between -1 and 1"
             )
 
     def deviations(self, horizon: int) -> Floats:
@@ -86,7 +86,7 @@ class ForecastError:
         return np.sqrt(half) if self.mode == "variance" else half
 
     def applied(self, forecast: Forecast, horizon: int, inputs: NDArray[np.bool_]) -> Forecast:
-        """A forecast with errors, fresh for each forecast, series and interval.
+        """Add errors to a forecast, drawn separately for each forecast, series and interval.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class ForecastError:
             At most `horizon` intervals.
         horizon : int
         inputs : bool, shape (elements,)
-            Elements that have a stream; the others stay at 0.
+            PEs with an external stream; the others remain at 0.
         """
         if self.mean == 0 and self.bias == 0:
             return forecast
@@ -105,7 +105,7 @@ class ForecastError:
         rates = forecast.rates * (1.0 + rng.normal(0.0, 1.0, forecast.rates.shape) * deviations[:, None]) * factor
         speeds = {}
         for number in sorted(forecast.speeds):
-            # Drawn per machine, so that one more machine does not change the errors of the others.
+            # Drawn per machine, so that an additional machine does not change the errors of the others.
             drawn = np.random.default_rng([self.seed, 12, forecast.step, number]).normal(0.0, 1.0, count)
             wrong = forecast.speeds[number] * (1.0 + drawn * deviations) * (1.0 + self.bias)
             speeds[number] = np.clip(wrong, LEAST_SPEED, MOST_SPEED)
@@ -114,7 +114,7 @@ class ForecastError:
 
 @dataclass(eq=False)
 class Oracle:
-    """Reads the future: actual rates, and actual coefficients of the machines that there are; links are free of errors.
+    """An oracle: predicts the actual rates, and the actual coefficients of the existing machines; links have no errors.
 
     Attributes
     ----------
@@ -151,25 +151,25 @@ class Oracle:
         return self.error.applied(exact, self.horizon, np.asarray((self.rates > 0).any(axis=0), np.bool_))
 
 
-#: Takes the values so far (at least one) and how many are wanted.
+#: Maps the values so far (at least one) and the number of values to predict to predictions.
 SeriesModel = Callable[[Floats, int], Floats]
 
 
 def last_value() -> SeriesModel:
-    """What was seen last stays: the naive forecast."""
+    """Predict the last value: the naive forecast."""
     return lambda seen, horizon: np.full(horizon, seen[-1])
 
 
 def moving_mean(window: int = 6) -> SeriesModel:
-    """The mean of the last values."""
-    _refuse(window < 1, f"window = {window}: at least 1 is needed")
+    """Predict the mean of the last values."""
+    _refuse(window < 1, f"window = {window}: must be at least 1")
     return lambda seen, horizon: np.full(horizon, seen[-window:].mean())
 
 
 def exponential_smoothing(*, trend: bool = False, least: int = 6, window: int = 96) -> SeriesModel:
-    """Exponential smoothing, with a damped trend or without; its weights are fitted to the last `window` values.
+    """Exponential smoothing, with or without a damped trend; its weights are fitted to the last `window` values.
 
-    Of fewer than `least` values the last one stays.
+    With fewer than `least` values, the last value is predicted.
     """
     statsmodels = _statsmodels("statsmodels.tsa.holtwinters")
 
@@ -191,10 +191,10 @@ def exponential_smoothing(*, trend: bool = False, least: int = 6, window: int = 
 def arima(order: tuple[int, int, int] = (1, 0, 1), *, least: int = 12, window: int = 96) -> SeriesModel:
     """ARIMA of an order (p, d, q), fitted to the last `window` values by maximum likelihood.
 
-    Of fewer than `least` values, and where no model can be fitted, the last one stays.
+    With fewer than `least` values, or if no model can be fitted, the last value is predicted.
     """
     statsmodels = _statsmodels("statsmodels.tsa.arima.model")
-    _refuse(min(order) < 0, f"order = {order}: p, d and q are 0 or more")
+    _refuse(min(order) < 0, f"order = {order}: p, d and q must be 0 or more")
 
     def model(seen: Floats, horizon: int) -> Floats:
         if seen.size < max(least, sum(order) + 3) or np.ptp(seen) == 0:
@@ -220,11 +220,11 @@ class FromPast:
     Attributes
     ----------
     flow : Flow
-        Its expected rates count until something was observed.
+        Its expected rates apply until rates were observed.
     horizon : int
     every : int
     rates, speeds : SeriesModel
-        By default the naive forecast, and the moving mean.
+        Default: the naive forecast, and the moving mean.
     """
 
     flow: Flow
@@ -253,7 +253,7 @@ class FromPast:
 
 
 def _refuse_none(horizon: int, every: int) -> None:
-    _refuse(horizon < 1 or every < 1, f"horizon = {horizon}, every = {every}: at least 1 interval is needed")
+    _refuse(horizon < 1 or every < 1, f"horizon = {horizon}, every = {every}: must be at least 1 interval")
 
 
 def _statsmodels(module: str) -> Any:

@@ -1,4 +1,4 @@
-"""What both engines share: the setting of a run, and the loop of observing, asking, enacting and recording."""
+"""The setting of a run, and the control loop: observe, decide, enact and record."""
 
 from __future__ import annotations
 
@@ -23,46 +23,46 @@ from goffish.scheduling.policies.observation import Forecast, Observation, Polic
 
 Denominator = Literal["rate", "backlog"]
 Arrivals = Literal["even", "poisson"]
-#: Called at the end of every interval with its number, what was changed at its beginning, and what was measured.
+#: Called at the end of every interval with its number, the changes at its start, and the measurements.
 Told = Callable[[int, Changes, Measured], object]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Setting:
-    """Everything that a run is given.
+    """Inputs of a run.
 
     Attributes
     ----------
     flow : Flow
     catalogue : Catalogue
-        What can be rented.
+        The machine types to rent.
     policy : Policy
     rates : float64, shape (steps, elements)
-        External input of each interval, messages per second. The run is as long as they are.
+        External input of each interval, messages per second; also sets the length of the run.
     interval_s : float
         Seconds between two decisions.
     variability : Variability
-        Default: machines always deliver what they are rated for.
+        Default: machines always run at their rated speed.
     forecaster : Forecaster, optional
-        For policies that look ahead.
+        Required by policies that use forecasts.
     failures : Failures
         Default: none.
     network : bool
-        Links between machines carry no more than their bandwidth and take their time; without, messages arrive at once.
+        Whether links between machines have a bandwidth and a latency; otherwise messages arrive at once.
     omega : {"rate", "backlog"}
-        What the throughput is relative to: the external rate, or that and everything that waits
+        Denominator of the relative throughput: the external rate, or the external rate plus all queued messages
         (docs/specs/provisioning.md, section 6.4).
     measure : {"mean", "ratio_of_sums"}
         Over several outputs.
     switch_pause_s : float
-        For which an element stands still when its alternate is switched.
+        Pause of a PE when its alternate is switched.
     tick_s : float
-        Of the event engine: messages move in steps of so many seconds, and latencies are rounded to them.
+        Event engine only: time step of message transfers, in seconds; latencies are rounded to it.
     arrivals : {"even", "poisson"}
-        Of the event engine: messages come evenly, or as Poisson processes drawn from `seed`.
+        Event engine only: messages arrive evenly, or as Poisson processes drawn from `seed`.
     seed : int
     spot_since : float, optional
-        Seconds since 1970 (UTC) from which on prices of spot machines are taken; default: as early as there are any.
+        Start of the spot prices in seconds since 1970 (UTC); default: the start of the traces.
     """
 
     flow: Flow
@@ -89,7 +89,7 @@ class Setting:
 
 
 class Control:
-    """Begins and ends intervals; in between an engine moves the messages."""
+    """Starts and ends intervals; between them, an engine moves the messages."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -106,13 +106,13 @@ class Control:
         self._failed: list[int] = []
 
     def begin(self, step: int) -> Changes:
-        """Ask the policy, and enact what it wants."""
+        """Ask the policy for a deployment and enact it."""
         setting, now = self.setting, step * self.setting.interval_s
         begun = time.perf_counter()
         if step == 0:
             plan = setting.policy.deploy(setting.flow, self.cluster.catalogue)
         else:
-            # A machine that fails at the very beginning is known to be gone.
+            # Remove machines that fail at the very start of the interval.
             self._strike(now, now + 2 * SLACK_S)
             self._failed += self.cluster.fail_until(now)
             self.cluster.price(now)
@@ -129,7 +129,7 @@ class Control:
         return changes
 
     def end(self, step: int, measured: Measured) -> None:
-        """Record what was measured, and take note of how fast machines and their links were."""
+        """Record the measurements of an interval, and update the speeds of machines and links."""
         setting, since = self.setting, step * self.setting.interval_s
         until = since + setting.interval_s
         ids = self.cluster.placement.ids
@@ -152,7 +152,7 @@ class Control:
         self.cluster.observe(coefficients, until)
 
     def result(self) -> Result:
-        """The tables of the whole run."""
+        """Return the tables of the whole run."""
         return self.recorder.result(self.cluster)
 
     def _observation(self, step: int) -> Observation:
@@ -176,7 +176,7 @@ class Control:
         )
 
     def _strike(self, since: float, until: float) -> None:
-        """Let machines fail, or be taken away, in a stretch."""
+        """Apply failures and spot interruptions within a period."""
         self.setting.failures.strike(self.cluster, since, until)
         self.cluster.take_until(until)
 
@@ -195,20 +195,20 @@ class Controller(Protocol):
     """Runs a dataflow: a simulated cloud, or a stream runtime."""
 
     def apply(self, step: int, plan: Deployment, changes: Changes) -> None:
-        """Bring machines and instances to what a plan says, at the beginning of an interval.
+        """Change machines and instances to those of a plan, at the start of an interval.
 
         Parameters
         ----------
         step : int
         plan : Deployment
-            All that is to be there.
+            The complete new deployment.
         changes : Changes
-            By what it differs from before.
+            Its differences from the previous deployment.
         """
         ...
 
     def observe(self) -> Measured:
-        """Let the dataflow run until the interval ends, and tell what it did."""
+        """Run the dataflow until the interval ends, and return the measurements."""
         ...
 
 
@@ -218,7 +218,7 @@ def carry_out(control: Control, controller: Controller, told: Told | None = None
     Parameters
     ----------
     control : Control
-        Asks the policy, and keeps the books.
+        Calls the policy and records the run.
     controller : Controller
     told : callable, optional
     """

@@ -1,7 +1,7 @@
-"""What a run leaves: a table of its intervals, of its elements, of its machines and of its events, and a summary.
+"""Results of a run: tables of its intervals, PEs, machines and events, and a summary.
 
-See docs/specs/provisioning.md, sections 2.7 and 3.9; docs/specs/plasticc.md, section 4.6. Nothing in the tables depends
-on the clock: the same seed gives the same bytes.
+See docs/specs/provisioning.md, sections 2.7 and 3.9; docs/specs/plasticc.md, section 4.6. The tables do not depend on
+the clock: the same seed gives the same bytes.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from goffish.partial import local_path
 from goffish.scheduling.control.cluster import SLACK_S, Changes, Cluster
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 
-TABLES = ("intervals", "elements", "machines", "events")
+#: Attribute of a `Result` and the name of its file.
+TABLES = {"intervals": "intervals", "elements": "processing_elements", "machines": "machines", "events": "events"}
 
 
 @dataclass(eq=False)
 class Measured:
-    """What an engine has seen in an interval; all per element, rates in messages per second.
+    """Measurements of an interval; one value per PE, rates in messages per second.
 
-    `queue` is at the end of the interval, `queue_mean` over it; `lost` are messages. `delays_s` are the mean seconds
-    that a message of each edge spends between machines; those of `queue_mean` that do so then are `flying`.
+    `queue` is the length at the end of the interval, `queue_mean` the mean over the interval, and `lost` the number of
+    lost messages. `delays_s` are the mean seconds that a message of each edge spends between machines; `flying` is the
+    part of `queue_mean` that is between machines.
     """
 
     omega: float
@@ -47,7 +49,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Summary:
-    """A run in a few figures.
+    """Summary of a run.
 
     Attributes
     ----------
@@ -58,28 +60,27 @@ class Summary:
     profit, profit_against_break_even : float
         Forms A and B (§2.6).
     valid : bool
-        The mean throughput reaches the goal, less the tolerance.
+        Whether the mean throughput reaches the goal, minus the tolerance.
     chi : int
-        Intervals whose throughput is outside of the goal's band.
+        Number of intervals whose throughput is outside the goal's band.
     omega_sd : float
         Standard deviation of the throughput over the intervals.
     adaptations : int
-        Intervals with a change.
+        Number of intervals with a change.
     switches, instance_changes : int
-        Of alternates; of instances, where one that was moved counts once.
+        Switches of alternates, and changes of instances; a moved instance counts once.
     starts, stops, failures : int
-        Of machines; the first deployment is no start.
+        Starts, stops and failures of machines; the first deployment is not counted as a start.
     queue : float
-        Messages that wait at the end.
+        Messages queued at the end.
     lost : float
-        Messages that were lost with failed machines.
+        Messages lost with failed machines.
     rate : float
-        Mean external rate of all streams together that was realised (section 4.3).
+        Mean realised external rate of all streams together (section 4.3).
     compliance : float
         Share of the intervals whose throughput is not below the goal's band.
     latency_s : float
-        Mean seconds of a message along the slowest path (`latency_s`), links between sites included, weighed by the
-        external rate.
+        Mean latency along the slowest path (`latency_s`), including links between sites, weighted by the external rate.
     """
 
     omega: float
@@ -104,12 +105,12 @@ class Summary:
 
     @property
     def reconfigurations(self) -> int:
-        """Switches of alternates, changes of instances, starts and stops of machines."""
+        """Number of switches of alternates, changes of instances, and starts and stops of machines."""
         return self.switches + self.instance_changes + self.starts + self.stops
 
     @property
     def compared(self) -> float | None:
-        """Profit, or ``None`` for a run that misses its goal: its profit means nothing (section 6.13)."""
+        """Profit, or ``None`` for a run that misses its goal, as its profit is meaningless (section 6.13)."""
         return self.profit if self.valid else None
 
 
@@ -122,17 +123,18 @@ class Result:
     summary : Summary
     intervals : pyarrow.Table
         ``step, start_s, omega, value, cost, rate, queue, latency_s, machines, cores, switches, instance_changes,
-        starts, stops, failures``; `cost` is that up to the end of the interval.
+        starts, stops, failures``; `cost` is the cost up to the end of the interval.
     elements : pyarrow.Table
-        ``step, element, alternate, instances, power, inflow, processed, out, queue, queue_mean, lost``.
+        ``step, processing_element, alternate, instances, power, inflow, processed, out, queue, queue_mean,
+        lost``.
     machines : pyarrow.Table
-        ``machine, class, start_s, ready_s, stop_s, failed, taken, rent``; one that still runs has no `stop_s`, and
-        one that was taken away by its provider counts as failed too.
+        ``machine, machine_type, start_s, ready_s, stop_s, failed, taken, rent``; `stop_s` is null for machines that
+        still run, and an interrupted spot machine (`taken`) also counts as failed.
     events : pyarrow.Table
-        ``time_s, event, machine, element, alternate, messages`` with the events start, ready, fail, take (by the
-        provider), stop, switch and migrate (messages that leave a released machine).
+        ``time_s, event, machine, processing_element, alternate, messages`` with the events start, ready, fail, take
+        (a spot interruption), stop, switch and migrate (messages that leave a released machine).
     planning_s : float64, shape (steps,)
-        Seconds that the policy took; the only figures that depend on the clock, and in no table.
+        Planning time of the policy in seconds; the only values that depend on the clock, and not part of any table.
     """
 
     summary: Summary
@@ -143,16 +145,16 @@ class Result:
     planning_s: Floats
 
     def write(self, folder: str | Path) -> None:
-        """Write the tables as Parquet and the summary as JSON; the same run gives the same bytes."""
+        """Write the tables as Parquet files and the summary as JSON; the same run gives the same bytes."""
         folder = local_path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for name in TABLES:
-            pa.parquet.write_table(getattr(self, name), folder / f"{name}.parquet", compression="zstd")
+        for name, file in TABLES.items():
+            pa.parquet.write_table(getattr(self, name), folder / f"{file}.parquet", compression="zstd")
         (folder / "summary.json").write_text(json.dumps(asdict(self.summary), indent=2) + "\n", encoding="utf-8")
 
 
 class Recorder:
-    """Fills the columns while a run goes on."""
+    """Collects the columns during a run."""
 
     def __init__(self, flow: Flow, catalogue: Catalogue, steps: int, interval_s: float) -> None:
         self._flow, self._catalogue, self._steps, self._interval_s = flow, catalogue, steps, interval_s
@@ -173,7 +175,7 @@ class Recorder:
     def enacted(
         self, step: int, now: float, changes: Changes, cluster: Cluster, failed: int, planning_s: float
     ) -> None:
-        """Note what an adaptation changed; `failed` machines were found missing."""
+        """Record the changes of an adaptation, and the number of machines that failed before it."""
         counts = self._counts
         counts["machines"][step] = len(cluster.live.machines)
         counts["cores"][step] = sum(machine.used for machine in cluster.live.machines.values())
@@ -190,7 +192,7 @@ class Recorder:
             self.event(now, "switch", element=element, alternate=alternate)
 
     def measured(self, step: int, measured: Measured, cluster: Cluster, rates: Floats, until: float) -> None:
-        """Note what happened in an interval."""
+        """Record the measurements of an interval."""
         for name, column in self._flows.items():
             column[step] = getattr(measured, name)
         figures = self._figures
@@ -203,11 +205,11 @@ class Recorder:
         figures["latency_s"][step] = latency_s(self._flow, live.active, live.counts, measured, self._interval_s)
 
     def event(self, time_s: float, event: str, **fields: Any) -> None:
-        """Note an event."""
+        """Record an event."""
         self._events.append({"time_s": time_s, "event": event, **fields})
 
     def result(self, cluster: Cluster) -> Result:
-        """The tables."""
+        """Return the tables."""
         end = self._steps * self._interval_s
         return Result(
             self._summary(),
@@ -252,7 +254,7 @@ class Recorder:
         rows = flow.alternate_offsets[:-1] + self._places["alternate"]
         return pa.table({
             "step": np.repeat(np.arange(steps), flow.size),
-            "element": _names(flow.names, np.tile(np.arange(flow.size), steps)),
+            "processing_element": _names(flow.names, np.tile(np.arange(flow.size), steps)),
             "alternate": _names(flow.alternate_names, rows.ravel()),
             "instances": self._places["instances"].ravel(),
             **{name: column.ravel() for name, column in self._flows.items()},
@@ -268,7 +270,7 @@ class Recorder:
         names = tuple(c.name for c in self._catalogue.classes)
         return pa.table({
             "machine": np.array(list(cluster.log), np.int64),
-            "class": _names(names, kinds),
+            "machine_type": _names(names, kinds),
             "start_s": start,
             "ready_s": ready,
             "stop_s": pa.array(stop, mask=np.isinf(stop)),
@@ -287,7 +289,7 @@ class Recorder:
             for moment, event in moments:
                 if moment <= min(gone, end - SLACK_S):
                     events.append({"time_s": moment, "event": event, "machine": number})
-        # Of events at the same moment, those of the run come first, then machines by their ids.
+        # Events at the same time: those of the run first, then machines by id.
         events.sort(key=lambda event: event["time_s"])
         names = self._flow.names
         rows = self._flow.alternate_offsets
@@ -295,7 +297,9 @@ class Recorder:
             "time_s": pa.array([e["time_s"] for e in events], pa.float64()),
             "event": pa.array([e["event"] for e in events], pa.string()),
             "machine": pa.array([e.get("machine") for e in events], pa.int64()),
-            "element": pa.array([names[e["element"]] if "element" in e else None for e in events], pa.string()),
+            "processing_element": pa.array(
+                [names[e["element"]] if "element" in e else None for e in events], pa.string()
+            ),
             "alternate": pa.array([self._alternate(e, rows) for e in events], pa.string()),
             "messages": pa.array([e.get("messages") for e in events], pa.float64()),
         })  # fmt: skip
@@ -313,16 +317,16 @@ def _weighted(values: Floats, weights: Floats) -> float:
 
 
 def _names(names: tuple[str, ...], places: Any) -> pa.DictionaryArray:
-    # Two alternates may share a name: Parquet's bytes are not determined by a dictionary that repeats a value.
+    # Alternates may share a name, and Parquet's bytes depend on the order of repeated values in a dictionary.
     return pa.array(names, pa.string()).take(pa.array(places)).dictionary_encode()
 
 
 def latency_s(
     flow: Flow, active: NDArray[np.int64], instances: NDArray[np.int64], measured: Measured, interval_s: float
 ) -> float:
-    """Seconds along the slowest path: waiting by Little's law, work on a core of the element's mean speed, and links.
+    """Latency along the slowest path: queueing by Little's law, work on a core of the PE's mean speed, and links.
 
-    Where messages wait and none was processed, they wait for an interval.
+    If messages are queued and none was processed, the queueing time is one interval.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Dynamic dataflows: their definition, how much of their input a deployment keeps up with, and ready-made ones."""
+"""Dynamic dataflows: definitions, deployments, throughput estimates, and the bundled dataflows."""

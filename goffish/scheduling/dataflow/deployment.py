@@ -1,6 +1,6 @@
-"""Which alternate of each element is active, which machines there are, and which instance runs on which of them.
+"""Deployments: the active alternate of each PE, the rented machines, and the instances on each machine.
 
-One core runs one instance; only the sum of the speeds of an element's cores counts. See
+One core runs one instance. The throughput of a PE depends on the total speed of its cores only. See
 docs/specs/provisioning.md, section 2.3.
 """
 
@@ -19,8 +19,8 @@ from goffish.errors import InputError
 from goffish.notebook import facts_html, rows_html
 from goffish.scheduling.dataflow.flow import Floats, Flow, Hosts
 
-#: More machines are not planned for: streams that multiply in every layer, or a type of a millionth of the usual speed,
-#: would need billions of them.
+#: Largest deployment that is planned. Streams that multiply in every layer, or a machine type of a millionth of the
+#: usual speed, would need billions of machines.
 MOST_MACHINES = 100_000
 
 
@@ -31,17 +31,17 @@ class Machine:
     Attributes
     ----------
     id : int
-        Of a machine that runs, or was asked for, 0 or more; of one that is only planned, negative.
+        0 or more for a running or requested machine, negative for a planned one.
     kind : int
-        Its class in the catalogue.
+        Index of its machine type in the catalogue.
     coefficient : float
-        Observed speed over rated speed, 0 to 1; 1 where nothing was observed.
+        Observed speed over rated speed, 0 to 1; 1 before the first observation.
     elapsed_s : float
-        Since it was asked for: its paid time is counted from there.
+        Seconds since the machine was requested, which is when its paid time begins.
     instances : mapping from element to number
-        What runs on it.
+        Instances of each PE on the machine.
     replicas : mapping from (element, machine id) to number
-        Hot copies of instances on another machine: they use cores, but add no speed until that machine fails.
+        Hot replicas of instances on another machine. They use cores, but add no speed until that machine fails.
     """
 
     id: int
@@ -61,18 +61,18 @@ class Machine:
 
 
 class Deployment:
-    """A dataflow on machines; planners work on copies.
+    """A dataflow on machines; policies modify copies.
 
     Attributes
     ----------
     active : int64, shape (elements,)
-        Alternate of each element, from 0.
+        Alternate of each PE, from 0.
     machines : dict from id to Machine
-        In the order in which they were asked for.
+        In the order of the requests.
     power : float64, shape (elements,)
-        Speed of all cores of each element together, coefficients included (phi).
+        Total speed of the cores of each PE, coefficients included (phi).
     counts : int64, shape (elements,)
-        Instances of each element.
+        Instances of each PE.
     """
 
     def __init__(self, catalogue: Catalogue, active: NDArray[np.int64]) -> None:
@@ -82,7 +82,7 @@ class Deployment:
         self.power: Floats = np.zeros(self.active.size)
         self.counts: NDArray[np.int64] = np.zeros(self.active.size, np.int64)
         self._used: dict[int, int] = {}
-        #: The lowest id of a machine, 0 where all are above.
+        #: The lowest id of a machine, or 0 if all ids are 0 or more.
         self._least = 0
 
     def _repr_html_(self) -> str:
@@ -97,7 +97,7 @@ class Deployment:
         return facts_html("Deployment", facts) + rows_html(columns, rows, len(rows))
 
     def copy(self) -> Deployment:
-        """An independent copy."""
+        """Return an independent copy."""
         other = Deployment(self.catalogue, self.active)
         other.machines = {number: machine.copy() for number, machine in self.machines.items()}
         other.power, other.counts = self.power.copy(), self.counts.copy()
@@ -105,32 +105,32 @@ class Deployment:
         return other
 
     def speed(self, machine: int) -> float:
-        """Of one core of a machine, as observed."""
+        """Observed speed of one core of a machine."""
         found = self.machines[machine]
         return float(self.catalogue.speeds[found.kind]) * found.coefficient
 
     def free(self, machine: int) -> int:
-        """Cores of a machine that nothing runs on."""
+        """Number of free cores of a machine."""
         return int(self.catalogue.cores[self.machines[machine].kind]) - self._used[machine]
 
     def used(self, machine: int) -> int:
-        """Cores of a machine in use."""
+        """Number of used cores of a machine."""
         return self._used[machine]
 
     def plan_machine(self, kind: int) -> int:
-        """Add a machine that is only planned; gives its (negative) id."""
+        """Add a planned machine and return its (negative) id."""
         limit = self.catalogue.limit
         if limit is not None and len(self.machines) >= limit:
             raise InputError(f"the catalogue allows {limit} machines at a time")
         if len(self.machines) >= MOST_MACHINES:
             name = self.catalogue.classes[kind].name
-            raise InputError(f"more than {MOST_MACHINES:,} machines of type {name} are needed; look at its speed")
+            raise InputError(f"more than {MOST_MACHINES:,} machines of type {name} are required; check its speed")
         number = self._least - 1
         self.add_machine(Machine(number, kind))
         return number
 
     def add_machine(self, *machines: Machine) -> None:
-        """Add machines with what runs on them."""
+        """Add machines together with their instances."""
         speeds = self.catalogue.speeds.tolist()
         elements, counts, powers = list[int](), list[int](), list[float]()
         for machine in machines:
@@ -142,12 +142,12 @@ class Deployment:
             counts += machine.instances.values()
             powers += [count * speed for count in machine.instances.values()]
         if elements:
-            # One after the other, as an element may be on several machines.
+            # One after the other, as a PE may be on several machines.
             np.add.at(self.counts, elements, counts)
             np.add.at(self.power, elements, powers)
 
     def drop_machine(self, machine: int) -> None:
-        """Remove a machine and what runs on it."""
+        """Remove a machine and its instances."""
         speed = self.speed(machine)
         for element, count in self.machines[machine].instances.items():
             self.power[element] -= count * speed
@@ -157,7 +157,7 @@ class Deployment:
             self._least = min(0, min(self.machines, default=0))
 
     def put(self, element: int, machine: int, count: int = 1) -> None:
-        """Give an element free cores of a machine."""
+        """Assign free cores of a machine to a PE."""
         if self.free(machine) < count:
             raise InputError(f"machine {machine} has {self.free(machine)} free cores, not {count}")
         placed = self.machines[machine].instances
@@ -167,12 +167,13 @@ class Deployment:
         self.counts[element] += count
 
     def take(self, element: int, machine: int, count: int = 1) -> None:
-        """Take cores of a machine away from an element."""
+        """Release cores of a machine from a PE."""
         placed = self.machines[machine].instances
         left = placed.get(element, 0) - count
         if left < 0:
             raise InputError(
-                f"machine {machine} runs {placed.get(element, 0)} instances of element {element}, not {count}"
+                f"machine {machine} runs {placed.get(element, 0)} instances of processing element {element}, "
+                f"not {count}"
             )
         if left:
             placed[element] = left
@@ -183,7 +184,7 @@ class Deployment:
         self.counts[element] -= count
 
     def put_replica(self, element: int, of: int, machine: int, count: int = 1) -> None:
-        """Give hot copies of an element's instances on another machine free cores of a machine."""
+        """Assign free cores of a machine to hot replicas of a PE's instances on another machine."""
         runs = self.machines[of].instances.get(element, 0) if of in self.machines else 0
         kept = self.machines[machine].replicas
         if of == machine or kept.get((element, of), 0) + count > runs:
@@ -194,16 +195,16 @@ class Deployment:
         self._used[machine] += count
 
     def drop_replicas(self, element: int | None = None, machines: Iterable[int] | None = None) -> None:
-        """Free the cores of replicas: of one element or of all, on some machines or on all."""
+        """Release the cores of replicas: for one PE or for all, on some machines or on all."""
         for number in self.machines if machines is None else machines:
             machine = self.machines[number]
             machine.replicas = {key: n for key, n in machine.replicas.items() if element not in (None, key[0])}
             self._used[number] = machine.used
 
     def promote(self, gone: Machine) -> None:
-        """Let the replicas of a machine that has failed, and is dropped, take over what it ran.
+        """Promote the replicas of a failed machine, which is then removed from the deployment.
 
-        Replicas that are not needed for that copy those that have taken over.
+        Surplus replicas become replicas of the promoted ones.
         """
         for element, lost in gone.instances.items():
             missing, heir = lost, -1
@@ -221,7 +222,7 @@ class Deployment:
                 self._used[number] = machine.used
 
     def settle(self) -> None:
-        """Add the powers up anew, machine by machine, so that they do not depend on what was done in between."""
+        """Recompute the powers machine by machine, so that they do not depend on the order of earlier changes."""
         self.power[:] = 0.0
         for number in sorted(self.machines):
             speed = self.speed(number)
@@ -229,18 +230,18 @@ class Deployment:
                 self.power[element] += count * speed
 
     def machines_of(self, element: int) -> Iterator[int]:
-        """Ids of the machines on which an element runs."""
+        """Ids of the machines that run a PE."""
         return (number for number, machine in self.machines.items() if element in machine.instances)
 
     @property
     def price_per_hour(self) -> float:
-        """Of all machines."""
+        """Total price of an hour of all machines."""
         return math.fsum(self.catalogue.prices[machine.kind] for machine in self.machines.values())
 
     def hosts(self, coefficient: dict[int, float] | None = None) -> Hosts:
-        """Where the elements are, for an estimate over the network.
+        """Return the locations of the PEs, for an estimate that includes the network.
 
-        `coefficient`: observed over rated bandwidth of machines; 1 where there is none.
+        `coefficient`: observed over rated bandwidth of machines; 1 for machines that are not listed.
         """
         places = [(e, at, count * self.speed(number)) for at, number, e, count in self._placed()]
         places.sort()
@@ -264,14 +265,14 @@ class Deployment:
                 yield at, number, element, count
 
     def described(self, flow: Flow) -> dict[str, Any]:
-        """The deployment in names, as the command line and the service tell it."""
+        """Return the deployment by names, for the command line and the service."""
         names = [flow.alternate_names[row] for row in flow.rows(self.active).tolist()]
         return {
             "alternates": dict(zip(flow.names, names, strict=True)),
             "machines": [
                 {
                     "id": number,
-                    "class": self.catalogue.classes[machine.kind].name,
+                    "machine_type": self.catalogue.classes[machine.kind].name,
                     "instances": {flow.names[e]: count for e, count in sorted(machine.instances.items())},
                     **_replicas_by_name(machine, flow),
                 }
@@ -280,21 +281,21 @@ class Deployment:
         }
 
     def check(self) -> None:
-        """Raise `InputError` unless no machine runs more than it has cores, and the sums are right."""
+        """Raise `InputError` if a machine runs more instances than it has cores, or if the sums are inconsistent."""
         counts = np.zeros_like(self.counts)
         for number, machine in self.machines.items():
             if machine.used > self.catalogue.cores[machine.kind] or machine.used != self._used[number]:
                 raise InputError(
-                    f"machine {number} runs {machine.used} instances on {self.catalogue.cores[machine.kind]} cores"
+                    f"machine {number}: {machine.used} instances on {self.catalogue.cores[machine.kind]} cores"
                 )
             for element, count in machine.instances.items():
                 counts[element] += count
         if not np.array_equal(counts, self.counts):
-            raise InputError("the numbers of instances do not fit the machines")
+            raise InputError("the instance counts of the deployment do not match its machines")
 
 
 def _replicas_by_name(machine: Machine, flow: Flow) -> dict[str, dict[str, int]]:
-    """Replicas of each element; nothing where there are none."""
+    """Number of replicas of each PE; empty without replicas."""
     found: dict[str, int] = {}
     for (element, _), count in sorted(machine.replicas.items()):
         found[flow.names[element]] = found.get(flow.names[element], 0) + count

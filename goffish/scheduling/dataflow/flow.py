@@ -1,7 +1,7 @@
-"""A dataflow as arrays, and how much of its input a deployment keeps up with.
+"""A dataflow as arrays, and estimates of its throughput on a deployment.
 
-See docs/specs/provisioning.md, sections 2.4, 2.5 and 3.1. Elements are numbered as they are defined, alternates of
-each from 0.
+See docs/specs/provisioning.md, sections 2.4, 2.5 and 3.1. PEs are numbered in the order of their definition, and the
+alternates of each PE from 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from goffish.scheduling.dataflow.needs import NeedColumns, need_columns
 
 Floats = NDArray[np.float64]
 Measure = Literal["mean", "ratio_of_sums"]
-#: Comparisons of throughputs, costs and profits forgive so much.
+#: Tolerance of comparisons of throughputs, costs and profits.
 SLACK = kernels.SLACK
 
 
@@ -31,28 +31,28 @@ _STRUCTURE = ("graph", "alternates", "alternate_counts", "best", "worst", "sigma
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """A dataflow, compiled.
+    """A compiled dataflow.
 
     Attributes
     ----------
     names : tuple of str
     alternate_names : tuple of str, shape (alternates,)
     order : int64, shape (elements,)
-        Topological; of several that are free the lowest first.
+        Topological; ties are broken by the lowest number.
     succ_offsets, succ : int64
-        Successors of element i are ``succ[succ_offsets[i]:succ_offsets[i + 1]]``, ascending.
+        Successors of PE i are ``succ[succ_offsets[i]:succ_offsets[i + 1]]``, ascending.
     pred_offsets, pred : int64
     outputs : int64
-        Elements whose messages leave the dataflow.
+        PEs whose messages leave the dataflow.
     rates : float64, shape (elements,)
-        Expected external input, messages per second; 0 for all but inputs.
+        Expected external input, messages per second; 0 for PEs without an external stream.
     alternate_offsets : int64, shape (elements + 1,)
     cost, value, selectivity : float64, shape (alternates,)
-        `value` is relative: the best alternate of each element has 1 (Eq. 1).
+        `value` is relative: the best alternate of each PE has 1 (Eq. 1).
     message_bits : float
     goal : Goal
     needs : NeedColumns
-        What an instance of each element needs of its machine.
+        Requirements of an instance of each PE on its machine.
     """
 
     names: tuple[str, ...]
@@ -75,7 +75,7 @@ class Flow:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Number of PEs."""
         return len(self.names)
 
     @cached_property
@@ -84,7 +84,7 @@ class Flow:
 
     @cached_property
     def best(self) -> NDArray[np.int64]:
-        """The alternate of each element with the greatest value, the first of equal ones."""
+        """The alternate of the greatest value of each PE, the first among equals."""
         return self._extreme(-self.value)
 
     @cached_property
@@ -100,29 +100,29 @@ class Flow:
         return self.alternate_offsets[:-1] + active
 
     def value_of(self, active: NDArray[np.int64]) -> float:
-        """Value of the dataflow: the mean of its elements' (Eq. 3)."""
+        """Value of the dataflow: the mean over its PEs (Eq. 3)."""
         return float(self.value[self.rows(active)].mean())
 
     @cached_property
     def sigma(self) -> float:
-        """Value that a unit of money is worth (Eq. 9); 0 without costs in the goal or where no alternates differ."""
+        """Value of a unit of money (Eq. 9); 0 if the goal has no costs or no alternates differ."""
         best, worst = self.goal.cost_at_best_value, self.goal.cost_at_worst_value
         if best is None or worst is None:
             return 0.0
         return (self.value_of(self.best) - self.value_of(self.worst)) / (best - worst)
 
     def profit(self, value: float, cost: float) -> float:
-        """Profit, form A: value less the worth of the cost (§2.6)."""
+        """Profit, form A: value minus the value of the cost (§2.6)."""
         return value - self.sigma * cost
 
     def profit_against_break_even(self, value: float, cost: float) -> float:
-        """Profit, form B (Eq. 8): 0 on the line between the goal's two costs; the same as form A but for a constant."""
+        """Profit, form B (Eq. 8): 0 on the line between the goal's two costs; differs from form A by a constant."""
         best = self.goal.cost_at_best_value or 0.0
         return self.profit(value, cost) - self.value_of(self.best) + self.sigma * best
 
     @cached_property
     def forward(self) -> NDArray[np.int64]:
-        """Elements in depth-first order from the inputs, lower ones first; neighbours come close to each other."""
+        """PEs in depth-first order from the inputs, lower numbers first, so that neighbours are close to each other."""
         seen = [False] * self.size
         found: list[int] = []
         stack = self.inputs[::-1].tolist()
@@ -137,7 +137,7 @@ class Flow:
 
     @cached_property
     def graph(self) -> kernels.FlowGraph:
-        """The edges, as kernels take them."""
+        """The edges, in the form that kernels take."""
         position = np.empty(self.size, np.int64)
         position[self.order] = np.arange(self.size)
         return kernels.FlowGraph(
@@ -146,34 +146,34 @@ class Flow:
 
     @cached_property
     def alternates(self) -> kernels.Alternates:
-        """The alternates, as kernels take them."""
+        """The alternates, in the form that kernels take."""
         return kernels.Alternates(self.alternate_offsets, self.cost, self.value, self.selectivity)
 
     def activated(self, active: NDArray[np.int64]) -> kernels.ActiveFlow:
-        """The dataflow with these alternates, as kernels take it."""
+        """The dataflow with these alternates, in the form that kernels take."""
         rows = self.rows(active)
         return kernels.ActiveFlow(self.graph, self.cost[rows], self.selectivity[rows])
 
     def with_rates(self, rates: Floats) -> Flow:
-        """The same with other expected inputs."""
+        """Return the dataflow with other expected inputs."""
         made = replace(self, rates=np.asarray(rates, np.float64))
-        # What does not depend on rates is not found out again: services plan the same dataflow for ever new ones.
+        # Reuse what does not depend on rates: services plan the same dataflow for new rates again and again.
         made.__dict__.update({name: self.__dict__[name] for name in _STRUCTURE if name in self.__dict__})
         return made
 
     def ideal(self, active: NDArray[np.int64], external: Floats) -> tuple[Floats, Floats]:
-        """Input and output of every element under unlimited resources (messages per second)."""
+        """Input and output of every PE with unlimited resources, messages per second."""
         into, out = np.empty(self.size), np.empty(self.size)
         kernels.ideal_rates(self.activated(active), external, into, out)
         return into, out
 
     def critical_path(self, node: Floats, edge: Floats) -> float:
-        """The longest path from an input to an element without successors.
+        """The longest path from an input to a PE without successors.
 
         Parameters
         ----------
         node : float64, shape (elements,)
-            Length of each element.
+            Length of each PE.
         edge : float64, shape (edges,)
             Length of each edge, in the order of `pred`.
         """
@@ -182,13 +182,13 @@ class Flow:
     def link_delays(self, hosts: Hosts, delay_s: Floats) -> Floats:
         """Mean seconds that a message of each edge spends between machines, shape (edges,).
 
-        Instances get messages in proportion to their speed.
+        Instances receive messages in proportion to their speed.
 
         Parameters
         ----------
         hosts : Hosts
         delay_s : float64, shape (sites, sites)
-            Between two different machines.
+            Delay between two different machines.
         """
         shares = csr_array((hosts.share, hosts.vm, hosts.offsets), (self.size, hosts.site.size))
         sites = shares @ np.eye(len(delay_s))[hosts.site]
@@ -207,23 +207,23 @@ class Flow:
         hosts: Hosts | None = None,
         measure: Measure = "mean",
     ) -> Estimate:
-        """What elements with so much power do in an interval (§3.1).
+        """Estimate the rates of all PEs with these powers in an interval (§3.1).
 
         Parameters
         ----------
         active : int64, shape (elements,)
-            Alternate of each element.
+            Alternate of each PE.
         power : float64, shape (elements,)
-            Speed of all cores of each element together (phi).
+            Total speed of the cores of each PE (phi).
         external : float64, optional
-            External input, messages per second; default: what the definition expects.
+            External input, messages per second; default: the rates of the definition.
         queue : float64, optional
-            Messages that wait at the beginning.
+            Messages queued at the beginning.
         interval_s : float
         hosts : Hosts, optional
-            Where the elements are, if links between machines can be too slow; default: they are not.
+            Locations of the PEs, if links between machines limit the rates; default: links are unlimited.
         measure : {"mean", "ratio_of_sums"}
-            Relative throughput: mean over the outputs, or all output over all ideal output.
+            Relative throughput: the mean over the outputs, or total output over total ideal output.
         """
         external = self.rates if external is None else external
         table = np.empty((6, self.size))
@@ -237,7 +237,7 @@ class Flow:
 
 
 class Estimate(NamedTuple):
-    """What a deployment does with its input.
+    """Estimated rates of a deployment.
 
     Attributes
     ----------
@@ -257,21 +257,21 @@ class Estimate(NamedTuple):
 
 
 class Hosts(NamedTuple):
-    """Where the elements are.
+    """Locations of the PEs.
 
     Attributes
     ----------
     offsets : int64, shape (elements + 1,)
-        Places of element i are ``offsets[i]`` to ``offsets[i + 1]``.
+        Places of PE i are ``offsets[i]`` to ``offsets[i + 1]``.
     vm : int64, shape (places,)
-        Machine of each place; ascending within an element.
+        Machine of each place; ascending within a PE.
     share : float64, shape (places,)
-        Part of the element's speed that is there.
+        Share of the PE's speed on that machine.
     bandwidth : float64, shape (machines,)
         Mbit/s.
     site : int64, shape (machines,)
     between : float64, shape (sites, sites)
-        Mbit/s that links between sites let through.
+        Bandwidth of the links between sites, Mbit/s.
     """
 
     offsets: NDArray[np.int64]
@@ -282,19 +282,19 @@ class Hosts(NamedTuple):
     between: Floats
 
     def shared(self) -> Hosts:
-        """The same with each place's part of its element's speed, where `share` holds speeds."""
+        """Convert `share` from speeds to the share of each place in the speed of its PE."""
         element = np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
         total = np.bincount(element, self.share, self.offsets.size - 1)[element]
         return self._replace(share=np.divide(self.share, total, out=np.zeros_like(self.share), where=total > 0))
 
     @property
     def limited(self) -> bool:
-        """Whether anything limits what a link carries."""
+        """Whether any link has a limit."""
         return bool(np.isfinite(self.bandwidth).any() or np.isfinite(self.between).any())
 
 
 def compile_flow(dataflow: Dataflow) -> Flow:
-    """The arrays of a definition."""
+    """Compile a definition to arrays."""
     names = [element.id for element in dataflow.elements]
     number = {name: at for at, name in enumerate(names)}
     graph: nx.DiGraph[int] = nx.DiGraph()
@@ -333,10 +333,10 @@ def _neighbours(graph: Any) -> dict[str, NDArray[np.int64]]:
 
 
 def external_rates(flow: Flow, rates: dict[str, float]) -> Floats:
-    """Rates of streams by the names of their elements, as an array; the others keep what is expected."""
+    """Return rates by PE name as an array; PEs that are not named keep their expected rates."""
     found = flow.rates.copy()
     for name, rate in rates.items():
         if name not in flow.names:
-            raise InputError(f"rates: no element {name!r}; there are: {', '.join(flow.names[:20])}")
+            raise InputError(f"rates: unknown processing element {name!r}; accepted: {', '.join(flow.names[:20])}")
         found[flow.names.index(name)] = rate
     return found

@@ -1,6 +1,6 @@
-"""Machines to place instances on, one by one, with the network between them, as columns.
+"""Machines and the network between them as columns, one row per machine, for the placement algorithms.
 
-Planners of places take the machines of a catalogue in this form.
+Latency-aware placement and EDRP use this form of a catalogue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from goffish.scheduling.dataflow.needs import NeedColumns
 
 Floats = NDArray[np.float64]
 
-#: What a machine is like where nothing else is said: delays in milliseconds, bandwidths in Mbit/s.
+#: Default properties of a machine: delays in milliseconds, bandwidths in Mbit/s.
 _PLAIN = {
     "cores": 1.0, "speeds": 1.0, "memory_mb": np.inf, "prices": 0.0, "startup_s": 0.0, "failures": 0.0,
     "store_latency_ms": 0.0, "to_store": 1000.0, "from_store": 1000.0,
@@ -39,17 +39,17 @@ class HostColumns:
     memory_mb : float64, shape (hosts,)
         Infinite without a limit.
     prices : float64, shape (hosts,)
-        Of an hour.
+        Price of an hour.
     startup_s : float64, shape (hosts,)
-        Until instances can start.
+        Seconds from the request until instances can start.
     failures : float64, shape (hosts,)
-        Probability of a failure within a day.
+        Probability of failure within a day.
     latency_ms : float64, shape (hosts, hosts)
-        One way, from row to column; 0 inside a host.
+        One way, from row to column; 0 on the same host.
     traffic_prices : float64, shape (hosts, hosts)
-        Per hour for one message a second; 0 inside a host.
+        Per hour for one message per second; 0 on the same host.
     store_latency_ms, to_store, from_store : float64, shape (hosts,)
-        Delay (one way) and Mbit/s between each host and the store through which code and state move.
+        Delay (one way) and bandwidth in Mbit/s between each host and the store that transfers code and state.
     """
 
     names: tuple[str, ...]
@@ -73,28 +73,28 @@ class HostColumns:
 
     @property
     def latencies_s(self) -> Floats:
-        """Seconds from one host to another, shape (hosts, hosts)."""
+        """One-way delay between hosts in seconds, shape (hosts, hosts)."""
         return self.latency_ms / 1000.0
 
     def allowed(self, needs: NeedColumns) -> NDArray[np.bool_]:
-        """Where each element may run, shape (elements, hosts)."""
+        """Hosts that each PE may use, shape (elements, hosts)."""
         return needs.allowed(self.names, self.sites)
 
 
 def host_columns(names: Sequence[str], sites: Sequence[str | None] | None = None, **figures: ArrayLike) -> HostColumns:
-    """Hosts by their names and figures.
+    """Build `HostColumns` from names and properties.
 
     Parameters
     ----------
     names : sequence of str
     sites : sequence of str, optional
     **figures
-        Fields of `HostColumns`: one figure for all hosts, or one for each (between two hosts, for each pair).
+        Fields of `HostColumns`: a number for all hosts, or an array with one number for each host (or pair of hosts).
 
     Raises
     ------
     InputError
-        A field of another shape.
+        If a field is unknown or has the wrong shape.
     """
     count = len(names)
     shapes = dict.fromkeys(_PLAIN, (count,)) | dict.fromkeys(_BETWEEN, (count, count))
@@ -102,10 +102,12 @@ def host_columns(names: Sequence[str], sites: Sequence[str | None] | None = None
     for name, shape in shapes.items():
         given = np.asarray(figures.pop(name, _PLAIN.get(name, 0.0)), np.float64)
         if given.ndim and given.shape != shape:
-            raise InputError(f"{name} of shape {given.shape}: one figure or {shape} are needed for {count} hosts")
+            raise InputError(
+                f"{name}: shape {given.shape} does not fit {count} hosts; give one number, or shape {shape}"
+            )
         columns[name] = np.array(np.broadcast_to(given, shape))
     if figures:
-        raise InputError(f"no field {', '.join(figures)}; there are: {', '.join(shapes)}")
+        raise InputError(f"unknown fields {', '.join(figures)}; accepted: {', '.join(shapes)}")
     for name in _BETWEEN:
         np.fill_diagonal(columns[name], 0.0)
     return HostColumns(tuple(names), (None,) * count if sites is None else tuple(sites), **columns)
@@ -114,14 +116,14 @@ def host_columns(names: Sequence[str], sites: Sequence[str | None] | None = None
 def machine_hosts(
     catalogue: Catalogue, kinds: Sequence[int], coefficients: Sequence[float], startup_s: ArrayLike = 0.0
 ) -> HostColumns:
-    """Machines of a catalogue as hosts, in their order.
+    """Convert machines of a catalogue to hosts, in the given order.
 
     Parameters
     ----------
     kinds : sequence of int
-        Class of each machine.
+        Machine type of each machine, as an index into the catalogue.
     coefficients : sequence of float
-        Observed speed over rated speed of each.
+        Observed over rated speed of each machine.
     startup_s : float or float64, shape (hosts,)
     """
     classes = [catalogue.classes[kind] for kind in kinds]

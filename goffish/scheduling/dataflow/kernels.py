@@ -1,4 +1,4 @@
-"""Rates through a dataflow, in numba: one pass over the elements in topological order."""
+"""Numba kernels of the rates through a dataflow: one pass over the PEs in topological order."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class FlowGraph(NamedTuple):
     Attributes
     ----------
     order, position : int64, shape (elements,)
-        The elements in topological order, and the place of each element in that order.
+        The PEs in topological order, and the position of each PE in that order.
     pred_offsets, succ_offsets : int64, shape (elements + 1,)
     pred, succ : int64, shape (edges,)
-        Predecessors of element i are ``pred[pred_offsets[i]:pred_offsets[i + 1]]``, ascending; successors likewise.
+        Predecessors of PE i are ``pred[pred_offsets[i]:pred_offsets[i + 1]]``, ascending; successors likewise.
     outputs : int64, shape (outputs,)
-        Elements whose messages leave the dataflow.
+        PEs whose messages leave the dataflow.
     """
 
     order: NDArray[np.int64]
@@ -36,12 +36,12 @@ class FlowGraph(NamedTuple):
 
 
 class Alternates(NamedTuple):
-    """The alternates of all elements.
+    """The alternates of all PEs.
 
     Attributes
     ----------
     offsets : int64, shape (elements + 1,)
-        Alternates of element i are rows ``offsets[i]`` to ``offsets[i + 1]``.
+        Alternates of PE i are rows ``offsets[i]`` to ``offsets[i + 1]``.
     cost, value, selectivity : float64, shape (alternates,)
     """
 
@@ -52,13 +52,13 @@ class Alternates(NamedTuple):
 
 
 class ActiveFlow(NamedTuple):
-    """A dataflow with the alternates that run.
+    """A dataflow with its active alternates.
 
     Attributes
     ----------
     graph : FlowGraph
     cost, selectivity : float64, shape (elements,)
-        Of the active alternate of each element.
+        Of the active alternate of each PE.
     """
 
     graph: FlowGraph
@@ -67,16 +67,16 @@ class ActiveFlow(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """What the elements of a dataflow do; float64 arrays of shape (elements,).
+    """Rates of the PEs of a dataflow; float64 arrays of shape (elements,).
 
     Attributes
     ----------
     local
-        Share of its input and backlog that each element processes.
+        Share of its input and backlog that each PE processes.
     inflow, processed, out
         Messages per second.
     ideal_in, ideal_out
-        Input and output under unlimited resources, messages per second.
+        Input and output with unlimited resources, messages per second.
     """
 
     local: NDArray[np.float64]
@@ -89,13 +89,13 @@ class Rates(NamedTuple):
 
 @kernel
 def empty_rates(n):
-    """Rates of `n` elements, not filled."""
+    """Allocate the rates of `n` PEs."""
     return Rates(np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n))
 
 
 @kernel
 def ideal_rates(flow, external, ideal_in, ideal_out):
-    """Fill the input and output of every element under unlimited resources."""
+    """Fill the input and output of every PE with unlimited resources."""
     graph = flow.graph
     for i in graph.order:
         rate = external[i]
@@ -107,7 +107,7 @@ def ideal_rates(flow, external, ideal_in, ideal_out):
 
 @kernel
 def _serve(flow, i, rate, power, backlog, rates):
-    """Fill what element i does with its input and its backlog."""
+    """Fill the rates of PE i from its input and backlog."""
     total = rate + backlog[i]
     done = min(total, power[i] / flow.cost[i])
     rates.inflow[i] = rate
@@ -118,7 +118,7 @@ def _serve(flow, i, rate, power, backlog, rates):
 
 @kernel
 def relative(graph, rates):
-    """Mean over outputs of their shares of the ideal, each at most 1, and the share of all of them together."""
+    """Return the mean over outputs of their shares of the ideal, each at most 1, and the overall share."""
     mean, sent, wanted = 0.0, 0.0, 0.0
     for i in graph.outputs:
         sent += rates.out[i]
@@ -129,10 +129,10 @@ def relative(graph, rates):
 
 @kernel
 def estimate(flow, external, power, backlog, rates):
-    """Fill `rates` but for the ideal ones, which must be there; return both relative throughputs (`relative`).
+    """Fill all of `rates` except the ideal ones, which must be filled; return both relative throughputs (`relative`).
 
-    `external` is the external input in messages per second, `power` the speed of all cores of each element together,
-    `backlog` what waits at each element, spread over the interval; all of shape (elements,).
+    `external` is the external input in messages per second, `power` the total speed of the cores of each PE, and
+    `backlog` the queue of each PE, spread over the interval; all of shape (elements,).
     """
     graph = flow.graph
     for i in graph.order:
@@ -145,7 +145,7 @@ def estimate(flow, external, power, backlog, rates):
 
 @kernel
 def activated(graph, alternates, active):
-    """The dataflow with these alternates, numbered from 0 within each element."""
+    """The dataflow with these alternates, numbered from 0 within each PE."""
     flow = ActiveFlow(graph, np.empty(active.size), np.empty(active.size))
     for i in range(active.size):
         row = alternates.offsets[i] + active[i]
@@ -155,9 +155,9 @@ def activated(graph, alternates, active):
 
 @kernel
 def estimate_active(graph, alternates, active, external, power, backlog, table):
-    """The same as `estimate`, but all of `Rates` are filled: the rows of `table`, shape (6, elements).
+    """Fill all of `Rates`, as the rows of `table`, shape (6, elements); otherwise the same as `estimate`.
 
-    Both throughputs are 0 where an element has no core. A call from Python takes half the time: checking and passing an
+    Both throughputs are 0 if a PE has no core. One table halves the time of a call from Python: checking and passing an
     array costs more than the arithmetic on it.
     """
     flow = activated(graph, alternates, active)
@@ -172,7 +172,7 @@ def estimate_active(graph, alternates, active, external, power, backlog, table):
 
 @kernel
 def throughput(flow, external, power, backlog, rates):
-    """Fill all of `rates`; return the mean relative throughput of the outputs, 0 where an element has no core."""
+    """Fill all of `rates`; return the mean relative throughput of the outputs, 0 if a PE has no core."""
     ideal_rates(flow, external, rates.ideal_in, rates.ideal_out)
     omega, _ = estimate(flow, external, power, backlog, rates)
     return omega if power.min() > 0.0 else 0.0
@@ -180,7 +180,7 @@ def throughput(flow, external, power, backlog, rates):
 
 @kernel
 def estimate_on_network(flow, external, power, backlog, hosts, message_bits, rates):
-    """The same as `estimate` where edges between machines carry no more than their bandwidth (`flow.Hosts`)."""
+    """Estimate rates with edges between machines limited by their bandwidth (`flow.Hosts`)."""
     graph = flow.graph
     for i in graph.order:
         rate = external[i]
@@ -192,7 +192,7 @@ def estimate_on_network(flow, external, power, backlog, hosts, message_bits, rat
 
 @kernel
 def carried(i, j, rate, hosts, message_bits):
-    """Messages per second that get from element i to element j: all inside a machine, else what the links carry."""
+    """Messages per second from PE i to PE j: unlimited on the same machine, else limited by the links."""
     inside, a, b = 0.0, hosts.offsets[i], hosts.offsets[j]
     while a < hosts.offsets[i + 1] and b < hosts.offsets[j + 1]:
         if hosts.vm[a] == hosts.vm[b]:
@@ -222,7 +222,7 @@ def carried(i, j, rate, hosts, message_bits):
 
 @kernel
 def longest_path(graph, node, edge):
-    """The longest path; `node`: length of each element, `edge`: of each edge, in the order of ``graph.pred``."""
+    """The longest path; `node`: length of each PE, `edge`: of each edge, in the order of ``graph.pred``."""
     length = np.zeros(node.size)
     longest = 0.0
     for i in graph.order:
@@ -236,10 +236,10 @@ def longest_path(graph, node, edge):
 
 @kernel
 def narrow_edges(graph, sent, hosts, message_bits):
-    """Edges that carry less than all that their element would send under unlimited resources (`sent`).
+    """Find edges that carry less than the ideal output of their sender (`sent`).
 
-    Edges from which no output is reached do not count. Returns how many there are, and sender and receiver of the one
-    that carries the least share of its messages; of equal ones the lowest receiver, then the lowest sender.
+    Edges that lead to no output do not count. Returns their number, and the sender and receiver of the edge that
+    carries the least share of its messages; ties are broken by the lowest receiver, then the lowest sender.
     """
     leads = np.zeros(sent.size, np.bool_)
     for i in graph.outputs:

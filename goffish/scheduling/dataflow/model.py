@@ -1,4 +1,4 @@
-"""The definition of a dynamic dataflow: processing elements with alternates, edges, streams, and what it has to reach.
+"""Definitions of dynamic dataflows: processing elements with alternates, edges, streams, and the goal.
 
 See docs/specs/provisioning.md, sections 2.1 and 2.7.
 """
@@ -29,9 +29,9 @@ class Alternate(Definition):
     cost : float
         Core-seconds of a reference core for one message.
     value : float
-        How good its answers are, on a scale of the user's; only the share of the element's best one counts.
+        Quality of its results on any scale; only the ratio to the best alternate of the PE counts.
     selectivity : float
-        Messages sent on each outgoing edge for one that was processed.
+        Messages sent on each outgoing edge per processed message.
     """
 
     id: Name
@@ -41,7 +41,7 @@ class Alternate(Definition):
 
 
 class Element(Definition):
-    """A processing element. One without `alternates` is given its `cost` and `selectivity` itself."""
+    """A processing element (PE). Give either `alternates`, or one `cost` and `selectivity`."""
 
     id: Name
     alternates: tuple[Alternate, ...] = ()
@@ -52,15 +52,15 @@ class Element(Definition):
     @model_validator(mode="after")
     def _one_way(self) -> Element:
         if self.alternates and (self.cost is not None or self.selectivity is not None):
-            raise ValueError(f"element {self.id}: give either alternates, or cost and selectivity")
+            raise ValueError(f"processing element {self.id}: give either alternates, or cost and selectivity")
         if not self.alternates and self.cost is None:
-            raise ValueError(f"element {self.id}: give alternates, or a cost")
-        _refuse_twice([a.id for a in self.alternates], f"element {self.id}: alternate")
+            raise ValueError(f"processing element {self.id}: give alternates, or a cost")
+        _refuse_twice([a.id for a in self.alternates], f"processing element {self.id}: alternate")
         return self
 
     @property
     def choices(self) -> tuple[Alternate, ...]:
-        """The alternates; of an element without any, itself."""
+        """The alternates; the PE itself if it lists none."""
         if self.alternates:
             return self.alternates
         assert self.cost is not None
@@ -70,20 +70,20 @@ class Element(Definition):
 
 
 class Goal(Definition):
-    """What a deployment has to reach, and what is worth paying for it.
+    """The goal of a deployment, and the cost that is acceptable for it.
 
     Attributes
     ----------
     throughput : float
         Least relative throughput of the dataflow, on average (the papers' Omega hat).
     tolerance : float
-        By which it may be missed before somebody acts (epsilon).
+        Accepted deviation before the policy adapts the deployment (epsilon).
     cost_at_best_value, cost_at_worst_value : float
-        Of a whole `period_h`, that a user would just accept with every element on its best, or worst, alternate.
+        The highest acceptable cost of a whole `period_h` with every PE on its best, or worst, alternate.
     period_h : float
         Hours over which profit counts.
     interval_s : float
-        Between two decisions.
+        Seconds between two decisions.
     """
 
     throughput: Annotated[float, Field(ge=0, le=1)] = 0.8
@@ -104,26 +104,26 @@ class Goal(Definition):
 
 
 class Dataflow(Definition):
-    """A dataflow: elements, edges between them, and streams that come in.
+    """A dataflow: processing elements, the edges between them, and external streams.
 
     Attributes
     ----------
     elements : tuple of Element
-        Their places are the element numbers in every plan.
+        `processing_elements` in files. PEs are numbered in this order in every deployment.
     edges : tuple of (str, str)
-        A message that an element sends goes along all its edges; streams that meet are added up.
+        Every outgoing edge of a PE carries all of its messages; streams that meet are added up.
     inputs : mapping
-        Element to the rate of its external stream that is expected (messages per second). Elements without one are fed
-        by edges alone.
+        Expected rate of the external stream of each PE, messages per second. Other PEs receive messages from edges
+        only.
     outputs : tuple of str, optional
-        Elements whose messages leave the dataflow; default: those without an outgoing edge.
+        PEs whose messages leave the dataflow; default: those without an outgoing edge.
     message_bytes : float
         Mean size of a message.
     goal : Goal
     """
 
     name: Text = ""
-    elements: Annotated[tuple[Element, ...], Field(min_length=1)]
+    elements: Annotated[tuple[Element, ...], Field(min_length=1, alias="processing_elements")]
     edges: tuple[tuple[Name, Name], ...] = ()
     inputs: Annotated[dict[Name, NotNegative], Field(min_length=1)]
     outputs: tuple[Name, ...] = ()
@@ -134,7 +134,7 @@ class Dataflow(Definition):
     @model_validator(mode="after")
     def _sound(self) -> Dataflow:
         known = [element.id for element in self.elements]
-        _refuse_twice(known, "element")
+        _refuse_twice(known, "processing element")
         _refuse_twice([f"{u} -> {v}" for u, v in self.edges], "edge")
         names = set(known)
         for place, ends in (
@@ -144,7 +144,7 @@ class Dataflow(Definition):
         ):
             for name in ends:
                 if name not in names:
-                    raise ValueError(f"{place}: no element {name!r}; there are: {', '.join(known[:20])}")
+                    raise ValueError(f"{place}: unknown processing element {name!r}; accepted: {', '.join(known[:20])}")
         graph = nx.DiGraph()
         graph.add_nodes_from(known)
         graph.add_edges_from(self.edges)
@@ -154,17 +154,17 @@ class Dataflow(Definition):
             cycle = []
         if cycle:
             raise ValueError(
-                f"edges: a cycle {' -> '.join([cycle[0][0], *(edge[1] for edge in cycle)])}; a dataflow has none"
+                f"edges: cycle {' -> '.join([cycle[0][0], *(edge[1] for edge in cycle)])}; dataflows must be acyclic"
             )
         fed = {name for layer in nx.bfs_layers(graph, self.inputs) for name in layer}
         dry = [name for name in known if name not in fed]
         if dry:
-            raise ValueError(f"no stream reaches {dry[0]!r}: give it a rate in inputs, or an edge to it")
+            raise ValueError(f"no stream reaches {dry[0]!r}: add it to inputs, or add an edge to it")
         return self
 
     @property
     def output_elements(self) -> tuple[str, ...]:
-        """`outputs`, or the elements without an outgoing edge."""
+        """`outputs`, or the PEs without an outgoing edge."""
         sending = {u for u, _ in self.edges}
         return self.outputs or tuple(e.id for e in self.elements if e.id not in sending)
 
@@ -178,16 +178,16 @@ def _refuse_twice(names: list[str], what: str) -> None:
 
 
 def known_dataflows() -> list[str]:
-    """Names of the dataflows that come with GoFFish."""
+    """Return the names of the bundled dataflows."""
     return shipped_definitions(_LIBRARY)
 
 
 def read_dataflow(given: str | Path | dict[str, Any] | Dataflow) -> Dataflow:
-    """A dataflow by its name (`known_dataflows`), from a YAML or JSON file, or from what such a file would hold.
+    """Read a dataflow by its bundled name (`known_dataflows`), from a YAML or JSON file, or from a mapping.
 
     Raises
     ------
     InputError
-        In one line: the file, the field, what is wrong and what is accepted.
+        The definition is invalid; the message names the file, the field, the problem and what is accepted.
     """
-    return read_shipped(Dataflow, given, _LIBRARY, "dataflow", "elements and inputs")
+    return read_shipped(Dataflow, given, _LIBRARY, "dataflow", "processing_elements and inputs")

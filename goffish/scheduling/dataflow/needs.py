@@ -1,4 +1,4 @@
-"""What an instance of a processing element needs of its machine, as planners of places (not only of speed) ask it."""
+"""Requirements of an instance of a processing element on its machine."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from pydantic import Field
 from goffish.cloud.catalogue import Name, NotNegative, Positive
 from goffish.definitions import Definition
 
-#: Instances of an element that sets no limit.
+#: Instances of a PE without a limit.
 NO_LIMIT = int(np.iinfo(np.int64).max)
 
 
 class Needs(Definition):
-    """Of one instance.
+    """Requirements of one instance.
 
     Attributes
     ----------
     cores : float
-        That are kept for it.
+        Cores reserved for the instance.
     memory_mb : float
     state_mb, code_mb : float
-        Of the whole element: what moves when its instances do, and what is loaded where it starts.
+        Of the whole PE: state that moves with its instances, and code that is loaded where an instance starts.
     most_instances : int, optional
     hosts : tuple of str
-        Names of the only machine types where it may run, such as of hosts that exist already; none: on any.
+        Names of the machine types that may run it, such as existing hosts; default: any.
     sites : tuple of str
-        Names of the only sites where it may run, such as that of a sensor; none: anywhere.
+        Names of the sites that may run it, such as the site of a sensor; default: any.
     duration_s : float, optional
-        Objective for the time that a message spends at the element, waiting included.
+        Target for the time that a message spends at the PE, queueing included.
     """
 
     cores: Positive = 1.0
@@ -46,7 +46,7 @@ class Needs(Definition):
 
 
 class NeedColumns(NamedTuple):
-    """The same of all elements; arrays of shape (elements,), infinite or `NO_LIMIT` where nothing is set."""
+    """Requirements of all PEs; arrays of shape (elements,), infinite or `NO_LIMIT` where nothing is set."""
 
     cores: NDArray[np.float64]
     memory_mb: NDArray[np.float64]
@@ -59,11 +59,11 @@ class NeedColumns(NamedTuple):
 
     @property
     def tied(self) -> bool:
-        """Whether any element may not run anywhere."""
+        """Whether any PE is restricted to some machines."""
         return any(self.hosts) or any(self.sites)
 
     def allowed(self, types: Sequence[str], sites: Sequence[str | None]) -> NDArray[np.bool_]:
-        """Where each element may run, of machines with these types and sites; shape (elements, machines)."""
+        """Machines that each PE may use, given their types and sites; shape (elements, machines)."""
         found = np.ones((len(self.hosts), len(types)), np.bool_)
         for row, names, places in zip(found, map(frozenset, self.hosts), map(frozenset, self.sites), strict=True):
             if names:
@@ -74,7 +74,7 @@ class NeedColumns(NamedTuple):
 
 
 def need_columns(needs: Sequence[Needs]) -> NeedColumns:
-    """Needs of elements, in their order, as columns."""
+    """Convert the requirements of PEs, in their order, to columns."""
     plain = {
         name: np.array([getattr(n, name) for n in needs]) for name in ("cores", "memory_mb", "state_mb", "code_mb")
     }

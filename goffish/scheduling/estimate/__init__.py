@@ -1,8 +1,8 @@
-"""What a graph job will take, from figures of the graph and a calibration of the machine.
+"""Resource estimates of graph jobs from metrics of the graph and a calibration of the machine.
 
-`goffish calibrate` measures; `estimate` tells work, memory and checkpoints of a `JobShape` with the error that the
-calibration was found to have on graphs it was not fitted to; `spot_job` puts that into the units and slots of
-`goffish.scheduling.spot`. The checkpoints are those of the engine: a job that lost its machine resumes from one.
+`goffish calibrate` measures; `estimate` returns work, memory and checkpoints of a `JobShape`, with the error of the
+calibration on graphs that were not part of the fit; `spot_job` converts an estimate to the units and slots of
+`goffish.scheduling.spot`. Checkpoints are those of the engine: an interrupted job resumes from the last one.
 """
 
 from goffish.scheduling.estimate.calibration import Calibration, calibration_for, read_calibration

@@ -1,4 +1,4 @@
-"""Calibrations: the measured runs of a machine, their models, and the file that keeps them."""
+"""Calibrations: the measured runs of a machine, their models, and their file format."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from goffish.scheduling.estimate.fitting import QUANTITIES, MeasuredRun, Model, 
 
 FORMAT, VERSION = "goffish-calibration", 1
 
-#: Comes with the package, for those who have measured nothing yet.
+#: The bundled calibration, used if this machine has not been calibrated.
 SHIPPED = Path(__file__).with_name("default_calibration.json")
 
 
 def user_path() -> Path:
-    """Where a user's own calibration lies: ``goffish/calibration.json`` of `XDG_CONFIG_HOME` or ``~/.config``."""
+    """Path of the user's calibration: ``goffish/calibration.json`` in `XDG_CONFIG_HOME` or ``~/.config``."""
     base = os.environ.get("XDG_CONFIG_HOME")
     return (Path(base) if base else Path.home() / ".config") / "goffish" / "calibration.json"
 
 
 def this_machine() -> dict[str, Any]:
-    """What is told of a machine: enough to see that two calibrations are of the same one."""
+    """Properties of this machine, to compare calibrations."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
@@ -45,14 +45,14 @@ def this_machine() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Error:
-    """How far estimates were off on the runs that were kept for testing.
+    """Error of estimates on the test runs.
 
     Attributes
     ----------
     algorithm, engine, quantity : str
-        The quantity is one of `fitting.QUANTITIES`, followed by ``, file`` where the partitioning was not told.
+        The quantity is one of `fitting.QUANTITIES`, followed by ``, file`` for unpartitioned graph files.
     runs : int
-        Tested on.
+        Number of test runs.
     median, worst : float
         Of max(measured / estimated, estimated / measured).
     """
@@ -81,12 +81,12 @@ class Calibration:
 
     @cached_property
     def models(self) -> Mapping[tuple[str, str], Model]:
-        """By algorithm and engine."""
+        """Models by algorithm and engine."""
         pairs = dict.fromkeys((run.shape.algorithm, run.shape.engine) for run in self.runs)
         return {pair: fit([run for run in self.runs if run.key[:2] == pair]) for pair in pairs}
 
     def errors(self) -> list[Error]:
-        """By algorithm, engine and quantity."""
+        """Errors by algorithm, engine and quantity."""
         found = []
         for (algorithm, engine), model in self.models.items():
             for quantity in (name for base in QUANTITIES for name in (base, f"{base}, file")):
@@ -96,23 +96,23 @@ class Calibration:
         return found
 
     def describe_machine(self) -> str:
-        """In a few words."""
+        """Describe the machine in a few words."""
         told = self.machine
         return f"{told.get('processor')}, {told.get('cores')} cores, {told.get('memory_gib')} GiB"
 
     def merged(self, other: Calibration) -> Calibration:
-        """With the runs of another one of the same machine, for what was not measured here."""
+        """Merge with another calibration of the same machine, for combinations without measurements here."""
         pairs = {run.key[:2] for run in self.runs}
         kept = [run for run in other.runs if run.key[:2] not in pairs] if other.machine == self.machine else []
         return Calibration(self.machine, [*kept, *self.runs])
 
     def write(self, path: str | Path) -> None:
-        """Write as JSON; the file appears whole or not at all.
+        """Write the calibration as JSON, atomically.
 
         Raises
         ------
         InputError
-            If it cannot be written.
+            If the file cannot be written.
         """
         body = {"format": FORMAT, "version": VERSION, "machine": dict(self.machine)}
         try:
@@ -128,23 +128,23 @@ class Calibration:
 
 
 def run_to_dict(run: MeasuredRun) -> dict[str, Any]:
-    """A run as plain values."""
+    """Convert a run to plain values."""
     return asdict(run)
 
 
 def run_from_dict(values: Mapping[str, Any], where: str | Path) -> MeasuredRun:
-    """A run from plain values.
+    """Convert plain values to a run.
 
     Raises
     ------
     StoreError
-        If they are not a run.
+        If the values are invalid.
     """
     try:
         run = MeasuredRun(**{**values, "shape": JobShape(**values["shape"])})
         figures = [getattr(run, name) for name in _FIGURES]
         if not isinstance(run.graph, str) or not isinstance(run.fitted, bool) or min(figures) < 0:
-            raise ValueError(f"{run.graph!r} has a figure below 0")
+            raise ValueError(f"{run.graph!r}: numbers must be 0 or more")
     except (TypeError, KeyError, ValueError) as error:
         raise StoreError(f"{where}: damaged calibration ({error})") from None
     return run
@@ -157,21 +157,21 @@ _FIGURES = (
 
 
 def read_calibration(path: str | Path) -> Calibration:
-    """Read what `Calibration.write` wrote.
+    """Read a calibration that `Calibration.write` wrote.
 
     Raises
     ------
     StoreError
-        Missing, foreign, damaged, or written by a newer version.
+        If the file is missing, damaged, of another format, or written by a newer version.
     """
     try:
         body = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise StoreError(f"{path}: cannot be read ({error.strerror or error})") from None
     except ValueError:
-        raise StoreError(f"{path}: is no calibration (not JSON)") from None
+        raise StoreError(f"{path}: is not a calibration (not JSON)") from None
     if not isinstance(body, dict) or body.get("format") != FORMAT:
-        raise StoreError(f"{path}: is no calibration (no format mark {FORMAT!r})")
+        raise StoreError(f"{path}: is not a calibration (no format mark {FORMAT!r})")
     version = body.get("version")
     if not isinstance(version, int) or version > VERSION:
         raise StoreError(f"{path}: written in calibration format {version}, this GoFFish reads up to {VERSION}")
@@ -182,23 +182,23 @@ def read_calibration(path: str | Path) -> Calibration:
 
 
 def calibrations() -> Iterable[Calibration]:
-    """The user's own if there is one, then the one that comes with GoFFish."""
+    """Return the user's calibration, if there is one, then the bundled one."""
     if user_path().is_file():
         yield read_calibration(user_path())
     yield read_calibration(SHIPPED)
 
 
 def calibration_for(algorithm: str, engine: str) -> Calibration:
-    """The first of `calibrations` that knows an algorithm on an engine.
+    """Return the first of `calibrations` with an algorithm on an engine.
 
     Raises
     ------
     InputError
-        If none does.
+        If there is none.
     """
     for one in calibrations():
         if any(run.key[:2] == (algorithm, engine) for run in one.runs):
             return one
     raise InputError(
-        f"no calibration of {algorithm} on {engine}: goffish calibrate --algorithms {algorithm} --engine {engine}"
+        f"no calibration of {algorithm} on {engine}; run goffish calibrate --algorithms {algorithm} --engine {engine}"
     )

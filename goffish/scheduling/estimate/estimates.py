@@ -1,4 +1,4 @@
-"""What a graph job will take, with the error that the calibration was found to have; and the job that RTBA plans."""
+"""Resource estimates of graph jobs with the error of the calibration, and their conversion to spot jobs."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ if TYPE_CHECKING:
     from goffish.gofs import PartitionedGraph
     from goffish.graph import Graph
 
-#: Cores for which the estimate tells the seconds.
+#: Numbers of cores with estimated run times.
 _CORES = (1, 2, 4, 8, 16, 32, 64)
-#: How much larger than anything measured a job may be before that is worth a word.
+#: Ratio of a job's size to the largest measured one above which a warning is issued.
 _FAR = 10.0
 
 
 @dataclass(frozen=True)
 class JobEstimate:
-    """What a job will take. Low and high ends leave out a tenth of the jobs each, where enough were tested.
+    """Estimated resources of a job. Low and high ends exclude a tenth of the jobs each, if there are enough test runs.
 
     Attributes
     ----------
     core_hours, core_hours_low, core_hours_high : float
         CPU time of all processes, one start-up included.
     memory_bytes, memory_bytes_high : float
-        Peak of all processes together.
+        Peak memory of all processes together.
     checkpoint_bytes, checkpoint_bytes_high : float
-        Of the largest checkpoint.
+        Size of the largest checkpoint.
     checkpoint_seconds, checkpoint_seconds_high : float
-        To write it where the calibration wrote.
+        Time to write the largest checkpoint to the storage of the calibration.
     startup_seconds, startup_core_hours : float
         From the start of the process to the first superstep.
     wall_seconds : mapping of int to float
-        By cores, one start-up included.
+        Run time by number of cores, one start-up included.
     serial : float
-        Share of the work that one core does while others wait.
+        Serial share of the work.
     warnings : tuple of str
-        Why the error may be larger than told; a line each.
+        Reasons for a larger error than stated, one line each.
     """
 
     core_hours: float
@@ -62,12 +62,12 @@ class JobEstimate:
     warnings: tuple[str, ...] = field(default=())
 
     def speedup(self, cores: int) -> float:
-        """How many times as fast as one core some cores are, by Amdahl's law.
+        """Speed-up of some cores over one core, by Amdahl's law.
 
         See docs/specs/spot.md, section 6.13, O-17.
         """
         if cores < 1:
-            raise InputError(f"cores={cores}: at least 1")
+            raise InputError(f"cores = {cores}: must be at least 1")
         return 1.0 / (self.serial + (1.0 - self.serial) / cores)
 
 
@@ -78,18 +78,18 @@ def estimate(shape: JobShape, calibration: Calibration | None = None) -> JobEsti
     ----------
     shape : JobShape
     calibration : Calibration, optional
-        Default: the user's own, and where that does not know the algorithm on the engine, the one that comes along.
+        Default: the user's calibration, or the bundled one if it does not include the algorithm on the engine.
 
     Raises
     ------
     InputError
-        If no calibration knows the algorithm on the engine.
+        If no calibration includes the algorithm on the engine.
     """
     used = calibration_for(shape.algorithm, shape.engine) if calibration is None else calibration
     model = used.models.get((shape.algorithm, shape.engine))
     if model is None:
         known = ", ".join(f"{algorithm} on {engine}" for algorithm, engine in used.models)
-        raise InputError(f"{shape.algorithm} on {shape.engine} is not in the calibration, which knows {known}")
+        raise InputError(f"{shape.algorithm} on {shape.engine} is not part of the calibration; available: {known}")
     startup = model.startup
     work, memory, checkpoint = (model.value(name, shape) for name in ("work", "memory", "checkpoint"))
     least, most = model.band("work", shape)
@@ -117,20 +117,22 @@ def estimate(shape: JobShape, calibration: Calibration | None = None) -> JobEsti
 def _warnings(shape: JobShape, used: Calibration, largest: Mapping[str, int]) -> tuple[str, ...]:
     told = []
     if used.machine != this_machine():
-        told.append(f"measured on another machine ({used.describe_machine()}): goffish calibrate measures this one")
+        told.append(
+            f"measured on another machine ({used.describe_machine()}); run goffish calibrate to measure this one"
+        )
     times = max(getattr(shape, name) / max(count, 1) for name, count in largest.items())
     if times > _FAR:
-        told.append(f"the graph is {times:.0f} times as large as any that was measured")
+        told.append(f"the graph is {times:.0f} times as large as the largest measured one")
     return tuple(told)
 
 
 class SpotJob(NamedTuple):
-    """A job as RTBA plans it (docs/specs/spot.md, sections 2.2 and 2.4).
+    """A job in the units of RTBA (docs/specs/spot.md, sections 2.2 and 2.4).
 
     Attributes
     ----------
     work : int
-        Units.
+        Units of work.
     checkpoint_slots, startup_slots : int
     """
 
@@ -142,34 +144,34 @@ class SpotJob(NamedTuple):
 def spot_job(
     found: JobEstimate, market_unit: float, slot_s: float, bandwidth: float, machine_startup_s: float = 0.0
 ) -> SpotJob:
-    """Put an estimate into units and slots, each rounded up.
+    """Convert an estimate to units and slots, each rounded up.
 
-    The work is the high end of the estimate (O-18), for which linear speed-up is assumed; `JobEstimate.speedup` gives
-    the speeds of classes where it is not linear (O-17). The same size of checkpoint is written and, after a machine was
-    lost, read again.
+    The work is the high end of the estimate (O-18), with linear speed-up; for non-linear speed-up,
+    `JobEstimate.speedup` returns the speeds of machine types (O-17). Checkpoints of the same size are written and,
+    after the loss of a machine, read.
 
     Parameters
     ----------
     found : JobEstimate
     market_unit : float
-        Core-hours of a unit of work, as `Market.unit`.
+        Core-hours of a unit of work, such as `Market.unit`.
     slot_s : float
         Seconds.
     bandwidth : float
-        Bytes a second between a machine and the storage that outlives it.
+        Bytes per second between a machine and durable storage.
     machine_startup_s : float
-        Seconds until a machine that was asked for can start processes.
+        Seconds from the request of a machine until it can start processes.
 
     Raises
     ------
     InputError
-        For a unit, a slot or a bandwidth that is not above 0.
+        If a unit, slot or bandwidth is not greater than 0.
     """
     for name, value in (("market_unit", market_unit), ("slot_s", slot_s), ("bandwidth", bandwidth)):
         if not (value > 0 and math.isfinite(value)):
-            raise InputError(f"{name}={value!r}: must be more than 0")
+            raise InputError(f"{name} = {value!r}: must be greater than 0")
     if not (machine_startup_s >= 0 and math.isfinite(machine_startup_s)):
-        raise InputError(f"machine_startup_s={machine_startup_s!r}: must be at least 0")
+        raise InputError(f"machine_startup_s = {machine_startup_s!r}: must be at least 0")
     carried = found.checkpoint_bytes_high / bandwidth
     return SpotJob(
         _at_least_one(found.core_hours_high / market_unit),
@@ -192,19 +194,19 @@ def shape_of(
     sources: int | None = None,
     supersteps: int | None = None,
 ) -> JobShape:
-    """The shape of a job on a graph. Of a store only the manifest is read; a graph file must be read.
+    """Return the shape of a job on a graph. Reads only the manifest of a store, but the whole of a graph file.
 
     Parameters
     ----------
     graph : path, PartitionedGraph or Graph
-        A store, a graph file, or what was read from them.
+        A store, a graph file, or a loaded graph.
     partitions : int, optional
-        Of a graph that is not partitioned; default: one for each worker. A store has its own.
+        Number of partitions of an unpartitioned graph; default: one for each worker.
 
     Raises
     ------
     InputError
-        For `partitions` that are not a store's.
+        If `partitions` differs from that of a store.
     """
     from goffish.gofs import PartitionedGraph, is_store, open_store
     from goffish.graph.io import read
@@ -215,7 +217,7 @@ def shape_of(
     if isinstance(graph, PartitionedGraph):
         info = graph.info
         if partitions not in (None, info.num_partitions):
-            raise InputError(f"partitions={partitions}: the graph is partitioned into {info.num_partitions} already")
+            raise InputError(f"partitions = {partitions}: the graph already has {info.num_partitions} partitions")
         return JobShape(
             algorithm, engine, info.num_vertices, info.num_edges, info.num_partitions, directed=info.directed,
             weighted=info.weighted, boundary=sum(info.remote), **given,

@@ -1,4 +1,4 @@
-"""What is known of a graph job before it runs, and the terms that its work, memory and checkpoints are made of."""
+"""Features of graph jobs, and the terms of the models of work, memory and checkpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENGINES = ("local", "mpi", "spark")
 
 @dataclass(frozen=True)
 class JobShape:
-    """A graph job by its figures.
+    """A graph job in metrics that are available before it runs.
 
     Attributes
     ----------
@@ -24,14 +24,14 @@ class JobShape:
     vertices, edges : int
     partitions : int
     workers : int
-        Cores that share the work.
+        Number of cores.
     directed, weighted : bool
     boundary : int, optional
-        Arcs between partitions, over both ends, as a store has counted them; default: as in the calibration.
+        Arcs between partitions, counted at both ends, as in a store; default: as in the calibration.
     sources : int, optional
-        Searches of betweenness (``pivots``); default: all vertices, which is exact betweenness.
+        Number of searches of betweenness (``pivots``); default: all vertices, for exact betweenness.
     supersteps : int, optional
-        If they are fixed, as by ``pagerank --supersteps``; default: as in the calibration.
+        Fixed number of supersteps, such as ``pagerank --supersteps``; default: as in the calibration.
     """
 
     algorithm: str
@@ -48,12 +48,12 @@ class JobShape:
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
-            raise InputError(f"engine={self.engine!r}: choose one of {', '.join(ENGINES)}")
+            raise InputError(f"engine = {self.engine!r}: choose one of {', '.join(ENGINES)}")
         from goffish.algorithms.catalogue import ALGORITHMS
 
         served = [name for name, one in ALGORITHMS.items() if not one.in_memory]
         if self.algorithm not in served:
-            raise InputError(f"algorithm={self.algorithm!r}: choose one that an engine runs: {', '.join(served)}")
+            raise InputError(f"algorithm = {self.algorithm!r}: choose one that an engine runs: {', '.join(served)}")
         for name, least in (("vertices", 0), ("edges", 0), ("partitions", 1), ("workers", 1)):
             _check_count(name, getattr(self, name), least)
         for name, least in (("boundary", 0), ("sources", 1), ("supersteps", 1)):
@@ -62,41 +62,41 @@ class JobShape:
 
     @property
     def arcs(self) -> int:
-        """Two for an undirected edge."""
+        """Number of arcs: two for an undirected edge."""
         return self.edges if self.directed else 2 * self.edges
 
     @property
     def searches(self) -> int:
-        """Searches of betweenness."""
+        """Number of searches of betweenness."""
         return self.vertices if self.sources is None else min(self.sources, self.vertices)
 
 
 def _check_count(name: str, value: Any, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name}={value!r}: must be a whole number of at least {least}")
+        raise InputError(f"{name} = {value!r}: must be an integer of at least {least}")
 
 
 @dataclass(frozen=True)
 class Usual:
-    """What a calibration puts in for figures that a shape leaves open.
+    """Default values of a calibration for properties that a shape leaves open.
 
     Attributes
     ----------
     supersteps : float
-        Median of the runs.
+        Median number of supersteps of the runs.
     boundary : float
-        Median share of the arcs that run between partitions.
+        Median share of arcs between partitions.
     """
 
     supersteps: float
     boundary: float
 
     def steps_of(self, shape: JobShape) -> float:
-        """Supersteps of a shape."""
+        """Number of supersteps of a shape."""
         return self.supersteps if shape.supersteps is None else float(shape.supersteps)
 
     def boundary_of(self, shape: JobShape) -> float:
-        """Arcs between partitions of a shape."""
+        """Number of arcs between partitions of a shape."""
         if shape.partitions == 1:
             return 0.0
         return self.boundary * shape.arcs if shape.boundary is None else float(shape.boundary)
@@ -104,7 +104,7 @@ class Usual:
 
 Term = Callable[[JobShape, Usual], float]
 
-#: Every term by name. All are 0 or more.
+#: All terms by name; each is 0 or more.
 TERMS: Mapping[str, Term] = {
     "run": lambda shape, usual: 1.0,
     "partition": lambda shape, usual: float(shape.partitions),
@@ -145,10 +145,10 @@ WORK: Mapping[str, tuple[str, ...]] = {
     "counts": _TRAVERSAL,
     "quotient": _TRAVERSAL,
 }  # fmt: skip
-#: Terms of the memory beyond that of an engine that has started, and of the largest checkpoint.
+#: Terms of the memory beyond that of a started engine, and of the largest checkpoint.
 MEMORY = ("partition", "vertex", "arc", "boundary arc")
 CHECKPOINT = ("partition", "vertex", "boundary arc")
-#: Of the searches that betweenness keeps side by side.
+#: Terms of the concurrent searches of betweenness.
 SEARCHING: Mapping[str, tuple[str, ...]] = {"betweenness": ("source * vertex", "source * boundary arc")}
 
 

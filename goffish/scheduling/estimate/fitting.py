@@ -1,8 +1,8 @@
 """The cost model of one algorithm on one engine: fitted to some measured runs, tested on others.
 
-Start-up is measured apart (`probe`), and is the median of the runs. Work, memory beyond the start-up's and the size of
-the largest checkpoint are sums of a few terms (`features`) whose coefficients come from non-negative least squares of
-the relative errors, so that a run of a second and one of an hour count alike.
+Start-up is measured separately (`probe`); its estimate is the median of the runs. Work, memory beyond that of the
+start-up, and the size of the largest checkpoint are sums of a few terms (`features`). Their coefficients are fitted by
+non-negative least squares of the relative errors, so that short and long runs have equal weights.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from goffish.errors import InputError
 from goffish.scheduling.estimate.features import JobShape, Usual, terms_of, values_of
 
 QUANTITIES = ("work", "memory", "checkpoint", "seconds")
-#: CPU seconds, bytes and bytes below which a measurement says nothing.
+#: CPU seconds, bytes and bytes below which a measurement is meaningless.
 FLOORS: Mapping[str, float] = {"work": 0.01, "memory": 2.0**20, "checkpoint": 2.0**16}
-#: Share of jobs that are to stay below the high end of an estimate, and above the low one.
+#: Share of jobs below the high end of an estimate, and above the low end.
 COVERED = 0.9
 
 
@@ -31,19 +31,19 @@ class MeasuredRun:
     Attributes
     ----------
     graph : str
-        Its name.
+        Name of the graph.
     fitted : bool
         Whether the model is fitted to it, or tested on it.
     shape : JobShape
-        With the counted boundary, and the supersteps only if they were fixed.
+        Shape with the counted boundary, and with supersteps only if they were fixed.
     supersteps : int
-        That it took.
+        Number of supersteps of the run.
     startup_cpu, startup_seconds, startup_memory : float
         CPU seconds, seconds and bytes until the work began.
     cpu, seconds, memory : float
-        Of the work: CPU seconds of all processes, seconds, and bytes by which the peak rose.
+        Work: CPU seconds of all processes, seconds, and increase of the peak memory in bytes.
     checkpoint_bytes, checkpoint_seconds : float
-        Of the largest checkpoint, and of one on average.
+        Size of the largest checkpoint, and mean time of a checkpoint.
     """
 
     graph: str
@@ -73,7 +73,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class Startup:
-    """What a run pays before its work: medians over the runs, and the least and greatest CPU seconds.
+    """Costs of a run before its work: medians over the runs, and minimum and maximum CPU seconds.
 
     Attributes
     ----------
@@ -100,14 +100,14 @@ class Model:
     coefficients : mapping
         For work (CPU seconds), memory and checkpoint (bytes): the coefficient of each term.
     per_partition, per_byte : float
-        Seconds of a checkpoint for a partition, and for a byte.
+        Seconds of a checkpoint per partition, and per byte.
     serial : float
-        Share of the work that one core does while others wait (Amdahl).
+        Serial share of the work (Amdahl).
     largest : mapping
-        Most vertices and edges of a run that it was fitted to.
+        Maximum vertices and edges of the fitted runs.
     ratios : mapping
-        For each quantity: measured over estimated, of every run that it was tested on, where the partitioning is
-        known; under ``"work, file"`` and so on where it is not.
+        For each quantity: measured over estimated value of every test run with known partitioning; under ``"work,
+        file"`` and so on without.
     """
 
     startup: Startup
@@ -120,52 +120,52 @@ class Model:
     ratios: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def value(self, quantity: str, shape: JobShape) -> float:
-        """Work in CPU seconds, memory or checkpoint in bytes, or seconds: without the start-up."""
+        """Work in CPU seconds, memory or checkpoint in bytes, or seconds; without the start-up."""
         if quantity == "seconds":
             return self.wall(self.value("work", shape), shape.workers)
         given = self.coefficients[quantity]
         return float(np.dot(list(given.values()), values_of(tuple(given), shape, self.usual)))
 
     def wall(self, cpu: float, cores: int) -> float:
-        """Seconds that work takes on some cores."""
+        """Seconds of work on some cores."""
         return cpu * (self.serial + (1.0 - self.serial) / cores)
 
     def band(self, quantity: str, shape: JobShape) -> tuple[float, float]:
-        """Factors of the low and the high end of an estimate, from the runs that the model was tested on."""
+        """Factors of the low and the high end of an estimate, from the test runs."""
         found = self.ratios.get(told(quantity, shape), ())
         return quantile_below(found), quantile_above(found)
 
 
 def told(quantity: str, shape: JobShape) -> str:
-    """Under which name the ratios of a quantity are kept."""
+    """Key of the ratios of a quantity."""
     return quantity if shape.boundary is not None or shape.partitions == 1 else f"{quantity}, file"
 
 
 def quantile_above(ratios: Sequence[float]) -> float:
-    """Above a new one with the probability `COVERED` if there are enough (split conformal); else the greatest.
+    """Upper quantile: above a new value with the probability `COVERED` if there are enough (split conformal); else the
 
     Never below 1: an estimate is no upper bound of itself.
     """
     if not ratios:
-        raise InputError("no run was kept for testing: the error of the estimate is not known")
+        raise InputError("no test runs: the error of the estimate is unknown")
     ordered = sorted(ratios)
     return max(1.0, ordered[min(math.ceil(COVERED * (len(ordered) + 1)), len(ordered)) - 1])
 
 
 def quantile_below(ratios: Sequence[float]) -> float:
-    """As `quantile_above`, from below."""
+    """Lower quantile, like `quantile_above`."""
     return 1.0 / quantile_above([1.0 / max(ratio, 1e-9) for ratio in ratios])
 
 
 def least_squares(values: np.ndarray, measured: np.ndarray, floor: float) -> np.ndarray:
-    """Coefficients of at least 0 with the least squares of relative errors.
+    """Non-negative coefficients with the least squares of relative errors.
 
     Parameters
     ----------
     values : float64, shape (runs, terms)
     measured : float64, shape (runs,)
     floor : float
-        Errors are relative to this at least.
+        Minimum denominator of relative errors.
     """
     from scipy.optimize import nnls
 
@@ -176,20 +176,20 @@ def least_squares(values: np.ndarray, measured: np.ndarray, floor: float) -> np.
 
 
 def fit(runs: Sequence[MeasuredRun]) -> Model:
-    """Fit the runs of one algorithm on one engine that are to be fitted to, and test on the others.
+    """Fit a model to the runs of one algorithm on one engine marked for fitting, and test it on the others.
 
     Raises
     ------
     InputError
-        With fewer than two runs to fit to or none to test on.
+        If there are fewer than two runs to fit or none to test.
     """
     taken = [run for run in runs if run.fitted]
     kept = [run for run in runs if not run.fitted]
     if len(taken) < 2 or not kept:
         name = f"{runs[0].shape.algorithm} on {runs[0].shape.engine}" if runs else "nothing"
         raise InputError(
-            f"{name}: {len(taken)} runs to fit to and {len(kept)} to test on; at least 2 and 1 are needed: "
-            "give --minutes more, or --resume"
+            f"{name}: {len(taken)} runs to fit and {len(kept)} to test; at least 2 and 1 are required: "
+            "increase --minutes, or use --resume"
         )
     median = _medians(taken)
     startup = Startup(
@@ -220,7 +220,7 @@ def _medians(runs: Sequence[MeasuredRun]) -> Callable[[Callable[[MeasuredRun], f
 
 
 def _serial(runs: Sequence[MeasuredRun]) -> float:
-    """From ``seconds = cpu (s + (1 - s) / cores)``, of the half of the runs with the most work."""
+    """Serial share from ``seconds = cpu (s + (1 - s) / cores)``, of the half of the runs with the most work."""
     shared = sorted((run for run in runs if run.shape.workers > 1), key=lambda run: run.cpu)
     shares = [
         (run.seconds / max(run.cpu, 1e-9) - 1.0 / run.shape.workers) / (1.0 - 1.0 / run.shape.workers)
@@ -234,7 +234,7 @@ def _ratios(model: Model, runs: Sequence[MeasuredRun]) -> dict[str, list[float]]
     for run in runs:
         for shape in (run.shape, replace(run.shape, boundary=None)):
             for quantity in QUANTITIES:
-                # What is too small to be measured is no error.
+                # Values that are too small to be measured have no error.
                 floor = FLOORS.get(quantity, FLOORS["work"])
                 ratio = max(run.measured(quantity), floor) / max(model.value(quantity, shape), floor)
                 name = quantity if shape.boundary is not None else f"{quantity}, file"

@@ -1,4 +1,4 @@
-"""Graphs to calibrate with: generated ones of five kinds, each from a seed, and bundled real ones."""
+"""Graphs for calibration: five kinds of generated graphs, each from a seed, and bundled real graphs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 Ends = tuple[NDArray[np.int64], NDArray[np.int64], int]
 
-#: Of an R-MAT graph (Chakrabarti et al., SDM 2004), as in Graph500.
+#: Probabilities of an R-MAT graph (Chakrabarti et al., SDM 2004), as in Graph500.
 _RMAT = (0.57, 0.19, 0.19)
-#: Share of the edges that a perforated grid keeps; of edges within a community.
+#: Share of edges that a perforated grid keeps; share of edges within a community.
 _KEPT, _INSIDE = 0.7, 0.7
 _COMMUNITY, _DEGREE = 50, 16
 
 
 def rmat(edges: int, rng: np.random.Generator, per_vertex: int = 16) -> Ends:
-    """R-MAT with permuted numbers: few vertices have most of the edges."""
+    """R-MAT with permuted vertex numbers: few vertices have most of the edges."""
     scale = max(round(math.log2(max(edges / per_vertex, 2.0))), 1)
     src, dst = np.zeros(edges, np.int64), np.zeros(edges, np.int64)
     a, b, c = _RMAT
@@ -40,12 +40,12 @@ def rmat(edges: int, rng: np.random.Generator, per_vertex: int = 16) -> Ends:
 
 
 def sparse_rmat(edges: int, rng: np.random.Generator) -> Ends:
-    """R-MAT with a quarter of the edges for a vertex."""
+    """R-MAT with a quarter of the edges per vertex."""
     return rmat(edges, rng, 4)
 
 
 def road(edges: int, rng: np.random.Generator) -> Ends:
-    """A square grid that lost a part of its edges: like roads."""
+    """A square grid without some of its edges, similar to road networks."""
     side = max(int(np.sqrt(edges / (2 * _KEPT))), 2)
     ids = np.arange(side * side).reshape(side, side)
     src = np.concatenate((ids[:, :-1].ravel(), ids[:-1].ravel()))
@@ -55,7 +55,7 @@ def road(edges: int, rng: np.random.Generator) -> Ends:
 
 
 def communities(edges: int, rng: np.random.Generator) -> Ends:
-    """Planted communities of equal size, with a part of the edges between them."""
+    """Planted communities of equal size, with some edges between them."""
     n = max(2 * edges // _DEGREE, 2 * _COMMUNITY)
     src = rng.integers(0, n, edges)
     inside = rng.random(edges) < _INSIDE
@@ -64,7 +64,7 @@ def communities(edges: int, rng: np.random.Generator) -> Ends:
 
 
 def uniform(edges: int, rng: np.random.Generator) -> Ends:
-    """Ends drawn at random."""
+    """Edges with uniformly random ends."""
     n = max(edges // 5, 2)
     return rng.integers(0, n, edges), rng.integers(0, n, edges), n
 
@@ -72,7 +72,7 @@ def uniform(edges: int, rng: np.random.Generator) -> Ends:
 KINDS: dict[str, Callable[[int, np.random.Generator], Ends]] = {
     "rmat": rmat, "sparse-rmat": sparse_rmat, "road": road, "communities": communities, "uniform": uniform,
 }  # fmt: skip
-#: Bundled real graphs; never used for fitting.
+#: Bundled real graphs; used for testing only.
 REAL = ("email-enron.txt.gz", "road-california-major.txt.gz", "power.metis.gz")
 
 
@@ -85,9 +85,9 @@ class Sample:
     kind : str
         One of `KINDS`, or a file of `REAL`.
     edges : int
-        About so many; 0 for a file.
+        Approximate number of edges; 0 for a file.
     fitted : bool
-        Whether the calibration is fitted to it, or tested on it.
+        Whether the graph is used for fitting, or for testing.
     """
 
     kind: str
@@ -96,11 +96,11 @@ class Sample:
 
     @property
     def name(self) -> str:
-        """The kind and the size."""
+        """Name by kind and size."""
         return f"{self.kind}-{self.edges}" if self.edges else self.kind.split(".")[0]
 
     def make(self, weighted: bool) -> Graph:
-        """The graph; always the same one. Weights are whole numbers from 1 to 255."""
+        """Create the graph, deterministically. Weights are integers from 1 to 255."""
         from goffish.graph import from_edges
         from goffish.graph.io import read
 
@@ -115,7 +115,7 @@ class Sample:
         return from_edges(src, dst, drawn, labels=np.arange(n))
 
 
-#: Edges of the graphs that a calibration is fitted to.
+#: Numbers of edges of the graphs for fitting.
 SIZES = {
     "tiny": (1_000, 4_000),
     "small": (20_000, 80_000, 320_000),
@@ -123,18 +123,18 @@ SIZES = {
     "large": (200_000, 1_500_000, 10_000_000),
 }
 _FITTED = ("rmat", "road", "communities")
-#: Kind of the graphs that it is tested on, and the sizes on both sides of theirs, or 1.5 times the last one.
+#: Kinds of the graphs for testing, with sizes below and above those for fitting.
 _TESTED = ("sparse-rmat", "uniform", "road", "communities")
 
 
 def samples(size: str) -> list[Sample]:
-    """The graphs of a calibration of one of `SIZES`: those to fit to, and others to test on, smaller ones first.
+    """Graphs of a calibration of one of `SIZES`: for fitting, and others for testing, smaller ones first.
 
-    Those to test on have other sizes and seeds; two of their kinds are not fitted to at all, one is half as large
-    again as the largest that is, and the bundled real ones are left out of ``tiny``.
+    Graphs for testing have other sizes and seeds; two of their kinds are not used for fitting, one is 1.5 times as
+    large as the largest graph for fitting, and ``tiny`` has no bundled real graphs.
     """
     if size not in SIZES:
-        raise InputError(f"sizes={size!r}: choose one of {', '.join(SIZES)}")
+        raise InputError(f"size = {size!r}: choose one of {', '.join(SIZES)}")
     edges = SIZES[size]
     between = [int(np.sqrt(low * high)) for low, high in pairwise(edges)]
     tested = (*between, between[-1], int(1.5 * edges[-1]))[-len(_TESTED) :]
@@ -144,10 +144,10 @@ def samples(size: str) -> list[Sample]:
     if size == "tiny":
         return found
     real = [Sample(name, 0, False) for name in REAL]
-    # After the smallest ones, so that little time is enough for a test on them.
+    # After the smallest ones, so that a short calibration includes a test.
     return [*found[: len(_FITTED)], *real, *found[len(_FITTED) :]]
 
 
 def source_of(graph: Graph) -> Any:
-    """A vertex to search from: one of the most neighbours."""
+    """A start vertex for searches: one with the most neighbours."""
     return graph.label_column()[int(graph.out_degrees.argmax())].as_py()

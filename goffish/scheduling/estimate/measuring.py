@@ -1,4 +1,4 @@
-"""Measuring the runs of a calibration, one process each, with a journal that a later session can go on from."""
+"""Measurement of the runs of a calibration, one process each, with a journal for resuming."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from goffish.graph import Graph
 
 DEFAULT = ("components", "pagerank", "sssp", "louvain", "betweenness")
-#: Partitions and sources change from graph to graph, so that what they cost can be told apart.
+#: Partitions and sources vary between graphs, so that their costs can be separated.
 _PARTITIONS, _SOURCES = (8, 4, 16), (24, 8)
 _PROBE = "goffish.scheduling.estimate.probe"
-#: What an engine needs besides GoFFish.
+#: Extras that an engine requires.
 _NEEDED = {"mpi": "mpi4py", "spark": "pyspark"}
 
-#: Told before each run: how many are measured, of how many, and which one comes.
+#: Called before each run with the number of measured runs, the total, and the name of the run.
 Told = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
 class CalibrationPlan:
-    """What is to be measured.
+    """The runs to measure.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class CalibrationPlan:
     size : str
         One of `graphs.SIZES`.
     seconds : float
-        No run begins later than this, once each algorithm has enough to be fitted and tested.
+        Time limit for the start of runs, once each algorithm has enough runs for fitting and testing.
     """
 
     algorithms: Sequence[str] = DEFAULT
@@ -66,45 +66,45 @@ class CalibrationPlan:
             if engine == "mpi":
                 launcher()
         if not self.algorithms or not self.engines:
-            raise InputError("name at least one algorithm and one engine")
+            raise InputError("algorithms, engines: name at least one of each")
         if not self.seconds > 0:
-            raise InputError(f"minutes={self.seconds / 60:g}: must be more than 0")
+            raise InputError(f"minutes = {self.seconds / 60:g}: must be greater than 0")
         samples(self.size)
 
     @property
     def keys(self) -> set[tuple[str, str, str]]:
-        """Algorithm, engine and graph of every run, if there is time for all."""
+        """Algorithm, engine and graph of every run, if there is time for all of them."""
         graphs = [sample.name for sample in samples(self.size)]
         return {(one, engine, graph) for one in self.algorithms for engine in self.engines for graph in graphs}
 
 
 def launcher() -> list[str]:
-    """``mpirun`` of this environment, or the one on the path."""
+    """Find ``mpirun`` of this environment, or on the path."""
     beside = Path(sys.executable).with_name("mpirun")
     found = str(beside) if beside.exists() else shutil.which("mpirun")
     if found is None:
-        raise InputError("engine 'mpi': there is no mpirun here")
+        raise InputError("engine 'mpi': mpirun not found; install Open MPI")
     version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
     return [found, *(("--allow-run-as-root", "--oversubscribe", "--bind-to", "none") if "Open MPI" in version else ())]
 
 
 class Journal:
-    """The runs measured so far, a line each; a line that was cut short does not count.
+    """The runs measured so far, one line each; incomplete lines are ignored.
 
     Parameters
     ----------
     path : Path
     resume : bool
-        Go on from what is there; else it is begun anew.
+        Whether to resume from the existing runs, or to start again.
     earlier : Calibration, optional
-        Of which the runs count as well where it is resumed.
+        A calibration whose runs also count when resuming.
 
     Raises
     ------
     InputError
-        If what is to be resumed was measured on another machine, or the file cannot be written.
+        If the runs to resume from were measured on another machine, or the file cannot be written.
     StoreError
-        If it is damaged.
+        If the journal is damaged.
     """
 
     def __init__(self, path: Path, resume: bool, earlier: Calibration | None = None) -> None:
@@ -133,22 +133,22 @@ class Journal:
         return [run_from_dict(row, self.path) for row in rows]
 
     def add(self, run: MeasuredRun) -> None:
-        """Keep a run, whatever happens next."""
+        """Store a run at once."""
         self.runs.append(run)
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(run_to_dict(run)) + "\n")
 
 
 def measure(plan: CalibrationPlan, journal: Journal, told: Told = lambda done, total, what: None) -> Calibration:
-    """Measure what a plan asks for and the journal does not have.
+    """Measure the runs of a plan that the journal does not contain.
 
-    Small graphs come first, with all algorithms, those to fit to and those to test on side by side: little time gives a
-    rough calibration of everything and not an exact one of a part.
+    Small graphs come first, with all algorithms, alternating between fitting and testing, so that a short calibration
+    covers everything roughly.
 
     Raises
     ------
     JobError
-        A run failed.
+        If a run failed.
     """
     chosen = samples(plan.size)
     pairs = [(algorithm, engine) for engine in plan.engines for algorithm in plan.algorithms]
@@ -177,7 +177,7 @@ def _enough(runs: Sequence[MeasuredRun], pair: tuple[str, str]) -> bool:
 def _stores(
     sample: Sample, at: int, pairs: Sequence[tuple[str, str]], place: Path
 ) -> Iterator[tuple[Path, tuple[Graph, PartitionedGraph], tuple[str, str]]]:
-    """The store of a graph for every algorithm and engine; shortest paths have one with weights."""
+    """The store of a graph for every algorithm and engine; shortest paths use one with weights."""
     from goffish.gofs import build_layout
     from goffish.partition import partition_graph
 
@@ -222,7 +222,7 @@ def _probe(
     if engine == "mpi":
         command = [*launcher(), "-n", str(cores), *command]
     out, err = place / "out", place / "err"
-    # Files, not pipes: a JVM may hold a pipe open after the process that is waited for has ended.
+    # Files, not pipes: a JVM may keep a pipe open after its parent process has ended.
     with (
         out.open("w") as answer, err.open("w") as complaint,
         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=answer, stderr=complaint) as process,
@@ -234,8 +234,8 @@ def _probe(
             raise
     lines = [line for line in out.read_text().splitlines() if line.startswith("{")]
     if process.returncode or not lines:
-        last = (err.read_text().strip().splitlines() or ["no reason told"])[-1]
-        raise JobError(f"{algorithm} on {engine}, {sample.name}: the run to be measured failed ({last[:300]})")
+        last = (err.read_text().strip().splitlines() or ["no output"])[-1]
+        raise JobError(f"{algorithm} on {engine}, {sample.name}: the measured run failed ({last[:300]})")
     shape = JobShape(
         algorithm, engine, graph.num_vertices, graph.num_edges, cut.num_partitions, cores, graph.directed,
         graph.weights is not None, sum(cut.info.remote), options.get("pivots"),

@@ -1,7 +1,7 @@
-"""One measured run in a process of its own: ``python -m goffish.scheduling.estimate.probe REQUEST``.
+"""One measured run in a separate process: ``python -m goffish.scheduling.estimate.probe REQUEST``.
 
-A small graph goes first, so that what every run pays once (imports, kernels, a Spark session) is told apart from the
-work. A second run writes checkpoints, to know their size and time. Rank 0 prints what was measured as a line of JSON.
+A small graph runs first, to separate the costs that every run has once (imports, kernels, a Spark session) from the
+work. A second run writes checkpoints, to measure their size and time. Rank 0 prints the measurements as a line of JSON.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-#: Checkpoints that a run writes at most, and vertices of the small graph.
+#: Maximum number of checkpoints of a run, and vertices of the small graph.
 _CHECKPOINTS, _WARM = 8, 64
 
 
 def usage() -> tuple[float, int]:
-    """CPU seconds, and the sum of the peaks of resident memory in bytes, of this process and all below it."""
+    """CPU seconds, and the sum of the peaks of resident memory in bytes, of this process and its descendants."""
     ended = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     seconds, peak = sum(used.ru_utime + used.ru_stime for used in ended), _peak(os.getpid())
     ticks = os.sysconf("SC_CLK_TCK")
@@ -34,7 +34,7 @@ def usage() -> tuple[float, int]:
             fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
             seconds += sum(int(field) for field in fields[11:15]) / ticks
             peak += _peak(process)
-        except OSError:  # it has ended meanwhile, and counts among the children of its parent
+        except OSError:  # it has ended, and counts among the children of its parent
             continue
     return seconds, peak
 
@@ -63,7 +63,7 @@ def folder_bytes(folder: Path) -> int:
 
 @contextmanager
 def engine_options(engine: str, workers: int) -> Iterator[dict[str, Any]]:
-    """The arguments of `goffish.run` that choose the engine, with what it needs open."""
+    """Arguments of `goffish.run` that choose the engine, with its resources opened."""
     if engine == "mpi":
         from mpi4py import MPI
 
@@ -81,7 +81,7 @@ def engine_options(engine: str, workers: int) -> Iterator[dict[str, Any]]:
 
 
 def all_ranks(running: dict[str, Any], values: tuple[float, ...]) -> tuple[float, ...]:
-    """Sums over the ranks."""
+    """Sums over the MPI ranks."""
     return tuple(running["comm"].allreduce(value) for value in values) if "comm" in running else values
 
 
@@ -113,7 +113,7 @@ def main() -> None:
 
 
 def _checkpointed(request: dict[str, Any], running: dict[str, Any], graph: Any, plain: Any) -> dict[str, Any]:
-    """Size and time of checkpoints; 0 of them on a rank that does not know."""
+    """Size and time of checkpoints; 0 of them on ranks without this information."""
     from goffish.algorithms.run import run
 
     comm = running.get("comm")

@@ -1,1 +1,1 @@
-"""Heuristics that decide which alternates run on which machines: pure functions from what is known to a deployment."""
+"""Scheduler policies: pure functions from observations to a deployment."""

@@ -1,4 +1,4 @@
-"""Which alternate of each element is worth its cost, and when to change it on the cores that are there.
+"""Choice of the alternate of each PE by value and cost, at deployment and on the existing cores.
 
 See docs/specs/provisioning.md, sections 3.2, 3.3 (stage 1) and 3.4 (ALTERNATE_REDEPLOY).
 """
@@ -14,22 +14,21 @@ from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 from goffish.scheduling.policies import reactive_kernels as kernels
 
-#: Whether an alternate's cost counts what it causes downstream (CE), or only its own (SH).
+#: Whether the cost of an alternate includes its effects downstream (CE) or only its own cost (SH).
 Variant = Literal["central", "sharded"]
 
 
 def alternate_costs(flow: Flow, variant: Variant = "central") -> tuple[Floats, NDArray[np.int64]]:
-    """What a message costs with each alternate, and the alternates of the greatest value for their cost (§3.2).
+    """Return the cost of a message with each alternate, and the alternates with the best value for their cost (§3.2).
 
-    With ``"central"`` the cost includes that of all messages which it causes behind the element, one share for each
-    edge.
+    With ``"central"`` the cost includes all messages that it causes downstream, one share for each edge.
 
     Returns
     -------
     costs : float64, shape (alternates,)
         Core-seconds of a reference core.
     active : int64, shape (elements,)
-        Of equal ones the first.
+        Chosen alternates; ties are broken by the first.
     """
     costs, active = np.empty(flow.cost.size), np.zeros(flow.size, np.int64)
     kernels.choose_alternates(flow.graph, flow.alternates, variant == "central", costs, active)
@@ -39,29 +38,29 @@ def alternate_costs(flow: Flow, variant: Variant = "central") -> tuple[Floats, N
 def redeploy_alternates(
     live: Deployment, flow: Flow, external: Floats, omega: float, variant: Variant = "central", fit: float | None = None
 ) -> tuple[Deployment, float]:
-    """Switch alternates on the cores that are there (ALTERNATE_REDEPLOY, §3.4).
+    """Switch alternates on the existing cores (ALTERNATE_REDEPLOY, §3.4).
 
-    Below the goal's band cheaper alternates are taken until its throughput is reached, above it better ones as long as
-    it stays reached; inside of the band nothing changes. Machines and instances stay as they are.
+    Below the goal's band, cheaper alternates are chosen until the throughput is reached; above it, better ones as long
+    as the throughput stays reached. Within the band nothing changes. Machines and instances do not change.
 
     Parameters
     ----------
     live : Deployment
-        With the coefficients observed.
+        The running deployment with observed coefficients.
     external : float64, shape (elements,)
         External input, messages per second.
     omega : float
-        Relative throughput observed.
+        Observed relative throughput.
     variant : {"central", "sharded"}
-        Whether needs and cores count along the way to the outputs, or of the element alone.
+        Whether costs and cores count along the path to the outputs, or for the PE only.
     fit : float, optional
-        Share of an alternate's need that the cores have to cover; default: the goal's throughput (§6.5).
+        Share of an alternate's required speed that the cores must provide; default: the goal's throughput (§6.5).
 
     Returns
     -------
     Deployment
     float
-        The throughput that is expected of it.
+        Its expected throughput.
     """
     goal = flow.goal
     expected = flow.estimate(live.active, live.power, external).omega

@@ -1,8 +1,8 @@
-"""Policies that reduce what was observed, or is predicted, to one value each, and act on it.
+"""Policies that reduce observations or forecasts to one value each, and plan a single interval.
 
 See docs/specs/plasticc.md, sections 3.5 and 3.6.
 
-They plan a single timestep with the planner of PLAStiCC, so that only what they know makes a difference.
+They use the planner of PLAStiCC for a single timestep, and differ from it only in their information.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from goffish.scheduling.policies.windows import Outlook
 #: Current after the fact, windowed average after the fact; windowed predictive average, optimistic, pessimistic.
 Kind = Literal["CAF", "WAAF", "WPA", "WPO", "WPP"]
 
-#: Timesteps over which a shortfall of throughput is made good, and the most that is aimed at meanwhile.
+#: Timesteps over which a shortfall of throughput is made up, and the maximum target during that time.
 CARRY_OVER, MOST = 12, 0.95
 
 Reduce = Callable[..., Any]
@@ -38,27 +38,28 @@ _REDUCED: dict[str, tuple[Reduce, Reduce]] = {
 
 @dataclass(frozen=True)
 class Averaging:
-    """Plans one timestep on representative rates and speeds, whenever the throughput has left the band.
+    """Plans one timestep on representative rates and speeds whenever the throughput has left the band.
 
     Parameters
     ----------
     kind : {"CAF", "WAAF", "WPA", "WPO", "WPP"}
-        Where the values are from: the last timestep; the mean of the last `window` ones; of the predictions the mean,
-        the lowest rate and highest speed, the highest rate and lowest speed. Without predictions these act as CAF.
+        Source of the values: the last timestep; the mean of the last `window` timesteps; or, from the forecast, the
+        mean, the lowest rate and highest speed, or the highest rate and lowest speed. Without a forecast these act as
+        CAF.
     start : Policy
-        Makes the first deployment.
+        Policy of the first deployment.
     horizon : int
-        Timesteps of the predictions that count.
+        Number of predicted timesteps in use.
     window : int
-        Timesteps of the past that count.
+        Number of past timesteps in use.
     carry_over : bool
-        Make up for a shortfall so far: see `effective_target`.
+        Make up for an earlier shortfall: see `effective_target`.
     value_over : {"period", "so far"}
         See `Aims`.
 
     Notes
     -----
-    Machines that nothing runs on are given up when their paid time ends in the coming interval, also inside the band.
+    Idle machines are released when their paid time ends in the next interval, also within the band.
     """
 
     kind: Kind
@@ -70,16 +71,16 @@ class Averaging:
 
     def __post_init__(self) -> None:
         if self.kind not in {"CAF", "WAAF", *_REDUCED}:
-            raise InputError(f"no averaging heuristic {self.kind!r}; there are: CAF, WAAF, {', '.join(_REDUCED)}")
+            raise InputError(f"unknown averaging heuristic {self.kind!r}; accepted: CAF, WAAF, {', '.join(_REDUCED)}")
         if self.horizon < 1 or self.window < 1:
-            raise InputError(f"horizon and window are timesteps, at least 1: {self.horizon}, {self.window}")
+            raise InputError(f"horizon = {self.horizon}, window = {self.window}: must be at least 1 timestep")
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
-        """That of `start`."""
+        """Return the first deployment of `start`."""
         return self.start.deploy(flow, catalogue)
 
     def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Any]:
-        """See `Policy`; nothing is remembered. A failure is acted on at once."""
+        """See `Policy`; stateless. Failures are handled at once."""
         goal = observation.flow.goal
         target = effective_target(observation) if self.carry_over else goal.throughput
         deviation = abs(observation.omega - target)
@@ -93,7 +94,7 @@ class Averaging:
 
 
 def representative(kind: Kind, observation: Observation, horizon: int, window: int) -> Outlook:
-    """One timestep that stands for the past, or for what is predicted (table in §1)."""
+    """Return one timestep that represents the past or the forecast (table in §1)."""
     past = observed_speeds(observation)
     typical = typical_coefficient(past)
     ahead = predicted(observation, horizon) if kind in _REDUCED else None
@@ -107,7 +108,7 @@ def representative(kind: Kind, observation: Observation, horizon: int, window: i
 
 
 def predicted(observation: Observation, horizon: int) -> Outlook | None:
-    """What is left of the newest prediction, at most to the end of the period; ``None`` if nothing is."""
+    """The remaining part of the latest forecast, limited to the end of the period; ``None`` if nothing remains."""
     forecast = observation.forecast
     if forecast is None:
         return None
@@ -125,7 +126,7 @@ def predicted(observation: Observation, horizon: int) -> Outlook | None:
 
 
 def observed_speeds(observation: Observation) -> dict[int, Floats]:
-    """Coefficients of the live machines that were observed; where no history is given, those of the deployment."""
+    """Observed coefficients of the live machines; without a history, those of the deployment."""
     live = observation.live.machines
     if not observation.speeds:
         return {number: np.array([machine.coefficient]) for number, machine in live.items()}
@@ -133,14 +134,14 @@ def observed_speeds(observation: Observation) -> dict[int, Floats]:
 
 
 def typical_coefficient(past: dict[int, Floats]) -> float:
-    """Mean over machines of what was observed last, taken for those of which nothing is known; 1 if there are none."""
+    """Mean of the last observations over machines, used for machines without observations; 1 if there are none."""
     last = [float(past[number][-1]) for number in sorted(past)]
     mean = sum(last) / len(last) if last else 1.0
     return mean if mean > 0 else 1.0
 
 
 def effective_target(observation: Observation) -> float:
-    """The throughput to aim at, so that its mean over the period reaches the goal after a shortfall so far (§3.6)."""
+    """Target that makes up for an earlier shortfall, so that the mean throughput reaches the goal (§3.6)."""
     goal = observation.flow.goal.throughput
     short = goal * len(observation.omegas) - float(np.sum(observation.omegas))
     return max(goal, min(MOST, goal + short / CARRY_OVER))
@@ -154,7 +155,7 @@ def aims_of(
     value_over: Literal["period", "so far"],
     least_step: float = 0.0,
 ) -> Aims:
-    """What a plan made now has to reach."""
+    """Return the aims of a plan made now."""
     return Aims(
         target=target,
         tolerance=observation.flow.goal.tolerance,

@@ -1,4 +1,4 @@
-"""The genetic algorithm's operators and its loop, on pymoo. See docs/specs/provisioning.md, section 3.6."""
+"""Operators and main loop of the genetic algorithm, on pymoo. See docs/specs/provisioning.md, section 3.6."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Search:
-    """How the genetic algorithm searches; see docs/specs/provisioning.md, section 3.6.
+    """Parameters of the genetic algorithm; see docs/specs/provisioning.md, section 3.6.
 
     Attributes
     ----------
     population, generations, patience : int
-        Size, most generations, and generations without a better answer after which it ends.
+        Population size, maximum number of generations, and generations without improvement before the search ends.
     elite : float
-        Share that is kept as it is.
+        Share of the population that is kept unchanged.
     switch, slot_change : float
-        Probabilities of a mutation, for each element and each machine slot.
+        Probabilities of a mutation, for each PE and each machine slot.
     violation_weight, change_weight : float
-        What a missed goal and a change of what runs take from the fitness, times the generation (alpha and alpha').
+        Penalties of a missed goal and of a change, times the generation (alpha and alpha').
     seeded : bool
-        Whether the answers of CE and SH (and what runs) are among the first population.
+        Whether the first population contains the plans of CE and SH (and the running deployment).
     """
 
     population: int = 200
@@ -53,26 +53,26 @@ class Search:
 
     def __post_init__(self) -> None:
         if self.population < 1:
-            raise InputError(f"population = {self.population}: 1 or more is needed")
+            raise InputError(f"population = {self.population}: must be at least 1")
         for name in ("elite", "switch", "slot_change"):
             if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} = {getattr(self, name)}: should be 0 to 1")
+                raise InputError(f"{name} = {getattr(self, name)}: must be 0 to 1")
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: rows of the population (see `genetic_kernels`) are deployments of this dataflow.
+    """The problem: rows of the population (see `genetic_kernels`) are deployments of this dataflow.
 
     Attributes
     ----------
     external : float64, shape (elements,)
     types : TypeColumns
     slot_kind, coefficient : arrays, shape (slots,)
-        Class (-1: any) and observed speed of each machine slot.
+        Machine type (-1: any) and observed speed of each machine slot.
     running : int64, shape (elements + slots * (1 + width),)
-        The row that changes are counted against.
+        The running deployment as a row, to count changes.
     worth, fixed : float
-        Profit that an hourly price of 1 takes, and that was taken by what is spent.
+        Loss of profit per hourly price of 1, and loss of profit by the cost so far.
     change_weight : float
         0 for a first deployment.
     """
@@ -89,7 +89,7 @@ class Question:
 
     @property
     def width(self) -> int:
-        """Cores of the largest class."""
+        """Cores of the largest machine type."""
         return int(self.types.cores.max())
 
     def evaluate(self, rows: Ints) -> tuple[Floats, Floats, Floats]:
@@ -125,7 +125,7 @@ class _RankRoulette(Selection):  # type: ignore[misc]
 class _Uniform(Crossover):  # type: ignore[misc]
     def __init__(self, elements: int, slots: int, width: int) -> None:
         super().__init__(2, 1, prob=1.0)
-        # The cores of a slot and its class are one gene.
+        # The cores of a slot and its machine type are one gene.
         self.gene = np.concatenate(
             (np.arange(elements + slots), np.repeat(np.arange(elements, elements + slots), width))
         ).astype(np.int64)
@@ -152,7 +152,7 @@ class _Mutate(Mutation):  # type: ignore[misc]
 
 
 class _Generations(Survival):  # type: ignore[misc]
-    """The best of the parents and all children, the fittest first; the penalty grows with the generation."""
+    """The best parents and children, the fittest first; the penalty grows with the generation."""
 
     def __init__(self, question: Question, search: Search) -> None:
         super().__init__(filter_infeasible=False)
@@ -173,14 +173,14 @@ class _Generations(Survival):  # type: ignore[misc]
 def evolve(
     question: Question, seeds: list[Ints], search: Search, rng: np.random.Generator
 ) -> tuple[Ints | None, list[float]]:
-    """Search for the row of the greatest profit that reaches the goal.
+    """Search for the row with the highest profit that reaches the goal.
 
     Returns
     -------
     int64, shape (elements + slots * (1 + width),), or None
-        The best one ever seen; ``None`` if no row reached the goal.
+        The best row; ``None`` if no row reached the goal.
     list of float
-        Its profit after each generation; minus infinity before there is one.
+        Its profit after each generation; minus infinity before the first such row.
     """
     flow, slots, width = question.flow, question.slot_kind.size, question.width
     first = np.empty((search.population, question.running.size), np.int64)

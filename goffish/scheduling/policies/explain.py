@@ -1,4 +1,4 @@
-"""Why a plan is as it is, and what others would cost."""
+"""Reasons of a plan, and the cost of alternatives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from goffish.scheduling.policies.observation import Policy
 
 
 class Alternative(NamedTuple):
-    """What another plan would be.
+    """An alternative plan.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class Alternative(NamedTuple):
     throughput, value, cost_per_hour, profit : float
         As of `describe_plan`.
     valid : bool
-        Whether it reaches the goal, less the tolerance.
+        Whether it reaches the goal, minus the tolerance.
     """
 
     what: str
@@ -37,7 +37,7 @@ class Alternative(NamedTuple):
 
 
 def measured(what: str, flow: Flow, plan: Deployment, external: Floats) -> Alternative:
-    """A plan in a few figures."""
+    """Summarise a plan."""
     throughput, value = network_throughput(plan, flow, external), flow.value_of(plan.active)
     price = plan.price_per_hour
     profit = flow.profit(value, price * flow.goal.period_h)
@@ -46,23 +46,23 @@ def measured(what: str, flow: Flow, plan: Deployment, external: Floats) -> Alter
 
 
 def reasons(flow: Flow, plan: Deployment, external: Floats) -> list[str]:
-    """A plan in sentences: what it reaches, what holds it up, which alternates it took and what its money goes to."""
+    """Explain a plan in sentences: throughput, bottleneck, alternates and cost."""
     catalogue, goal = plan.catalogue, flow.goal
     found = flow.estimate(plan.active, plan.power, external)
     throughput = network_throughput(plan, flow, external)
     slack = throughput - goal.throughput
     reached = "reaches" if slack >= -goal.tolerance else "misses"
-    told = [f"Its relative throughput of {throughput:.3f} {reached} the goal of {goal.throughput:g}."]
+    told = [f"The relative throughput of {throughput:.3f} {reached} the goal of {goal.throughput:g}."]
     share = np.divide(found.processed, found.ideal_in, out=np.ones(flow.size), where=found.ideal_in > 0)
     tight = int(share.argmin())
     if share[tight] < 1.0 - 1e-9:
-        told.append(f"{flow.names[tight]} holds it up: it processes {share[tight]:.1%} of what reaches it.")
+        told.append(f"{flow.names[tight]} is the bottleneck: it processes {share[tight]:.1%} of its input.")
     else:
-        told.append("Every element processes all that reaches it.")
+        told.append("Every processing element keeps up with its input.")
     load = found.ideal_in * flow.cost[flow.rows(plan.active)]
     heavy = int(load.argmax())
     told.append(
-        f"{flow.names[heavy]} takes most of the work: {load[heavy]:.3g} of {load.sum():.3g} reference cores, "
+        f"{flow.names[heavy]} has the highest load: {load[heavy]:.3g} of {load.sum():.3g} reference cores, "
         f"on {int(plan.counts[heavy])} instances."
     )
     told += _alternates(flow, plan)
@@ -73,12 +73,14 @@ def reasons(flow: Flow, plan: Deployment, external: Floats) -> list[str]:
     ]
     used = sum(machine.used for machine in plan.machines.values())
     cores = sum(int(catalogue.cores[machine.kind]) for machine in plan.machines.values())
-    told.append(f"It rents {', '.join(parts)} {catalogue.currency} an hour and uses {used} of {cores} cores.")
+    told.append(
+        f"Rented machines: {', '.join(parts)} {catalogue.currency} per hour; {used} of {cores} cores are in use."
+    )
     return told
 
 
 def _alternates(flow: Flow, plan: Deployment) -> list[str]:
-    """Elements that do not run their best alternate."""
+    """PEs that do not run their best alternate."""
     told = []
     chosen, best = flow.rows(plan.active), flow.rows(flow.best)
     for element in np.flatnonzero(chosen != best).tolist():
@@ -94,7 +96,7 @@ def _alternates(flow: Flow, plan: Deployment) -> list[str]:
 def alternatives(
     flow: Flow, catalogue: Catalogue, plan: Deployment, policies: Sequence[tuple[str, Policy]]
 ) -> list[Alternative]:
-    """The plan itself, without each kind of its machines, and what other policies would do; the dearest last."""
+    """Return the plan, the plan without one machine of each type, and the plans of other policies, the dearest last."""
     external = flow.rates
     found = [measured("this plan", flow, plan, external)]
     dropped = set()
@@ -107,7 +109,7 @@ def alternatives(
         fewer.drop_machine(number)
         running = ", ".join(f"{count} {flow.names[element]}" for element, count in sorted(machine.instances.items()))
         name = catalogue.classes[machine.kind].name
-        found.append(measured(f"without the {name} that runs {running or 'nothing'}", flow, fewer, external))
+        found.append(measured(f"without the {name} that runs {running or 'no instances'}", flow, fewer, external))
     for name, policy in policies:
-        found.append(measured(f"by {name}", flow, feasible(policy.deploy(flow, catalogue), flow), external))
+        found.append(measured(f"policy {name}", flow, feasible(policy.deploy(flow, catalogue), flow), external))
     return [found[0], *sorted(found[1:], key=lambda one: (not one.valid, one.cost_per_hour))]

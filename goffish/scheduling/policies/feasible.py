@@ -1,6 +1,6 @@
-"""Plans within what there is: elements where they may run, and no more machines of a type than exist.
+"""Constraints of plans: permitted sites and machine types of PEs, and limits of machine types.
 
-Policies need not know of either; what they put elsewhere, or on machines too many, moves.
+Policies may ignore both: misplaced instances, and instances on surplus machines, are moved afterwards.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import SLACK, Flow
 from goffish.scheduling.dataflow.needs import NeedColumns
 
-#: Machines that are planned for what an element lacks; the time grows with their square, 2,000 take seconds.
+#: Maximum number of machines added for a PE; the time grows quadratically, and 2,000 machines take seconds.
 MOST_ADDED = 2_000
 
 
 def check_places(names: Sequence[str], needs: NeedColumns, catalogue: Catalogue) -> None:
-    """Refuse elements whose sites or machine types a catalogue does not have.
+    """Refuse PEs whose sites or machine types are not part of a catalogue.
 
     Parameters
     ----------
     names : sequence of str
-        Of the elements.
+        Names of the PEs.
     needs : NeedColumns
     catalogue : Catalogue
 
     Raises
     ------
     InputError
-        Names the element, what it needs and what there is.
+        The message names the PE, its requirement and what is available.
     """
     types = dict.fromkeys(c.name for c in catalogue.classes)
     sites = dict.fromkeys(sorted({c.site for c in catalogue.classes if c.site is not None}))
@@ -44,46 +44,47 @@ def check_places(names: Sequence[str], needs: NeedColumns, catalogue: Catalogue)
         unknown = next((site for site in places if site not in sites), None)
         if unknown is not None:
             known = f"machines are at: {', '.join(sites)}" if sites else "the catalogue has no sites"
-            raise InputError(f"element {name}: needs.sites: no site {unknown!r}; {known}")
+            raise InputError(f"processing element {name}: needs.sites: unknown site {unknown!r}; {known}")
         unknown = next((host for host in hosts if host not in types), None)
         if unknown is not None:
             known = ", ".join([*types][:20])
-            raise InputError(f"element {name}: needs.hosts: no machine type {unknown!r}; there are: {known}")
+            raise InputError(
+                f"processing element {name}: needs.hosts: unknown machine type {unknown!r}; accepted: {known}"
+            )
     nowhere = np.flatnonzero(~_allowed(needs, catalogue).any(axis=1))
     if nowhere.size:
-        raise InputError(f"element {names[nowhere[0]]}: needs: none of its hosts is at one of its sites")
+        raise InputError(f"processing element {names[nowhere[0]]}: needs: none of its hosts is at one of its sites")
 
 
 def _allowed(needs: NeedColumns, catalogue: Catalogue) -> NDArray[np.bool_]:
-    """Machine types on which each element may run, shape (elements, types)."""
+    """Machine types that each PE may use, shape (elements, types)."""
     return needs.allowed([c.name for c in catalogue.classes], [c.site for c in catalogue.classes])
 
 
 def feasible(plan: Deployment, flow: Flow, live: Deployment | None = None) -> Deployment:
-    """Move instances to the machines that their elements need, and from machines that exceed the limit of their type.
+    """Move instances to permitted machines, and from machines that exceed the limit of their type.
 
-    An element keeps the speed that it was given. Its instances go to free cores of the oldest machines that it may run
-    on, then to machines that the plan would release, then to new ones of the type that is cheapest for what is missing.
-    Where none of these is left, elements that may not run anywhere take cores of those that may, which move in turn.
-    What finds no core at all is left out, but for one instance of each element. Planned machines that are left empty
-    are dropped, and replicas on other machines too.
+    A PE keeps its total speed. Its instances move to free cores of the oldest permitted machines, then to machines that
+    the plan would release, then to new machines of the cheapest type for the missing speed. If none is left, restricted
+    PEs take cores of unrestricted ones, which move in turn. Instances without a core are dropped, except for one
+    instance of each PE. Empty planned machines are dropped, and replicas on other machines too.
 
     Parameters
     ----------
     plan : Deployment
     flow : Flow
     live : Deployment, optional
-        What runs.
+        The running deployment.
 
     Returns
     -------
     Deployment
-        The same if nothing has to move.
+        The given plan if nothing has to move.
 
     Raises
     ------
     InputError
-        The catalogue lacks a site or machine type, or has no core left for an element.
+        If the catalogue lacks a site or machine type, or has no core left for a PE.
     """
     catalogue = plan.catalogue
     if not flow.needs.tied and all(c.limit is None for c in catalogue.classes):
@@ -121,7 +122,7 @@ def _age(number: int) -> tuple[bool, int]:
 
 
 def _leave(plan: Deployment, element: int, number: int, count: int, missing: dict[int, float]) -> None:
-    """Take instances from a machine, and note the speed that their element lacks."""
+    """Remove instances from a machine, and record the missing speed of their PE."""
     if count:
         plan.take(element, number, count)
         missing[element] = missing.get(element, 0.0) + count * plan.speed(number)
@@ -135,7 +136,7 @@ def _put(
     missing: dict[int, float],
     released: list[Machine],
 ) -> None:
-    """Give an element instances of the speed that it lacks."""
+    """Add instances with the missing speed of a PE."""
     catalogue, may, power = plan.catalogue, allowed[element], missing.pop(element)
     while power > SLACK:
         count = Counter(machine.kind for machine in plan.machines.values())
@@ -153,15 +154,15 @@ def _put(
             kind = int(np.argmin(np.where(more, prices, np.inf)))
             if power / catalogue.powers[kind] > MOST_ADDED:
                 needed = f"{power / catalogue.powers[kind]:.2g} machines of type {catalogue.classes[kind].name}"
-                raise InputError(f"element {names[element]}: {needed} are needed; at most {MOST_ADDED:,}")
+                raise InputError(f"processing element {names[element]}: {needed} are required; at most {MOST_ADDED:,}")
             number = plan.plan_machine(kind)
         elif number is None:
             place = _giving_way(plan, element, usable, np.asarray(~allowed.all(axis=1)))
             if place is None and plan.counts[element]:
                 return
             if place is None:
-                told = "no core is left for it; raise a limit of the catalogue"
-                raise InputError(f"element {names[element]}: {told}")
+                told = "no core is left; raise a limit of the catalogue"
+                raise InputError(f"processing element {names[element]}: {told}")
             number = place[0]
             _leave(plan, place[1], number, 1, missing)
         cores = min(plan.free(number), max(1, math.ceil(power / plan.speed(number) - SLACK)))
@@ -170,10 +171,10 @@ def _put(
 
 
 def _giving_way(plan: Deployment, element: int, usable: list[int], tied: NDArray[np.bool_]) -> tuple[int, int] | None:
-    """Find the machine and element of an instance that leaves its core to another element.
+    """Find the machine and PE of an instance that gives up its core for another PE.
 
-    Its element has others left, and may run anywhere unless this is the first instance of the other one. Only for the
-    first instance of one that may not the last one of an element that may run anywhere gives way.
+    Its PE has further instances, and is unrestricted unless this is the first instance of the other PE. The last
+    instance of an unrestricted PE is moved only for the first instance of a restricted PE.
     """
     first = plan.counts[element] == 0
     places = [(n, e) for n in usable for e in plan.machines[n].instances if e != element]

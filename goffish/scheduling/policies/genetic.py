@@ -1,4 +1,4 @@
-"""Deployments by a genetic algorithm (GA): near the optimum, and slow. See docs/specs/provisioning.md, section 3.6."""
+"""Deployments by a genetic algorithm (GA): near-optimal, but slow. See docs/specs/provisioning.md, section 3.6."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 def genetic_deployment(
     flow: Flow, catalogue: Catalogue, rng: np.random.Generator, search: Search | None = None
 ) -> tuple[Deployment, list[float]]:
-    """A first deployment of (almost) the greatest profit over the goal's period; CE's if none was found that reaches
+    """Return a first deployment of (almost) the highest profit over the goal's period; CE's plan if none reaches
     the goal.
 
     Returns
@@ -47,10 +47,10 @@ def genetic_deployment(
 def genetic_adaptation(
     observation: Observation, rng: np.random.Generator, search: Search | None = None
 ) -> tuple[Deployment, list[float]]:
-    """The deployment of (almost) the greatest profit over the rest of the period, with few changes; CE's if none was
-    found.
+    """Return the deployment of (almost) the highest profit over the rest of the period, with few changes; CE's plan if
+    none was found.
 
-    Machines that run keep their slot, class and observed speed.
+    Running machines keep their slot, machine type and observed speed.
     """
     search = _search(search)
     flow, live = observation.flow, observation.live
@@ -93,7 +93,7 @@ def _evolved(
 
 
 def _encoded(plan: Deployment, ids: list[int], slots: int) -> Ints:
-    """A deployment as a row; machines of `ids` at their places, others behind them."""
+    """Convert a deployment to a row; machines of `ids` at their positions, others after them."""
     size, width = plan.active.size, int(plan.catalogue.cores.max())
     row = np.full(size + slots * (1 + width), -1, np.int64)
     row[:size] = plan.active
@@ -111,7 +111,7 @@ def _encoded(plan: Deployment, ids: list[int], slots: int) -> Ints:
 
 
 def _decoded(row: Ints, live: Deployment, ids: list[int], slots: int) -> Deployment:
-    """The deployment of a row; machines that run and have nothing to do stay, idle."""
+    """Convert a row to a deployment; running machines without instances remain, idle."""
     size, width = live.active.size, int(live.catalogue.cores.max())
     found = Deployment(live.catalogue, row[:size])
     planned = min(0, min(ids, default=0))
@@ -130,14 +130,14 @@ def _decoded(row: Ints, live: Deployment, ids: list[int], slots: int) -> Deploym
 
 @dataclass(frozen=True)
 class Genetic:
-    """GA as a policy.
+    """The genetic algorithm as a policy.
 
     Attributes
     ----------
     seed : int
-        Every decision draws from a generator of this seed and the number of its interval.
+        Every decision uses a generator of this seed and the number of its interval.
     every : int
-        Intervals between two decisions; 0 is never after the first deployment.
+        Intervals between two decisions; 0: only the first deployment.
     search : Search, optional
     """
 
@@ -146,11 +146,11 @@ class Genetic:
     search: Search | None = field(default=None)
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
-        """The first deployment."""
+        """Return the first deployment."""
         return genetic_deployment(flow, catalogue, np.random.default_rng([self.seed, 0]), self.search)[0]
 
     def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, None]:
-        """Searched anew where the throughput left the goal's band, or a machine failed."""
+        """Search again if the throughput left the goal's band, or a machine failed."""
         plan, goal = observation.live.copy(), observation.flow.goal
         due = observation.step > 0 and self.every > 0 and observation.step % self.every == 0
         outside = abs(observation.omega - goal.throughput) > goal.tolerance + SLACK

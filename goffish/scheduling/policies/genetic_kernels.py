@@ -1,7 +1,7 @@
-"""Profit, violation and changes of a population of deployments, and its mutation, in numba.
+"""Numba kernels of the genetic algorithm: profit, violation and changes of a population, and its mutation.
 
-A row of a population holds the alternate of each element, the class of each machine slot (-1: empty), and for each
-slot the elements on its cores (-1: free), used cores first.
+A row of a population holds the alternate of each PE, the machine type of each machine slot (-1: empty), and for each
+slot the PEs on its cores (-1: free), used cores first.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from goffish.scheduling.dataflow.kernels import ActiveFlow, empty_rates, through
 def evaluate(graph, alternates, external, types, rows, coefficient, running, target, worth, fixed):
     """Profit, violation and number of changes of each row.
 
-    `coefficient` is the observed speed of each machine slot, `worth` what an hourly price of 1 takes from the profit,
-    `fixed` what was spent. Changes are counted against the row `running`: switches of alternates, instances added or
-    removed, machines started or stopped.
+    `coefficient` is the observed speed of each machine slot, `worth` the loss of profit per hourly price of 1, and
+    `fixed` the loss by the cost so far. Changes are counted against the row `running`: switches of alternates,
+    instances added or removed, machines started or stopped.
     """
     n, slots = graph.order.size, coefficient.size
     width = (rows.shape[1] - n) // slots - 1
@@ -62,14 +62,14 @@ def evaluate(graph, alternates, external, types, rows, coefficient, running, tar
 
 @kernel
 def mutate(rows, counts, cores, slot_kind, width, switch, slot_change, draws_element, draws_slot):
-    """Other alternates, one instance more or one less, where the first draw is below the probability.
+    """Switch alternates, or add or remove an instance, where the first draw is below the probability.
 
     Parameters
     ----------
     counts : int64, shape (elements,)
-        Alternates of each.
+        Number of alternates of each PE.
     slot_kind : int64, shape (slots,)
-        The class of a slot that stands for a machine that runs; -1 where any will do.
+        Machine type of a slot that represents a running machine; -1 for any type.
     draws_element : float64, shape (rows, elements, 2)
     draws_slot : float64, shape (rows, slots, 4)
     """
@@ -102,7 +102,7 @@ def mutate(rows, counts, cores, slot_kind, width, switch, slot_change, draws_ele
 
 @kernel
 def sample(rows, counts, cores, slot_kind, width, draws):
-    """Fill random rows: alternates alike, slots empty with probability 1/2, else any class with any number of elements.
+    """Fill random rows: uniform alternates; slots empty with probability 1/2, else any machine type with any PEs.
 
     `draws` is of shape (rows, elements + slots * (3 + width)).
     """

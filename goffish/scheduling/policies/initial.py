@@ -16,7 +16,7 @@ from goffish.scheduling.policies.repacking import Packing, place, repack_instanc
 
 
 def machines_left(catalogue: Catalogue, running: int) -> int:
-    """How many more machines may be asked for."""
+    """Number of further machines that may be requested."""
     most = MOST_MACHINES if catalogue.limit is None else min(catalogue.limit, MOST_MACHINES)
     return max(0, most - running)
 
@@ -24,20 +24,20 @@ def machines_left(catalogue: Catalogue, running: int) -> int:
 def initial_deployment(
     flow: Flow, catalogue: Catalogue, variant: Variant = "central", external: Floats | None = None
 ) -> Deployment:
-    """Choose alternates, then give cores of the largest class to the worst element until the goal is reached.
+    """Choose alternates, then add cores of the largest machine type to the worst PE until the goal is reached.
 
-    With ``"central"`` the machines are packed anew afterwards, which is kept only where it is cheaper and still
-    reaches the goal. Where links between machines miss it, neighbours are collocated as far as that helps (§6.10).
+    With ``"central"`` the machines are then repacked, which is kept only if it is cheaper and still reaches the goal.
+    If links between machines prevent the goal, neighbours are collocated as far as that helps (§6.10).
 
     Parameters
     ----------
     external : float64, shape (elements,), optional
-        External input, messages per second; default: what the definition expects.
+        External input, messages per second; default: the expected rates.
 
     Raises
     ------
     InputError
-        If the machines that the catalogue allows are not enough, or more than `MOST_MACHINES` are needed.
+        If the catalogue does not allow enough machines, or more than `MOST_MACHINES` are required.
     """
     external = flow.rates if external is None else external
     _, active = alternate_costs(flow, variant)
@@ -47,8 +47,8 @@ def initial_deployment(
         nothing = np.zeros(flow.size)
         found = flow.estimate(active, packing.power(catalogue, flow.size), external)
         moved = repack_instances(packing, catalogue, found.processed * flow.cost[flow.rows(active)])
-        # Smaller cores for single instances leave room on large machines; where large ones are cheaper for their speed
-        # that room is worth more than what the small ones cost less. Both are tried.
+        # Smaller cores for single instances leave capacity on large machines. If large machines are cheaper for their
+        # speed, that capacity is worth more than the saving by small machines. Both are tried.
         packings += [
             repack_machines(start, flow, catalogue, active, external, forward, nothing) for start in (packing, moved)
         ]
@@ -58,7 +58,7 @@ def initial_deployment(
 
 
 def placed(deployment: Deployment, packing: Packing) -> Deployment:
-    """A deployment with the machines of a packing."""
+    """Return a deployment with the machines of a packing."""
     plan = deployment.copy()
     place(plan, packing)
     return plan
@@ -70,9 +70,9 @@ def _grow(flow: Flow, catalogue: Catalogue, active: NDArray[np.int64], external:
     needed = flow.goal.throughput * float((ideal_in * running.cost).sum()) / float(catalogue.powers[kind])
     if needed > MOST_MACHINES:
         raise InputError(
-            f"about {needed:.2g} machines of class {catalogue.classes[kind].name} are needed, more than "
-            f"{MOST_MACHINES:,}: element {flow.names[int(ideal_in.argmax())]} receives {ideal_in.max():.2g} messages a "
-            "second; look at the selectivities before it"
+            f"about {needed:.2g} machines of type {catalogue.classes[kind].name} are required; at most "
+            f"{MOST_MACHINES:,}: processing element {flow.names[int(ideal_in.argmax())]} receives "
+            f"{ideal_in.max():.2g} messages per second; check the selectivities upstream"
         )
     none = np.zeros(0, np.int64)
     elements, machines, new, omega = kernels.add_cores(
@@ -82,7 +82,7 @@ def _grow(flow: Flow, catalogue: Catalogue, active: NDArray[np.int64], external:
     )  # fmt: skip
     if omega < flow.goal.throughput - SLACK or np.unique(elements).size < flow.size:
         raise InputError(
-            f"{new} machines of class {catalogue.classes[kind].name}, all that the catalogue allows, reach a relative "
-            f"throughput of {omega:.3f}, not {flow.goal.throughput:g}"
+            f"limit: the {new} machines of type {catalogue.classes[kind].name} that the catalogue allows reach a "
+            f"relative throughput of {omega:.3f}; the goal is {flow.goal.throughput:g}"
         )
     return Packing(np.full(new, kind, np.int64), machines, elements)

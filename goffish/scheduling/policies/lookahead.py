@@ -1,4 +1,4 @@
-"""Plan changes for the timesteps ahead, where their predicted throughput leaves the allowed band.
+"""Plan changes for the next timesteps, where their predicted throughput leaves the permitted band.
 
 See docs/specs/plasticc.md, section 3.2.
 """
@@ -18,38 +18,38 @@ from goffish.scheduling.policies import window_kernels as kernels
 from goffish.scheduling.policies.retirement import retire_machines
 from goffish.scheduling.policies.windows import Outlook, ScheduledAction, Window
 
-#: Why planning ended: the plan holds to the end of the window, nothing more can be done, the next change would undo the
-#: last one, or there were too many changes.
+#: Why planning ended: the plan is sufficient to the end of the window, no action is possible, the next change would
+#: undo the last one, or the limit of changes was reached.
 Reason = Literal["holds", "no action possible", "direction flip", "guard"]
 Direction = Literal["up", "down"]
 
 
 @dataclass(frozen=True)
 class Aims:
-    """What a plan has to reach, and the rules for making it.
+    """Aims of a plan, and the rules for making it.
 
     Attributes
     ----------
     target, tolerance : float
-        Relative throughput that each window has to have, and by how much it may miss or exceed it.
+        Target of the relative throughput of each window, and its tolerance.
     step, steps : int
-        The timestep that is about to start, and how many the whole period has.
+        The next timestep, and the number of timesteps of the whole period.
     interval_s : float
         Length of a timestep.
     sigma : float
-        Value that a unit of money is worth.
+        Value of a unit of money.
     cadence : int
         Timesteps until the next plan.
     value_over : {"period", "so far"}
-        What a gain of value in the window is compared with: the timesteps of the period, or those until the end of the
-        window, as the paper has it.
+        Denominator of a gain of value in the window: the timesteps of the period, or those until the end of the window,
+        as in the paper.
     least_step : float
-        Least relative throughput of every single timestep; 0 for none.
+        Least relative throughput of every single timestep; 0: no limit.
     most_actions : int
-        Changes, retirement left aside, after which planning ends.
+        Maximum number of changes, without retirements.
     repack : {"first", "last"}
-        Whether machines at the end of their paid time are emptied before the other changes are planned, or after, from
-        the last one on (as the paper prints it).
+        Whether machines at the end of their paid time are emptied before the other changes are planned, or afterwards,
+        from the last change on (as printed in the paper).
     """
 
     target: float
@@ -65,25 +65,25 @@ class Aims:
     repack: Literal["first", "last"] = "first"
 
     def share(self, first: int, last: int) -> float:
-        """What one unit of value from timestep `first` to before `last` of the window is worth."""
+        """Value of one unit of value from timestep `first` to before `last` of the window."""
         return (last - first) / (self.steps if self.value_over == "period" else self.step + last)
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Changes to a deployment, each from a timestep on.
+    """Changes to a deployment, each with its first timestep.
 
     Attributes
     ----------
     live : Deployment
-        What ran when the plan was made.
+        The running deployment when the plan was made.
     actions : tuple of ScheduledAction
-        In the order in which they were decided: a start comes before what is put on that machine.
+        In the order of the decisions: a machine is started before instances are placed on it.
     steps : int
-        Timesteps that it covers.
+        Number of covered timesteps.
     reason : str
     crossovers : tuple of int
-        Timesteps at which the plan was found to leave the band, ascending.
+        Timesteps at which the plan leaves the band, ascending.
     """
 
     live: Deployment
@@ -93,7 +93,7 @@ class Schedule:
     crossovers: tuple[int, ...] = ()
 
     def deployment(self, step: int) -> Deployment:
-        """What is to run in a timestep; machines that are planned have negative ids."""
+        """The deployment of a timestep; planned machines have negative ids."""
         found = self.live.copy()
         for action in self.actions:
             if action.step <= step:
@@ -117,26 +117,26 @@ def _apply(deployment: Deployment, action: ScheduledAction) -> None:
 
 
 def look_ahead(flow: Flow, live: Deployment, outlook: Outlook, aims: Aims, *, queue: Floats | None = None) -> Schedule:
-    """Plan changes so that the throughput of the timesteps ahead stays in the band (Algorithm 1, as repaired).
+    """Plan changes so that the throughput of the next timesteps stays in the band (Algorithm 1, as repaired).
 
-    The plan is followed as far as its cumulative throughput is within ``target ± tolerance``; from there on instances,
-    machines and alternates are changed, one after the other, by the gain or loss of profit.
+    The plan is kept as long as its cumulative throughput is within ``target ± tolerance``. From there on, instances,
+    machines and alternates are changed one by one, by the gain or loss of profit.
 
     Parameters
     ----------
     flow : Flow
     live : Deployment
-        What runs now.
+        The running deployment.
     outlook : Outlook
-        Predictions, for as many timesteps as are to be planned.
+        Predictions for the timesteps to plan.
     aims : Aims
     queue : float64, shape (elements,), optional
-        Messages that wait, if windows that begin now have to work on them too.
+        Queued messages, if windows that begin now should include them.
 
     Returns
     -------
     Schedule
-        The same for the same arguments: no clock, no random number.
+        Deterministic: the same for the same arguments.
     """
     window = Window(flow, live, outlook, aims.interval_s, queue=queue, room=aims.most_actions)
     if aims.repack == "first":
@@ -173,7 +173,7 @@ class _Planner:
             short = found.omega < aims.target - SLACK
             if aims.least_step > 0 and window.first_below(aims.least_step, self.at) == self.at:
                 short, found = True, window.evaluate(self.at, self.at + 1)
-            # The other way would undo the last change. What is kept is the better of the two states: only scaling up
+            # The opposite direction would undo the last change. The better of the two states is kept: only scaling up
             # can overshoot, since scaling down never goes below the target.
             if direction is not None and direction != ("up" if short else "down"):
                 return "direction flip"
@@ -195,7 +195,7 @@ class _Planner:
         self._forget()
 
     def _up(self, found: Estimate) -> bool:
-        """One more instance of the bottleneck, or its next cheaper alternate, whichever loses less profit."""
+        """Add an instance of the bottleneck, or switch to its next cheaper alternate, whichever loses less profit."""
         window, aims, at = self.window, self.aims, self.at
         local = np.where(window.counts > 0, found.local, 0.0)
         element = int(np.argmax(local <= local.min() + SLACK))
@@ -219,7 +219,7 @@ class _Planner:
         return True
 
     def _new_class(self, found: Estimate) -> int:
-        """The cheapest class with all the speed that elements miss, else the most powerful one; -1 at the limit."""
+        """The cheapest machine type with the missing speed, else the most powerful one; -1 if the limit is reached."""
         window = self.window
         catalogue = window.catalogue
         if catalogue.limit is not None and len(window.ids) >= catalogue.limit:
@@ -231,7 +231,7 @@ class _Planner:
         return int(np.where(enough, catalogue.prices, np.inf).argmin()) if enough.any() else catalogue.largest
 
     def _value(self, element: int, alternate: int) -> float:
-        """Profit that the switch of an alternate gains, in value alone."""
+        """Gain of profit by a switch of the alternate, in value only."""
         flow, low = self.window.flow, self.window.flow.alternate_offsets[element]
         gain = flow.value[low + alternate] - flow.value[low + self.window.active[self.at, element]]
         return float(gain) * self._worth
@@ -241,7 +241,7 @@ class _Planner:
         return self.aims.share(self.at, self.window.steps) / self.window.flow.size
 
     def _down(self) -> bool:
-        """A better alternate, or one instance less, of the most over-provisioned element that can go without."""
+        """Switch to a better alternate, or remove an instance, of the most over-provisioned PE that permits it."""
         window, aims, at, flow = self.window, self.aims, self.at, self.window.flow
         found = window.evaluate(at, window.steps)
         power, active = window.mean_power(at, window.steps), window.active[at]
@@ -266,7 +266,7 @@ class _Planner:
         else:
             window.take(element, machine, at)
         if window.links is not None and window.evaluate(at, window.steps).omega < aims.target - SLACK:
-            # What was chosen keeps up with the cores alone, not with the links.
+            # The choice considers cores only; the links are too slow for it.
             if alternate >= 0:
                 window.active[at:, element] = before
                 window.actions.pop()

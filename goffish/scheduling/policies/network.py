@@ -1,5 +1,5 @@
-"""Links between machines in the plans of the reactive heuristics: what they let through, and neighbours brought
-together where that is too little.
+"""Network bandwidth in the plans of the reactive heuristics: estimates, and collocation of neighbours\n
+if it is insufficient.
 
 See docs/specs/provisioning.md, section 3.1 (NETCAP) and section 6.10.
 """
@@ -15,13 +15,13 @@ from goffish.scheduling.dataflow import kernels
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 
-#: Observed over rated bandwidth of machines by their ids; those that are not named have the rated one.
+#: Observed over rated bandwidth of machines by id; machines that are not listed have the rated bandwidth.
 Bandwidths = Mapping[int, float]
-#: Instances that are added for one narrow edge without a gain before something else is tried (§6.10).
+#: Number of instances added for one narrow edge without a gain before something else is tried (§6.10).
 PATIENCE = 3
-#: Narrow edges that are waited for at a time: a plan that cannot be helped is given up within seconds.
+#: Number of narrow edges that are tried at a time, so that a plan that cannot be helped is given up within seconds.
 MOST_EDGES = 100
-#: Part of the throughput that is missing which has to be gained: less would buy machines without end for slow links.
+#: Least gain, as a share of the missing throughput; with less, machines would be added without end for slow links.
 LEAST_GAIN = 0.05
 
 
@@ -33,7 +33,7 @@ def network_throughput(plan: Deployment, flow: Flow, external: Floats, bandwidth
     external : float64, shape (elements,)
         External input, messages per second.
     bandwidths : mapping from machine id to float, optional
-        Observed over rated bandwidth; default: as rated.
+        Observed over rated bandwidth; default: the rated bandwidth.
     """
     found = flow.estimate(plan.active, plan.power, external)
     if links_matter(plan, found.ideal_out.max() * flow.message_bits, bandwidths):
@@ -42,7 +42,7 @@ def network_throughput(plan: Deployment, flow: Flow, external: Floats, bandwidth
 
 
 def links_matter(plan: Deployment, bits_per_s: float, bandwidths: Bandwidths | None = None) -> bool:
-    """Whether a link may be too slow for the element that sends most, wherever the elements are."""
+    """Whether a link may be too slow for the PE with the highest output, wherever PEs are placed."""
     rated, seen = plan.catalogue.bandwidths, bandwidths or {}
     if seen:
         narrowest = min((rated[m.kind] * seen.get(n, 1.0) for n, m in plan.machines.items()), default=np.inf)
@@ -56,19 +56,20 @@ def links_matter(plan: Deployment, bits_per_s: float, bandwidths: Bandwidths | N
 def reaching_plan(
     plans: Iterable[Deployment], flow: Flow, external: Floats, bandwidths: Bandwidths | None = None
 ) -> tuple[Deployment, float]:
-    """The first of some plans that reaches the goal over the network; if none does, one with neighbours collocated.
+    """Return the first plan that reaches the goal over the network, or one with neighbours collocated.
 
     Parameters
     ----------
     plans : iterable of Deployment
-        One at least, the cheapest first. One that has too few cores for the goal is returned as it is.
+        At least one, the cheapest first. A plan with too few cores for the goal is returned unchanged.
 
     Returns
     -------
     Deployment
-        Of the collocated ones the cheapest that reaches the goal, else the one of the greatest throughput.
+        If none reaches the goal: the cheapest collocated plan that reaches it, else the one with the highest
+        throughput.
     float
-        The throughput expected of it.
+        Its expected throughput.
     """
     goal = flow.goal.throughput - SLACK
     missed = []
@@ -87,20 +88,20 @@ def reaching_plan(
 def collocate(
     live: Deployment, flow: Flow, external: Floats, bandwidths: Bandwidths | None = None
 ) -> tuple[Deployment, float]:
-    """Add instances beside their neighbours until the links between machines let the goal through (§6.10).
+    """Add instances next to their neighbours until the links between machines let the goal through (§6.10).
 
-    Each is for the edge that carries the least share of its messages. The receiver gets a free core of a machine that
-    runs the sender; where that gains nothing the sender gets one beside the receiver, or either of them a core
-    elsewhere, for another link; where no core is free, one of a new machine of the largest class. Where so many
-    additions as `PATIENCE` for every narrow edge have gained nothing, they are undone and new machines are tried
-    although cores are free; if these gain nothing either, that is the end.
+    Each addition is for the edge that carries the least share of its messages. The receiver gets a free core of a
+    machine that runs the sender; without a gain, the sender gets one on a machine of the receiver, or either of them a
+    core elsewhere, for another link; without free cores, one of a new machine of the largest type. After `PATIENCE`
+    additions for every narrow edge without a gain, they are undone and new machines are tried although cores are free;
+    if these gain nothing either, the search ends.
 
     Returns
     -------
     Deployment
-        Nothing is added that gained nothing; the same as given where more cores would be needed.
+        Without additions that gained nothing; the given plan if more cores would be required.
     float
-        Relative throughput expected, less than the goal where no addition helps, or the catalogue allows none.
+        Expected relative throughput; less than the goal if no addition helps, or the catalogue allows none.
     """
     plan, goal = live.copy(), flow.goal.throughput - SLACK
     seen, (_, sent) = dict(bandwidths or {}), flow.ideal(live.active, external)
@@ -138,7 +139,7 @@ def collocate(
 
 
 class _Edge(NamedTuple):
-    """An edge, the messages that it should carry in a second, and the observed bandwidths."""
+    """An edge, the messages that it should carry per second, and the observed bandwidths."""
 
     flow: Flow
     sender: int
@@ -147,14 +148,14 @@ class _Edge(NamedTuple):
     bandwidths: dict[int, float]
 
     def carried(self, plan: Deployment) -> float:
-        """Messages per second that get over it."""
+        """Messages per second that the edge carries."""
         hosts = plan.hosts(self.bandwidths)
         return float(kernels.carried(self.sender, self.receiver, self.rate, hosts, self.flow.message_bits))
 
 
 def _place(plan: Deployment, edge: _Edge, free: list[int]) -> tuple[int, int]:
-    """Which end of an edge gets a core, and of which of some machines: the first way that gains something, else the
-    one that loses least.
+    """Choose the end of an edge that gets a core, and its machine: the first option with a gain, else the
+    one with the smallest loss.
     """
     ways = []
     ends = ((edge.receiver, edge.sender), (edge.sender, edge.receiver))
@@ -179,7 +180,7 @@ def _place(plan: Deployment, edge: _Edge, free: list[int]) -> tuple[int, int]:
 
 
 def _undo(plan: Deployment, added: list[tuple[int, int]], kept: int) -> None:
-    """Take back all but the first additions."""
+    """Undo all but the first additions."""
     for element, machine in reversed(added[kept:]):
         plan.take(element, machine)
     del added[kept:]
@@ -187,7 +188,7 @@ def _undo(plan: Deployment, added: list[tuple[int, int]], kept: int) -> None:
 
 
 def _settle(plan: Deployment) -> None:
-    """Forget new machines that run nothing."""
+    """Drop new machines without instances."""
     for number in [number for number in plan.machines if number < 0 and plan.used(number) == 0]:
         plan.drop_machine(number)
     plan.settle()
@@ -196,7 +197,7 @@ def _settle(plan: Deployment) -> None:
 def _pruned(
     plan: Deployment, added: list[tuple[int, int]], flow: Flow, external: Floats, seen: dict[int, float], omega: float
 ) -> tuple[Deployment, float]:
-    """Take back additions, the first ones first, without which the throughput is no less or still the goal's."""
+    """Undo additions, the first ones first, that are not required for the throughput or the goal."""
     for place in added:
         plan.take(*place)
         found = flow.estimate(plan.active, plan.power, external, hosts=plan.hosts(seen)).omega

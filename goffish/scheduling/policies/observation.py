@@ -1,7 +1,7 @@
-"""What a policy knows when it decides, and what a policy is.
+"""Observations, and the protocol of scheduler policies.
 
-A policy is a function of an `Observation` and of what it remembered; it has no clock, reads no file and draws no number
-that it was not given. The simulator, the service and the tests call the same one.
+A policy is a pure function of an `Observation` and of its memory: it reads no clock and no files, and uses no random
+numbers other than those of its seed. The simulator, the service and the tests call the same functions.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from goffish.scheduling.dataflow.flow import Floats, Flow
 
 
 class Forecast(NamedTuple):
-    """What is expected of the next intervals.
+    """Predictions for the next intervals.
 
     Attributes
     ----------
     step : int
-        The first interval that it speaks of.
+        The first predicted interval.
     rates : float64, shape (horizon, elements)
         External input, messages per second.
     speeds : mapping from machine id to float64, shape (horizon,)
-        Coefficients: speed over rated speed. Machines that are not named have the mean of those that are observed.
+        Coefficients: speed over rated speed. Machines that are not listed have the mean of the observed ones.
     bandwidths : mapping from machine id to float64, shape (horizon,)
-        Bandwidth over rated bandwidth; machines that are not named have the rated one.
+        Bandwidth over rated bandwidth; machines that are not listed have the rated bandwidth.
     """
 
     step: int
@@ -42,33 +42,33 @@ class Forecast(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What is known at the beginning of an interval.
+    """The information of a policy at the start of an interval.
 
     Attributes
     ----------
     flow, catalogue
-        The dataflow (with its goal) and what can be rented.
+        The dataflow (with its goal), and the machine types to rent.
     step, steps : int
-        Number of the interval that begins, and of all.
+        Number of the interval that begins, and the number of intervals.
     interval_s : float
     live : Deployment
-        What runs, with the coefficients observed in the last interval; a failed machine is gone.
+        The running deployment without failed machines, with the coefficients of the last interval.
     omegas : float64, shape (step,)
         Relative throughput of the intervals so far.
     rates : float64, shape (step, elements)
         External input of the intervals so far.
     speeds : mapping from machine id to float64
-        Coefficients observed so far, the last interval last; as long as the machine is old.
+        Coefficients observed since the start of each machine, the last interval last.
     queue : float64, shape (elements,)
-        Messages that wait.
+        Queued messages.
     spent : float
         Cost so far.
     forecast : Forecast, optional
-        The newest one.
+        The latest forecast.
     failed : int
-        Machines that failed in the last interval.
+        Number of machines that failed in the last interval.
     bandwidths : mapping from machine id to float
-        Observed over rated bandwidth in the last interval; machines that are not named have the rated one.
+        Observed over rated bandwidth in the last interval; machines that are not listed have the rated bandwidth.
     """
 
     flow: Flow
@@ -88,7 +88,7 @@ class Observation:
 
     @property
     def observed(self) -> Floats:
-        """External input of the last interval; before the first one what the definition expects."""
+        """External input of the last interval; before the first one, the expected rates."""
         return self.rates[-1] if len(self.rates) else self.flow.rates
 
     @property
@@ -98,17 +98,17 @@ class Observation:
 
 
 class Policy(Protocol):
-    """How a dataflow is deployed and adapted."""
+    """A scheduler policy: deploys and adapts a dataflow."""
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
-        """The first deployment, from rated speeds and expected rates; all its machines are planned."""
+        """Return the first deployment, for rated speeds and expected rates; all its machines are planned."""
         ...
 
     def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Any]:
-        """The deployment of the interval that begins, and what to be remembered; `memory` is ``None`` at first.
+        """Return the deployment of the interval that begins, and the new memory; `memory` is ``None`` at first.
 
-        Machines of the live deployment that are missing in the answer are released, planned ones (negative ids) asked
-        for.
+        Machines of the live deployment that are missing in the result are released; planned machines (negative ids) are
+        requested.
         """
         ...
 

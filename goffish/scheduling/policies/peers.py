@@ -1,8 +1,7 @@
-"""Autoscalers of other systems, as policies to compare with.
+"""Autoscalers of other systems as baseline policies.
 
-They know nothing of alternates (every element keeps its best one) and of mixtures of machine classes: instances go
-first-fit onto machines of the class that is cheapest for its speed. Empty machines are given back when their paid time
-ends.
+They do not use alternates (every PE keeps its best one) or mixtures of machine types: instances are placed first-fit on
+machines of the type with the lowest price per speed. Empty machines are released when their paid time ends.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ Counts = NDArray[np.int64]
 
 
 def cheapest_class(catalogue: Catalogue, *, large: bool = False) -> int:
-    """The class with the least price for its speed; of equal ones the first, or that with the most cores."""
+    """The machine type with the lowest price per speed; ties are broken by the first, or by the most cores."""
     worth = np.round(catalogue.prices / catalogue.powers, 12)
     return int(np.lexsort((-catalogue.cores if large else np.arange(worth.size), worth))[0])
 
 
 def first_deployment(flow: Flow, catalogue: Catalogue, share: float, *, large: bool = False) -> Deployment:
-    """Instances for a share of the expected input of every element, at rated speeds."""
+    """Instances for a share of the expected input of every PE, at rated speeds."""
     plan = Deployment(catalogue, flow.best)
     kind = cheapest_class(catalogue, large=large)
     speed = float(catalogue.speeds[kind])
@@ -40,18 +39,18 @@ def first_deployment(flow: Flow, catalogue: Catalogue, share: float, *, large: b
 
 
 def needs(flow: Flow, rates: Floats) -> Floats:
-    """Speed that every element would need to keep up with an external input, on its best alternate."""
+    """Speed that every PE requires to keep up with an external input, on its best alternate."""
     into, _ = flow.ideal(flow.best, rates)
     return np.asarray(into * flow.cost[flow.rows(flow.best)], np.float64)
 
 
 def instances_for(power: Floats, speed: Floats) -> Counts:
-    """Instances of a speed each that give so much power; at least one."""
+    """Number of instances of a speed with this total power; at least one."""
     return np.maximum(1, np.ceil(power / speed - SLACK)).clip(max=1e12).astype(np.int64)
 
 
 def instance_speeds(observation: Observation) -> Floats:
-    """Mean observed speed of the instances of each element; of one without any, that of a new machine."""
+    """Mean observed speed of the instances of each PE; without instances, that of a new machine."""
     live = observation.live
     rated = float(observation.catalogue.speeds[cheapest_class(observation.catalogue)])
     some = (live.counts > 0) & (live.power > 0)
@@ -60,10 +59,10 @@ def instance_speeds(observation: Observation) -> Floats:
 
 
 def resize(plan: Deployment, wanted: Counts, kind: int | None = None) -> None:
-    """Change a plan to so many instances of each element, in place.
+    """Change a plan to these numbers of instances of each PE, in place.
 
-    Instances go from the newest machines first, new ones come onto the oldest machines with a free core. Where the
-    catalogue's limit is reached, instances are left out; elements without any come first. New machines are of class
+    Instances are removed from the newest machines first, and added on the oldest machines with a free core. If the
+    catalogue's limit is reached, instances are left out; PEs without instances have priority. New machines have type
     `kind`, by default the cheapest.
     """
     for element in np.flatnonzero(plan.counts > wanted).tolist():
@@ -76,7 +75,7 @@ def resize(plan: Deployment, wanted: Counts, kind: int | None = None) -> None:
     short = sorted(np.flatnonzero(plan.counts < wanted).tolist(), key=lambda i: (plan.counts[i] > 0, i))
     free = iter([number for number in sorted(plan.machines, key=_age) if plan.free(number)])
     target = next(free, None)
-    # Every element gets its first instance before any gets its second.
+    # Every PE gets its first instance before any PE gets its second.
     for first in (True, False):
         for element in short:
             while plan.counts[element] < (1 if first else wanted[element]):
@@ -91,12 +90,12 @@ def resize(plan: Deployment, wanted: Counts, kind: int | None = None) -> None:
 
 
 def _age(number: int) -> tuple[bool, int]:
-    """Order of machines by age: those that run by their ids, then planned ones as they were planned."""
+    """Order of machines by age: running machines by id, then planned ones as planned."""
     return (number < 0, abs(number))
 
 
 def release_idle(plan: Deployment, interval_s: float) -> None:
-    """Give back the empty machines whose paid time ends before the next decision."""
+    """Release the empty machines whose paid time ends before the next decision."""
     billing = plan.catalogue.billing
     for number in [n for n in plan.machines if n >= 0 and not plan.used(n)]:
         if paid_left_s(plan.machines[number].elapsed_s, billing) <= interval_s + SLACK:
@@ -105,17 +104,17 @@ def release_idle(plan: Deployment, interval_s: float) -> None:
 
 @dataclass(frozen=True)
 class TrueRateScaling:
-    """Scaling by true processing rates: from what an instance could process, straight to the number that is needed.
+    """Scale by true processing rates: from the capacity of an instance directly to the required number.
 
-    After Kalavri et al., "Three steps is all you need" (DS2, OSDI 2018): true rates are what an instance would process
-    if it never waited, and the needs of all elements follow from the external rates in one pass over the graph.
+    After Kalavri et al., "Three steps is all you need" (DS2, OSDI 2018): true rates are the rates of an instance that
+    never waits, and the requirements of all PEs follow from the external rates in one pass over the graph.
 
     Attributes
     ----------
     target : float, optional
-        Share of the input that is provided for; default: the dataflow's throughput goal. DS2 itself takes 1.
+        Share of the input to provide for; default: the dataflow's throughput goal. DS2 itself uses 1.
     warmup : int
-        Intervals after a change in which nothing is decided.
+        Intervals without decisions after a change.
     """
 
     target: float | None = None
@@ -142,24 +141,24 @@ class TrueRateScaling:
 
 @dataclass(frozen=True)
 class UtilisationScaling:
-    """Scaling to a target utilisation with a boundary, like the autoscaler of Flink (FLIP-271).
+    """Scale to a target utilisation with a boundary, like the autoscaler of Flink (FLIP-271).
 
-    An element is left alone while its utilisation is within the boundary around the target. Defaults are those of
-    the operator.
+    A PE is not changed while its utilisation is within the boundary around the target. Defaults are those of Flink's
+    operator.
 
     Attributes
     ----------
     utilisation, boundary : float
     window_s : float
-        Over which rates are averaged.
+        Window over which rates are averaged.
     stabilisation_s : float
-        After a change, in which nothing is decided.
+        Time without decisions after a change.
     scale_down_s : float
-        Parallelism never falls below the most that was wanted in this time.
+        Parallelism never falls below the maximum recommendation within this time.
     catch_up_s : float
-        In which what waits is to be worked off.
+        Time in which queued messages are processed.
     most_down : float
-        Share of its instances that an element loses at most in one step.
+        Maximum share of its instances that a PE loses in one step.
     """
 
     utilisation: float = 0.7
@@ -172,7 +171,7 @@ class UtilisationScaling:
 
     @dataclass
     class Memory:
-        """The interval of the last change, and what was wanted lately."""
+        """The interval of the last change, and the recent recommendations."""
 
         changed: int = -(10**9)
         wanted: deque[tuple[int, Counts]] = field(default_factory=deque)
@@ -180,7 +179,7 @@ class UtilisationScaling:
     def __post_init__(self) -> None:
         for name in ("utilisation", "catch_up_s"):
             if not getattr(self, name) > 0:
-                raise InputError(f"{name} = {getattr(self, name)}: more than 0 is needed")
+                raise InputError(f"{name} = {getattr(self, name)}: must be greater than 0")
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
         return first_deployment(flow, catalogue, 1.0 / self.utilisation)
@@ -218,15 +217,15 @@ class UtilisationScaling:
 
 @dataclass(frozen=True)
 class QueueScaling:
-    """Scaling by thresholds on what waits, as rules on queue lengths do (KEDA, Heron's Dhalion).
+    """Scale by thresholds on queues, as rules on queue lengths do (KEDA, Heron's Dhalion).
 
     Attributes
     ----------
     high_s : float
-        An element whose queue takes it longer to work off gets `growth` times its instances.
+        A PE that needs longer than this to process its queue gets `growth` times its instances.
     growth : float
     calm : int
-        After so many intervals in a row with less than `low_s` waiting, it gives one instance back.
+        A PE loses one instance after this number of consecutive intervals with a queue below `low_s`.
     low_s : float
     """
 
@@ -239,7 +238,7 @@ class QueueScaling:
         return first_deployment(flow, catalogue, flow.goal.throughput)
 
     def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Any]:
-        """`memory` holds for how many intervals each element has been calm."""
+        """`memory` is the number of consecutive calm intervals of each PE."""
         flow, plan = observation.flow, observation.live.copy()
         calm = np.zeros(flow.size, np.int64) if memory is None else memory
         queue = observation.queue if observation.queue.size else np.zeros(flow.size)

@@ -19,18 +19,18 @@ from goffish.scheduling.policies.observation import Observation, Policy
 
 @dataclass(frozen=True, eq=False)
 class Enactment:
-    """A plan, and how far it was carried out.
+    """A plan, and the state of its execution.
 
     Attributes
     ----------
     plan : Schedule
     since : int
-        The interval in which it was made.
+        The interval in which the plan was made.
     bound : mapping from planned (negative) to real machine ids
     asked : tuple of int
-        Planned ids of machines that the last deployment asked for.
+        Planned ids of the machines that the last deployment requested.
     expected : frozenset of int
-        Machines of the last deployment that ran already.
+        Machines of the last deployment that were running.
     """
 
     plan: Schedule
@@ -40,7 +40,7 @@ class Enactment:
     expected: frozenset[int] = frozenset()
 
     def seen(self, live: Deployment) -> Enactment | None:
-        """The same with machines that were asked for bound to those that came; ``None`` if others run than expected."""
+        """Bind requested machines to the started ones; ``None`` if other machines run than expected."""
         if not self.expected <= live.machines.keys():
             return None
         fresh = sorted(live.machines.keys() - self.expected)
@@ -55,7 +55,7 @@ class Enactment:
         return None if fresh else replace(self, bound=bound)
 
     def deployment(self, step: int, live: Deployment) -> Deployment:
-        """What the plan has for an interval, in the ids of the machines that run, and as these were observed last."""
+        """The deployment of the plan for an interval, with the ids and latest observations of running machines."""
         planned = self.plan.deployment(step - self.since)
         found = Deployment(live.catalogue, planned.active)
         for number, machine in planned.machines.items():
@@ -68,35 +68,35 @@ class Enactment:
 
 @dataclass(frozen=True)
 class Plasticc:
-    """Looks ahead: plans machines, instances and alternates for the next timesteps, and enacts of it what is due.
+    """Look ahead: plan machines, instances and alternates for the next timesteps, and enact the changes that are due.
 
-    A new plan is made from what runs every `cadence` timesteps, and at once after a failure or if other machines run
-    than were asked for. What was planned and not enacted is given up then, and costs nothing.
+    A new plan is made from the running deployment every `cadence` timesteps, and at once after a failure or if the
+    running machines differ from the requested ones. Planned changes that were not enacted are then dropped at no cost.
 
     Parameters
     ----------
     start : Policy
-        Makes the first deployment.
+        Policy of the first deployment.
     horizon : int
-        Timesteps to look ahead (tau); the last ones of the period have a shorter one.
+        Timesteps to look ahead (tau); shorter at the end of the period.
     cadence : int
-        Timesteps from plan to plan; not more than `horizon`.
+        Timesteps between two plans; at most `horizon`.
     carry_over : bool
-        Make up for a shortfall of throughput so far: see `effective_target`.
+        Make up for an earlier shortfall of throughput: see `effective_target`.
     backlog : bool
-        Let windows that begin now work on the messages that wait, too.
+        Include queued messages in windows that begin now.
     least_step : float
-        Least relative throughput of every single timestep; 0 for none: a window may make up for a bad one.
+        Least relative throughput of every single timestep; 0: no limit, as a window may make up for a bad timestep.
     value_over : {"period", "so far"}
     repack : {"first", "last"}
         See `Aims`.
     network : bool
-        Count links between machines too, as predicted, or as rated where nothing is. Planning takes longer then.
+        Include links between machines, as predicted or rated. Planning takes longer.
 
     Notes
     -----
-    If no prediction came in time, the last one stands in as its mean (WPA) while any of it lies ahead, then what was
-    observed (CAF); see `Averaging`.
+    Without a new forecast, the mean of the last one is used (WPA) while part of it lies ahead, then the observations
+    (CAF); see `Averaging`.
     """
 
     start: Policy
@@ -111,18 +111,18 @@ class Plasticc:
 
     def __post_init__(self) -> None:
         if self.repack not in ("first", "last"):
-            raise InputError(f"repack = {self.repack!r}: first or last is needed")
+            raise InputError(f"repack = {self.repack!r}: must be first or last")
         if self.horizon < 1 or self.cadence < 1:
-            raise InputError(f"horizon and cadence are timesteps, at least 1: {self.horizon}, {self.cadence}")
+            raise InputError(f"horizon = {self.horizon}, cadence = {self.cadence}: must be at least 1 timestep")
         if not 0 <= self.least_step <= 1:
-            raise InputError(f"least_step is a relative throughput, 0 to 1, not {self.least_step}")
+            raise InputError(f"least_step = {self.least_step}: must be 0 to 1")
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
-        """That of `start`."""
+        """Return the first deployment of `start`."""
         return self.start.deploy(flow, catalogue)
 
     def adapt(self, observation: Observation, memory: Enactment | None) -> tuple[Deployment, Enactment | None]:
-        """See `Policy`; the plan is remembered, and which machine of it is which."""
+        """See `Policy`; the memory holds the plan and the ids of its machines."""
         step, cadence = observation.step, min(self.cadence, self.horizon)
         held = None if memory is None else memory.seen(observation.live)
         if held is None or step % cadence == 0 or step - held.since >= held.plan.steps:
@@ -136,7 +136,7 @@ class Plasticc:
         return found, replace(held, asked=asked, expected=expected)
 
     def plan(self, observation: Observation) -> Schedule | None:
-        """The plan that is made now; ``None`` if the newest prediction is not of this cadence."""
+        """Return the plan that is made now; ``None`` if the latest forecast is older than a cadence."""
         cadence = min(self.cadence, self.horizon)
         forecast = observation.forecast
         if forecast is None or observation.step - forecast.step >= cadence:

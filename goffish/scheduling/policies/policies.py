@@ -1,4 +1,4 @@
-"""All policies by their names, with their options, for the command line and the service."""
+"""All policies by name, with their options, for the command line and the service."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from goffish.scheduling.policies.observation import Policy
 
 
 class Known(NamedTuple):
-    """A policy that can be asked for.
+    """A policy that can be selected by name.
 
     Attributes
     ----------
     summary : str
-        What it does, in a line.
+        One-line description.
     place : str
-        Module and class, below this package.
+        Module and class in this package.
     fixed : mapping
-        Options that its name implies.
+        Options that the name implies.
     looks_ahead : bool
-        Whether it makes use of forecasts.
+        Whether it uses forecasts.
     nested : (str, str), optional
-        A field, and the class of its value, whose fields are options of the policy as well.
+        A field and the Python class of its value, whose fields are also options of the policy.
     """
 
     summary: str
@@ -45,94 +45,100 @@ class Known(NamedTuple):
 
 _PACKAGE = "goffish.scheduling.policies"
 _AVERAGING = "averaging.Averaging"
-#: No option needs more than this; seeds may be larger.
+#: Upper limit of numeric options; seeds may be larger.
 _LARGEST = 1e9
 POLICIES: dict[str, Known] = {
     "reactive-global": Known(
-        "costs of alternates include what follows; machines are repacked (CE)",
+        "centralized heuristic: alternates by downstream cost, machines repacked (CE)",
         "reactive.Reactive",
         {"variant": "central"},
     ),
     "reactive-local": Known(
-        "every element by its own costs, nothing is repacked (SH)", "reactive.Reactive", {"variant": "sharded"}
+        "sharded heuristic: alternates by their own cost, no repacking (SH)",
+        "reactive.Reactive",
+        {"variant": "sharded"},
     ),
     "reactive-strict": Known(
-        "every element on machines of its own, from what it sees itself", "reactive.Reactive", {"variant": "strict"}
+        "strictly sharded: separate machines and local observations for every processing element",
+        "reactive.Reactive",
+        {"variant": "strict"},
     ),
     "ga": Known(
-        "genetic algorithm at every step: near the optimum, and slow",
+        "genetic algorithm in every interval: near-optimal, slow",
         "genetic.Genetic",
         nested=("search", "evolution.Search"),
     ),
-    "hybrid": Known("genetic algorithm for the first deployment, reactive-global from then on", "reactive.Hybrid"),
-    "plasticc": Known("plans ahead on forecasts, acts late", "plasticc.Plasticc", looks_ahead=True),
-    "caf": Known("plans one step on the last interval", _AVERAGING, {"kind": "CAF"}),
-    "waaf": Known("plans one step on the mean of the last intervals", _AVERAGING, {"kind": "WAAF"}),
-    "wpa": Known("plans one step on the mean of the forecast", _AVERAGING, {"kind": "WPA"}, True),
-    "wpo": Known("plans one step on the best of the forecast", _AVERAGING, {"kind": "WPO"}, True),
-    "wpp": Known("plans one step on the worst of the forecast", _AVERAGING, {"kind": "WPP"}, True),
-    "ds2": Known("true processing rates, optimal parallelism in one step", "peers.TrueRateScaling"),
-    "target-utilisation": Known(
-        "keeps cores busy to a target, with stabilisation, as Flink's autoscaler does", "peers.UtilisationScaling"
+    "hybrid": Known("genetic algorithm for the first deployment, then reactive-global", "reactive.Hybrid"),
+    "plasticc": Known(
+        "look-ahead planning on forecasts, late enactment (PLAStiCC)", "plasticc.Plasticc", looks_ahead=True
     ),
-    "threshold": Known("one instance more or less by the length of the queue", "peers.QueueScaling"),
+    "caf": Known("one-step planning on the last interval", _AVERAGING, {"kind": "CAF"}),
+    "waaf": Known("one-step planning on the mean of the last intervals", _AVERAGING, {"kind": "WAAF"}),
+    "wpa": Known("one-step planning on the mean of the forecast", _AVERAGING, {"kind": "WPA"}, True),
+    "wpo": Known("one-step planning on the most optimistic forecast values", _AVERAGING, {"kind": "WPO"}, True),
+    "wpp": Known("one-step planning on the most pessimistic forecast values", _AVERAGING, {"kind": "WPP"}, True),
+    "ds2": Known("scaling by true processing rates, in one step (DS2)", "peers.TrueRateScaling"),
+    "target-utilisation": Known(
+        "scaling to a target utilisation with stabilisation, like Flink's autoscaler", "peers.UtilisationScaling"
+    ),
+    "threshold": Known("scaling by queue-length thresholds", "peers.QueueScaling"),
     "edrp": Known(
-        "replicas and places by an integer program over response time, cost and downtime (search where it is large)",
+        "replication and placement by integer programming of response time, cost and downtime (EDRP)",
         "edrp.policy.Edrp",
     ),
     "replicate": Known(
-        "instances of another policy, copied onto its spare cores so that a failed machine is not missed",
+        "replicas of another policy's instances on its spare cores, for availability",
         "replication.policy.Replicate",
     ),
     "latency-aware": Known(
-        "instances and machines of another policy, placed so that those that talk sit together",
+        "latency-aware placement of another policy's instances on its machines",
         "latency_aware.policy.LatencyAware",
         nested=("search", "latency_aware.ant_system.Ants"),
     ),
     "btu": Known(
-        "fills machines that are paid for, and empties one only when its billing time unit ends (VISP)",
+        "use of machines for their paid time, emptied at the end of a billing unit (VISP)",
         "btu.policy.Btu",
         nested=("settings", "btu.model.Settings"),
     ),
 }
-#: In front of a name: its first deployment, never adapted.
+#: Prefix of a policy name: its first deployment, never adapted.
 STATIC = "static-"
 
 
 def policy_names() -> list[str]:
-    """All that `make_policy` accepts."""
+    """Return all names that `make_policy` accepts."""
     return [*POLICIES, *(STATIC + name for name in ("reactive-global", "reactive-local", "ga"))]
 
 
 def looks_ahead(name: str) -> bool:
-    """Whether a policy makes use of forecasts."""
+    """Whether a policy uses forecasts."""
     return name in POLICIES and POLICIES[name].looks_ahead
 
 
 def make_policy(name: str, options: Mapping[str, Any] | None = None, *, own: bool = False) -> Policy:
-    """A policy by its name.
+    """Create a policy by its name.
 
     Parameters
     ----------
     name : str
         One of `policy_names`; with `own` also ``file.py:Class`` or ``module:Class``.
     options : mapping, optional
-        Its fields by name; texts are taken for what the field needs. Policies that begin with the deployment of another
-        one have a field ``start`` with that one's name; default: ``reactive-global``.
+        Values of its fields by name; strings are converted to the type of the field. Policies that build on another
+        policy have a field ``start`` with its name; default: ``reactive-global``.
     own : bool
-        Load ``file.py:Class``, here and in ``start``. Loading runs that code: never set it for names that another
-        user or a request chose.
+        Load ``file.py:Class``, here and in ``start``. Loading runs that code: never set this for names chosen by
+        another user or by a request.
 
     Raises
     ------
     InputError
-        No such policy or option, or a value that the option does not accept.
+        If the policy or an option is unknown, or a value is invalid.
     """
     given = dict(options or {})
     if own and ":" in name:
         return _built(name, own_policy(name), Known("", ""), given, own)
     if name not in policy_names():
-        raise InputError(f"no policy {name!r}: choose one of {', '.join(policy_names())}")
+        raise InputError(f"unknown policy {name!r}: choose one of {', '.join(policy_names())}")
     if name.startswith(STATIC):
         return typing.cast(Policy, _class("reactive.Static")(make_policy(name.removeprefix(STATIC), given, own=own)))
     known = POLICIES[name]
@@ -143,7 +149,7 @@ def make_policy(name: str, options: Mapping[str, Any] | None = None, *, own: boo
 
 
 def _built(name: str, made: Any, known: Known, given: dict[str, Any], own: bool) -> Policy:
-    """A policy of a class, with options for its fields."""
+    """Create a policy from its Python class, with options for its fields."""
     values: dict[str, Any] = dict(known.fixed)
     fields = {field.name for field in dataclasses.fields(made) if field.init} - set(known.fixed)
     if "start" in fields:
@@ -154,7 +160,7 @@ def _built(name: str, made: Any, known: Known, given: dict[str, Any], own: bool)
     unknown = next((option for option in given if option not in outer | inner), None)
     if unknown is not None:
         raise InputError(
-            f"policy {name}: no option {unknown!r}; there are: {', '.join(sorted(outer | inner)) or 'none'}"
+            f"policy {name}: unknown option {unknown!r}; accepted: {', '.join(sorted(outer | inner)) or 'none'}"
         )
     values |= {option: _checked(name, made, option, value) for option, value in given.items() if option in outer}
     for field, kind in nested.items():
@@ -164,15 +170,15 @@ def _built(name: str, made: Any, known: Known, given: dict[str, Any], own: bool)
 
 
 def policy_schema(name: str) -> dict[str, Any]:
-    """The options of a policy as a JSON schema: types, and defaults where they are plain values.
+    """Return the options of a policy as a JSON schema: types, and defaults if they are plain values.
 
     Raises
     ------
     InputError
-        No such policy.
+        If the policy is unknown.
     """
     if name not in policy_names():
-        raise InputError(f"no policy {name!r}: choose one of {', '.join(policy_names())}")
+        raise InputError(f"unknown policy {name!r}: choose one of {', '.join(policy_names())}")
     if name.startswith(STATIC):
         return policy_schema(name.removeprefix(STATIC))
     known = POLICIES["ga"] if name == "hybrid" else POLICIES[name]
@@ -193,14 +199,14 @@ def policy_schema(name: str) -> dict[str, Any]:
 
 
 def own_policy(place: str) -> Any:
-    """The class of a policy of the user's own, ``file.py:Class`` or ``package.module:Class``.
+    """Load the Python class of a custom policy, ``file.py:Class`` or ``package.module:Class``.
 
-    It is code that runs: only for names that the user has given here, never for those of a request.
+    Loading runs the code: only use it for names from the local user, never for names from a request.
 
     Raises
     ------
     InputError
-        If it cannot be loaded, or is no dataclass with the methods of a `Policy`.
+        If it cannot be loaded, or is not a dataclass with the methods of a `Policy`.
     """
     source, _, name = place.rpartition(":")
     try:
@@ -222,22 +228,22 @@ def own_policy(place: str) -> Any:
 
 
 def _checked(policy: str, made: Any, option: str, value: Any) -> Any:
-    """A value as the field of a dataclass needs it."""
+    """Convert a value to the type of a dataclass field."""
     field = next(field for field in dataclasses.fields(made) if field.name == option)
     try:
         found = TypeAdapter(_hint(made, field)).validate_python(value)
     except ValidationError as error:
         told = error.errors(include_url=False)[0]["msg"].removeprefix("Input ")
         raise InputError(f"policy {policy}: {option} = {value!r}: {told}") from None
-    # The options of the user's own policies may be anything.
+    # Options of custom policies may have any value.
     most = math.inf if option == "seed" else _LARGEST
     if policy in policy_names() and isinstance(found, int | float) and not 0 <= found <= most:
-        raise InputError(f"policy {policy}: {option} = {value!r}: should be 0 to {most:g}")
+        raise InputError(f"policy {policy}: {option} = {value!r}: must be 0 to {most:g}")
     return found
 
 
 def _hint(made: Any, field: dataclasses.Field[Any]) -> Any:
-    """The type of a dataclass's field."""
+    """Return the type of a dataclass field."""
     owner = SimpleNamespace(__annotations__={field.name: field.type})
     return typing.get_type_hints(owner, vars(sys.modules[made.__module__]))[field.name]
 

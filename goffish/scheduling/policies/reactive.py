@@ -25,15 +25,15 @@ from goffish.scheduling.policies.strict import strict_alternates, strict_deploym
 
 
 class Adaptation(NamedTuple):
-    """What a reactive policy did last.
+    """The last action of a reactive policy.
 
     Attributes
     ----------
     stage : {"none", "alternates", "resources", "both"}
     omega : float
-        Relative throughput expected of the deployment, links between machines included.
+        Expected relative throughput of the deployment, including links between machines.
     reached : bool
-        Whether that is the goal's; if not after adding machines, no more help, or are allowed.
+        Whether it reaches the goal. If not after adding machines, no more machines help or are allowed.
     """
 
     stage: str
@@ -43,20 +43,20 @@ class Adaptation(NamedTuple):
 
 @dataclass(frozen=True)
 class Reactive:
-    """Deploys for what is expected, and adapts to what was observed.
+    """Deploys for the expected rates, and adapts to the observed ones.
 
     Attributes
     ----------
     variant : {"central", "sharded", "strict"}
         CE, SH or SH_STRICT.
     alternate_every, resource_every : int
-        Intervals between two looks at the alternates, and at the machines; 0 is never.
+        Intervals between two adaptations of the alternates, and of the machines; 0: never.
     together : bool
-        Whether both are adapted where both are due; else the alternates only.
+        Whether both are adapted if both are due; otherwise only the alternates.
     fit : float, optional
-        Share of its need that an alternate must find on the cores; default: the goal's throughput (§6.5).
+        Share of an alternate's required speed that the cores must provide; default: the goal's throughput (§6.5).
     trigger : {"last", "average"}
-        Throughput that counts: of the last interval, or the mean so far (§6.7).
+        Throughput that triggers an adaptation: of the last interval, or the mean so far (§6.7).
     """
 
     variant: Literal["central", "sharded", "strict"] = "central"
@@ -72,22 +72,22 @@ class Reactive:
             ("trigger", self.trigger, ("last", "average")),
         ):
             if given not in known:
-                raise InputError(f"{name} is {given!r}; known are: {', '.join(known)}")
+                raise InputError(f"{name} = {given!r}: must be one of {', '.join(known)}")
         if min(self.alternate_every, self.resource_every) < 0:
-            raise InputError("alternate_every and resource_every count intervals: 0 (never), 1, 2 and so on")
+            raise InputError("alternate_every and resource_every: must be a number of intervals, or 0 for never")
 
     @property
     def _shared(self) -> Variant:
         return "central" if self.variant == "central" else "sharded"
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
-        """The first deployment, from rated speeds and expected rates (§3.3)."""
+        """Return the first deployment, for rated speeds and expected rates (§3.3)."""
         if self.variant == "strict":
             return strict_deployment(flow, catalogue)
         return initial_deployment(flow, catalogue, self._shared)
 
     def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Adaptation]:
-        """The deployment of the interval that begins (§3.4); machines that failed make more cores due at once
+        """Return the deployment of the interval that begins (§3.4); failed machines trigger scaling out at once
         (§6.12).
         """
         plan = observation.live
@@ -137,7 +137,7 @@ class Reactive:
 
 
 def _kept(plan: Deployment, live: Deployment, seen: Observation, omega: float) -> Deployment:
-    """A plan that saves, unless the links between its machines would miss the goal: savings are made without them."""
+    """Return a cheaper plan, unless the links between its machines would miss the goal."""
     goal = seen.flow.goal.throughput
     if omega > goal and network_throughput(plan, seen.flow, seen.observed, seen.bandwidths) < goal - SLACK:
         return live
@@ -151,17 +151,17 @@ class Static:
     policy: Policy
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
-        """That of the other policy."""
+        """Return the deployment of the other policy."""
         return self.policy.deploy(flow, catalogue)
 
     def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, None]:
-        """What runs."""
+        """Return the running deployment."""
         return observation.live, None
 
 
 @dataclass(frozen=True)
 class Hybrid:
-    """One policy for the first deployment, another one from then on; the papers suggest `Genetic` and `Reactive`
+    """One policy for the first deployment, another one afterwards; the papers suggest `Genetic` and `Reactive`
     (§3.8).
     """
 
@@ -169,18 +169,18 @@ class Hybrid:
     then: Policy
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
-        """That of the first policy."""
+        """Return the deployment of the first policy."""
         return self.first.deploy(flow, catalogue)
 
     def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Any]:
-        """That of the second policy."""
+        """Adapt by the second policy."""
         return self.then.adapt(observation, memory)
 
 
 def without_alternates(flow: Flow, active: NDArray[np.int64] | None = None) -> Flow:
-    """The dataflow with every element fixed to one alternate, by default the one of the greatest value (§3.8).
+    """Return the dataflow with every PE fixed to one alternate, by default the one with the highest value (§3.8).
 
-    Values and the worth of money stay those of the whole dataflow, so that profits can be compared.
+    Values and the value of money remain those of the whole dataflow, so that profits are comparable.
     """
     rows = flow.rows(flow.best if active is None else active)
     fixed = replace(
@@ -191,6 +191,6 @@ def without_alternates(flow: Flow, active: NDArray[np.int64] | None = None) -> F
         value=flow.value[rows],
         selectivity=flow.selectivity[rows],
     )
-    # A dataflow without a choice has none of its own.
+    # A dataflow without alternates has no value of money.
     vars(fixed)["sigma"] = flow.sigma
     return fixed

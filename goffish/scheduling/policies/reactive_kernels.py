@@ -1,6 +1,6 @@
-"""Steps of the reactive heuristics over arrays, in numba: one more core, one core less, another alternate.
+"""Numba kernels of the reactive heuristics: add a core, remove a core, switch an alternate.
 
-After each step only the elements are computed again whose input changed.
+After each step, only PEs whose input changed are computed again.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from goffish.scheduling.dataflow.kernels import SLACK, ActiveFlow, empty_rates, 
 
 
 class Cores(NamedTuple):
-    """The cores of machines that run.
+    """The cores of running machines.
 
     Attributes
     ----------
     free : int64, shape (machines,)
-        Free cores of each.
+        Free cores of each machine.
     speed : float64, shape (machines,)
-        Of one core.
+        Speed of one core.
     start : int64, shape (machines + 1,)
-        Where the cores of each begin in `owner`, the used ones first.
+        Position of the cores of each machine in `owner`, used cores first.
     owner : int64, shape (cores,)
-        Element on each core, -1 for none.
+        PE on each core, -1 for none.
     """
 
     free: NDArray[np.int64]
@@ -36,14 +36,14 @@ class Cores(NamedTuple):
 
 
 class Instances(NamedTuple):
-    """Instances by their elements.
+    """Instances by PE.
 
     Attributes
     ----------
     offsets : int64, shape (elements + 1,)
-        Places of element i are ``offsets[i]`` to ``offsets[i + 1]``.
+        Places of PE i are ``offsets[i]`` to ``offsets[i + 1]``.
     machine, count : int64, shape (places,)
-        Machine of each place, ascending within an element, and number of instances there.
+        Machine of each place, ascending within a PE, and its number of instances.
     """
 
     offsets: NDArray[np.int64]
@@ -53,9 +53,9 @@ class Instances(NamedTuple):
 
 @kernel
 def flow_on(flow, external, first, power, dirty, rates):
-    """Compute element `first`, and all behind it whose input changes; `dirty` marks more that have to be computed.
+    """Compute PE `first` and all PEs after it whose input changes; `dirty` marks further PEs to compute.
 
-    Of `rates` only `local` and `out` are changed.
+    Changes only `local` and `out` of `rates`.
     """
     graph = flow.graph
     dirty[first] = True
@@ -82,7 +82,7 @@ def flow_on(flow, external, first, power, dirty, rates):
 
 @kernel
 def flow_dirty(flow, external, power, dirty, rates):
-    """Compute all elements that are marked; return the mean relative throughput of the outputs."""
+    """Compute all marked PEs; return the mean relative throughput of the outputs."""
     for i in flow.graph.order:
         if dirty[i]:
             flow_on(flow, external, i, power, dirty, rates)
@@ -91,7 +91,7 @@ def flow_dirty(flow, external, power, dirty, rates):
 
 @kernel
 def flow_all(flow, external, power):
-    """Compute all elements; return the rates, marks for `flow_on`, and the mean relative throughput of the outputs."""
+    """Compute all PEs; return the rates, marks for `flow_on`, and the mean relative throughput of the outputs."""
     n = power.size
     rates, dirty = empty_rates(n), np.ones(n, np.bool_)
     ideal_rates(flow, external, rates.ideal_in, rates.ideal_out)
@@ -101,7 +101,7 @@ def flow_all(flow, external, power):
 
 @kernel
 def choose_alternates(graph, alternates, central, costs, active):
-    """Alternates of the greatest value for their cost; fills the costs of all, and those chosen."""
+    """Choose the alternates with the best value for their cost; fill the costs of all, and the chosen ones."""
     chosen = np.zeros(graph.order.size)
     for at in range(graph.order.size - 1, -1, -1):
         i = graph.order[at]
@@ -122,9 +122,9 @@ def choose_alternates(graph, alternates, central, costs, active):
 
 @kernel
 def switch_alternates(graph, alternates, visit, external, power, active, under, target, fit, central):
-    """Other alternates on the same cores: cheaper ones if the dataflow is `under` its target, better ones else.
+    """Switch alternates on the same cores: to cheaper ones if the dataflow is `under` its target, else to better ones.
 
-    Changes `active`; returns the throughput that is expected then.
+    Changes `active`; returns the expected throughput.
     """
     n = graph.order.size
     first, cost, value, selectivity = alternates
@@ -146,7 +146,7 @@ def switch_alternates(graph, alternates, visit, external, power, active, under, 
         present = cost[old] * rates.ideal_in[i] + behind
         needed[i] = present
         while True:
-            # None yet: the old one. A -1 would make numba compile what is called with it once more, for a literal.
+            # Initially the old alternate: -1 would make numba compile the callees once more, for a literal.
             pick, best, wanted = old, -1.0, 0.0
             for a in range(first[i], first[i + 1]):
                 if a == old or tried[a]:
@@ -182,10 +182,10 @@ def _activate(flow, alternates, i, alternate, external, power, dirty, rates):
 
 @kernel
 def add_cores(flow, external, forward, target, power, counts, machines, new_cores, new_speed, most_new):
-    """Give cores to the worst element until the relative throughput is `target`.
+    """Add cores to the worst PE until the relative throughput is `target`.
 
-    Elements without a core come first, in `forward` order. A core is taken from a machine with a free one that runs the
-    element or a neighbour, else from any with a free one (the fastest, then the first), else from a new machine.
+    PEs without a core come first, in `forward` order. A core is taken from a machine with a free core that runs the PE
+    or a neighbour, else from any machine with a free core (the fastest, then the first), else from a new machine.
 
     Parameters
     ----------
@@ -196,9 +196,9 @@ def add_cores(flow, external, forward, target, power, counts, machines, new_core
 
     Returns
     -------
-    elements, places : what each core was given to, and its machine; new machines are numbered after the others
-    int, float : how many new machines, and the throughput; less than `target` if no element is short of power or
-    machines ran out
+    elements, places : PE and machine of each added core; new machines are numbered after the others
+    int, float : number of new machines, and the throughput; less than `target` if no PE lacks power or the limit of
+    machines is reached
     """
     free, speed, start, owner = machines
     graph, n, known = flow.graph, power.size, free.size
@@ -214,7 +214,7 @@ def add_cores(flow, external, forward, target, power, counts, machines, new_core
         if free[m] > 0:
             open_machines[opened] = m
             opened += 1
-    # Of the new machines at most one has free cores.
+    # At most one of the new machines has free cores.
     newest, newest_free, newest_from = -1, 0, 0
     near = np.full(n, -1, np.int64)
     while True:
@@ -285,10 +285,10 @@ def add_cores(flow, external, forward, target, power, counts, machines, new_core
 
 @kernel
 def remove_cores(flow, external, target, power, counts, instances, used, speed, factor, weighed):
-    """Take cores from the element with the greatest surplus until the relative throughput would fall below `target`.
+    """Remove cores from the PE with the highest surplus until the relative throughput would fall below `target`.
 
-    The core goes from the machine of the least weight, used x (1 - share of the element's instances) x `factor`;
-    unless `weighed` from the first one. Changes `power`, `counts`, ``instances.count`` and `used`; returns elements,
+    The core is taken from the machine with the least weight, used x (1 - share of the PE's instances) x `factor`, or,
+    unless `weighed`, from the first machine. Changes `power`, `counts`, ``instances.count`` and `used`; returns PEs,
     machines and the throughput.
     """
     n = power.size
@@ -349,9 +349,9 @@ def _surplus(power, need):
 
 @kernel
 def retype_machines(flow, external, target, power, kinds, offsets, owner, types, cheapest):
-    """Move every machine to the cheapest class that has the cores and leaves the relative throughput at `target`.
+    """Move every machine to the cheapest type that has the cores and keeps the relative throughput at `target`.
 
-    Elements on machine m are ``owner[offsets[m]:offsets[m + 1]]``; changes `kinds` and `power`.
+    PEs on machine m are ``owner[offsets[m]:offsets[m + 1]]``; changes `kinds` and `power`.
     """
     rates, dirty, _ = flow_all(flow, external, power)
     for m in range(kinds.size):

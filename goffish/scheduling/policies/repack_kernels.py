@@ -1,7 +1,7 @@
-"""Kernels of repacking: instances on machines as flat arrays, rewritten by plain loops.
+"""Numba kernels of repacking: instances on machines as flat arrays, rewritten by plain loops.
 
-A packing is a tuple of the arrays of `repacking.Packing`, and types are a `TypeColumns`. Memory comes from the caller
-where it can, as every function of NumPy takes longer to compile than ten loops.
+A packing is a tuple of the arrays of `repacking.Packing`, and types are a `TypeColumns`. Callers allocate memory where
+possible, as every NumPy function takes longer to compile than ten loops.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import numpy as np
 from goffish.kernels.compile import kernel
 from goffish.scheduling.dataflow.kernels import SLACK
 
-#: Instances on the next smaller type that are tried: a type so slow is no saving.
+#: Maximum number of instances tried on the next smaller type: a slower type saves nothing.
 MOST_INSTANCES = 1_000_000
 
 
 @kernel
 def move_last(packing, need, types, available, ascending, memory, kinds):
-    """Move, or drop, the last instance of every element with more power than it needs (REPACK_PE_INSTANCE).
+    """Move, or drop, the last instance of every PE with more power than it requires (REPACK_PE_INSTANCE).
 
     Parameters
     ----------
     packing : tuple
-        Of its machines `place` is changed; an instance that is dropped is on machine -1 then.
+        Its `place` is changed; a dropped instance is on machine -1.
     need : float64, shape (elements,)
     available : bool, shape (types,)
     ascending : int64
         Types from the least powerful on, cheaper ones first among equals.
-    memory : power, float64, and count, last and target, int64, of shape (elements,); used, int64, of shape (machines +
-        elements,); all 0
+    memory : zeros; power, float64, and count, last and target, int64, shape (elements,);
+        used, int64, shape (machines + elements,)
     kinds : int64, shape (machines + elements,)
         Starts with those of the packing; receives the types of new machines.
 
@@ -76,12 +76,12 @@ def move_last(packing, need, types, available, ascending, memory, kinds):
 
 @kernel
 def repack(packing, types, by_power, forward, last, prices, powers):
-    """Pack poorly filled machines of each type anew, and the rest on smaller ones (REPACK_FREE_VMS).
+    """Repack poorly filled machines of each type, and the rest on smaller ones (REPACK_FREE_VMS).
 
     See docs/specs/provisioning.md, section 3.3.
 
-    Two candidates a type: all of its instances on such machines again; only as many as fill them, and the rest on the
-    next smaller type. Each type starts from the candidate before it.
+    Two candidates per type: all of its instances on such machines again; or only as many as fill them, and the rest on
+    the next smaller type. Each type starts from the previous candidate.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def repack(packing, types, by_power, forward, last, prices, powers):
     prices : float64, shape (candidates,)
         Receives the price of all machines of each candidate; 0 before.
     powers : float64, shape (candidates, elements)
-        Receives the speed of all cores of each element together; 0 before.
+        Receives the speed of all cores of each PE together; 0 before.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def repack(packing, types, by_power, forward, last, prices, powers):
 
 @kernel
 def _emptied(packing, kind, cores, size):
-    """Number the machines again without those of a type that have free cores (-1); count what these run by element."""
+    """Renumber the machines without those of a type that have free cores (-1); count their instances by PE."""
     kinds, machine, element = packing
     renamed, again, left = np.zeros(kinds.size, np.int64), np.zeros(size, np.int64), 0
     for at in machine:
@@ -158,7 +158,7 @@ def _emptied(packing, kind, cores, size):
 
 @kernel
 def _refilled(packing, renamed, left, new_kinds, counts, forward, cores):
-    """A packing without the machines that are emptied, and so many instances of each element on new machines."""
+    """Return a packing without the emptied machines, and with these instances of each PE on new machines."""
     kinds, machine, element = packing
     machines, instances = left, 0
     for i in range(machine.size):

@@ -1,4 +1,4 @@
-"""Fewer, smaller machines for the same instances: variable-sized bin packing by repacking poorly filled machines.
+"""Variable-sized bin packing: fewer, smaller machines for the same instances, by repacking poorly filled machines.
 
 See docs/specs/provisioning.md, section 3.3 (OVERPROVISIONED, REPACK_PE_INSTANCE, REPACK_FREE_VMS), after Kang and
 Park (2003).
@@ -20,14 +20,14 @@ Ints = NDArray[np.int64]
 
 
 class Packing(NamedTuple):
-    """Planned machines, and one row for each instance on them.
+    """Planned machines, and one row for each of their instances.
 
     Attributes
     ----------
     kinds : int64, shape (machines,)
-        Class of each.
+        Machine type of each machine.
     machine, element : int64, shape (instances,)
-        In the order in which they were placed.
+        In the order of placement.
     """
 
     kinds: Ints
@@ -35,16 +35,16 @@ class Packing(NamedTuple):
     element: Ints
 
     def price_per_hour(self, catalogue: Catalogue) -> float:
-        """Of all machines."""
+        """Price of an hour of all machines."""
         return float(catalogue.prices[self.kinds].sum())
 
     def power(self, catalogue: Catalogue, elements: int) -> Floats:
-        """Speed of all cores of each element together, at rated speed."""
+        """Total speed of the cores of each PE, at rated speed."""
         return np.bincount(self.element, catalogue.speeds[self.kinds[self.machine]], elements).astype(np.float64)
 
 
 def place(deployment: Deployment, packing: Packing) -> None:
-    """Add the machines of a packing to a deployment, as planned ones."""
+    """Add the machines of a packing to a deployment, as planned machines."""
     lowest = min(0, min(deployment.machines, default=0))
     cut = np.argsort(packing.machine, kind="stable")
     elements = packing.element[cut].tolist()
@@ -60,10 +60,10 @@ def place(deployment: Deployment, packing: Packing) -> None:
 
 
 def repack_instances(packing: Packing, catalogue: Catalogue, need: Floats) -> Packing:
-    """Move the last instance of every element that has more power than it needs to the smallest class that is enough.
+    """Move the last instance of every PE with surplus power to the smallest sufficient machine type.
 
-    REPACK_PE_INSTANCE of §3.3: an instance that has nothing to do is dropped unless it is the only one; one that needs
-    a core of less speed goes to a machine of that class, with others that do.
+    REPACK_PE_INSTANCE of §3.3: an instance without work is dropped unless it is the only one; an instance that requires
+    a slower core moves to a machine of that type, together with others.
 
     Parameters
     ----------
@@ -86,20 +86,20 @@ def repack_instances(packing: Packing, catalogue: Catalogue, need: Floats) -> Pa
 def repack_machines(
     packing: Packing, flow: Flow, catalogue: Catalogue, active: Ints, external: Floats, forward: Ints, base: Floats
 ) -> Packing:
-    """Pack poorly filled machines of each class anew, the rest on smaller ones, and keep the cheapest
+    """Repack poorly filled machines of each type, the rest on smaller ones, and keep the cheapest
     (REPACK_FREE_VMS, §3.3).
 
     Parameters
     ----------
     forward : int64, shape (elements,)
-        Instances are packed in this order, so that neighbours meet on a machine.
+        Instances are packed in this order, so that neighbours share a machine.
     base : float64, shape (elements,)
-        Power that elements have elsewhere.
+        Power of the PEs on other machines.
 
     Returns
     -------
     Packing
-        Never dearer than the one given; the goal's throughput is reached unless it was not before.
+        Never more expensive than the given packing; the goal's throughput is still reached if it was before.
     """
     by_power = np.array(catalogue.by_power)
     prices, powers = np.zeros(2 * by_power.size), np.zeros((2 * by_power.size, flow.size))

@@ -1,4 +1,4 @@
-"""A deployment as people and programs read it."""
+"""A deployment as plain data, for people and programs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from goffish.scheduling.policies.network import network_throughput
 
 
 def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, Any]:
-    """What a deployment is, costs and is expected to do.
+    """Describe a deployment: its machines and instances, its cost, and its expected throughput.
 
     Parameters
     ----------
     flow : Flow
     plan : Deployment
     external : float64, shape (elements,)
-        External input that is expected, messages per second.
+        Expected external input, messages per second.
 
     Returns
     -------
     dict
         ``throughput`` (relative, 0 to 1), ``value``, ``cost_per_hour``, ``cost`` and ``profit`` over the goal's period,
-        ``elements`` and ``machines``; of a catalogue with sites also ``links_s``, the seconds that a message spends
-        between machines along the slowest path, and the ``site`` of each machine.
+        ``processing_elements`` and ``machines``; for a catalogue with sites also ``links_s``, the seconds that a
+        message spends between machines along the slowest path, and the ``site`` of each machine.
     """
     catalogue, hours = plan.catalogue, flow.goal.period_h
     found = flow.estimate(plan.active, plan.power, external)
@@ -34,7 +34,7 @@ def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, A
     quantum_h = catalogue.billing.quantum_s / 3600.0
     cost = price * max(quantum_h * -(-hours // quantum_h), catalogue.billing.minimum_s / 3600.0)
     rows = flow.rows(plan.active)
-    # Machines that are only planned have negative ids, which say nothing to a reader.
+    # Planned machines have negative ids, which are meaningless to readers.
     machines = [machine | {"id": at} for at, machine in enumerate(plan.described(flow)["machines"])]
     hosts: dict[str, dict[int, int]] = {name: {} for name in flow.names}
     for machine in machines:
@@ -50,9 +50,9 @@ def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, A
         "profit": flow.profit(value, cost),
         "currency": catalogue.currency,
         **({"links_s": _links_s(flow, plan)} if catalogue.sites else {}),
-        "elements": [
+        "processing_elements": [
             {
-                "element": name,
+                "processing_element": name,
                 "alternate": flow.alternate_names[rows[at]],
                 "value": float(flow.value[rows[at]]),
                 "instances": int(plan.counts[at]),

@@ -1,4 +1,4 @@
-"""Machines whose paid time is about to end: empty them where others have room, and stop them.
+"""Retirement of machines whose paid time ends: move their instances to free cores elsewhere, and stop them.
 
 See docs/specs/plasticc.md, section 3.3.
 """
@@ -16,25 +16,25 @@ from goffish.scheduling.policies.windows import Window
 def retire_machines(window: Window, target: float, within_steps: int, least_step: float = 0.0, since: int = 0) -> None:
     """Plan to stop machines at the end of their paid time, those with the fewest used cores first.
 
-    What still runs on one moves to free cores of others at once. An instance without a free core is given up if its
-    element keeps another one. A machine stays if its instances find no place, or if the throughput would fall short.
+    Its instances move to free cores of other machines at once. An instance without a free core is removed if its PE
+    keeps another one. A machine remains if its instances find no core, or if the throughput would be insufficient.
 
     Parameters
     ----------
     window : Window
-        Without planned changes after `since`; gets these.
+        Window without planned changes after `since`; receives the changes.
     target : float
         Least relative throughput of the whole window.
     within_steps : int
-        Timesteps until the next plan is made: paid time that ends later is that plan's concern.
+        Timesteps until the next plan, which handles paid time that ends later.
     least_step : float
-        Least relative throughput of each timestep; 0 for none. Timesteps that miss it already do not count.
+        Least relative throughput of each timestep; 0: no limit. Timesteps that already miss it do not count.
     since : int
-        The timestep from which on machines are emptied.
+        The first timestep in which machines are emptied.
     """
     left = window.paid_left_s(0)
     within = min(within_steps, window.steps) * window.interval_s
-    # Machines that are only planned are not for this plan to stop.
+    # Planned machines are not stopped by this plan.
     runs = np.array(window.ids, np.int64) >= 0
     due = np.flatnonzero(runs & (left > since * window.interval_s - SLACK) & (left <= within + SLACK))
     used = window.catalogue.cores[window.kinds[due]] - window.free[due]
@@ -48,7 +48,7 @@ def retire_machines(window: Window, target: float, within_steps: int, least_step
 
 
 def _emptied(window: Window, machine: int, since: int) -> bool:
-    """Move everything away from a machine, as far as that is possible."""
+    """Move all instances from a machine, as far as possible."""
     window.usable[machine] = False
     flow = window.flow
     for element, count in window.instances_on(machine).items():

@@ -1,4 +1,4 @@
-"""More or fewer cores for the alternates that run, and machines that are no longer needed.
+"""Scaling: add and remove cores for the active alternates, and release idle machines.
 
 See docs/specs/provisioning.md, section 3.4: RESOURCE_REDEPLOY, VMWEIGHT (Eq. 10) and SHUTDOWN_IDLE.
 """
@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 
 class _Columns(NamedTuple):
-    """The machines of a deployment, in its order; `element` and `instances` are what runs on machine `machine`."""
+    """The machines of a deployment in order, with their instances (`machine`, `element`, `instances`)."""
 
     ids: list[int]
     kinds: Ints
@@ -48,7 +48,7 @@ def _columns(deployment: Deployment) -> _Columns:
 
 
 def _factors(deployment: Deployment, speed: Floats, billing: Billing) -> Floats:
-    """The part of a machine's weight that does not depend on what runs there, for one core in use."""
+    """The part of a machine's weight that does not depend on its PEs, per used core."""
     machines = list(deployment.machines.values())
     left = paid_left_s(np.array([machine.elapsed_s for machine in machines]), billing) / 3600.0
     prices = deployment.catalogue.prices[[machine.kind for machine in machines]]
@@ -63,10 +63,10 @@ def scale_out(
     variant: Variant = "central",
     bandwidths: Bandwidths | None = None,
 ) -> tuple[Deployment, float]:
-    """Give cores to the worst element until the goal is reached; free cores near it first, then new machines.
+    """Add cores to the worst PE until the goal is reached; free cores near it first, then new machines.
 
-    With ``"central"`` the new machines are then moved to cheaper classes and packed anew, as far as the goal stays
-    reached. Where links between machines miss it, instances are added beside their neighbours (§6.10).
+    With ``"central"`` the new machines are then changed to cheaper types and repacked, as far as the goal stays
+    reached. If links between machines prevent the goal, instances are added next to their neighbours (§6.10).
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ def scale_out(
     -------
     Deployment
     float
-        The throughput expected of it; less than the goal if the catalogue allows no more machines, or if links are too
-        slow for more of them to help.
+        Its expected throughput; less than the goal if the catalogue allows no more machines, or if links are too slow
+        for more machines to help.
     """
     plan, catalogue, goal = live.copy(), live.catalogue, flow.goal.throughput
     columns = _columns(live)
@@ -105,7 +105,7 @@ def scale_out(
 
 
 def _runs(start: Ints, length: Ints) -> Ints:
-    """Numbers ``start[i] ... start[i] + length[i] - 1`` of all i, one after the other."""
+    """Concatenate the ranges ``start[i] ... start[i] + length[i] - 1`` of all i."""
     before = np.cumsum(length) - length
     found: Ints = np.arange(int(length.sum())) + np.repeat(start - before, length)
     return found
@@ -126,10 +126,11 @@ def _retyped(packing: Packing, flow: Flow, live: Deployment, external: Floats, b
 def scale_in(
     live: Deployment, flow: Flow, external: Floats, interval_s: float, variant: Variant = "central"
 ) -> tuple[Deployment, float]:
-    """Take cores from the elements with the greatest surplus, as long as the goal stays reached.
+    """Remove cores from the PEs with the highest surplus, as long as the goal stays reached.
 
-    With ``"central"`` the machine of the least weight gives a core first, and machines whose paid time ends within the
-    interval are emptied where free cores elsewhere can take what runs there; else an element's first machine does.
+    With ``"central"`` cores are taken from the machine with the least weight, and machines whose paid time ends within
+    the interval are emptied if free cores elsewhere suffice for their instances; otherwise cores are taken from the
+    first machine of a PE.
     """
     plan, goal = live.copy(), flow.goal.throughput
     columns = _columns(live)
@@ -156,7 +157,7 @@ def _ending(plan: Deployment, interval_s: float) -> list[int]:
 
 
 def _vacate(plan: Deployment, flow: Flow, external: Floats, interval_s: float) -> None:
-    """Move everything off machines whose paid time ends, where that leaves the goal reached; those with least to move
+    """Empty machines whose paid time ends, if the goal stays reached; those with the fewest instances
     first.
     """
     ending = _ending(plan, interval_s)
@@ -178,7 +179,7 @@ def _vacate(plan: Deployment, flow: Flow, external: Floats, interval_s: float) -
 
 
 def _moves(plan: Deployment, number: int, hosts: list[int]) -> list[tuple[int, int, int]]:
-    """Element, host and number of instances of what runs on a machine, on the first hosts with free cores."""
+    """PE, host and number of instances of a machine, on the first hosts with free cores."""
     found, at, room = [], -1, 0
     for element, count in sorted(plan.machines[number].instances.items()):
         left = count
@@ -199,9 +200,9 @@ def _move(plan: Deployment, number: int, moves: list[tuple[int, int, int]], dire
 
 
 def release_idle(plan: Deployment, interval_s: float) -> None:
-    """Drop machines that run nothing and whose paid time ends within the interval (SHUTDOWN_IDLE).
+    """Release machines without instances whose paid time ends within the interval (SHUTDOWN_IDLE).
 
-    The others stay as a pool that costs nothing until then. Planned machines that run nothing are not asked for.
+    The others remain as a pool without further cost until then. Planned machines without instances are not requested.
     """
     ending = set(_ending(plan, interval_s))
     for number in list(plan.machines):
@@ -218,16 +219,16 @@ def redeploy_resources(
     variant: Variant = "central",
     bandwidths: Bandwidths | None = None,
 ) -> tuple[Deployment, float]:
-    """Scale out below the goal's band, scale in above it (RESOURCE_REDEPLOY, §3.4); alternates stay as they are.
+    """Scale out below the goal's band, scale in above it (RESOURCE_REDEPLOY, §3.4); alternates do not change.
 
     Parameters
     ----------
     live : Deployment
-        With the coefficients observed; machines that still start count as running.
+        The running deployment with observed coefficients; starting machines count as running.
     external : float64, shape (elements,)
         External input, messages per second.
     omega : float
-        Relative throughput observed.
+        Observed relative throughput.
     bandwidths : mapping from machine id to float, optional
         Observed over rated bandwidth.
 
@@ -235,7 +236,7 @@ def redeploy_resources(
     -------
     Deployment
     float
-        The throughput that is expected of it; links between machines count where it scales out.
+        Its expected throughput, including links between machines if it scales out.
     """
     goal = flow.goal
     if omega < goal.throughput - goal.tolerance - SLACK:

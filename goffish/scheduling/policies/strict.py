@@ -1,7 +1,7 @@
-"""Elements that see nothing but themselves: SH_STRICT. See docs/specs/provisioning.md, section 3.5.
+"""The strictly sharded heuristic SH_STRICT: PEs decide locally. See docs/specs/provisioning.md, section 3.5.
 
-Element i keeps up with a share of its own input such that all of them along a longest path reach the goal together:
-the goal's throughput to the power 1 / (elements on that path). Machines are not shared between elements.
+Every PE keeps up with a share of its input such that all PEs along a longest path reach the goal together: the goal's
+throughput to the power 1 / (PEs on that path). Machines are not shared between PEs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from goffish.scheduling.policies.repacking import Packing, place
 
 
 def own_target(flow: Flow) -> float:
-    """Share of its input that every element has to keep up with."""
+    """Share of its input that every PE must keep up with."""
     depth = np.ones(flow.size, np.int64)
     for element in flow.order.tolist():
         before = flow.pred[flow.pred_offsets[element] : flow.pred_offsets[element + 1]]
@@ -31,12 +31,12 @@ def own_target(flow: Flow) -> float:
 
 
 def strict_deployment(flow: Flow, catalogue: Catalogue) -> Deployment:
-    """Machines of the largest class for each element alone, for its share of the expected input.
+    """Machines of the largest type for each PE separately, for its share of the expected input.
 
     Raises
     ------
     InputError
-        If the catalogue does not allow so many machines.
+        If the catalogue does not allow enough machines.
     """
     _, active = alternate_costs(flow, "sharded")
     into, _ = flow.ideal(active, flow.rates)
@@ -48,7 +48,7 @@ def strict_deployment(flow: Flow, catalogue: Catalogue) -> Deployment:
     most = machines_left(catalogue, 0)
     if machines.sum() > most:
         name = catalogue.classes[kind].name
-        raise InputError(f"more than {most:,} machines of type {name} are needed; that is the limit")
+        raise InputError(f"limit: more than {most:,} machines of type {name} are required")
     first = np.cumsum(machines) - machines
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     plan = Deployment(catalogue, active)
@@ -64,14 +64,14 @@ def strict_deployment(flow: Flow, catalogue: Catalogue) -> Deployment:
 
 
 def _surplus(live: Deployment, flow: Flow, external: Floats) -> tuple[Floats, Floats]:
-    """Messages that reach each element, and its power over what they need."""
+    """Messages that reach each PE, and its power over the required power."""
     into = flow.estimate(live.active, live.power, external).inflow
     need = into * flow.cost[flow.rows(live.active)]
     return into, np.divide(live.power, need, out=np.full(flow.size, np.inf), where=need > 0)
 
 
 def strict_alternates(live: Deployment, flow: Flow, external: Floats, fit: float | None = None) -> Deployment:
-    """Each element below its band takes a cheaper alternate, each above it a better one that its cores can do."""
+    """Each PE below its band switches to a cheaper alternate, each PE above it to a better feasible one."""
     target, tolerance = own_target(flow), flow.goal.tolerance
     into, surplus = _surplus(live, flow, external)
     share = target if fit is None else fit
@@ -95,9 +95,10 @@ def strict_alternates(live: Deployment, flow: Flow, external: Floats, fit: float
 
 
 def strict_resources(live: Deployment, flow: Flow, external: Floats, *, give_back: bool = True) -> Deployment:
-    """Each element below its band gets cores of its own machines, then new ones; each above it gives cores back.
+    """Each PE below its band gets cores of its machines, then new machines; each PE above it releases cores.
 
-    Without `give_back` none does: elements behind one that lost its machines have too many only until it has others.
+    Without `give_back`, no cores are released: PEs downstream of a PE that lost its machines have a surplus only until
+    the machines are replaced.
     """
     target, tolerance = own_target(flow), flow.goal.tolerance
     into, surplus = _surplus(live, flow, external)

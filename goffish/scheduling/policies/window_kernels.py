@@ -1,6 +1,6 @@
-"""Relative throughput of windows, and the search for what a plan can do without, in numba.
+"""Numba kernels of windows: relative throughput, and the search for superfluous instances and alternates.
 
-Prefix sums hold one row more than there are timesteps: messages per second, and speed, added up over those before.
+Prefix sums have one row more than timesteps: messages per second, and speed, summed over the previous timesteps.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from goffish.scheduling.dataflow.kernels import SLACK, ActiveFlow, empty_rates, 
 
 
 class Entries(NamedTuple):
-    """What runs where: for each element a linked list of machines.
+    """Locations of instances: for each PE a linked list of machines.
 
     Attributes
     ----------
     head : int64, shape (elements,)
-        First entry of each element, -1 for none.
+        First entry of each PE, -1 for none.
     following : int64, shape (entries,)
-        Next entry of the same element, -1 after the last.
+        Next entry of the same PE, -1 after the last.
     host, held : int64, shape (entries,)
-        Machine of each entry, and number of instances there, which may be 0.
+        Machine of each entry, and its number of instances, which may be 0.
     counts : int64, shape (elements,)
-        Instances of each element.
+        Instances of each PE.
     """
 
     head: NDArray[np.int64]
@@ -38,16 +38,16 @@ class Entries(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What a window has to do and to do it with, on average; float64 arrays of shape (elements,).
+    """Mean input and power of a window; float64 arrays of shape (elements,).
 
     Attributes
     ----------
     external
         External input, messages per second.
     power
-        Speed of all cores of each element together.
+        Total speed of the cores of each PE.
     backlog
-        Messages that wait at the beginning, spread over the window, per second.
+        Messages queued at the beginning, spread over the window, per second.
     """
 
     external: NDArray[np.float64]
@@ -56,16 +56,16 @@ class Load(NamedTuple):
 
 
 class Timesteps(NamedTuple):
-    """The timesteps of a window, each of which has to reach a throughput by itself.
+    """The timesteps of a window, each of which must reach a throughput separately.
 
     Attributes
     ----------
     rates, powers : float64, shape (timesteps, elements)
-        External input, and speed of all cores of each element together.
+        External input, and total speed of the cores of each PE.
     speeds : float64, shape (machines, timesteps)
-        Of a core.
+        Speed of a core.
     least : float
-        The throughput; 0: timesteps are not looked at.
+        Least throughput of a timestep; 0: timesteps are not checked.
     first, last : int
         The timesteps from `first` to before `last` count.
     """
@@ -79,16 +79,17 @@ class Timesteps(NamedTuple):
 
 
 class Savings(NamedTuple):
-    """What a core that is taken from a machine gains; float64 arrays of shape (machines,).
+    """Gain of removing a core from a machine; float64 arrays of shape (machines,).
 
     Attributes
     ----------
     weight
-        Of the machine but for its share of an element's instances (Eq. 10); the least weight gives a core first.
+        Weight of the machine without its share of a PE's instances (Eq. 10); cores are removed from the least weight
+        first.
     speed
         Mean speed of a core.
     saved
-        Cost that is avoided.
+        Avoided cost.
     """
 
     weight: NDArray[np.float64]
@@ -97,14 +98,14 @@ class Savings(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """What an element is known not to be able to go without.
+    """Changes of each PE that are known to be infeasible.
 
     Attributes
     ----------
     switch : bool, shape (elements,)
-        Its alternate.
+        A switch of its alternate.
     speed : float64, shape (elements,)
-        A core of this speed or more.
+        Removal of a core of this speed or more.
     """
 
     switch: NDArray[np.bool_]
@@ -148,9 +149,9 @@ def first_below(flow, steps, element, lost):
 
 @kernel
 def lighter(entries, base, element):
-    """The machine of an element with the least weight (Eq. 10), of equal ones the first; -1 if it runs nowhere.
+    """The machine of a PE with the least weight (Eq. 10), the first among equals; -1 if the PE has no instance.
 
-    `base` is the weight of each machine but for its share of the element's instances.
+    `base` is the weight of each machine without its share of the PE's instances.
     """
     chosen, least, at = -1, np.inf, entries.head[element]
     while at >= 0:
@@ -167,7 +168,7 @@ def lighter(entries, base, element):
 
 @kernel
 def next_better(alternates, element, active):
-    """The alternate of the least value above that of the active one, of equal ones the first; -1 if there is none."""
+    """The alternate with the least value above that of the active one, the first among equals; -1 if there is none."""
     value, low, chosen = alternates.value, alternates.offsets[element], -1
     for row in range(low, alternates.offsets[element + 1]):
         if value[row] > value[low + active] + SLACK and (chosen < 0 or value[row] < value[low + chosen] - SLACK):
@@ -177,14 +178,14 @@ def next_better(alternates, element, active):
 
 @kernel
 def what_can_go(graph, alternates, active, load, ranked, entries, savings, worth, target, failed, steps):
-    """The first change, in the order of `ranked`, that leaves the window's throughput at `target`.
+    """The first change, in the order of `ranked`, that keeps the window's throughput at `target`.
 
-    Each element has two: its next better alternate (`worth` times the gain in value), and one instance less, on its
-    machine of least weight (what that machine saves). The one that gains more is tried first. Returns the element, the
-    alternate and the machine; one of the last two is -1; the element is -1 if nothing can go.
+    Each PE has two: its next better alternate (`worth` times the gain in value), and one instance less, on its machine
+    with the least weight (its saving). The one with the higher gain is tried first. Returns the PE, the alternate and
+    the machine; one of the last two is -1; the PE is -1 if no change is feasible.
 
-    What failed is remembered in `failed`. It stays true while power is only taken away, and is the caller's to forget
-    after a switch.
+    Infeasible changes are recorded in `failed`. They remain infeasible while power is only removed; callers reset
+    `failed` after a switch.
     """
     cost, value, selectivity = alternates.cost, alternates.value, alternates.selectivity
     external, power, backlog = load
@@ -234,7 +235,7 @@ def what_can_go(graph, alternates, active, load, ranked, entries, savings, worth
 
 @kernel
 def next_cheaper(alternates, element, active):
-    """The alternate of the greatest cost below that of the active one, of equal ones the first; -1 if there is none."""
+    """The alternate with the highest cost below that of the active one, the first among equals; -1 if there is none."""
     cost, low, chosen = alternates.cost, alternates.offsets[element], -1
     for row in range(low, alternates.offsets[element + 1]):
         if cost[row] < cost[low + active] - SLACK and (chosen < 0 or cost[row] > cost[low + chosen] + SLACK):
@@ -244,7 +245,7 @@ def next_cheaper(alternates, element, active):
 
 @kernel
 def fastest_free(entries, free, usable, speed, near):
-    """The machine with a free core: one where any of `near` runs, then the fastest, then the first; -1 if none has."""
+    """A machine with a free core: one that runs any of `near`, then the fastest, then the first; else -1."""
     preferred, chosen = np.zeros(speed.size, np.bool_), -1
     for element in near:
         at = entries.head[element]
@@ -262,7 +263,7 @@ def fastest_free(entries, free, usable, speed, near):
 
 @kernel
 def change_power(powers, power_sums, element, speeds, sign, first):
-    """Give (sign 1) or take (-1) an element a core with these speeds, from timestep `first` on."""
+    """Add (sign 1) or remove (-1) a core with these speeds to or from a PE, from timestep `first` on."""
     for step in range(powers.shape[0]):
         if step >= first:
             powers[step, element] += sign * speeds[step]
@@ -271,7 +272,7 @@ def change_power(powers, power_sums, element, speeds, sign, first):
 
 @kernel
 def entry_of(entries, element, machine):
-    """The entry of an element on a machine; -1 if it has none."""
+    """The entry of a PE on a machine; -1 if there is none."""
     at = entries.head[element]
     while at >= 0 and entries.host[at] != machine:
         at = entries.following[at]

@@ -1,7 +1,7 @@
-"""The timesteps that a plan looks ahead to: what is predicted for them, what runs in them, how much they keep up with.
+"""Windows of the next timesteps: predictions, deployments, and their throughput.
 
-A plan starts from what runs now and consists of changes from a timestep on, so nothing is kept per timestep but the
-power of the elements. Messages and power are prefix sums: a window of any length costs one pass over the elements.
+A plan starts from the running deployment and consists of changes from a timestep on, so only the power of the PEs is
+kept per timestep. Messages and power are prefix sums: a window of any length costs one pass over the PEs.
 See docs/specs/plasticc.md, sections 3.1 and 3.7.
 """
 
@@ -21,7 +21,7 @@ from goffish.scheduling.policies import window_kernels as kernels
 
 
 class Outlook(NamedTuple):
-    """What is expected of the timesteps ahead; the first one is about to start.
+    """Predictions for the next timesteps; the first one is about to start.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Outlook(NamedTuple):
     speeds : mapping from machine id to float64, shape (timesteps,)
         Coefficients: speed over rated speed.
     typical : float
-        Coefficient of machines that `speeds` does not name, planned ones among them.
+        Coefficient of machines that `speeds` does not list, such as planned ones.
     bandwidths : mapping from machine id to float64, shape (timesteps,), optional
-        Bandwidth over rated bandwidth, 1 for machines that are not named; without it links do not count.
+        Bandwidth over rated bandwidth, 1 for machines that are not listed; default: links are ignored.
     """
 
     rates: Floats
@@ -47,16 +47,16 @@ class ScheduledAction(NamedTuple):
     Attributes
     ----------
     step : int
-        The timestep from which on it holds, 0 for the one that is about to start.
+        The first timestep with the change, 0 for the next timestep.
     what : {"start", "add", "remove", "switch", "retire"}
-        Ask for a machine; give a core of it to an element, or take it away; change the active alternate; stop a machine
-        that nothing runs on.
+        Request a machine; assign one of its cores to a PE, or release it; change the active alternate; stop a machine
+        without instances.
     machine : int
-        Its id; negative for one that the plan starts. 0 and of no meaning for "switch".
+        Its id; negative for a planned machine. 0 and meaningless for "switch".
     element : int
         -1 for "start" and "retire".
     choice : int
-        The machine class for "start", the alternate for "switch", else -1.
+        The machine type for "start", the alternate for "switch", else -1.
     """
 
     step: int
@@ -67,23 +67,23 @@ class ScheduledAction(NamedTuple):
 
 
 class Window:
-    """The timesteps ahead, with the changes that were planned so far.
+    """The next timesteps, with the changes planned so far.
 
-    Machines are numbered by their places here: those of the live deployment by ascending id, then planned ones as they
-    come. What runs where is what the last timestep has; changes hold from a timestep on, and these timesteps only grow.
+    Machines are numbered by their positions: those of the live deployment by ascending id, then planned machines in the
+    order of planning. Instances are those of the last timestep; the timesteps of successive changes never decrease.
 
     Parameters
     ----------
     flow : Flow
     live : Deployment
-        What runs now; it is not changed.
+        The running deployment; not changed.
     outlook : Outlook
     interval_s : float
         Length of a timestep.
     queue : float64, shape (elements,), optional
-        Messages that wait, to be counted in windows that begin now; default: none are.
+        Queued messages, which count in windows that begin now; default: none.
     room : int
-        How many machines and instances may be added.
+        Maximum number of added machines and instances.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Window:
     ) -> None:
         steps = len(outlook.rates)
         if not steps:
-            raise InputError("a plan needs predictions of at least one timestep")
+            raise InputError("a plan requires predictions for at least one timestep")
         self.flow, self.live, self.catalogue = flow, live, live.catalogue
         self.steps, self.interval_s, self.typical = steps, interval_s, outlook.typical
         self.actions: list[ScheduledAction] = []
@@ -147,12 +147,12 @@ class Window:
             self.powers[step] = np.bincount(element, given[:, step], self.flow.size)
         self.power_sums = _prefix_sums(self.powers)
 
-    # What a part of the window keeps up with
+    # Throughput of windows
 
     def evaluate(self, first: int, last: int) -> Estimate:
         """Cumulative throughput of the timesteps from `first` to before `last` (CUM, §3.1).
 
-        One interval with all their messages and all their power: work inside of it may shift in time.
+        The window counts as one interval with all its messages and power: work may shift in time within it.
         """
         length = last - first
         return self.flow.estimate(
@@ -165,7 +165,7 @@ class Window:
         )
 
     def _hosts(self, links: Floats, first: int, last: int) -> Hosts:
-        """Where instances are, and what the links of their machines carry on average."""
+        """Locations of instances, and the mean bandwidths of the links of their machines."""
         used = np.flatnonzero(self.entries.held[: self.placed] > 0)
         used = used[np.lexsort((self.entries.host[used], self.element[used]))]
         element, host, count = self.element[used], self.entries.host[used], len(self.ids)
@@ -185,21 +185,21 @@ class Window:
         return mean
 
     def mean_power(self, first: int, last: int) -> Floats:
-        """Speed of all cores of each element, on average over the timesteps from `first` to before `last`."""
+        """Total speed of the cores of each PE, averaged over the timesteps from `first` to before `last`."""
         mean: Floats = (self.power_sums[last] - self.power_sums[first]) / (last - first)
         return mean
 
     def load(self, first: int, last: int) -> kernels.Load:
-        """Means over the timesteps from `first` to before `last`; nothing waits if they do not begin now."""
+        """Means over the timesteps from `first` to before `last`; queues count only if these begin now."""
         waiting = np.zeros(self.flow.size) if first else self.queue / ((last - first) * self.interval_s)
         return kernels.Load(self.mean_rates(first, last), self.mean_power(first, last), waiting)
 
     def timesteps(self, least: float, first: int, last: int) -> kernels.Timesteps:
-        """The timesteps from `first` to before `last`, each of which has to reach a throughput of `least`."""
+        """The timesteps from `first` to before `last`, each of which must reach a throughput of `least`."""
         return kernels.Timesteps(self.rates, self.powers, self.speeds, least, first, last)
 
     def mean_speeds(self, first: int) -> Floats:
-        """Speed of a core of each machine, on average over the timesteps from `first` on."""
+        """Speed of a core of each machine, averaged over the timesteps from `first` on."""
         if first != self._mean_from:
             self._mean_from, self._mean = first, self.speeds[:, first:].mean(axis=1)
         return self._mean[: len(self.ids)]
@@ -221,7 +221,7 @@ class Window:
         return found
 
     def first_below(self, least: float, first: int) -> int:
-        """The first timestep from `first` on whose own throughput is below `least`; `steps` if there is none."""
+        """The first timestep from `first` with a throughput below `least`; `steps` if there is none."""
         if self.links is not None:
             steps = range(first, self.steps)
             return next((k for k in steps if self.evaluate(k, k + 1).omega < least - SLACK), self.steps)
@@ -229,14 +229,14 @@ class Window:
         found: int = kernels.first_below(flow, ahead, 0, np.zeros(self.steps))
         return found
 
-    # What is known of the machines
+    # Properties of machines
 
     def paid_left_s(self, step: int) -> Floats:
-        """Paid time that each machine has left at the beginning of a timestep, in seconds."""
+        """Remaining paid time of each machine at the start of a timestep, in seconds."""
         return paid_left_s(self.elapsed_s[: len(self.ids)] + step * self.interval_s, self.catalogue.billing)
 
     def saved(self, step: int) -> Floats:
-        """Cost of each machine that is avoided before the end of the window if nothing runs on it from `step` on."""
+        """Cost of each machine that is avoided before the end of the window if it has no instances from `step` on."""
         billing, elapsed = self.catalogue.billing, self.elapsed_s[: len(self.ids)]
         kept = billed_quanta(elapsed + self.steps * self.interval_s, billing).clip(min=1.0)
         left = billed_quanta(elapsed + step * self.interval_s, billing).clip(min=1.0)
@@ -245,7 +245,7 @@ class Window:
         return cost
 
     def weights(self, first: int) -> Floats:
-        """Weight of each machine (Eq. 10) at a timestep, but for its share of an element's instances."""
+        """Weight of each machine (Eq. 10) at a timestep, without its share of a PE's instances."""
         count = len(self.ids)
         kinds = self.kinds[:count]
         cores, price = self.catalogue.cores[kinds], self.catalogue.prices[kinds]
@@ -258,7 +258,7 @@ class Window:
         return weight
 
     def fastest_free(self, preferred: list[int], first: int) -> int:
-        """A machine with a free core: one that runs any of the elements `preferred`, then the fastest, then the first.
+        """A machine with a free core: one that runs any PE in `preferred`, then the fastest, then the first.
 
         -1 if no machine has one.
         """
@@ -268,7 +268,7 @@ class Window:
         return found
 
     def instances_on(self, machine: int) -> dict[int, int]:
-        """What runs on a machine: elements, ascending, and how many instances of each."""
+        """PEs on a machine, ascending, and the number of instances of each."""
         used = slice(self.placed)
         at = np.flatnonzero((self.entries.host[used] == machine) & (self.entries.held[used] > 0))
         return dict(sorted(zip(self.element[at].tolist(), self.entries.held[at].tolist(), strict=True)))
@@ -276,7 +276,7 @@ class Window:
     # Changes
 
     def start(self, kind: int, step: int) -> int:
-        """Plan to ask for a machine at a timestep; gives its place."""
+        """Plan to request a machine at a timestep; return its position."""
         place = len(self.ids)
         number = -1 - (place - len(self.live.machines))
         self.ids.append(number)
@@ -287,12 +287,12 @@ class Window:
         return place
 
     def put(self, element: int, machine: int, step: int) -> None:
-        """Give an element a free core of a machine from a timestep on."""
+        """Assign a free core of a machine to a PE from a timestep on."""
         self.actions.append(ScheduledAction(step, "add", machine=self.ids[machine], element=element))
         self._count(element, machine, 1, step)
 
     def take(self, element: int, machine: int, step: int) -> None:
-        """Take a core of a machine away from an element from a timestep on."""
+        """Release a core of a machine from a PE from a timestep on."""
         self.actions.append(ScheduledAction(step, "remove", machine=self.ids[machine], element=element))
         self._count(element, machine, -1, step)
 
@@ -302,12 +302,12 @@ class Window:
         self.active[step:, element] = alternate
 
     def retire(self, machine: int, step: int) -> None:
-        """Stop a machine that nothing runs on in a timestep; from now on it takes no instances."""
+        """Stop a machine without instances at a timestep; it accepts no instances from then on."""
         self.actions.append(ScheduledAction(step, "retire", machine=self.ids[machine]))
         self.usable[machine] = False
 
     def rollback(self, actions: int) -> None:
-        """Undo all but the first `actions`; those undone must be instances that were given or taken."""
+        """Undo all but the first `actions`; only added or removed instances can be undone."""
         place = {number: at for at, number in enumerate(self.ids)}
         while len(self.actions) > actions:
             done = self.actions.pop()

@@ -1,1 +1,1 @@
-"""Dataflows on simulated clouds: input rates, forecasts, failures, and two engines that run a policy against them."""
+"""Simulated clouds for dataflows: input rates, forecasts, failures, and two engines that run a policy."""

@@ -1,7 +1,7 @@
-"""The discrete-event engine: machines, links, queues and switches in continuous time, on SimPy.
+"""The discrete-event engine on SimPy: machines, links, queues and switches in continuous time.
 
-Between two events nothing but messages moves. They are counted, not simulated one by one: `_advance` brings all counts
-up to the present before an event changes anything.
+Between two events only messages move. They are counted, not simulated one by one: `_advance` updates all counts before
+an event changes the deployment.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class EventEngine:
         self._edge_target = np.repeat(np.arange(flow.size), np.diff(flow.pred_offsets))
 
     def run(self) -> Result:
-        """Until the last interval ends."""
+        """Run until the last interval ends."""
         for slot_s in self.setting.variability.slots_s:
             self.env.process(self._vary(slot_s))
         self.env.run(until=self.env.process(self._intervals()))
         return self.control.result()
 
     def _intervals(self) -> Process:
-        """Ask the policy at the beginning of each interval, and account for it at its end."""
+        """Call the policy at the start of each interval, and record the interval at its end."""
         setting = self.setting
         for step in range(setting.steps):
             self._step = step
@@ -83,7 +83,7 @@ class EventEngine:
             self._account(step)
 
     def _vary(self, slot_s: float) -> Process:
-        """Machines change their speed from slot to slot."""
+        """Update the speeds of machines at slot boundaries."""
         while True:
             yield self.env.timeout(slot_s)
             self._advance()
@@ -101,7 +101,7 @@ class EventEngine:
         placed, queue = self._placed, self._waiting.queue
         dead = np.flatnonzero(placed.ids[placed.machine] == number)
         for at in dead.tolist():
-            # A replica that has taken over holds the same messages.
+            # A promoted replica has the same queue as the failed instance.
             heirs = np.flatnonzero(
                 (placed.element == placed.element[at]) & (placed.stands_for == number) & (self._speed > 0)
             )
@@ -112,7 +112,7 @@ class EventEngine:
         queue[dead] = 0.0
 
     def _pause(self, element: int) -> Process:
-        """An element stands still while its alternate is switched."""
+        """Pause a PE while its alternate is switched."""
         self._pauses[element] += 1
         self._paused[element] = True
         yield self.env.timeout(self.setting.switch_pause_s)
@@ -121,7 +121,7 @@ class EventEngine:
         self._paused[element] = self._pauses[element] > 0
 
     def _migrate(self, number: int, kind: int, elements: Any, messages: Floats) -> Process:
-        """Messages leave a released machine, one after the other through its link."""
+        """Transfer messages from a released machine, one by one, over its link."""
         setting = self.setting
         for element, count in zip(elements.tolist(), messages.tolist(), strict=True):
             self.control.recorder.event(self.env.now, "migrate", machine=number, element=element, messages=count)
@@ -137,7 +137,7 @@ class EventEngine:
         np.add.at(self._waiting.pending, elements, messages)
 
     def _advance(self) -> None:
-        """Move all messages up to the present."""
+        """Move all messages up to the current time."""
         setting, tick = self.setting, self.setting.tick_s
         span = self.env.now - self._moved_until
         if span <= SLACK_S:
@@ -166,7 +166,7 @@ class EventEngine:
         )  # fmt: skip
 
     def _rearrange(self) -> None:
-        """Take over a new deployment: messages stay where their host stays, the others move or are lost."""
+        """Apply a new deployment: messages stay on remaining hosts; other messages move or are lost."""
         old, queue = self._placed, self._waiting.queue
         new = self.control.cluster.placement
         self._placed = new
@@ -189,11 +189,11 @@ class EventEngine:
         self._refresh()
 
     def _abandon(self, elements: Any, messages: Floats) -> None:
-        """Messages on a failed machine are lost, or sent once more by those who sent them."""
+        """Drop the messages on a failed machine, or resend them from their senders."""
         np.add.at(self._lost if self.setting.failures.lose_messages else self._waiting.pending, elements, messages)
 
     def _refresh(self) -> None:
-        """Speeds of all hosts, and what links carry, at this moment."""
+        """Update the current speeds of hosts and capacities of links."""
         setting, placed, now = self.setting, self._placed, self.env.now
         log = self.control.cluster.log
         lives = [log[number] for number in placed.ids.tolist()]
@@ -218,7 +218,7 @@ class EventEngine:
             self._links.ticks[:] = np.round(mean / setting.tick_s).clip(max=self._waiting.flying.shape[1] - 1)
 
     def _account(self, step: int) -> None:
-        """Hand the sums of an interval over, and begin new ones."""
+        """Return the sums of an interval, and reset them."""
         setting, flow, waiting = self.setting, self.setting.flow, self._waiting
         interval = setting.interval_s
         power = self._power_s / interval
@@ -238,7 +238,7 @@ class EventEngine:
         np.add.at(queue, self._edge_target, waiting.buffer + waiting.flying.sum(axis=1))
         told = Measured(omega, inflow, processed, out, queue, area, power, self._lost)
         if setting.catalogue.sites:
-            # Journeys are rounded to ticks; latencies are not.
+            # Transfers are rounded to ticks; latencies are not.
             told.delays_s, told.flying = self._delay_sums / interval, flying
         self.control.end(step, told)
         self._delay_sums = np.zeros(flow.pred.size)

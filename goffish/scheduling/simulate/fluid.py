@@ -1,4 +1,4 @@
-"""The interval model: messages as a fluid, one estimate for each interval.
+"""The interval model: messages as a fluid, with one estimate per interval.
 
 See docs/specs/provisioning.md, section 3.9.
 """
@@ -21,17 +21,17 @@ def run_fluid(setting: Setting) -> Result:
 
 
 class FluidController:
-    """The interval model as what a dataflow runs on."""
+    """The interval model as a runtime of a dataflow."""
 
     def __init__(self, control: Control) -> None:
         self._control, self._step, self._changes = control, 0, Changes()
 
     def apply(self, step: int, plan: Deployment, changes: Changes) -> None:
-        """Take note of what an interval begins with; the plan is in force already."""
+        """Store the changes at the start of an interval; the plan is already in force."""
         self._step, self._changes = step, changes
 
     def observe(self) -> Measured:
-        """Estimate the interval."""
+        """Estimate the rates of the interval."""
         return _interval(self._control, self._step, self._changes)
 
 
@@ -40,7 +40,7 @@ def _interval(control: Control, step: int, changes: Changes) -> Measured:
     flow, interval = setting.flow, setting.interval_s
     since, placed = step * interval, cluster.placement
     low, high = cluster.up_s(since, since + interval)
-    # A machine counts with the part of the interval in which it works (§3.9).
+    # A machine counts for the part of the interval in which it works (§3.9).
     delivered = setting.variability.speeds(placed.ids, low, high) * (high - low) / interval
     power = placed.instances * (setting.catalogue.speeds[placed.kinds] * delivered)[placed.machine]
     power *= cluster.at_work(low, high)
@@ -82,7 +82,7 @@ def _hosts(control: Control, power: Floats, since: float) -> Hosts:
 
 
 def _against_backlog(control: Control, found: Estimate, power: Floats, step: int) -> float:
-    """Relative throughput with what waits in the denominator: Eq. 4 as it is printed (section 6.4)."""
+    """Relative throughput with queued messages in the denominator: Eq. 4 as printed (section 6.4)."""
     setting = control.setting
     flow, outputs = setting.flow, setting.flow.outputs
     if (power <= 0).any():
@@ -95,10 +95,10 @@ def _against_backlog(control: Control, found: Estimate, power: Floats, step: int
 
 
 def _lost(control: Control, power: Floats, total: Floats, queue: Floats, until: float) -> Floats:
-    """Messages that wait on machines which fail in the interval: their share of the element's speed."""
+    """Messages queued on machines that fail in the interval: their share of the PE's speed."""
     placed = control.cluster.placement
     failing = np.array([control.cluster.log[number].fail_s < until for number in placed.ids.tolist()], bool)
-    # What a replica holds as well is not lost.
+    # Messages that a replica also holds are not lost.
     held = {
         (int(placed.element[at]), int(placed.stands_for[at]))
         for at in np.flatnonzero((placed.stands_for >= 0) & ~failing[placed.machine]).tolist()

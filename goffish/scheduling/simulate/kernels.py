@@ -1,4 +1,4 @@
-"""Messages through a dataflow, in numba: in each tick counts move in topological order, as far as they get."""
+"""Numba kernels of message transfer: in each tick, counts move in topological order as far as possible."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from goffish.kernels.compile import kernel
 
 
 class Links(NamedTuple):
-    """What the edges of a dataflow can carry; arrays of shape (edges,), in the order of ``graph.pred``.
+    """Capacities of the edges of a dataflow; arrays of shape (edges,), in the order of ``graph.pred``.
 
     Attributes
     ----------
     inside : float64
-        Share of the messages that stays inside a machine.
+        Share of the messages that stays on the same machine.
     capacity : float64
-        What the links between machines carry together, messages per second.
+        Total capacity of the links between machines, messages per second.
     ticks : int64
-        Ticks of the journey of the others.
+        Transfer time of the other messages, in ticks.
     """
 
     inside: NDArray[np.float64]
@@ -29,20 +29,20 @@ class Links(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Messages that are on their way.
+    """Queued and travelling messages.
 
     Attributes
     ----------
     queue : float64, shape (places,)
-        Messages that wait on each host of each element.
+        Messages queued on each host of each PE.
     pending : float64, shape (elements,)
-        Messages of elements none of whose hosts works.
+        Messages for PEs without a working host.
     buffer : float64, shape (edges,)
-        Messages that wait for a link.
+        Messages queued for a link.
     flying : float64, shape (edges, ring)
-        Messages between machines, by the tick in which they arrive: a ring of one more than the longest journey.
+        Messages between machines, by the tick of their arrival: a ring buffer, one longer than the longest transfer.
     position : int64, shape (1,)
-        Present place of the ring.
+        Current position in the ring buffer.
     """
 
     queue: NDArray[np.float64]
@@ -53,16 +53,16 @@ class Waiting(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What elements did since the sums began; float64 arrays of shape (elements,).
+    """Sums of the PEs since the last reset; float64 arrays of shape (elements,).
 
     Attributes
     ----------
     inflow, processed, out
         Messages.
     area
-        Messages that wait at the end of ticks, times seconds.
+        Messages queued at the end of ticks, times seconds.
     flying
-        Those of them that are between machines.
+        The part of `area` that is between machines.
     """
 
     inflow: NDArray[np.float64]
@@ -74,7 +74,7 @@ class Sums(NamedTuple):
 
 @kernel
 def fill_links(graph, hosts, message_bits, links):
-    """Fill what every edge can carry; the shares of `hosts` are speeds."""
+    """Fill the capacities of all edges; the shares of `hosts` are speeds."""
     inside, capacity = links.inside, links.capacity
     offsets, machine, speed, bandwidth = hosts.offsets, hosts.vm, hosts.share, hosts.bandwidth
     n = graph.order.size
@@ -104,9 +104,9 @@ def fill_links(graph, hosts, message_bits, links):
 
 @kernel
 def spread(amount, low, high, speed, queue):
-    """Give messages to the hosts of an element so that all of them would be done at the same time, as far as possible.
+    """Distribute messages over the hosts of a PE so that all hosts finish at the same time, as far as possible.
 
-    Returns False, and does nothing, if no host works.
+    Return False, without changes, if no host works.
     """
     power, held, usable = 0.0, amount, 0
     for a in range(low, high):
@@ -116,7 +116,7 @@ def spread(amount, low, high, speed, queue):
             usable += 1
     if usable == 0:
         return False
-    # Hosts that have more than the common level already get none; without them the level falls.
+    # Hosts above the common level receive nothing; without them the level falls.
     level = held / power
     while True:
         power, held, fewer = 0.0, amount, 0
@@ -137,17 +137,17 @@ def spread(amount, low, high, speed, queue):
 
 @kernel
 def run_ticks(ticks, dt, flow, rates, arrivals, offsets, speed, paused, links, waiting, sums):
-    """Move messages for some ticks of `dt` seconds; changes `waiting`, and adds to `sums`.
+    """Move messages for a number of ticks of `dt` seconds; changes `waiting`, and adds to `sums`.
 
     Parameters
     ----------
     flow : ActiveFlow
     rates : float64, shape (elements,)
         External messages per second.
-    arrivals : float64, shape (ticks, elements) or (0, elements)
-        External messages of each tick; without rows they come evenly, at `rates`.
+    arrivals : float64, shape (ticks, elements) or (0, PEs)
+        External messages of each tick; without rows, messages arrive evenly at `rates`.
     offsets : int64, shape (elements + 1,)
-        Places of element i are ``offsets[i]`` to ``offsets[i + 1]``.
+        Places of PE i are ``offsets[i]`` to ``offsets[i + 1]``.
     speed : float64, shape (places,)
     paused : bool, shape (elements,)
     links : Links

@@ -1,4 +1,4 @@
-"""Input rates over time: shapes that the papers use, real request rates, and files of the user.
+"""Input rates over time: shapes from the papers, real request rates, and files.
 
 Shapes are float64 of shape (steps,), messages per second, the mean of each interval. See
 docs/specs/provisioning.md, section 4.3; docs/specs/plasticc.md, section 4.3.
@@ -19,31 +19,31 @@ from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import Floats, Flow
 
 DAY_S = 86_400.0
-#: Resolution of the bundled log of requests.
+#: Resolution of the bundled request log, in seconds.
 _LOG_INTERVAL_S = 60
 
 
 def constant(mean: float, steps: int) -> Floats:
-    """The same in all intervals."""
+    """Return a constant rate."""
     return np.full(steps, float(mean))
 
 
 def wave(mean: float, steps: int, interval_s: float, *, period_s: float = 3600.0, depth: float = 0.5) -> Floats:
-    """A sine around the mean: ``mean * (1 + depth * sin(2 pi t / period))``, averaged over each interval."""
+    """Return a sine around the mean: ``mean * (1 + depth * sin(2 pi t / period))``, averaged over each interval."""
     angles = 2 * np.pi * interval_s * np.arange(steps + 1) / period_s
     return np.asarray(mean * (1.0 - depth * np.diff(np.cos(angles)) / np.diff(angles)), np.float64)
 
 
 def walk(mean: float, steps: int, rng: np.random.Generator, *, step: float = 0.1, within: float = 0.5) -> Floats:
-    """A random walk from the mean, uniform steps of up to `step` times it, reflected at `within` times it.
+    """Return a random walk from the mean: uniform steps of up to `step * mean`, reflected at `within * mean`.
 
-    Its mean is not `mean`, and static deployments depend on it: results tell the rate that was realised (§4.3).
+    The mean of the walk differs from `mean`; results include the realised rate (§4.3).
     """
     return mean * _reflected(rng.uniform(-step, step, steps), 1.0 - within, 1.0 + within)
 
 
 def free_walk(mean: float, steps: int, rng: np.random.Generator) -> Floats:
-    """The walk of the authors' simulator: a factor in (0, 2], steps of up to 1 up or down."""
+    """Return the walk of the authors' simulator: a factor in (0, 2], steps of up to 1 up or down."""
     moves = rng.uniform(0.0, 1.0, steps) * rng.choice([-1.0, 1.0], steps)
     return mean * _reflected(moves, 1e-3, 2.0)
 
@@ -59,7 +59,7 @@ def _reflected(moves: Floats, low: float, high: float) -> Floats:
 
 
 def on_off(rate: float, steps: int, interval_s: float, *, period_s: float = 60.0, active: float = 0.5) -> Floats:
-    """A source that sends at `rate` in the first part of each period and is silent then, averaged over intervals."""
+    """Return a source that sends at `rate` in the first part of each period and is silent afterwards."""
     rounds, place = np.divmod(interval_s * np.arange(steps + 1), period_s)
     sent = rounds * active * period_s + np.minimum(place, active * period_s)
     return np.asarray(rate * np.diff(sent) / interval_s, np.float64)
@@ -74,7 +74,7 @@ def spikes(
     probability: float = 0.05,
     length: int = 2,
 ) -> Floats:
-    """A level with sudden spikes: in each interval one of `height` times the level begins with a probability."""
+    """Return a level with spikes: in each interval, a spike of `height` times the level begins with a probability."""
     begins = rng.random(steps) < probability
     high = np.convolve(begins, np.ones(length))[:steps] > 0
     return np.where(high, height * mean, mean)
@@ -91,7 +91,7 @@ def daily_streams(
     noise: float = 0.2,
     period_s: float = DAY_S,
 ) -> Floats:
-    """PLAStiCC's streams, shape (steps, streams): sines of a day with noise in every minute, each from a random phase.
+    """Return PLAStiCC's streams, shape (steps, streams): daily sines with noise per minute, each with a random phase.
 
     Minutes are averaged over each interval.
     """
@@ -111,7 +111,7 @@ def requests(mean: float, steps: int, interval_s: float, *, first_s: float = 0.0
     Parameters
     ----------
     mean : float
-        Of the intervals that are returned.
+        Mean of the returned intervals.
     steps : int
     interval_s : float
         Seconds, a multiple of 60: the resolution of the bundled log.
@@ -121,20 +121,20 @@ def requests(mean: float, steps: int, interval_s: float, *, first_s: float = 0.0
     Raises
     ------
     InputError
-        If an interval does not fit the resolution, or the log ends before the last one.
+        If an interval does not fit the resolution, or the log ends before the last interval.
     """
     counts = _requests()
     length, first = (float(seconds) / _LOG_INTERVAL_S for seconds in (interval_s, first_s))
     if not (length.is_integer() and length >= 1 and first.is_integer() and first >= 0):
         raise InputError(
             f"rates 'requests': interval {interval_s:g} s, start {first_s:g} s; "
-            f"multiples of {_LOG_INTERVAL_S} s are accepted"
+            f"must be multiples of {_LOG_INTERVAL_S} s"
         )
     begin, end = int(first), int(first) + steps * int(length)
     if end > counts.size:
         raise InputError(
-            f"rates 'requests': {steps} intervals of {interval_s:g} s from second {first_s:g} are needed; "
-            f"the log has {counts.size * _LOG_INTERVAL_S:,} s"
+            f"rates 'requests': {steps} intervals of {interval_s:g} s from second {first_s:g} exceed the log of "
+            f"{counts.size * _LOG_INTERVAL_S:,} s"
         )
     binned = counts[begin:end].reshape(steps, int(length)).mean(axis=1)
     return np.asarray(binned * (mean / binned.mean()), np.float64)
@@ -148,31 +148,31 @@ def _requests() -> Floats:
 
 
 def scaled(flow: Flow, shape: Floats) -> Floats:
-    """All streams of a dataflow with one shape around 1, shape (steps, elements): each times its expected rate."""
+    """Scale all streams of a dataflow by one shape around 1, shape (steps, elements), times their expected rates."""
     return np.outer(shape, flow.rates)
 
 
 def streams(flow: Flow, given: Mapping[str, Floats], steps: int | None = None) -> Floats:
-    """Streams by the names of their elements, shape (steps, elements); those that are not named stay as expected.
+    """Collect streams by PE name, shape (steps, elements); streams that are not named keep their expected rates.
 
     Raises
     ------
     InputError
-        If a name is no input of the dataflow, or series are shorter than `steps` (default: than each other).
+        If a name is not an input of the dataflow, or a series is shorter than `steps` (default: than another series).
     """
     inputs = {flow.names[i]: int(i) for i in flow.inputs}
     lengths = {len(series) for series in given.values()}
     count = steps if steps is not None else max(lengths, default=0)
     if not count or min(lengths, default=count) < count:
-        raise InputError(f"rates: {count} intervals are needed, and there are series of {sorted(lengths)}")
+        raise InputError(f"rates: expected {count} intervals in each series, found {sorted(lengths)}")
     found = np.tile(flow.rates, (count, 1))
     for name, series in given.items():
         if name not in inputs:
-            raise InputError(f"rates: no input {name!r}; there are: {', '.join(list(inputs)[:20])}")
+            raise InputError(f"rates: unknown input {name!r}; accepted: {', '.join(list(inputs)[:20])}")
         found[:, inputs[name]] = series[:count]
     return found
 
 
 def read_rates(path: str | Path, flow: Flow, steps: int | None = None) -> Floats:
-    """Rates from a CSV or Parquet file: a column for each stream, called as its element; a row for each interval."""
+    """Read rates from a CSV or Parquet file with one column per input, named after its PE, and one row per interval."""
     return streams(flow, read_columns(path), steps)

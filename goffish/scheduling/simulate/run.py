@@ -33,25 +33,25 @@ def simulate(
     failures: Failures | None = None,
     **fields: Any,
 ) -> Result:
-    """Deploy a dataflow, adapt it from interval to interval, and record what happens.
+    """Deploy a dataflow on a simulated cloud, adapt it in every interval, and record the run.
 
     Parameters
     ----------
     flow : Flow or Dataflow
     catalogue : Catalogue or str
-        What can be rented, or the name of a known catalogue.
+        The machine types to rent, or the name of a bundled catalogue.
     policy : Policy
     rates : float64, shape (steps, elements)
-        External input of each interval, messages per second (`goffish.scheduling.simulate.rates`). The run is as long
-        as they are.
+        External input of each interval, messages per second (`goffish.scheduling.simulate.rates`); also sets the length
+        of the run.
     variability : Variability, optional
-        Default: machines always deliver what they are rated for.
+        Default: machines always run at their rated speed.
     forecaster : Forecaster, optional
-        For policies that look ahead.
+        Required by policies that use forecasts.
     engine : {"fluid", "events"}
-        One estimate for each interval, or continuous time with queues on every machine and links with a latency.
+        One estimate per interval, or continuous time with queues on every machine and links with latency.
     interval_s : float, optional
-        Default: that of the dataflow's goal.
+        Default: the interval of the dataflow's goal.
     failures : Failures, optional
         Default: none.
     **fields
@@ -65,7 +65,7 @@ def simulate(
     Raises
     ------
     InputError
-        If rates do not fit the dataflow, a figure is out of its range, or the policy asks for what cannot be.
+        If rates do not fit the dataflow, a parameter is out of range, or the policy returns an invalid deployment.
     """
     compiled = compile_flow(flow) if isinstance(flow, Dataflow) else flow
     setting = Setting(
@@ -90,16 +90,16 @@ def simulate(
 
 
 def _check(setting: Setting, engine: Engine) -> None:
-    """Refuse rates that do not fit, figures out of their range and unknown choices."""
+    """Refuse rates that do not fit the dataflow, parameters out of range, and unknown choices."""
     rates, size = setting.rates, setting.flow.size
     if rates.ndim != 2 or rates.shape[1] != size or not len(rates):
-        raise InputError(f"rates of shape {rates.shape}: a row for each interval and {size} columns are needed")
+        raise InputError(f"rates: shape {rates.shape}; expected one row per interval and {size} columns")
     if not np.isfinite(rates).all() or (rates < 0).any():
-        raise InputError("rates hold numbers below 0, or infinite ones")
+        raise InputError("rates: numbers must be finite and 0 or more")
     for name, least in (("interval_s", 1e-3), ("tick_s", 1e-4), ("switch_pause_s", 0)):
         value = getattr(setting, name)
         if not least <= value < np.inf:
-            raise InputError(f"{name} = {value:g}: at least {least:g} is needed")
+            raise InputError(f"{name} = {value:g}: must be at least {least:g}")
     for name, value, known in (
         ("engine", engine, Engine),
         ("omega", setting.omega, Denominator),
@@ -107,6 +107,6 @@ def _check(setting: Setting, engine: Engine) -> None:
         ("arrivals", setting.arrivals, Arrivals),
     ):
         if value not in get_args(known):
-            raise InputError(f"{name} = {value!r}: one of {', '.join(get_args(known))} is needed")
+            raise InputError(f"{name} = {value!r}: must be one of {', '.join(get_args(known))}")
     if engine == "fluid" and setting.arrivals == "poisson":
-        raise InputError("arrivals = poisson: the fluid engine knows only rates; choose engine = events")
+        raise InputError("arrivals = poisson: not available with engine = fluid; use engine = events")

@@ -1,4 +1,4 @@
-"""Rates, variability and forecasts by their names, as the command line and the service are given them."""
+"""Rates, variability and forecasts by name, for the command line and the service."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _TRACES, _SLOTS = 20, 2000
 
 
 def make_rates(name: str, flow: Flow, steps: int, interval_s: float, seed: int = 0) -> Floats:
-    """External input of every interval, shape (steps, elements).
+    """Return the external input of every interval, shape (steps, elements).
 
     Parameters
     ----------
     name : str
-        One of `RATES`, around what the dataflow expects, or a CSV or Parquet file with a column for each stream and a
-        row for each interval.
+        One of `RATES`, scaled to the expected rates of the dataflow, or a CSV or Parquet file with one column per
+        stream and one row per interval.
     """
     rng = np.random.default_rng([seed, 1])
     if name == "daily":
@@ -52,12 +52,12 @@ def make_rates(name: str, flow: Flow, steps: int, interval_s: float, seed: int =
         }[name]()
         return shapes.scaled(flow, shape)
     if not Path(name).exists():
-        raise InputError(f"no rates {name!r}: give a file, or one of {', '.join(RATES)}")
+        raise InputError(f"unknown rates {name!r}: give a file, or one of {', '.join(RATES)}")
     return shapes.read_rates(name, flow, steps)
 
 
 def make_variability(name: str, seed: int = 0) -> Variability:
-    """How machines vary: one of `VARIABILITY`, or a CSV or Parquet file of traces (`read_traces`)."""
+    """Return the variability of machines: one of `VARIABILITY`, or a CSV or Parquet file of traces (`read_traces`)."""
     if name == "none":
         return steady()
     if name == "ec2":
@@ -65,7 +65,7 @@ def make_variability(name: str, seed: int = 0) -> Variability:
     if name == "walk":
         return Variability(generate_walks(_TRACES, _SLOTS, np.random.default_rng([seed, 2])), None, seed)
     if not Path(name).exists():
-        raise InputError(f"no variability {name!r}: give a file of traces, or one of {', '.join(VARIABILITY)}")
+        raise InputError(f"unknown variability {name!r}: give a file of traces, or one of {', '.join(VARIABILITY)}")
     return Variability(read_traces(name), None, seed)
 
 
@@ -82,13 +82,13 @@ def make_forecaster(
     bias: float = 0.0,
     seed: int = 0,
 ) -> Forecaster:
-    """Who foresees rates and speeds: one of `FORECASTS`; `error` and `bias` are those of the oracle."""
+    """Return a forecaster of rates and speeds: one of `FORECASTS`; `error` and `bias` apply to the oracle."""
     if name == "oracle":
         return Oracle(rates, variability, interval_s, horizon, every, ForecastError(mean=error, bias=bias, seed=seed))
     if name not in FORECASTS:
-        raise InputError(f"no forecast {name!r}: choose one of {', '.join(FORECASTS)}")
+        raise InputError(f"unknown forecast {name!r}: choose one of {', '.join(FORECASTS)}")
     if error or bias:
-        raise InputError("a forecast error is added to the oracle only: the others have their own")
+        raise InputError("error and bias: only available with forecast oracle")
     model = {
         "last": last_value, "mean": moving_mean, "smoothing": exponential_smoothing,
         "arima": arima,

@@ -1,9 +1,10 @@
-"""What is kept of each choice while a table is built, and how its actions are packed.
+"""Storage of a strategy table while it is built, and the packing of its actions.
 
 See docs/specs/spot.md, section 3.3.
 
-The actions of a machine for all work left form a word. A word changes seldom from one slot to the next, and few are
-different, so a table stores a dictionary of words and, for each place, from which slots left on which word holds.
+The actions of a machine for all amounts of remaining work form a word. Words rarely change from one slot to the next,
+and few are distinct, so a table stores a dictionary of words and, for each place, the number of remaining slots from
+which on each word applies.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Words = NDArray[np.uint64]
 
 
 class Actions(NamedTuple):
-    """Actions of machines that are held, two bits each.
+    """Actions for held machines, two bits each.
 
     A place is ``((layer * joint prices + price) * works + saved - 1) * hour states + hour``, from `base` of its choice
     on; layer 0 is running, layer k a checkpoint with k slots to go. Run r of place i, ``first[i] <= r < first[i + 1]``,
@@ -60,7 +61,7 @@ class History:
         self._keys, self._numbers = np.empty(places, np.int32), np.empty(places, np.int32)
 
     def resume(self, first: Ints, since: Small, number: Small, words: Words) -> None:
-        """Go on where a table ended."""
+        """Resume where a table ended."""
         keys = np.repeat(np.arange(first.size - 1, dtype=np.int32), np.diff(first))
         order = np.argsort(since, kind="stable")
         keys, numbers = keys[order], number[order]
@@ -88,7 +89,7 @@ class History:
             self._steps.append((left, self._keys[:changed].copy(), self._numbers[:changed].copy()))
 
     def runs(self) -> tuple[Ints, Small, Small, Words]:
-        """Where the runs of each place begin, their slots, and numbers of their words; and the words."""
+        """First run of each place, the slots and word numbers of the runs, and the words."""
         places = len(self._before)
         counts = np.zeros(places + 1, np.int64)
         for _, keys, _ in self._steps:
@@ -103,7 +104,7 @@ class History:
 
 
 class Choice:
-    """What is kept of one choice from slot to slot."""
+    """State of one choice between slots."""
 
     def __init__(self, market: Market, number: int, work: int, last: tuple[Floats, Floats, Floats] | None) -> None:
         self.charges: Charges = charges_of(market, number)
@@ -129,7 +130,7 @@ class Choice:
         self.history = History(self._words.size // numbers, numbers)
 
     def _end(self, penalty: float) -> None:
-        """Values at the deadline: what is left is paid for, and the machine given back (O-14)."""
+        """Values at the deadline: the remaining work is charged, and the machine released (O-14)."""
         release, left = self.charges.release, penalty * np.arange(self.work + 1.0)
         at = 0
         for s in range(1, self.work + 1):
@@ -142,12 +143,12 @@ class Choice:
             self.starting[k] = settled[:, None] + left[None, :]
 
     def expect(self, idle: Floats, feasible: NDArray[np.bool_]) -> None:
-        """Expectations of what the last slot left; the value of asking for this machine is `ventures[-1]`."""
+        """Expectations of the values of the last slot; the value of requesting this machine is `ventures[-1]`."""
         charges, little, spot = self.charges, np.empty_like(self.lost), bool(self.rules.spot[self.number])
         kernels.complete(self.running, self.joint, self.states, self.work, self._complete)
         kernels.expect(self._complete, self.ready, self._spare, charges.survive, self.sizes)
         if spot:
-            # What may be lost only counts where the guard allows it to be: there, no value is infinite.
+            # Potential losses count only where the guard permits the action: there, no value is infinite.
             kernels.expect(np.where(feasible, idle, 0.0), self.lost, little, charges.lose, self.sizes)
         starting = np.empty_like(self.starting)
         for k in range(len(starting)):
@@ -158,7 +159,7 @@ class Choice:
         self.starting[:] = self.ventures[:-1]
 
     def decide(self, left: int, idle: Floats, feasible: NDArray[np.bool_]) -> None:
-        """Values and actions with `left` slots left."""
+        """Compute values and actions with `left` slots left."""
         kernels.decide(
             self.running, self.saving, self.rules, self.number, self.charges, self.sizes, self.ready, self.lost, idle,
             feasible, self._buffers, self._words,
@@ -167,7 +168,7 @@ class Choice:
 
 
 def actions_of(parts: Sequence[Choice]) -> Actions:
-    """The actions of all choices together."""
+    """Merge the actions of all choices."""
     base, states = [0], [part.states for part in parts]
     firsts, slots, numbers, words = [np.zeros(1, np.int64)], [], [], []
     runs = different = 0
@@ -186,11 +187,11 @@ def actions_of(parts: Sequence[Choice]) -> Actions:
 
 
 def resume(parts: Sequence[Choice], actions: Actions) -> None:
-    """Go on where a table ended; `parts` are of the same market and work."""
+    """Resume where a table ended; `parts` have the same market and work."""
     for j, part in enumerate(parts):
         first = actions.first[actions.base[j] : actions.base[j + 1] + 1]
         runs = slice(int(first[0]), int(first[-1]))
         number = actions.number[runs]
-        # Each choice's words are a range of their own, in the order of their numbers.
+        # The words of each choice form a separate range, in the order of their numbers.
         low, high = (int(number.min()), int(number.max()) + 1) if number.size else (0, 0)
         part.history.resume(first - first[0], actions.since[runs], number - np.int32(low), actions.words[low:high])

@@ -1,4 +1,4 @@
-"""What a job should do now, from a table, in words and figures. See docs/specs/spot.md, sections 3.4, 3.5."""
+"""Advice for a job from a table, as text and numbers. See docs/specs/spot.md, sections 3.4, 3.5."""
 
 from __future__ import annotations
 
@@ -28,28 +28,29 @@ from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.table import Table
 
 _TEXTS = {
-    WAIT: "wait", PROCESS: "go on", CHECKPOINT: "checkpoint", RELEASE: "give the machine back",
-    QUIT: "stop the checkpoint", MOVE: "move to the machine of your own",
+    WAIT: "wait", PROCESS: "continue", CHECKPOINT: "checkpoint", RELEASE: "release the machine",
+    QUIT: "cancel the checkpoint", MOVE: "move to the local machine",
 }  # fmt: skip
-#: Other deadlines that are told: so many times the one that there is.
+#: Other deadlines in the answer, as multiples of the given one.
 _OTHERS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do.
+    """Advice for a job.
 
     Attributes
     ----------
     action : int
-        Of `job`.
+        An action of `job`.
     text : str
     expected_cost : float
-        Of what is left; for a job that holds a machine, at most so much (were it given back now).
+        Expected cost of the remaining work; for a job that holds a machine, an upper bound (as if it were released
+        now).
     on_demand_cost : float
-        Of what is left without spot machines.
+        Cost of the remaining work without spot machines.
     deadlines : list of (hours, expected cost)
-        With other deadlines, as far as they can be kept and the table reaches.
+        Other deadlines that can be kept and are within the table.
     """
 
     action: int
@@ -59,7 +60,7 @@ class Advice:
     deadlines: list[tuple[float, float]]
 
     def told(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the advice as JSON-compatible data."""
         return {
             "action": self.text,
             "expected_cost": self.expected_cost,
@@ -71,29 +72,29 @@ class Advice:
 def advise(
     table: Table, status: Status, slots: int, prices: Sequence[float], ages: Sequence[int] | None = None
 ) -> Advice:
-    """Say what to do with `slots` left.
+    """Advise the next action with `slots` left.
 
     Parameters
     ----------
     table : Table
     status : Status
     slots : int
-        Until the deadline.
+        Slots until the deadline.
     prices : sequence of float
-        Of the classes, now.
+        Current price of each machine type.
     ages : sequence of int, optional
-        Slots for which each price has been in its bin; only semi-Markov chains need them.
+        Slots for which each price has been in its bin; required by semi-Markov chains only.
 
     Raises
     ------
     InputError
-        If the deadline cannot be kept for certain; the message names the earliest that can.
+        If the deadline cannot be guaranteed; the message names the earliest possible one.
     """
     market, work = table.market, status.saved
     check_deadline(market, status, slots)
     curve = table.curve(work, prices, ages)
     if slots >= curve.size:
-        raise InputError(f"{slots} slots to the deadline: the table ends at {curve.size - 1}")
+        raise InputError(f"slots = {slots}: the table covers deadlines of up to {curve.size - 1} slots")
     action = table.decide(slots, status, prices, ages)
     cost = float(curve[slots])
     if status.state != QUIESCED:
@@ -117,25 +118,25 @@ def check_deadline(market: Market, status: Status, slots: int, margin: int = 0) 
     market : Market
     status : Status
     slots : int
-        Until the deadline, without the margin.
+        Slots until the deadline, without the margin.
     margin : int
-        Slots before the deadline by which the job is to be done.
+        Slots between the end of the job and the deadline.
 
     Raises
     ------
     InputError
-        The message names the earliest deadline that can be kept.
+        If the deadline cannot be kept; the message names the earliest possible one.
     """
-    # A job that holds a machine may be further than what it has saved; a late one that only costs more is advised.
+    # A job that holds a machine may be ahead of its last checkpoint; a soft deadline may be missed at a cost.
     sure = status.state == QUIESCED and market.late_penalty is None
     least = market.least_slots(status.saved) if sure else 1
     if slots < least:
         hours = math.ceil(100 * (least + margin) / market.slots_per_hour) / 100
-        raise InputError(f"the deadline cannot be promised: {hours:g} hours is the earliest that can")
+        raise InputError(f"the deadline cannot be guaranteed; the earliest possible one is in {hours:g} hours")
 
 
 def text_of(market: Market, action: int) -> str:
-    """An action in words."""
+    """Describe an action in words."""
     if action < START:
         return _TEXTS[action]
     rules, choice = market.rules, action - START
@@ -147,29 +148,29 @@ def text_of(market: Market, action: int) -> str:
 
 
 def running(market: Market, work: int, saved: int, name: str, bid: float | None, used_s: float) -> Status:
-    """A job that runs on a machine.
+    """Status of a job that runs on a machine.
 
     Parameters
     ----------
     work, saved : int
-        Units left, and from the last checkpoint on.
+        Remaining units, now and from the last checkpoint.
     name : str
-        Class of its machine.
+        Type of its machine.
     bid : float, optional
-        Default: it is on demand. The nearest bid of the market that is not greater is taken.
+        Bid of the machine; default: it is on demand. The highest bid of the market that does not exceed it is used.
     used_s : float
         Seconds of its billed hour so far, 0 to 3600, rounded down to slots.
 
     Raises
     ------
     InputError
-        For an unknown class, a bid below all of the market, or more than an hour.
+        If the machine type is unknown, the bid is below all bids of the market, or `used_s` exceeds an hour.
     """
     if not 0 <= used_s <= 3600:
-        raise InputError(f"used_s: {used_s:g}; 0 to 3600 are accepted")
+        raise InputError(f"used_s = {used_s:g}: must be 0 to 3600")
     names = [one.name for one in market.classes]
     if name not in names:
-        raise InputError(f"no class {name!r}; there are: {', '.join(names)}")
+        raise InputError(f"unknown machine type {name!r}; accepted: {', '.join(names)}")
     kind = names.index(name)
     machine = market.on_demand if bid is None else market.spot
     if bid is None:
@@ -178,7 +179,7 @@ def running(market: Market, work: int, saved: int, name: str, bid: float | None,
         covered = np.flatnonzero(market.classes[kind].bids <= bid + 1e-9)
         if not covered.size and market.classes[kind].bins > 1:
             bids = ", ".join(f"{b:.4g}" for b in market.classes[kind].bids.tolist())
-            raise InputError(f"bid {bid:g} of {name}: the market knows bids of {bids}")
+            raise InputError(f"bid {bid:g} of {name}: below the bids of the market, {bids}")
         choice = market.spot_choice(kind, int(covered[-1]) if covered.size else 0)
     hour = 0
     for _ in range(int(used_s * market.slots_per_hour / 3600.0 + 1e-9)):

@@ -1,6 +1,6 @@
-"""Money of a slot under the price model: the billing automaton of a choice, spread over the joint prices.
+"""Charges of a slot under the price model: the billing automaton of a choice, expanded over the joint prices.
 
-With the price of the hour's start (`hourly_start`) the hour states also remember the bin that the price was in.
+With prices of the hour's start (`hourly_start`), the hour states also include the bin of that price.
 See docs/specs/spot.md, section 2.7.
 """
 
@@ -19,23 +19,24 @@ Ints = NDArray[np.int64]
 
 
 class Charges(NamedTuple):
-    """Of one choice.
+    """Charges of one choice.
 
     Attributes
     ----------
     follow : int64, shape (joint prices, hour states)
     charge, finish : float64, shape (joint prices, hour states)
-        Expected money of a slot, and of one in which the job ends; both also if the machine is taken away in it.
+        Expected charge of a slot, and of the slot in which the job ends, including interruptions.
     release : float64, shape (joint prices, hour states)
-        Money of giving the machine back at the start of a slot.
+        Charge of releasing the machine at the start of a slot.
     survive, lose : float64, shape (factors, states, states)
-        Factors of the chain of all prices (see `factors`), restricted to the steps that the choice survives, or not.
+        Factors of the chain of all prices (see `factors`), restricted to steps with, or without, survival of the
+        choice.
     covered : bool, shape (joint prices,)
-        Where the machine is granted.
+        Whether the machine is granted.
     hours : int64, shape (start-up slots + 1, joint prices)
-        Hour state with so many slots of start-up to go; 0 wherever start-up is not billed.
+        Hour state by remaining slots of start-up; 0 if start-up is not billed.
     startup : float64, shape (start-up slots, joint prices)
-        Expected money of the slot of start-up with one more to go than its index.
+        Expected charge of the start-up slot with index plus one slots to go.
     """
 
     follow: Ints
@@ -50,14 +51,14 @@ class Charges(NamedTuple):
 
     @property
     def states(self) -> int:
-        """Hour states."""
+        """Number of hour states."""
         return int(self.follow.shape[1])
 
 
 def factors(market: Market) -> tuple[Floats, Ints]:
-    """The chain of all prices as a product, and the number of states of each factor.
+    """Factors of the chain of all prices, and the number of states of each factor.
 
-    A factor for each class, padded to the greatest; or a single one, of the joint states.
+    One factor per machine type, padded to the largest; or a single one of the joint states.
     """
     if market.joint_chain is not None:
         return market.joint_chain[None].copy(), np.array([market.joint_states], np.int64)
@@ -69,7 +70,7 @@ def factors(market: Market) -> tuple[Floats, Ints]:
 
 
 def charges_of(market: Market, choice: int) -> Charges:
-    """The charges of a choice."""
+    """Compute the charges of a choice."""
     rules = market.rules
     kind, spot = int(rules.kind[choice]), bool(rules.spot[choice])
     one, machine = market.classes[kind], market.spot if spot else market.on_demand
@@ -77,7 +78,7 @@ def charges_of(market: Market, choice: int) -> Charges:
     bins, now = one.bins, market.joint_bins[kind]
     top = int(one.covers[choice - market.spot_choice(kind, 0)]) if spot else bins
     kept = np.where(np.arange(bins) <= top, 1.0 - one.hazard if spot else 1.0, 0.0)
-    # Probability of the class's next bin in each joint state.
+    # Probability of the machine type's next bin in each joint state.
     if market.joint_chain is None:
         then = (one.chain @ np.repeat(np.eye(bins), one.ages, axis=0))[market.own_states[kind]]
     else:

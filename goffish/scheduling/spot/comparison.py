@@ -1,4 +1,4 @@
-"""Policies side by side: the same job, prices and start slots for all of them, on every class that can do it.
+"""Comparison of policies on the same job, prices and start slots, for every sufficient machine type.
 
 See docs/specs/spot.md, sections 3.7 and 7.3.
 """
@@ -34,27 +34,27 @@ from goffish.scheduling.spot.table import Table
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: All that can take part; ``h3-young`` has Young's interval between checkpoints, ``clairvoyant`` knows all prices.
+#: All policies; ``h3-young`` uses Young's interval between checkpoints, ``clairvoyant`` has all prices.
 POLICIES = (
     "rtba", "h1", "h2", "h3", "h3-young", "greedy", "eager", "uniform-progress", "on-demand", "clairvoyant",
 )  # fmt: skip
-#: The clairvoyant looks at so many start slots at most, spread evenly.
+#: Maximum number of start slots of the clairvoyant, spread evenly.
 MOST_FORESEEN = 200
 
 
 class Outcome(NamedTuple):
-    """What a policy made of the jobs.
+    """Results of a policy.
 
     Attributes
     ----------
     policy : str
     machines : str
-        The class, or ``all`` for policies that choose among them.
+        The machine type, or ``all`` for policies that choose among all types.
     costs : float64, shape (runs,)
     starts : int64, shape (runs,)
-        Slots in which the jobs began.
+        First slot of each job.
     replay : Replay, optional
-        None for the clairvoyant, of whom only costs are known.
+        None for the clairvoyant, which has costs only.
     """
 
     policy: str
@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
     replay: Replay | None = None
 
     def told(self, on_demand: float) -> dict[str, Any]:
-        """In a few figures; `saving` is against the price of the job on demand."""
+        """Summarise the results; `saving` is relative to the on-demand price of the job."""
         found = self.replay
         mean = float(self.costs.mean())
         shares = found is not None and int(found.rented.sum()) > 0
@@ -83,7 +83,7 @@ class Outcome(NamedTuple):
 
 
 def write_outcomes(path: str | Path, outcomes: Sequence[Outcome], slot_s: float, since: float) -> None:
-    """Write every run as a row of a Parquet file: policy, machines, start, cost, hours until it was done, losses."""
+    """Write every run as a row of a Parquet file: policy, machines, start, cost, hours until completion, losses."""
     rows = []
     for one in outcomes:
         begun = since + slot_s * one.starts
@@ -102,7 +102,7 @@ def write_outcomes(path: str | Path, outcomes: Sequence[Outcome], slot_s: float,
 
 
 def cheapest_on_demand(market: Market, work: int, slots: int) -> float:
-    """Least price of a job on demand within its deadline; infinite if no class is fast enough."""
+    """Least on-demand price of a job within its deadline; infinite if no machine type is fast enough."""
     prices = [
         on_demand_cost(market, work, kind)
         for kind, one in enumerate(market.classes)
@@ -124,34 +124,34 @@ def compare(
     bid: int | None = None,
     threads: int = 2,
 ) -> list[Outcome]:
-    """Run every policy on every class that can keep the deadline.
+    """Run every policy on every machine type that can keep the deadline.
 
     Parameters
     ----------
     market : Market
     table : Table, optional
-        For ``rtba``; of a market with the same classes.
+        Required by ``rtba``; of a market with the same machine types.
     policies : sequence of str
-        Of `POLICIES`.
+        Names of `POLICIES`.
     work, slots : int
     prices : SlotPrices
     starts : int64, shape (runs,)
     history : sequence of Trace, optional
-        Prices before, one of each class, for the mean lifetimes that ``h3`` and Young's formula need.
+        Earlier prices, one trace per machine type, for the mean lifetimes of ``h3`` and Young's formula.
     bid : int, optional
-        Number of the heuristics' bid; default: the most probable price, that is the bin the chain is in the longest.
+        Index of the heuristics' bid; default: the bin with the largest share of time.
     threads : int
 
     Raises
     ------
     InputError
-        For an unknown policy, one that lacks its table or history, or a deadline that no policy can keep.
+        If a policy is unknown or lacks its table or history, or no policy can keep the deadline.
     """
     unknown = [name for name in policies if name not in POLICIES]
     if unknown:
-        raise InputError(f"no policy {unknown[0]!r}; there are: {', '.join(POLICIES)}")
+        raise InputError(f"unknown policy {unknown[0]!r}; accepted: {', '.join(POLICIES)}")
     if "rtba" in policies and table is None:
-        raise InputError("rtba needs a table")
+        raise InputError("rtba requires a table")
     found = []
     for name in policies:
         if name == "rtba" and table is not None:
@@ -168,7 +168,7 @@ def compare(
                     ran = replay(rule, work, slots, prices, starts, threads=threads)
                     found.append(Outcome(name, one.name, ran.costs, starts, ran))
     if not found:
-        raise InputError(f"{work} units within {slots} slots: no class can do that")
+        raise InputError(f"{work} units within {slots} slots: no machine type is fast enough")
     return found
 
 
@@ -187,7 +187,7 @@ def _rule(
     if history is not None:
         lifetime = mean_lifetime(history[kind], float(one.bids[place]), slot_s)
     elif name in ("h3", "h3-young"):
-        raise InputError(f"{name} needs the prices before, for the mean lifetime of a machine")
+        raise InputError(f"{name} requires earlier prices, for the mean lifetime of a machine")
     if name in ("greedy", "eager", "uniform-progress"):
         return peer(market, name, work, slots, class_number=kind, lifetime=lifetime)  # type: ignore[arg-type]
     interval = np.inf
@@ -199,39 +199,39 @@ def _rule(
 
 
 def most_probable_bid(market: Market, kind: int) -> int:
-    """Number of the bid of a class whose own bin the price is in the longest."""
+    """Index of the bid of a machine type whose bin has the largest share of time."""
     one = market.classes[kind]
     share = one.stationary.reshape(one.bins, -1).sum(axis=1)
     return int(np.argmax(share[one.covers]))
 
 
 def lower_bounds(market: Market, work: int, slots: int, prices: SlotPrices, ends: Ints, *, threads: int = 2) -> Floats:
-    """Least money of a job on known prices, by when it must end and how long before it was submitted (§3.7).
+    """Least cost of a job with full information of the prices, by deadline and time of submission (§3.7).
 
-    It may use the choices of the market as any policy may, also let a machine be taken away on purpose.
+    The job has the same choices as any policy, and may also wait for an interruption on purpose.
 
     Parameters
     ----------
     market : Market
     work : int
-        Units.
+        Units of work.
     slots : int
-        Longest time to the deadline.
+        Longest time to the deadline, in slots.
     prices : SlotPrices
     ends : int64, shape (ends,)
-        Deadlines: the number of slots of the prices that are before each.
+        Deadlines, as the number of price slots before each.
     threads : int
 
     Returns
     -------
     float64, shape (ends, slots + 1)
-        Column `t`: the job is submitted `t` slots before its deadline; infinite where it cannot be done.
+        Column `t`: the job is submitted `t` slots before its deadline; infinite if it is infeasible.
     """
     due = np.asarray(ends, np.int64)
     if work < 1 or slots < 1 or not due.size or due.min() < slots or due.max() > prices.slots:
-        raise InputError(f"deadlines must be between slot {slots} and the end of the prices, slot {prices.slots}")
+        raise InputError(f"ends: deadlines must be between slot {slots} and the end of the prices, slot {prices.slots}")
     if prices.prices.shape[1] != len(market.classes):
-        raise InputError(f"prices of {len(market.classes)} classes are needed, not of {prices.prices.shape[1]}")
+        raise InputError(f"prices: expected {len(market.classes)} machine types, found {prices.prices.shape[1]}")
     found = np.empty((due.size, slots + 1))
 
     def one(at: int) -> None:

@@ -1,4 +1,4 @@
-"""Price chains from price histories. See docs/specs/spot.md, sections 3.1 and 6.5 (O-6)."""
+"""Estimation of price chains from price histories. See docs/specs/spot.md, sections 3.1 and 6.5 (O-6)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Estimator = Literal["paper", "level", "slot", "semi"]
 
-#: Added to the most probable prices to get bids, and what prices are rounded to before.
+#: Increment of the most probable prices to bids, and the rounding of prices before.
 CENT = 0.001
-#: Shares of time that bids of the default set are to cover; the price on demand is the last bid.
+#: Shares of time that the default bids cover; the on-demand price is the last bid.
 QUANTILES = (0.5, 0.75, 0.9)
-#: Added to every count of the slot estimator.
+#: Pseudo-count of the slot estimator.
 PSEUDO_COUNT = 0.05
-#: Share of a likelihood that is spread over all bins, so that a change that was never seen is possible.
+#: Share of a likelihood that is spread over all bins, so that unseen changes are possible.
 FLOOR = 1e-6
 
 
 def most_probable_bids(trace: Trace, count: int = 4) -> Floats:
-    """The prices that were in force the longest, each + $0.001, ascending (the paper's bids)."""
+    """Return the prices that were in force the longest, each + $0.001, ascending (the paper's bids)."""
     ticks, place = np.unique(np.rint(trace.prices / CENT).astype(np.int64), return_inverse=True)
     weight = np.bincount(place, trace.durations(), ticks.size)
     chosen = np.sort(ticks[np.argsort(-weight, kind="stable")[:count]])
@@ -35,15 +35,15 @@ def most_probable_bids(trace: Trace, count: int = 4) -> Floats:
 
 
 def quantile_bids(trace: Trace, on_demand: float, shares: Sequence[float] = QUANTILES) -> Floats:
-    """Prices that were not exceeded for these shares of the time, and the price on demand; ascending, without repeats.
+    """Return the prices not exceeded for these shares of the time, and the on-demand price; ascending, distinct.
 
-    Bids above the price on demand are left out: there it is cheaper on demand (O-6).
+    Bids above the on-demand price are left out, as on-demand machines are cheaper then (O-6).
     """
     order = np.argsort(trace.prices, kind="stable")
     passed = np.cumsum(trace.durations()[order])
     total = passed[-1]
     if not total > 0:
-        raise InputError(f"price trace {trace.name}: lasts no time at all")
+        raise InputError(f"price trace {trace.name}: duration must be positive")
     at = np.searchsorted(passed, np.asarray(shares) * total * (1 - 1e-12), "left")
     found = trace.prices[order][np.minimum(at, order.size - 1)]
     return np.unique(np.append(found[found < on_demand], on_demand))
@@ -61,43 +61,43 @@ def estimate_class(
     name: str | None = None,
     ages: int = 3,
 ) -> SpotClass:
-    """A class with the price chain of a history (ESTIMATE).
+    """Estimate a machine type with the price chain of a history (ESTIMATE).
 
     Parameters
     ----------
     trace : Trace
-        History for training.
+        Price history for training.
     speed : int
         Units of work in a slot.
     on_demand : float
-        Price of an hour on demand.
+        On-demand price of an hour.
     slot_s : float
     bids : float64, shape (bids,), optional
-        Ascending; default: `quantile_bids`. They are the edges of the bins.
+        Ascending; default: `quantile_bids`. Bids are the edges of the bins.
     estimator : {"paper", "level", "slot", "semi"}
-        One probability of a change for all bins; one for each; counts of pairs of bins a slot apart; semi-Markov: to
-        leave a bin also depends on how many slots ago it was entered.
+        One probability of a change for all bins; one per bin; counts of pairs of bins a slot apart; or semi-Markov: the
+        probability of leaving a bin also depends on the number of slots since it was entered.
     hazard : float
     name : str, optional
-        Default: the trace's.
+        Default: the name of the trace.
     ages : int
-        Of the semi-Markov chain: that many are distinguished, the last one stands for all greater. A table's joint
-        states multiply with it.
+        Number of ages of the semi-Markov chain; the last one represents all greater ages. It multiplies the joint
+        states of a table.
 
     Raises
     ------
     InputError
-        For an unknown estimator, bids that do not ascend, no ages, or a history shorter than two slots.
+        If the estimator is unknown, bids do not ascend, `ages` is below 1, or the history is shorter than two slots.
     """
     edges = quantile_bids(trace, on_demand) if bids is None else np.asarray(bids, np.float64)
     if estimator not in get_args(Estimator):
-        raise InputError(f"no estimator {estimator!r}; there are: {', '.join(get_args(Estimator))}")
+        raise InputError(f"unknown estimator {estimator!r}; accepted: {', '.join(get_args(Estimator))}")
     if not edges.size or (np.diff(edges) <= 0).any():
-        raise InputError("bids must ascend, and there must be at least one")
+        raise InputError("bids: expected at least one, in ascending order")
     if ages < 1:
         raise InputError(f"ages = {ages}: must be at least 1")
     if trace.end - trace.start < 2 * slot_s:
-        raise InputError(f"price trace {trace.name}: is shorter than two slots of {slot_s:g} s")
+        raise InputError(f"price trace {trace.name}: shorter than two slots of {slot_s:g} s")
     bins = np.searchsorted(edges, trace.prices, "left").astype(np.int64)
     if estimator == "slot":
         chain = _slot_chain(trace, edges, slot_s)
@@ -107,7 +107,7 @@ def estimate_class(
         chain = _change_chain(bins, trace, edges.size + 1, slot_s, each=estimator == "level")
     weight = np.bincount(bins, trace.durations(), edges.size + 1)
     money = np.bincount(bins, trace.durations() * trace.prices, edges.size + 1)
-    # A bin that never occurred has the price of its upper edge; above all bids, that of the lower one.
+    # A bin that never occurred has the price of its upper edge; above all bids, of its lower edge.
     unseen = np.append(edges, edges[-1])
     levels = np.divide(money, weight, out=unseen, where=weight > 0)
     covers = np.arange(edges.size, dtype=np.int64)
@@ -116,7 +116,7 @@ def estimate_class(
 
 
 def _change_chain(bins: Ints, trace: Trace, count: int, slot_s: float, *, each: bool) -> Floats:
-    """Chain of the changes between bins: how often bins are left, and where the price goes then."""
+    """Chain of the changes between bins: rate of leaving each bin, and distribution of the next bin."""
     kept = np.append(True, bins[1:] != bins[:-1])
     visits, times = bins[kept], trace.times[kept]
     slots = np.diff(times, append=trace.end) / slot_s
@@ -126,7 +126,7 @@ def _change_chain(bins: Ints, trace: Trace, count: int, slot_s: float, *, each: 
     left = pairs.sum(axis=1)
     never = left == 0
     pairs[never] = np.where(np.eye(count, dtype=bool), 0.0, inside)[never]
-    # Where the history stays in one bin, every other one is as likely.
+    # If the history stays in one bin, all other bins are equally likely.
     pairs[pairs.sum(axis=1) == 0] = 1.0
     overall = left.sum() / inside.sum()
     alpha = np.divide(left, inside, out=np.full(count, overall), where=~never & (inside > 0)) if each else overall
@@ -134,7 +134,7 @@ def _change_chain(bins: Ints, trace: Trace, count: int, slot_s: float, *, each: 
 
 
 def _slot_chain(trace: Trace, edges: Floats, slot_s: float) -> Floats:
-    """Chain of the bins at the starts of neighbouring slots."""
+    """Chain of the bins at the starts of consecutive slots."""
     bins = np.searchsorted(edges, in_slots([trace], slot_s, trace.start, trace.end).prices[:, 0], "left")
     pairs = np.full((edges.size + 1,) * 2, PSEUDO_COUNT)
     np.add.at(pairs, (bins[:-1], bins[1:]), 1.0)
@@ -142,10 +142,10 @@ def _slot_chain(trace: Trace, edges: Floats, slot_s: float) -> Floats:
 
 
 def _semi_chain(trace: Trace, edges: Floats, slot_s: float, ages: int) -> Floats:
-    """Chain of bins with ages: how often a bin is left at each age, and where the price goes then, whatever the age.
+    """Chain of bins with ages: rate of leaving each bin at each age, and age-independent distribution of the next bin.
 
-    An age is counted with `PSEUDO_COUNT` times the bins as many slots at the rate of its bin (`_slot_chain`), so one
-    that was never seen has that rate.
+    Each age gets `PSEUDO_COUNT` times the number of bins as additional slots at the rate of its bin (`_slot_chain`), so
+    unseen ages have that rate.
     """
     bins = np.searchsorted(edges, in_slots([trace], slot_s, trace.start, trace.end).prices[:, 0], "left")
     count = edges.size + 1
@@ -169,18 +169,18 @@ def _semi_chain(trace: Trace, edges: Floats, slot_s: float, ages: int) -> Floats
 
 
 def estimate_joint(traces: Sequence[Trace], classes: Sequence[SpotClass], slot_s: float) -> Floats:
-    """Chain of all prices together, for `Market.joint_chain`: counts of pairs of joint states a slot apart (O-15).
+    """Estimate the chain of all prices together, for `Market.joint_chain`: pairs of joint states a slot apart (O-15).
 
-    To the counts of each joint state, `PSEUDO_COUNT` times the joint states are added in all, spread as the classes'
-    own chains say. So a joint state never seen is left as if prices moved independently, and the more often one was
-    seen, the less that weighs.
+    Each joint state gets `PSEUDO_COUNT` times the number of joint states as additional counts, distributed by the
+    chains of the machine types. Unseen joint states are therefore left as if prices moved independently, and the effect
+    decreases with the number of observations.
 
     Parameters
     ----------
     traces : sequence of Trace
-        One for each class; the time that all cover is used.
+        One per machine type; the common period is used.
     classes : sequence of SpotClass
-        In the order of the market's.
+        Machine types in the order of the market.
     slot_s : float
 
     Returns
@@ -190,7 +190,7 @@ def estimate_joint(traces: Sequence[Trace], classes: Sequence[SpotClass], slot_s
     Raises
     ------
     InputError
-        If there is not a trace for each class, or the traces have less than two slots in common.
+        If a machine type has no trace, or the traces have less than two slots in common.
     """
     market = Market(tuple(classes))
     prices = _together(traces, classes, slot_s)
@@ -206,10 +206,10 @@ def estimate_joint(traces: Sequence[Trace], classes: Sequence[SpotClass], slot_s
 
 
 def bin_correlation(traces: Sequence[Trace], classes: Sequence[SpotClass], slot_s: float) -> Floats:
-    """Pearson's correlation of the classes' bins at the starts of slots, shape (classes, classes).
+    """Pearson's correlation of the machine types' bins at the starts of slots, shape (classes, classes).
 
-    Near 0 wherever the classes' own chains suffice; else see `estimate_joint`. A price that stays in one bin has the
-    correlation 0 with all others.
+    Near 0 if separate chains suffice; otherwise see `estimate_joint`. A price that stays in one bin has the correlation
+    0 with all others.
     """
     prices = _together(traces, classes, slot_s)
     bins = np.stack([one.bins_of(prices[:, at]) for at, one in enumerate(classes)]).astype(np.float64)
@@ -222,9 +222,9 @@ def bin_correlation(traces: Sequence[Trace], classes: Sequence[SpotClass], slot_
 
 
 def _together(traces: Sequence[Trace], classes: Sequence[SpotClass], slot_s: float) -> Floats:
-    """Prices of all classes at the starts of slots, shape (slots + 1, classes), while all traces last."""
+    """Prices of all machine types at the starts of slots, shape (slots + 1, classes), in the common period."""
     if not classes or len(traces) != len(classes):
-        raise InputError(f"{len(classes)} classes need a trace each, not {len(traces)}")
+        raise InputError(f"traces: expected {len(classes)}, one for each machine type, found {len(traces)}")
     first, last = max(trace.start for trace in traces), min(trace.end for trace in traces)
     if last - first < 2 * slot_s:
         raise InputError(f"the price traces have less than two slots of {slot_s:g} s in common")
@@ -233,11 +233,11 @@ def _together(traces: Sequence[Trace], classes: Sequence[SpotClass], slot_s: flo
 
 
 def log_likelihood(one: SpotClass, trace: Trace, slot_s: float) -> float:
-    """Of the bins at the starts of the slots of a history, each given those before it.
+    """Log-likelihood of the bins at the starts of the slots of a history, each given the earlier ones.
 
-    It is comparable between estimates with the same edges, whatever states they have: a chain with ages knows how long
-    the price has been in its bin since the history began. Each probability is mixed with that of a bin drawn at random,
-    which counts `FLOOR`; so a single change that an estimate takes to be impossible costs it much, but not all.
+    Comparable between estimates with the same edges, whatever their states: a chain with ages uses the time that the
+    price has been in its bin since the start of the history. Each probability is mixed with that of a random bin, with
+    weight `FLOOR`, so a single change that an estimate excludes has a large but finite penalty.
     """
     prices = in_slots([trace], slot_s, trace.start, trace.end).prices[:, 0]
     bins, at = one.bins_of(prices), np.arange(prices.size)

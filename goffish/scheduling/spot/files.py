@@ -1,4 +1,4 @@
-"""Tables as files: versioned, with the fingerprint of their market and a checksum, and mapped into memory when opened.
+"""Table files: versioned, with a checksum and the fingerprint of their market, and memory-mapped when opened.
 
 A file is: magic, version, length and SHA-256 of the header, the header (JSON), then arrays at multiples of 64 bytes.
 See docs/specs/spot.md, section 3.4.
@@ -28,17 +28,17 @@ VERSION = 2
 #: Magic, version, length of the header, its SHA-256.
 HEAD = struct.Struct("<8sIQ32s")
 ALIGN = 64
-#: Bytes that are hashed at a time.
+#: Number of bytes hashed at a time.
 CHUNK = 1 << 22
 
 
 def fingerprint_digest(market: Market) -> str:
-    """SHA-256 of a market's fingerprint, as the name of a table."""
+    """SHA-256 of a market's fingerprint, which names its tables."""
     return hashlib.sha256(_json(market.fingerprint())).hexdigest()
 
 
 def write_table(path: str | Path, table: Table) -> None:
-    """Write a table; the file is complete or not there at all."""
+    """Write a table atomically."""
     path = local_path(path)
     arrays: list[tuple[str, NDArray[Any]]] = [
         ("values", table.values),
@@ -77,36 +77,36 @@ def write_table(path: str | Path, table: Table) -> None:
 
 
 def open_table(path: str | Path, market: Market | None = None) -> Table:
-    """Open a table; its arrays stay in the file and are read as they are needed.
+    """Open a table; its arrays stay in the file and are read on demand.
 
     Parameters
     ----------
     path : path
     market : Market, optional
-        What the table must be for.
+        The expected market of the table.
 
     Raises
     ------
     StoreError
-        If there is no such file, it is no table or a damaged one, of a newer version, or for another market; then the
-        message names the first field of the fingerprint that differs.
+        If the file is missing, damaged, not a table, of a newer version, or for another market; in the last case the
+        message names the first different field of the fingerprint.
     """
     path = Path(path)
     try:
         with path.open("rb") as file:
             if not os.fstat(file.fileno()).st_size:
-                raise StoreError(f"{path}: is no strategy table")
+                raise StoreError(f"{path}: is not a strategy table")
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise StoreError(f"{path}: cannot be read ({error.strerror or error})") from None
     header, begin = _header(path, mapped)
     if len(mapped) != begin + header["bytes"]:
-        raise StoreError(f"{path}: is damaged (it has {len(mapped)} bytes, {begin + header['bytes']} are expected)")
+        raise StoreError(f"{path}: is damaged (expected {begin + header['bytes']} bytes, found {len(mapped)})")
     digest, view = hashlib.sha256(), memoryview(mapped)
     for at in range(begin, len(mapped), CHUNK):
         digest.update(view[at : at + CHUNK])
     if digest.hexdigest() != header["sha256"]:
-        raise StoreError(f"{path}: is damaged (its SHA-256 is not the one that was written)")
+        raise StoreError(f"{path}: is damaged (SHA-256 mismatch)")
     if market is not None:
         _compare(path, header["fingerprint"], json.loads(_json(market.fingerprint())))
     else:
@@ -126,17 +126,17 @@ def open_table(path: str | Path, market: Market | None = None) -> Table:
 
 
 def _header(path: Path, mapped: mmap.mmap) -> tuple[dict[str, Any], int]:
-    """The header of a file, and where its arrays begin."""
+    """The header of a file, and the offset of its arrays."""
     if mapped[: len(MAGIC)] != MAGIC:
-        raise StoreError(f"{path}: is no strategy table")
+        raise StoreError(f"{path}: is not a strategy table")
     if len(mapped) < HEAD.size:
-        raise StoreError(f"{path}: is damaged (its header is cut off)")
+        raise StoreError(f"{path}: is damaged (truncated header)")
     _, version, length, digest = HEAD.unpack_from(mapped)
     if version != VERSION:
-        raise StoreError(f"{path}: has version {version}, this GoFFish reads version {VERSION}; build the table anew")
+        raise StoreError(f"{path}: has version {version}, this GoFFish reads version {VERSION}; rebuild the table")
     text = mapped[HEAD.size : HEAD.size + length]
     if len(text) != length or hashlib.sha256(text).digest() != digest:
-        raise StoreError(f"{path}: is damaged (its header is not the one that was written)")
+        raise StoreError(f"{path}: is damaged (SHA-256 mismatch in the header)")
     begin = HEAD.size + length
     found: dict[str, Any] = json.loads(text)
     return found, begin + -begin % ALIGN
@@ -146,7 +146,7 @@ def _compare(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
     for name in [*wanted, *found]:
         if name not in found or name not in wanted or found[name] != wanted[name]:
             there, here = _short(found.get(name, "nothing")), _short(wanted.get(name, "nothing"))
-            raise StoreError(f"{path}: is for another market: {name} is {there} there, {here} here")
+            raise StoreError(f"{path}: is for another market: {name} is {there} in the table, {here} in the market")
 
 
 def _short(value: Any) -> str:
@@ -155,7 +155,7 @@ def _short(value: Any) -> str:
 
 
 def market_of(fingerprint: dict[str, Any]) -> Market:
-    """The market that a fingerprint describes."""
+    """Reconstruct the market of a fingerprint."""
     named = dict(fingerprint)
     classes = []
     for name in named.pop("classes"):

@@ -1,4 +1,4 @@
-"""A market from the spot classes of a catalogue and their price histories, its estimator chosen by likelihood.
+"""Spot markets fitted to the spot machine types of a catalogue and their price histories.
 
 See docs/specs/spot.md, sections 3.1, 6.5 (O-6) and 6.12 (O-15).
 """
@@ -24,27 +24,27 @@ from goffish.scheduling.spot.model import Local, Market
 from goffish.scheduling.spot.presets import Times, market_from
 
 FORMAT, VERSION = "goffish-spot-market", 1
-#: Part of the history, at its end, that estimators are judged by; the one that is chosen is fitted to all of it.
+#: Share of the history, at its end, that estimators are compared on; the chosen one is fitted to all of it.
 JUDGED = 0.2
 HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A market, and where it is from.
+    """A fitted market, and its sources.
 
     Attributes
     ----------
     market : Market
     prices : tuple of str
-        File or trace name of each class.
+        File or trace name of each machine type.
     first, last : float
-        Of the history, in seconds since 1970.
+        Start and end of the history, in seconds since 1970.
     estimator : str
     likelihoods : dict from estimator to float
-        Mean log-likelihood of a slot of the part that was judged, classes added up; empty if none was chosen.
+        Mean log-likelihood of a slot of the test part, summed over machine types; empty if the estimator was given.
     correlation : list of list of float
-        Of the classes' bins; classes are taken as independent.
+        Correlation of the bins of the machine types; types are modelled as independent.
     """
 
     market: Market
@@ -57,23 +57,23 @@ class Fitted:
 
     @property
     def slot_s(self) -> float:
-        """Length of a slot."""
+        """Length of a slot in seconds."""
         return HOUR_S / self.market.slots_per_hour
 
     def traces(self, first: float | None = None, last: float | None = None) -> list[Trace]:
-        """Prices of the classes; by default those of the history that was fitted to."""
+        """Prices of the machine types; default: those of the history."""
         begin, end = self.first if first is None else first, self.last if last is None else last
         return [read_trace(name).between(begin, end) for name in self.prices]
 
 
 class OwnMachine(NamedTuple):
-    """A machine of one's own.
+    """A local machine.
 
     Attributes
     ----------
     cores : int
     cost : float
-        Money of moving a job's data to it, which takes a slot.
+        Cost of moving a job's data to it, which takes a slot.
     """
 
     cores: int
@@ -93,45 +93,46 @@ def fit_market(
     dependent: bool = False,
     late_penalty: float | None = None,
 ) -> Fitted:
-    """Fit a market.
+    """Fit a market to price histories.
 
     Parameters
     ----------
     catalogue : Catalogue
-        Its classes on the spot market; speeds are rounded down to whole reference cores.
+        Catalogue with spot machine types; speeds are rounded down to whole reference cores.
     classes : list of str, optional
-        Names of some of them; default: all.
+        Names of the machine types; default: all spot types.
     period : (float, float), optional
-        Part of the histories, in seconds since 1970; default: what all of them cover.
+        Start and end within the histories, in seconds since 1970; default: the common period.
     preset : str
-        Of `presets.PRESETS`.
+        A name of `presets.PRESETS`.
     estimator : str
-        Of the price chains; ``auto`` takes the one under which the last fifth of the history is the most likely.
+        Estimator of the price chains; ``auto`` chooses the one with the highest likelihood of the last fifth of the
+        history.
     times : Times, optional
         Default: slots and checkpoints of 10 minutes, and the start-up time of the catalogue.
     hazard : float
-        Probability in a slot to lose any spot machine whatever its price.
+        Probability of a spot interruption in a slot at any price.
     local : OwnMachine, optional
-        Default: there is none.
+        Default: no local machine.
     dependent : bool
-        Let the prices of the classes move together, as they did in the history (O-15).
+        Whether the prices of the machine types move together, as in the history (O-15).
     late_penalty : float, optional
-        Money for each core-hour that is left at the deadline (O-14); default: the deadline is hard.
+        Penalty for each core-hour left at the deadline (O-14); default: the deadline is hard.
 
     Raises
     ------
     InputError
-        For a catalogue without spot classes, a class that is none of them, or prices that do not cover the time.
+        If the catalogue has no spot machine types, a name is not a spot type, or prices do not cover the period.
     """
     spot = [c for c in catalogue.classes if c.market == "spot" and c.prices is not None]
     names = [c.name for c in spot]
     for name in classes or ():
         if name not in names:
-            raise InputError(f"no spot class {name!r} in the catalogue; there are: {', '.join(names) or 'none'}")
+            raise InputError(f"unknown spot machine type {name!r}; the catalogue has: {', '.join(names) or 'none'}")
     chosen = [c for c in spot if classes is None or c.name in classes]
     if not chosen:
-        raise InputError("the catalogue has no classes on the spot market (market: spot, prices: …)")
-    # As `read_trace` reads them, but from wherever they are read next.
+        raise InputError("the catalogue has no spot machine types (market: spot, prices: …)")
+    # In the form that `read_trace` reads, from any later working folder.
     sources = tuple(
         str(Path(str(c.prices)).absolute()) if Path(str(c.prices)).exists() else str(c.prices) for c in chosen
     )
@@ -139,11 +140,13 @@ def fit_market(
     first, last = period
     begin = max(t.start for t in traces) if first is None else first
     end = min(t.end for t in traces) if last is None else last
-    # Classes are called as in the catalogue, whatever their files are called.
+    # Machine types have the names of the catalogue, whatever the names of their files.
     parts = [replace(t.between(begin, end), name=c.name) for t, c in zip(traces, chosen, strict=True)]
     cores = [max(1, int(c.power + 1e-9)) for c in chosen]
     if local is not None and (local.cores < 1 or not local.cost >= 0):
-        raise InputError(f"local machine of {local.cores} cores at {local.cost:g}: at least 1 core at 0 or more")
+        raise InputError(
+            f"local machine: {local.cores} cores at {local.cost:g}; expected at least 1 core and a cost of 0 or more"
+        )
     spans = Times(startup_s=catalogue.startup_s) if times is None else times
     slot_s = spans.slot_s
 
@@ -172,7 +175,7 @@ def fit_market(
             )
     known = get_args(Estimator)
     if estimator != "auto" and estimator not in known:
-        raise InputError(f"no estimator {estimator!r}; there are: auto, {', '.join(known)}")
+        raise InputError(f"unknown estimator {estimator!r}; accepted: auto, {', '.join(known)}")
     best: Estimator = max(known, key=lambda one: likelihoods[one]) if estimator == "auto" else estimator
     market = made(best, parts)
     correlation = bin_correlation(parts, market.classes, slot_s)
@@ -180,7 +183,7 @@ def fit_market(
 
 
 def _local(market: Market, cores: int, local: OwnMachine | None) -> Local | None:
-    """The machine of one's own, in the market's units: `cores` is what the class of the least speed has."""
+    """The local machine in units of the market: `cores` is the size of the slowest machine type."""
     if local is None:
         return None
     slowest = min(one.speed for one in market.classes)
@@ -188,7 +191,7 @@ def _local(market: Market, cores: int, local: OwnMachine | None) -> Local | None
 
 
 def write_fitted(path: str | Path, fitted: Fitted) -> None:
-    """Write a fitted market as JSON; the file is complete or not there at all."""
+    """Write a fitted market as JSON, atomically."""
     body: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -206,7 +209,7 @@ def write_fitted(path: str | Path, fitted: Fitted) -> None:
 
 
 def _beside(name: str, market: Path) -> str:
-    """A file of prices below the folder of a market relative to that, so that both can be moved; else as it is."""
+    """Path of a price file relative to the folder of a market if it is below it, so that both can be moved."""
     folder = market.absolute().parent
     return str(Path(name).relative_to(folder)) if Path(name).is_relative_to(folder) else name
 
@@ -217,12 +220,12 @@ def read_fitted(path: str | Path) -> Fitted:
     Raises
     ------
     InputError
-        If the file cannot be read, or is none of `write_fitted`.
+        If the file cannot be read, or was not written by `write_fitted`.
     """
     try:
         body = json.loads(Path(path).read_text(encoding="utf-8"))
         if body.get("format") != FORMAT or body.get("version") != VERSION:
-            raise InputError(f"{path}: is no spot market of version {VERSION}: make one with goffish spot fit")
+            raise InputError(f"{path}: is not a spot market of version {VERSION}; create one with goffish spot fit")
         folder = Path(path).absolute().parent
         prices = tuple(str(folder / name) if (folder / name).is_file() else name for name in body["prices"])
         return Fitted(
@@ -232,28 +235,28 @@ def read_fitted(path: str | Path) -> Fitted:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: is no spot market ({error}): make one with goffish spot fit") from None
+        raise InputError(f"{path}: is not a spot market ({error}); create one with goffish spot fit") from None
 
 
 def prices_of(fitted: Fitted, given: Mapping[str, float]) -> tuple[list[float], list[int]]:
-    """Prices of the classes now, and for how many slots each has been in its bin.
+    """Current prices of the machine types, and the number of slots that each has been in its bin.
 
     Parameters
     ----------
     fitted : Fitted
     given : mapping
-        Class to its price; the others have the last one of the history. A price in another bin has come just now.
+        Prices by machine type; the others have the last price of the history. A price in another bin counts as new.
 
     Raises
     ------
     InputError
-        A class that the market does not have.
+        If a machine type is not part of the market.
     """
     classes = fitted.market.classes
     names = [one.name for one in classes]
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:
-        raise InputError(f"prices: no class {unknown!r}; there are: {', '.join(names)}")
+        raise InputError(f"prices: unknown machine type {unknown!r}; accepted: {', '.join(names)}")
     traces = fitted.traces()
     history = in_slots(traces, fitted.slot_s, max(fitted.first, fitted.last - 48 * 3600.0), fitted.last)
     ages = fitted.market.ages_of(history.prices)[-1].tolist()

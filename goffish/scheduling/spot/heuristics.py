@@ -1,7 +1,7 @@
-"""Simple rules on one machine class: on demand only, H1 (two-stage), H2 (boundary checkpoint), H3 (rolling checkpoint).
+"""Heuristics on one machine type: on demand only, H1 (two-stage), H2 (boundary checkpoint), H3 (rolling checkpoint).
 
-See docs/specs/spot.md, sections 3.6 and 3.7; the rules of others are in `peers`. None misses a deadline that can be
-kept, whatever the prices do.
+See docs/specs/spot.md, sections 3.6 and 3.7; heuristics of other schedulers are in `peers`. None misses a deadline that
+can be kept, whatever the prices.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Kind = Literal["on-demand", "h1", "h2", "h3", "greedy", "eager", "uniform-progre
 
 @dataclass(frozen=True, eq=False)
 class Heuristic:
-    """A rule for jobs of one size.
+    """A heuristic for jobs of one size.
 
     Attributes
     ----------
@@ -33,13 +33,13 @@ class Heuristic:
     work : int
         Units of the job.
     class_number : int
-        The class that all its machines are of.
+        Index of the machine type.
     bid : int
-        Number of its bid among those of the class.
+        Index of its bid among those of the machine type.
     interval : float
-        From H3 on: units of work between two checkpoints.
+        H3 and later kinds: units of work between two checkpoints.
     slots : int
-        Uniform progress: from submission to deadline.
+        Uniform progress: slots from submission to deadline.
     """
 
     market: Market
@@ -53,11 +53,11 @@ class Heuristic:
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
-            raise InputError(f"no heuristic {self.kind!r}; there are: {', '.join(get_args(Kind))}")
+            raise InputError(f"unknown heuristic {self.kind!r}; accepted: {', '.join(get_args(Kind))}")
         if self.work < 1 or not self.interval > 0:
-            raise InputError("work must be at least 1 unit, and the interval of checkpoints more than 0")
+            raise InputError("work must be at least 1 unit, and interval greater than 0")
         if self.slots < (self.kind == "uniform-progress"):
-            raise InputError(f"uniform progress needs the slots until the deadline, at least 1, not {self.slots}")
+            raise InputError(f"slots = {self.slots}: uniform progress requires at least 1 slot until the deadline")
         market, number = self.market, self.class_number
         spot = -1 if self.kind == "on-demand" else market.spot_choice(number, self.bid)
         kind, on_demand = get_args(Kind).index(self.kind), market.on_demand_choice(number)
@@ -66,11 +66,11 @@ class Heuristic:
 
     @property
     def least_slots(self) -> int:
-        """The shortest deadline that the rule keeps."""
+        """The shortest deadline that the heuristic keeps."""
         return self.market.startup_slots + -(-self.work // self.market.classes[self.class_number].speed)
 
     def decide(self, left: int, status: Status, prices: Sequence[float], ages: Sequence[int] | None = None) -> int:
-        """The action of `job` to take now, with `left` slots until the deadline; how old prices are does not matter."""
+        """Return the action of `job` with `left` slots until the deadline; the ages of prices are ignored."""
         return int(
             kernels.heuristic_action(
                 self.plan, self.market.rules, left, status.state, status.work, status.saved, status.choice,
@@ -89,7 +89,7 @@ def mean_lifetime(trace: Trace, bid: float, slot_s: float) -> float:
 
 
 def lifetime_interval(lifetime: float, speed: int) -> float:
-    """Work between checkpoints by the paper: that of one mean lifetime, at least one unit."""
+    """Work between checkpoints as in the paper: that of one mean lifetime, at least one unit."""
     return max(1.0, lifetime * speed)
 
 
@@ -99,7 +99,7 @@ def young_interval(lifetime: float, speed: int, checkpoint_slots: int) -> float:
 
 
 def on_demand_cost(market: Market, work: int, class_number: int) -> float:
-    """Price of a job that runs on demand from start to end (§3.7); with its start-up if that is billed."""
+    """Price of a job that runs on demand from start to end (§3.7), including start-up if it is billed."""
     one, machine = market.classes[class_number], market.on_demand
     hours, state = 0.0, 0
     for _ in range(-(-work // one.speed) + market.startup_slots * market.startup_billed):

@@ -1,6 +1,6 @@
-"""A job on rented machines, slot by slot: states, actions, money. See docs/specs/spot.md, sections 2.5 and 2.6.
+"""A job on rented machines, slot by slot: states, actions, costs. See docs/specs/spot.md, sections 2.5 and 2.6.
 
-One function moves a job on; the replays, the heuristics' tests and an agent all use it.
+Replays, tests and agents use the same step function.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ QUIESCED, STARTUP, RUNNING, CHECKPOINTING = 0, 1, 2, 3
 MIGRATING, LOCAL_STATE, FINISHED = 4, 5, 6
 STATE_NAMES = ("quiesced", "start-up", "running", "checkpointing", "migrating", "local", "finished")
 
-#: Actions; ``START + j`` asks for choice `j`. `RELEASE` and `QUIT` take no time.
+#: Actions; ``START + j`` requests choice `j`. `RELEASE` and `QUIT` take no time.
 WAIT, PROCESS, CHECKPOINT, RELEASE, QUIT, MOVE, START = 0, 1, 2, 3, 4, 5, 6
-#: What may happen in a slot besides.
+#: Additional events of a slot.
 NOTHING, REVOKED, REFUSED = 0, 1, 2
 
 
 class Status(NamedTuple):
-    """Where a job is.
+    """Status of a job.
 
     Attributes
     ----------
     state : int
         One of `QUIESCED` to `FINISHED`.
     work, saved : int
-        Units to do if nothing is lost, and if it is resumed from the last checkpoint.
+        Remaining units, now and from the last checkpoint.
     choice : int
-        Of the machine that is held, or -1.
+        Choice of the held machine, or -1.
     hour : int
         State of its billed hour.
     left : int
-        Slots to go of a start-up, checkpoint or move.
+        Remaining slots of a start-up, checkpoint or move.
     locked : float
-        Price at which its hour began.
+        Price at the start of its billed hour.
     """
 
     state: int
@@ -58,7 +58,7 @@ class Status(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a slot, or a zero-time action, did."""
+    """Result of a slot, or of a zero-time action."""
 
     status: Status
     money: float
@@ -67,13 +67,13 @@ class Step(NamedTuple):
 
 
 def submitted(work: int) -> Status:
-    """A job that holds no machine and has done nothing."""
+    """Return a job without a machine and without progress."""
     if work < 1:
-        raise InputError(f"a job of {work} units: there must be at least one")
+        raise InputError(f"work = {work}: must be at least 1 unit")
     return Status(QUIESCED, work, work)
 
 
-#: Actions that are possible in each state; requests for machines only where none is held.
+#: Actions that are possible in each state; machines are requested only if none is held.
 POSSIBLE = {
     QUIESCED: (WAIT,),
     STARTUP: (WAIT,),
@@ -100,9 +100,9 @@ def advance(
     status : Status
     action : int
     now, after : float, shape (classes,)
-        Spot prices at the start of the slot and at its end.
+        Spot prices at the start and at the end of the slot.
     peaks : float, shape (classes,), optional
-        The greatest in the slot, infinite if a machine is taken away whatever the bid; default: `after`.
+        Maximum prices in the slot, infinite for an interruption at any bid; default: `after`.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def advance(
     asks = status.state == QUIESCED and START <= action < START + market.choices
     moves = status.state == QUIESCED and action == MOVE and market.local is not None
     if not asks and not moves and action not in POSSIBLE.get(status.state, ()):
-        raise InputError(f"action {action} is impossible while the job is {STATE_NAMES[status.state]}")
+        raise InputError(f"action {action}: not possible in state {STATE_NAMES[status.state]}")
     prices = np.asarray(now, np.float64)
     if action in (RELEASE, QUIT):
         found, money = kernels.leave(market.rules, *status, action, prices)
@@ -124,10 +124,10 @@ def advance(
 
 
 class JobPolicy(Protocol):
-    """Decides what a job does next: a table or a heuristic."""
+    """Chooses the next action of a job: a table or a heuristic."""
 
     def decide(self, left: int, status: Status, prices: Sequence[float], ages: Sequence[int] | None = None) -> int:
-        """The action to take with `left` slots until the deadline; `ages`: slots since each price entered its bin."""
+        """Return the action with `left` slots until the deadline; `ages`: slots since each price entered its bin."""
 
 
 class Entry(NamedTuple):
@@ -142,14 +142,14 @@ class Entry(NamedTuple):
 
 @dataclass
 class JobRun:
-    """What became of one job.
+    """Result of one job.
 
     Attributes
     ----------
     cost : float
-        With the market's `late_penalty`, if it has one and the deadline was missed.
+        Cost, including the market's `late_penalty` if the deadline was missed.
     finished : int
-        Slot at whose end it was done, counted from 1; 0 if the deadline was missed.
+        Slot at whose end it finished, counted from 1; 0 if the deadline was missed.
     log : list of Entry
     """
 
@@ -161,7 +161,7 @@ class JobRun:
 def run_job(market: Market, policy: JobPolicy, work: int, slots: int, prices: SlotPrices, first: int = 0) -> JobRun:
     """Run one job over a price trace from its slot `first` on, with a log of all actions (AGENT, §3.5)."""
     if first < 0 or first + slots > prices.slots:
-        raise InputError(f"slots {first} to {first + slots} are needed, the prices end at {prices.slots}")
+        raise InputError(f"slots {first} to {first + slots} exceed the prices, which end at slot {prices.slots}")
     run, status, slot = JobRun(), submitted(work), 0
     ages = market.ages_of(prices.prices)
     while slot < slots and status.state != FINISHED:
@@ -180,9 +180,9 @@ def run_job(market: Market, policy: JobPolicy, work: int, slots: int, prices: Sl
 
 
 def settle(market: Market, status: Status, now: Sequence[float] | Floats) -> float:
-    """Money of a job that is at its deadline and not finished: the penalty, and giving its machine back (O-14).
+    """Cost of an unfinished job at its deadline: the penalty, and the release of its machine (O-14).
 
-    `now`: prices of the classes. Nothing if the market has no `late_penalty`.
+    `now`: prices of the machine types. 0 if the market has no `late_penalty`.
     """
     prices = np.asarray(now, np.float64)
     return float(
@@ -191,19 +191,19 @@ def settle(market: Market, status: Status, now: Sequence[float] | Floats) -> flo
 
 
 def slots_left(deadline_s: float, now_s: float, slot_s: float, margin_slots: int = 0) -> int:
-    """Whole slots until a deadline, less a margin (§3.5, O-9); 0 if there are none.
+    """Whole slots until a deadline, minus a margin (§3.5, O-9); 0 if there are none.
 
-    Never optimistic: less than a slot counts as nothing. The margin is for start-ups that take longer than expected.
+    Rounded down. The margin is for start-ups that take longer than expected.
 
     Raises
     ------
     InputError
-        For times that are not finite, a slot that does not last more than 0 s, or a margin below 0.
+        If a time is not finite, the slot is not positive, or the margin is negative.
     """
     span = deadline_s - now_s
     if not np.isfinite(span) or not slot_s > 0 or margin_slots < 0:
         raise InputError(
-            f"deadline in {span:g} s, slots of {slot_s:g} s, margin of {margin_slots}: "
-            "must be finite, more than 0, and 0 or more"
+            f"deadline in {span:g} s, slot_s = {slot_s:g}, margin_slots = {margin_slots}: "
+            "must be finite, greater than 0, and 0 or more"
         )
     return max(0, int(span // slot_s) - margin_slots)

@@ -1,4 +1,4 @@
-"""One slot of a job, the reference semantics. See docs/specs/spot.md, section 2.6."""
+"""Numba kernels of one slot of a job, the reference semantics. See docs/specs/spot.md, section 2.6."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def price_of(rules, choice, priced, locked, now, after):
 
 @kernel
 def leave(rules, state, work, saved, choice, hour, left, locked, action, now):
-    """Do a zero-time action: give the machine back, or quit a checkpoint. Gives the new status and the money."""
+    """Apply a zero-time action: release the machine, or cancel a checkpoint. Return the new status and the cost."""
     if action == QUIT:
         return (RUNNING, work, saved, choice, hour, 0, locked), 0.0
     row = 0 if rules.spot[choice] else 1
@@ -34,13 +34,13 @@ def leave(rules, state, work, saved, choice, hour, left, locked, action, now):
 
 @kernel
 def save_slots(rules, work):
-    """Slots of a checkpoint that begins with so much work left."""
+    """Slots of a checkpoint that begins with this much remaining work."""
     return rules.saves[min(work, rules.saves.size) - 1]
 
 
 @kernel
 def settle(rules, state, work, choice, hour, locked, now):
-    """Money at a deadline that is missed: what is left, and giving the machine back; nothing if the deadline is hard.
+    """Cost of a missed deadline: remaining work, and release of the machine; 0 if the deadline is hard.
 
     `now`: prices at the deadline.
     """
@@ -56,10 +56,10 @@ def settle(rules, state, work, choice, hour, locked, now):
 
 @kernel
 def advance(rules, state, work, saved, choice, hour, left, locked, action, now, after, peaks):
-    """Do an action that takes the slot. Gives the new status, the money and what happened.
+    """Apply an action that takes the slot. Return the new status, the cost and the events.
 
-    `now`, `after`: prices of the classes at the start and the end of the slot; `peaks`: the greatest in it, infinite if
-    the machine is taken away whatever the bid.
+    `now`, `after`: prices of the machine types at the start and the end of the slot; `peaks`: maximum prices in it,
+    infinite for an interruption at any bid.
     """
     if state == MIGRATING or action == MOVE:
         to_go = (rules.move_slots if action == MOVE else left) - 1

@@ -1,4 +1,4 @@
-"""What a job can choose from: machine classes with bids and a price chain each, billing, time costs, a local machine.
+"""Spot markets: machine types with bids and price chains, billing, delays, and a local machine.
 
 See docs/specs/spot.md, sections 2 and 6.14. Work is in units, time in slots, money in dollars.
 """
@@ -18,9 +18,9 @@ from goffish.errors import InputError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: By how much the sum of a row of probabilities may differ from 1.
+#: Tolerance of the sum of a row of probabilities.
 ROW_SLACK = 1e-9
-#: A choice is stored in a byte, beside waiting and the local machine.
+#: Maximum number of choices, which are stored in a byte with waiting and the local machine.
 MOST_CHOICES = 250
 
 
@@ -54,7 +54,7 @@ class Rules(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SpotClass:
-    """A machine class, and the Markov chain of its spot price.
+    """A machine type, and the Markov chain of its spot price.
 
     Attributes
     ----------
@@ -62,20 +62,21 @@ class SpotClass:
     speed : int
         Units of work in a slot.
     on_demand : float
-        Price of an hour on demand.
+        On-demand price of an hour.
     edges : float64, shape (bins - 1,)
         Ascending; the bin of a price is the number of edges strictly below it.
     levels : float64, shape (bins,)
-        Mean price in each bin, which is used for money only.
+        Mean price in each bin, used for costs only.
     chain : float64, shape (states, states)
         Probability that a state is followed by another a slot later. A state is a bin; with `ages`, state
         ``bin * ages + age`` is a bin that was entered `age` slots ago, the last age meaning that or longer.
     covers : int64, shape (bids,)
-        The highest bin that each bid covers, ascending. The bid is the upper edge of that bin.
+        The highest bin covered by each bid, ascending. The bid is the upper edge of that bin.
     hazard : float
-        Probability that a spot machine is taken away in a slot whatever the price.
+        Probability of a spot interruption in a slot at any price.
     ages : int
-        More than 1 for a semi-Markov chain, in which leaving a bin depends on how long the price has been in it.
+        Greater than 1 for a semi-Markov chain, in which leaving a bin depends on the time that the price has been in
+        it.
     """
 
     name: str
@@ -91,37 +92,39 @@ class SpotClass:
     def __post_init__(self) -> None:
         bins = self.levels.size
         if self.speed < 1 or not self.on_demand >= 0 or not np.isfinite(self.on_demand):
-            raise InputError(f"class {self.name}: its speed must be at least 1 and its price at least 0")
+            raise InputError(f"machine type {self.name}: speed must be at least 1, and on_demand at least 0")
         if self.ages < 1:
-            raise InputError(f"class {self.name}: ages = {self.ages}: must be at least 1")
+            raise InputError(f"machine type {self.name}: ages = {self.ages}: must be at least 1")
         if not bins or self.edges.shape != (bins - 1,) or self.chain.shape != (self.states, self.states):
             raise InputError(
-                f"class {self.name}: {bins} levels need {bins - 1} edges and {self.states} rows and columns"
+                f"machine type {self.name}: {bins} levels require {bins - 1} edges, and a chain of size {self.states}"
             )
         if (np.diff(self.edges) <= 0).any() or not np.isfinite(self.levels).all() or (self.levels < 0).any():
-            raise InputError(f"class {self.name}: edges must ascend, and levels be 0 or more")
+            raise InputError(f"machine type {self.name}: edges must ascend, and levels must be 0 or more")
         if (self.chain < 0).any() or not (np.abs(self.chain.sum(axis=1) - 1.0) <= ROW_SLACK).all():
-            raise InputError(f"class {self.name}: each row of its chain must have the sum 1 and nothing below 0")
+            raise InputError(f"machine type {self.name}: rows of the chain must sum to 1, without negative entries")
         if (self.chain[~ageing(bins, self.ages)] > 0).any():
-            raise InputError(f"class {self.name}: a bin grows older slot by slot, and is entered with age 0")
+            raise InputError(
+                f"machine type {self.name}: ages must increase by 1 per slot, and bins be entered with age 0"
+            )
         if (np.diff(self.covers) <= 0).any() or (self.covers < 0).any() or (self.covers >= bins).any():
-            raise InputError(f"class {self.name}: covers must be bins, ascending")
+            raise InputError(f"machine type {self.name}: covers must be bins in ascending order")
         if not 0 <= self.hazard <= 1:
-            raise InputError(f"class {self.name}: hazard = {self.hazard:g} is no probability")
+            raise InputError(f"machine type {self.name}: hazard = {self.hazard:g}: must be 0 to 1")
 
     @property
     def bins(self) -> int:
-        """Of its price."""
+        """Number of bins of its price."""
         return self.levels.size
 
     @property
     def states(self) -> int:
-        """Of its price: bins, each with its ages."""
+        """Number of states of its price: bins, each with its ages."""
         return self.levels.size * self.ages
 
     @property
     def bids(self) -> Floats:
-        """Price of each bid; infinite if it covers everything."""
+        """Price of each bid; infinite if it covers all bins."""
         return np.append(self.edges, np.inf)[self.covers]
 
     def bins_of(self, prices: Floats) -> Ints:
@@ -136,16 +139,16 @@ class SpotClass:
 
 @dataclass(frozen=True)
 class Local:
-    """A machine of one's own: free to use, but the data must get there.
+    """A local machine: free to use, but the data must be moved there.
 
     Attributes
     ----------
     speed : int
         Units of work in a slot.
     move_slots : int
-        From the decision until the job runs there.
+        Slots from the decision until the job runs on it.
     move_cost : float
-        Of the data that leaves the cloud.
+        Cost of moving the data out of the cloud.
     """
 
     speed: int
@@ -154,14 +157,15 @@ class Local:
 
     def __post_init__(self) -> None:
         if self.speed < 1 or self.move_slots < 1 or not self.move_cost >= 0:
-            raise InputError("local machine: its speed and the move take at least 1, and moving costs 0 or more")
+            raise InputError("local machine: speed and move_slots must be at least 1, and move_cost 0 or more")
 
 
 @dataclass(frozen=True, eq=False)
 class Market:
-    """Everything a table depends on besides its bounds.
+    """A market: all inputs of a table besides its bounds.
 
-    Choices are numbered: all bids of the first class, ascending, then of the next one; then each class on demand.
+    Choices are numbered: all bids of the first machine type, ascending, then of the next type; then each type on
+    demand.
 
     Attributes
     ----------
@@ -172,21 +176,22 @@ class Market:
     spot_billing, on_demand_billing : str
         Rules of `billing.automaton`.
     charge_revoked : bool
-        With hourly rules, whether an hour that the provider cuts off is charged.
+        With hourly rules: whether the hour of an interruption is charged.
     startup_slots : int
         At least 1.
     checkpoint_slots : int or tuple of int
-        At least 1; of a tuple, entry ``c - 1`` is for `c` units left when it begins, the last one also for more (§2.4).
+        At least 1; entry ``c - 1`` of a tuple is for `c` remaining units at its start, the last one also for more
+        (§2.4).
     notice : bool
-        Whether a job whose machine is taken away resumes from where it was at the start of the slot.
+        Whether an interrupted job resumes from its progress at the start of the slot.
     local : Local, optional
     startup_billed : bool
         Whether start-up is charged, so that the billed hour begins with it (EC2 today).
     late_penalty : float, optional
-        Money for each unit of work left at the deadline, where the machine is given back (O-14); default: the deadline
-        is hard, and nothing is risked that could miss it.
+        Penalty for each unit of work left at the deadline, when the machine is released (O-14); default: the deadline
+        is hard, and no action may risk it.
     joint_chain : float64, shape (joint states, joint states), optional
-        Of all prices together (O-15); default: each class's price moves by itself.
+        Chain of all prices together (O-15); default: prices move independently.
     """
 
     classes: tuple[SpotClass, ...]
@@ -208,35 +213,35 @@ class Market:
     def __post_init__(self) -> None:
         names = [c.name for c in self.classes]
         if not names or len(set(names)) < len(names):
-            raise InputError("a market needs at least one class, each with a name of its own")
+            raise InputError("a market requires at least one machine type, and unique names")
         if self.startup_slots < 1 or not self.saves.size or self.saves.min() < 1:
-            raise InputError("start-up and checkpoint take at least one slot each")
+            raise InputError("startup_slots and checkpoint_slots must be at least 1")
         if self.late_penalty is not None and not 0 <= self.late_penalty < np.inf:
             raise InputError(f"late_penalty = {self.late_penalty:g}: must be 0 or more, and finite")
         if self.startup_billed and self.spot_billing == "hourly_start" and self.startup_slots > 1:
-            raise InputError(
-                f"startup_billed with hourly_start: only for a start-up of one slot, not of {self.startup_slots}"
-            )
+            raise InputError(f"startup_billed with hourly_start: requires startup_slots = 1, not {self.startup_slots}")
         if not self.unit > 0:
-            raise InputError(f"unit = {self.unit:g}: must be more than 0 core-hours")
+            raise InputError(f"unit = {self.unit:g}: must be greater than 0 core-hours")
         spot = automaton(self.spot_billing, self.slots_per_hour, charge_revoked=self.charge_revoked)
         object.__setattr__(self, "spot", spot)
         object.__setattr__(self, "on_demand", automaton(self.on_demand_billing, self.slots_per_hour))
         if self.joint_chain is not None:
             joint, shape = self.joint_chain, (self.joint_states,) * 2
             if joint.shape != shape or (joint < 0).any() or not (np.abs(joint.sum(axis=1) - 1.0) <= ROW_SLACK).all():
-                raise InputError(f"joint_chain: needs the shape {shape}, rows with the sum 1 and nothing below 0")
+                raise InputError(
+                    f"joint_chain: expected shape {shape}, and rows that sum to 1 without negative entries"
+                )
         if self.choices > MOST_CHOICES:
-            raise InputError(f"{self.choices} choices of bids and classes; at most {MOST_CHOICES} are possible")
+            raise InputError(f"{self.choices} bids and machine types; at most {MOST_CHOICES} are possible")
 
     @cached_property
     def choices(self) -> int:
-        """Pairs of class and bid, and classes on demand."""
+        """Number of pairs of machine type and bid, plus machine types on demand."""
         return sum(c.covers.size + 1 for c in self.classes)
 
     @cached_property
     def saves(self) -> Ints:
-        """Slots of a checkpoint with 1, 2, ... units left; the last entry also for more."""
+        """Slots of a checkpoint with 1, 2, ... remaining units; the last entry also for more."""
         given = self.checkpoint_slots
         found = list(given) if isinstance(given, tuple) else [given]
         while len(found) > 1 and found[-1] == found[-2]:
@@ -250,22 +255,22 @@ class Market:
 
     @cached_property
     def sizes(self) -> Ints:
-        """States of the price of each class."""
+        """Number of price states of each machine type."""
         return np.array([c.states for c in self.classes], np.int64)
 
     @cached_property
     def joint_states(self) -> int:
-        """Of all prices together."""
+        """Number of joint price states."""
         return int(self.sizes.prod())
 
     @cached_property
     def own_states(self) -> Ints:
-        """State of each class in each joint state, shape (classes, joint states); the last class changes fastest."""
+        """State of each type in each joint state, shape (classes, joint states); the last type changes fastest."""
         return np.stack(np.unravel_index(np.arange(self.joint_states), tuple(self.sizes))).astype(np.int64)
 
     @cached_property
     def joint_bins(self) -> Ints:
-        """Bin of each class in each joint state, shape (classes, joint states)."""
+        """Bin of each machine type in each joint state, shape (classes, joint states)."""
         return self.own_states // np.array([c.ages for c in self.classes], np.int64)[:, None]
 
     @cached_property
@@ -280,7 +285,7 @@ class Market:
 
     @cached_property
     def aged(self) -> bool:
-        """Whether the state of a price is more than its bin."""
+        """Whether any price state includes an age."""
         return any(one.ages > 1 for one in self.classes)
 
     def joint(self, prices: Floats, ages: Ints | None = None) -> Ints:
@@ -289,10 +294,12 @@ class Market:
         Raises
         ------
         InputError
-            If there are no ages and the market is `aged`.
+            If ages are missing and the market is `aged`.
         """
         if ages is None and self.aged:
-            raise InputError("the chains depend on how long prices have been in their bins: give their ages, in slots")
+            raise InputError(
+                "ages: required, as the price chains depend on the slots that prices have been in their bins"
+            )
         found = np.zeros(prices.shape[:-1], np.int64)
         for at, one in enumerate(self.classes):
             found = found * one.states + one.bins_of(prices[..., at]) * one.ages
@@ -301,9 +308,9 @@ class Market:
         return found
 
     def ages_of(self, prices: Floats) -> Ints:
-        """Slots since the price of each class entered its bin, shape (slots, classes), from prices at their starts.
+        """Slots since the price of each type entered its bin, shape (slots, classes), from prices at slot starts.
 
-        Counted from the first slot, of which nothing earlier is known; and only as far as the chains distinguish.
+        Counted from the first slot, up to the highest age of the chains.
         """
         at = np.arange(len(prices))
         found = np.empty(prices.shape, np.int64)
@@ -314,20 +321,20 @@ class Market:
         return found
 
     def spot_choice(self, kind: int, bid: int) -> int:
-        """Number of a bid of a class."""
+        """Choice of a bid of a machine type."""
         if not 0 <= kind < len(self.classes) or not 0 <= bid < self.classes[kind].covers.size:
-            raise InputError(f"no bid {bid} of class {kind}")
+            raise InputError(f"unknown bid {bid} of machine type {kind}")
         return sum(c.covers.size for c in self.classes[:kind]) + bid
 
     def on_demand_choice(self, kind: int) -> int:
-        """Number of a class on demand."""
+        """Choice of a machine type on demand."""
         if not 0 <= kind < len(self.classes):
-            raise InputError(f"no class {kind}")
+            raise InputError(f"unknown machine type {kind}")
         return sum(c.covers.size for c in self.classes) + kind
 
     @cached_property
     def rules(self) -> Rules:
-        """The same as columns."""
+        """Convert the market to columns."""
         return _rules_of(self)
 
     def units(self, core_hours: float) -> int:
@@ -335,14 +342,14 @@ class Market:
         return units_left(core_hours, self.unit)
 
     def least_slots(self, work: int) -> int:
-        """The shortest deadline that can be kept whatever the prices do (§3.2, `feasible`)."""
+        """The shortest deadline that can be kept whatever the prices (§3.2, `feasible`)."""
         cloud = self.startup_slots + -(-work // max(c.speed for c in self.classes))
         if self.local is None:
             return cloud
         return min(cloud, self.local.move_slots + -(-work // self.local.speed))
 
     def fingerprint(self) -> dict[str, Any]:
-        """All that a table depends on besides its bounds, in a fixed order (§3.4)."""
+        """All inputs of a table besides its bounds, in a fixed order (§3.4)."""
         fields = ("slots_per_hour", "unit", "spot_billing", "on_demand_billing", "charge_revoked", "startup_slots")
         found: dict[str, Any] = {name: getattr(self, name) for name in fields}
         found["checkpoint_slots"] = self.saves.tolist()
@@ -368,7 +375,7 @@ def long_run(chain: Floats) -> Floats:
 
 
 def ageing(bins: int, ages: int) -> NDArray[np.bool_]:
-    """Steps that are possible between states ``bin * ages + age``: to be a slot older, or to enter another bin."""
+    """Possible steps between states ``bin * ages + age``: one slot older, or into another bin."""
     kind, age = np.divmod(np.arange(bins * ages), ages)
     same = kind[:, None] == kind[None, :]
     older = np.minimum(age + 1, ages - 1)[:, None] == age[None, :]
@@ -376,7 +383,7 @@ def ageing(bins: int, ages: int) -> NDArray[np.bool_]:
 
 
 def chain_of(leave: float | Floats, goes: Floats) -> Floats:
-    """Chain of a probability to leave a bin and where it goes then: ``(1 - alpha) I + alpha f`` (Eq. 1).
+    """Chain of leaving bins with a probability and a distribution of the next bin: ``(1 - alpha) I + alpha f`` (Eq. 1).
 
     The diagonal of `goes`, shape (bins, bins), is ignored; its rows are normalised.
     """
@@ -385,22 +392,22 @@ def chain_of(leave: float | Floats, goes: Floats) -> Floats:
         return np.ones((1, 1))
     off = np.where(np.eye(bins, dtype=bool), 0.0, goes)
     if not (off.sum(axis=1) > 0).all():
-        raise InputError("from each bin there must be a way to another one")
+        raise InputError("chain: every bin must have a successor other than itself")
     alpha = np.broadcast_to(np.asarray(leave, np.float64), (bins,))[:, None]
     return np.asarray((1 - alpha) * np.eye(bins) + alpha * off / off.sum(axis=1, keepdims=True), np.float64)
 
 
 def units_left(core_hours: float, unit: float) -> int:
-    """Work in units of `unit` core-hours, rounded up, except for what rounding of numbers adds (§3.5)."""
+    """Work in units of `unit` core-hours, rounded up, except for numerical errors (§3.5)."""
     if not 0 <= core_hours < np.inf or not unit > 0:
-        raise InputError(f"{core_hours:g} core-hours in units of {unit:g}: must be 0 or more, and more than 0")
+        raise InputError(f"core_hours = {core_hours:g}, unit = {unit:g}: must be 0 or more, and greater than 0")
     return int(np.ceil(core_hours / unit - 1e-9))
 
 
 def work_units(cores: list[int], slots_per_hour: int) -> tuple[list[int], float]:
-    """Speed of classes in units a slot, and core-hours of a unit: the greatest common divisor (§2.2)."""
+    """Speed of machine types in units per slot, and core-hours of a unit: the greatest common divisor (§2.2)."""
     if not cores or min(cores) < 1:
-        raise InputError("each class needs at least one core")
+        raise InputError("cores: each machine type requires at least one")
     unit = int(np.gcd.reduce(np.array(cores)))
     return [c // unit for c in cores], unit / slots_per_hour
 

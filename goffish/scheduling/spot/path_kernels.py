@@ -1,4 +1,4 @@
-"""Kernel of the clairvoyant's dynamic program on known prices. See docs/specs/spot.md, sections 2.6, 3.7."""
+"""Numba kernel of the clairvoyant's dynamic program. See docs/specs/spot.md, sections 2.6, 3.7."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def price_at(rules, choice, slot, hour, prices):
 
 @kernel
 def known_path(rules, work, slots, end, prices, peaks, found):
-    """Least money of jobs of `work` units that must end with slot `end`, by slots left, into `found` (slots + 1)."""
+    """Least cost of jobs of `work` units that must end with slot `end`, by slots left, into `found` (slots + 1)."""
     choices, states = rules.spot.size, rules.follow.shape[1]
     pairs = (work + 1) * (work + 2) // 2
     longer = rules.checkpoint - 1
@@ -36,7 +36,7 @@ def known_path(rules, work, slots, end, prices, peaks, found):
         for k in range(rules.startup - 1, -1, -1):
             hours[j, k] = rules.follow[row, hours[j, k + 1]] if rules.startup_billed else 0
     if rules.penalty < np.inf:
-        # At the deadline what is left is paid for, and the machine given back.
+        # At the deadline the remaining work is charged, and the machine released.
         for s in range(work + 1):
             idle[s] = rules.penalty * s
             for j in range(choices):

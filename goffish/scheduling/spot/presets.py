@@ -1,4 +1,4 @@
-"""Markets by name: the paper's, EC2 today by operating system, and a market without bids.
+"""Market presets: the paper's market, EC2 today by operating system, and a market without bids.
 
 See docs/specs/spot.md, sections 6.14 and 6.5 (O-6).
 """
@@ -21,20 +21,20 @@ from goffish.scheduling.spot.model import Market, SpotClass, work_units
 Floats = NDArray[np.float64]
 BidRule = Literal["most-probable", "quantiles", "none"]
 
-#: A mean month, for interruption frequencies.
+#: Hours of a mean month, for interruption frequencies.
 MONTH_S = 365.25 / 12 * 86_400.0
 HOUR_S = 3600.0
 
 
 class Times(NamedTuple):
-    """Seconds of a slot, and of what a job does besides its work.
+    """Length of a slot, and delays of a job.
 
     Attributes
     ----------
     slot_s : float
-        A part of an hour.
+        Seconds; divides an hour.
     startup_s, checkpoint_s : float
-        Rounded up to slots, at least one.
+        Seconds, rounded up to slots, at least one.
     """
 
     slot_s: float = 600.0
@@ -54,12 +54,12 @@ class Preset:
     spot_billing, on_demand_billing : str
         Rules of `billing.automaton`.
     notice_s : float
-        Seconds between the notice and the end of a spot machine; a job whose checkpoint fits in resumes from where it
-        was at the start of the slot.
+        Seconds between the notice and the end of a spot machine; a job whose checkpoint fits into this time resumes
+        from its progress at the start of the slot.
     startup_billed : bool
     bids : {"most-probable", "quantiles", "none"}
-        The four most probable prices + $0.001; the prices not exceeded for 50, 75 and 90 % of the time and the price on
-        demand; or no bidding: machines are lost to the hazard only, at a constant price.
+        The four most probable prices + $0.001; the prices not exceeded for 50, 75 and 90 % of the time and the
+        on-demand price; or no bidding: a constant price, and interruptions by the hazard only.
     """
 
     spot_billing: Rule
@@ -69,8 +69,8 @@ class Preset:
     bids: BidRule
 
 
-#: `paper-2012`: EC2 when bids decided. `ec2-linux`: EC2 today; the first hour is free if the provider ends it, and the
-#: seconds are charged else. `ec2-suse`: the same with SUSE Linux, by the hour. `no-bid`: as Linux, without prices.
+#: `paper-2012`: EC2 with bids. `ec2-linux`: EC2 today; the first hour is free if it is interrupted, otherwise
+#: billing is by the second. `ec2-suse`: EC2 with SUSE Linux, by the hour. `no-bid`: as Linux, without prices.
 PRESETS: dict[str, Preset] = {
     "paper-2012": Preset("hourly", "hourly", 0.0, False, "most-probable"),
     "ec2-linux": Preset("first_hour_free", "per_second", 120.0, True, "quantiles"),
@@ -80,17 +80,19 @@ PRESETS: dict[str, Preset] = {
 
 
 def monthly_hazard(frequency: float, slot_s: float) -> float:
-    """Probability to lose a machine in a slot, from that to lose it within a month: ``1 - (1 - q)^(slot / month)``.
+    """Convert a monthly probability of interruption to that of a slot: ``1 - (1 - q)^(slot / month)``.
 
-    Published frequencies of interruption are rough: those of one's own machines are better.
+    Published frequencies of interruption are rough; prefer your own measurements.
 
     Raises
     ------
     InputError
-        If `frequency` is no probability below 1.
+        If `frequency` is not from 0 to below 1.
     """
     if not 0 <= frequency < 1 or not slot_s > 0:
-        raise InputError(f"frequency = {frequency:g}, slot_s = {slot_s:g}: from 0 to below 1, and more than 0 s")
+        raise InputError(
+            f"frequency = {frequency:g}, slot_s = {slot_s:g}: must be from 0 to below 1, and greater than 0"
+        )
     return float(-np.expm1(np.log1p(-frequency) * slot_s / MONTH_S))
 
 
@@ -105,46 +107,46 @@ def market_from(
     bids: Sequence[Floats] | None = None,
     estimator: Estimator = "paper",
 ) -> Market:
-    """A market of a preset from price histories.
+    """Create a market of a preset from price histories.
 
     Parameters
     ----------
     preset : {"paper-2012", "ec2-linux", "ec2-suse", "no-bid"}
     histories : sequence of Trace or SpotClass
-        One for each class, for training. A `SpotClass` is taken as it is, but for its speed and the price on demand.
+        One per machine type, for training. A `SpotClass` is used unchanged, except for its speed and on-demand price.
     cores : sequence of int
-        Of each class; the unit of work is what their greatest common divisor does in a slot.
+        Cores of each machine type; the unit of work is a slot of their greatest common divisor.
     on_demand : sequence of float
-        Price of an hour of each.
+        On-demand price of an hour of each machine type.
     times : Times
     hazards : sequence of float, optional
-        Probability of each class to be taken away in a slot whatever the price (`monthly_hazard`); default: 0, or the
-        one of the `SpotClass`.
+        Probability of an interruption of each machine type in a slot at any price (`monthly_hazard`); default: 0, or
+        that of the `SpotClass`.
     bids : sequence of float64, optional
-        Of each class, instead of the preset's rule.
+        Bids of each machine type, instead of the preset's rule.
     estimator : {"paper", "level", "slot", "semi"}
-        Of the chains.
+        Estimator of the chains.
 
     Raises
     ------
     InputError
-        For an unknown preset, classes that are not told apart, numbers that do not fit, or a history too short.
+        If the preset is unknown, names are not unique, numbers are inconsistent, or a history is too short.
     """
     if preset not in PRESETS:
-        raise InputError(f"no preset {preset!r}; there are: {', '.join(PRESETS)}")
+        raise InputError(f"unknown preset {preset!r}; accepted: {', '.join(PRESETS)}")
     rules, count = PRESETS[preset], len(histories)
     slot_s, startup_s, checkpoint_s = times
     given = {"cores": cores, "on_demand": on_demand, "hazards": hazards, "bids": bids}
     for name, values in given.items():
         if values is not None and len(values) != count:
-            raise InputError(f"{name}: {count} values are needed, one for each class, not {len(values)}")
+            raise InputError(f"{name}: expected {count} values, one for each machine type, found {len(values)}")
     hour = round(HOUR_S / slot_s) if slot_s > 0 else 0
     if hour < 1 or abs(hour * slot_s - HOUR_S) > 1e-9 * HOUR_S:
         raise InputError(f"slot_s = {slot_s:g}: an hour must be a whole number of slots")
     if not startup_s >= 0 or not checkpoint_s >= 0:
         raise InputError(f"startup_s = {startup_s:g}, checkpoint_s = {checkpoint_s:g}: must be 0 or more")
     if bids is not None and rules.bids == "none":
-        raise InputError(f"bids: in the market {preset} there are none")
+        raise InputError(f"bids: not available in the market {preset}")
     speeds, unit = work_units(list(cores), hour)
     classes = []
     for at, history in enumerate(histories):
@@ -182,7 +184,7 @@ def _class(
     estimator: Estimator,
     hazard: float,
 ) -> SpotClass:
-    """A class from its history."""
+    """A machine type from its history."""
     if rule == "none":
         level = (
             float(np.average(trace.prices, weights=trace.durations())) if trace.end > trace.start else trace.prices[0]

@@ -1,4 +1,4 @@
-"""Policies on price traces: one job from every start slot, what it cost, and where it was when.
+"""Replay of policies on price traces: one job from every start slot, its cost and its states.
 
 See docs/specs/spot.md, sections 3.5, 4.
 """
@@ -25,18 +25,18 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """What became of the jobs.
+    """Results of the jobs.
 
     Attributes
     ----------
     costs : float64, shape (runs,)
     finished : int64, shape (runs,)
-        Slot at whose end each was done, counted from 1; 0 where the deadline was missed. Then `costs` holds the
-        market's `late_penalty`, if it has one.
+        Slot at whose end each job finished, counted from 1; 0 if the deadline was missed. In that case `costs` includes
+        the market's `late_penalty`, if it has one.
     losses, checkpoints : int64, shape (runs,)
-        Machines that were taken away, also during start-up; checkpoints that were begun.
+        Number of interruptions, including those during start-up; number of started checkpoints.
     rented, on_demand : int64, shape (runs,)
-        Slots of running or checkpointing on a rented machine, and those of them on demand.
+        Slots of running or checkpointing on a rented machine, and the part on demand.
     states : int64, shape (slots + 1, 7)
         Jobs in each state (`job.STATE_NAMES`) at the start of each slot, and at the deadline.
     """
@@ -51,12 +51,12 @@ class Replay:
 
     @property
     def mean_cost(self) -> float:
-        """Of all runs."""
+        """Mean cost of all runs."""
         return float(self.costs.mean())
 
     @property
     def error(self) -> float:
-        """Standard error of the mean, for runs that are independent."""
+        """Standard error of the mean, for independent runs."""
         return float(self.costs.std(ddof=1) / np.sqrt(self.costs.size)) if self.costs.size > 1 else 0.0
 
     @property
@@ -66,7 +66,7 @@ class Replay:
 
 
 def strategy_of(table: Table) -> kernels.Strategy:
-    """A table as the columns that the kernels read."""
+    """Convert a table to the columns that the kernels read."""
     classes = table.market.classes
     widest = max(c.edges.size for c in classes)
     edges = np.stack([np.pad(c.edges, (0, widest - c.edges.size), constant_values=np.inf) for c in classes])
@@ -75,7 +75,7 @@ def strategy_of(table: Table) -> kernels.Strategy:
 
 
 def no_strategy() -> kernels.Strategy:
-    """What stands for a table where a heuristic decides."""
+    """Placeholder of a table for heuristics."""
     none, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
     return kernels.Strategy(
         np.zeros((0, 0, 0), np.uint8), none, none, none, small, small, np.zeros((0, 0), np.uint64), none,
@@ -98,27 +98,27 @@ def replay(
     ----------
     policy : Table or Heuristic
     work : int
-        Units; for a heuristic that of its jobs.
+        Units of work; for a heuristic, that of its jobs.
     slots : int
-        Until the deadline.
+        Slots until the deadline.
     prices : SlotPrices
-        Of the classes of the market, in their order.
+        Prices of the machine types of the market, in their order.
     starts : int64, shape (runs,), optional
-        Default: every slot from which the deadline is within the prices.
+        Default: every slot whose deadline is within the prices.
     threads : int
-        Results do not depend on it.
+        Number of threads; results do not depend on it.
 
     Raises
     ------
     InputError
-        If the deadline is hard and cannot be kept for certain, or a start does not fit into the prices or the table.
+        If the deadline is hard and cannot be guaranteed, or a start does not fit into the prices or the table.
     """
     market = policy.market
     begin = np.arange(prices.slots - slots + 1) if starts is None else np.asarray(starts, np.int64)
     if not begin.size or begin.min() < 0 or begin.max() + slots > prices.slots:
-        raise InputError(f"runs of {slots} slots do not fit into prices of {prices.slots}")
+        raise InputError(f"runs of {slots} slots exceed the prices of {prices.slots} slots")
     if prices.prices.shape[1] != len(market.classes):
-        raise InputError(f"prices of {len(market.classes)} classes are needed, not of {prices.prices.shape[1]}")
+        raise InputError(f"prices: expected {len(market.classes)} machine types, found {prices.prices.shape[1]}")
     _check_job(policy, market, work, slots)
     table = isinstance(policy, Table)
     strategy = strategy_of(policy) if isinstance(policy, Table) else no_strategy()
@@ -148,12 +148,12 @@ def _check_job(policy: Table | Heuristic, market: Market, work: int, slots: int)
         possible, least = np.isfinite(policy.expected_cost(work, slots)), market.least_slots(work)
     else:
         if work != policy.work:
-            raise InputError(f"the heuristic is for jobs of {policy.work} units, not {work}")
+            raise InputError(f"work = {work}: the heuristic is for jobs of {policy.work} units")
         if policy.slots not in (0, slots):
-            raise InputError(f"the heuristic is for deadlines of {policy.slots} slots, not {slots}")
+            raise InputError(f"slots = {slots}: the heuristic is for deadlines of {policy.slots} slots")
         least = policy.least_slots
         possible = slots >= least or market.late_penalty is not None
     if not possible:
         raise InputError(
-            f"{work} units within {slots} slots are not feasible; the earliest possible end is {least} slots"
+            f"{work} units within {slots} slots: not feasible; the earliest possible end is after {least} slots"
         )

@@ -1,4 +1,4 @@
-"""Kernels that run policies over price traces. See docs/specs/spot.md, sections 3.5, 3.6."""
+"""Numba kernels that replay policies on price traces. See docs/specs/spot.md, sections 3.5, 3.6."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from goffish.scheduling.spot.job_kernels import (
 from goffish.scheduling.spot.table_kernels import IN_WORD
 
 H1, H2, H3, GREEDY, EAGER, UNIFORM = 1, 2, 3, 4, 5, 6
-#: Columns of what a replay gives for each run.
+#: Columns of the results of a replay.
 COST, DONE, LOSSES, SAVES, RENTED, ON_DEMAND = range(6)
 
 
 class HeuristicSettings(NamedTuple):
-    """A heuristic and the job that it runs.
+    """A heuristic and its job.
 
     Attributes
     ----------
     kind : int
-        0 is on demand only.
+        Number of the kind; 0 is on demand only.
     spot, on_demand : int
-        Its choices.
+        Its spot and on-demand choices.
     work : int
-        Of the job.
+        Units of the job.
     interval : float
-        Between checkpoints.
+        Units between checkpoints.
     slots : int
-        From submission to deadline, for the line of uniform progress.
+        Slots from submission to deadline, for the line of uniform progress.
     """
 
     kind: int
@@ -59,7 +59,7 @@ class HeuristicSettings(NamedTuple):
 
 
 class Strategy(NamedTuple):
-    """A table as columns: `_build.Actions` and others; `sizes`: bins of each class; `edges` padded with infinity."""
+    """A table as columns: `_build.Actions` and others; `sizes`: bins of each type; `edges` padded with infinity."""
 
     idle: np.ndarray
     base: np.ndarray
@@ -74,13 +74,13 @@ class Strategy(NamedTuple):
 
 @kernel
 def behind(plan, work, slot):
-    """Whether less is done than the line from submission to deadline wants at a slot (c_p(t) < e_p(t))."""
+    """Whether the progress is below the line from submission to deadline at a slot (c_p(t) < e_p(t))."""
     return (plan.work - work) * plan.slots < slot * plan.work
 
 
 @kernel
 def catch_up(plan, rules, left, work, saved):
-    """What uniform progress does on demand: stay until it is ahead of the line of two start-ups later (hysteresis)."""
+    """Action of uniform progress on demand: stay until it is ahead of the line two start-ups later (hysteresis)."""
     checkpoint = rules.checkpoint
     then = left - checkpoint if work < saved else left
     limit = rules.startup + -(-work // rules.speed[plan.on_demand])
@@ -93,7 +93,7 @@ def catch_up(plan, rules, left, work, saved):
 
 @kernel
 def heuristic_action(plan, rules, left, state, work, saved, choice, price):
-    """What a heuristic does, §3.6, or a peer. `price`: that of its class now."""
+    """Action of a heuristic or baseline, §3.6. `price`: the current price of its machine type."""
     if plan.kind == 0:
         return START + plan.on_demand if state == QUIESCED else PROCESS if state == RUNNING else WAIT
     speed = rules.speed[plan.on_demand]
@@ -128,7 +128,7 @@ def heuristic_action(plan, rules, left, state, work, saved, choice, price):
 
 @kernel
 def bin_of(edges, price):
-    """Edges strictly below a price."""
+    """Number of edges strictly below a price."""
     found = 0
     while found < edges.size and edges[found] < price:
         found += 1
@@ -137,7 +137,7 @@ def bin_of(edges, price):
 
 @kernel
 def table_action_at(strategy, rules, left, state, work, saved, choice, hour, to_go, locked, joint):
-    """What a table says in a joint state of the prices."""
+    """Action of a table in a joint price state."""
     if state == LOCAL_STATE:
         return PROCESS
     if state == QUIESCED:

@@ -1,6 +1,7 @@
-"""The strategy table (RTBA): what to do next, and what the rest costs, for every job within its bounds.
+"""The strategy table (RTBA): the next action and the expected cost of every job within its bounds.
 
-See docs/specs/spot.md, sections 3.2 to 3.4. It is indexed by the slots left, so it serves all deadlines and sizes.
+See docs/specs/spot.md, sections 3.2 to 3.4. The table is indexed by the slots left, so it covers all deadlines and
+sizes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
-#: Bytes of values, while it is built, beyond which a table is refused.
+#: Maximum bytes of values during a build.
 MOST_BYTES = 16 * 2**30
 
 
@@ -52,13 +53,13 @@ class Table:
     market : Market
     work, slots : int
     values : float64, shape (slots + 1, joint prices, work + 1)
-        Expected money where no machine is held; infinite where the deadline cannot be kept for certain.
+        Expected cost without a held machine; infinite if the deadline cannot be guaranteed.
     idle_actions : uint8, shape (slots + 1, joint prices, work + 1)
-        0 is to wait, ``j + 1`` to ask for choice `j`, and the last one the local machine.
+        0 is to wait, ``j + 1`` to request choice `j`, and the last one the local machine.
     actions : Actions
-        Where a machine is held: go on, save, or give it back; of a checkpoint: go on, or quit.
+        With a held machine: continue, save, or release it; during a checkpoint: continue, or cancel.
     last : tuple of float64 arrays
-        For each choice: values of running, checkpointing and starting machines with `slots` left, to build on.
+        For each choice: values of running, checkpointing and starting machines with `slots` left, for extensions.
     """
 
     market: Market
@@ -71,14 +72,14 @@ class Table:
 
     @property
     def bytes(self) -> int:
-        """Memory of the values and actions, without the layer that is kept to build on."""
+        """Bytes of the values and actions, without the layer for extensions."""
         parts = (self.values, self.idle_actions, *self.actions)
         return sum(part.nbytes for part in parts)
 
     def _check(self, work: int, slots: int) -> None:
         if not 0 <= work <= self.work or not 0 <= slots <= self.slots:
             raise InputError(
-                f"a job of {work} units with {slots} slots: the table ends at {self.work} units and {self.slots} slots"
+                f"work = {work}, slots = {slots}: the table covers {self.work} units and {self.slots} slots"
             )
 
     def _weights(self, prices: Sequence[float] | None, ages: Sequence[int] | None) -> Floats:
@@ -90,7 +91,7 @@ class Table:
             bins = np.array([one.bins_of(now[at]) for at, one in enumerate(market.classes)], np.int64)
             within = (market.joint_bins == bins[:, None]).all(axis=0)
             weights = np.where(within, market.stationary, 0.0)
-            # Bins that the chains never reach: all their ages alike.
+            # Bins that the chains never reach: all ages are equally likely.
             found = weights if weights.sum() > 0 else within.astype(np.float64)
             return np.asarray(found / found.sum(), np.float64)
         found = np.zeros(market.joint_states)
@@ -100,22 +101,24 @@ class Table:
     def _prices(self, prices: Sequence[float]) -> Floats:
         found = np.asarray(prices, np.float64)
         if found.shape != (len(self.market.classes),):
-            raise InputError(f"{len(self.market.classes)} prices are needed, one for each class, not {found.size}")
+            raise InputError(
+                f"prices: expected {len(self.market.classes)}, one for each machine type, found {found.size}"
+            )
         return found
 
     def expected_cost(
         self, work: int, slots: int, prices: Sequence[float] | None = None, ages: Sequence[int] | None = None
     ) -> float:
-        """Expected money of a job of `work` units with `slots` left; infinite if its deadline cannot be kept.
+        """Expected cost of a job of `work` units with `slots` left; infinite if its deadline cannot be guaranteed.
 
-        `prices`: now, one for each class; default: averaged over the long run. `ages`: the slots for which each has
-        been in its bin, where the chains depend on that; default: averaged likewise.
+        `prices`: current price of each machine type; default: the long-run average. `ages`: the slots for which each
+        has been in its bin, if the chains depend on it; default: averaged likewise.
         """
         self._check(work, slots)
         return float(self.curve(work, prices, ages)[slots])
 
     def curve(self, work: int, prices: Sequence[float] | None = None, ages: Sequence[int] | None = None) -> Floats:
-        """Expected money by the slots left, shape (slots + 1,)."""
+        """Expected cost by the slots left, shape (slots + 1,)."""
         self._check(work, 0)
         weights = self._weights(prices, ages)
         found = self.values[:, :, work]
@@ -125,14 +128,14 @@ class Table:
     def min_deadline(
         self, work: int, budget: float, prices: Sequence[float] | None = None, ages: Sequence[int] | None = None
     ) -> int | None:
-        """The fewest slots in which a job is expected to cost no more than a budget; `None` if none do."""
+        """The fewest slots with an expected cost within a budget; `None` if there are none."""
         within = np.flatnonzero(self.curve(work, prices, ages) <= budget + kernels.TIE)
         return int(within[0]) if within.size else None
 
     def cliffs(
         self, work: int, prices: Sequence[float] | None = None, ages: Sequence[int] | None = None
     ) -> list[tuple[int, float]]:
-        """Deadlines where one slot more is worth the most: ``(slots, 1 - Q(slots) / Q(slots - 1))``, largest first."""
+        """Deadlines with the largest saving by a slot: ``(slots, 1 - Q(slots) / Q(slots - 1))``, largest first."""
         curve = self.curve(work, prices, ages)
         before, after = curve[:-1], curve[1:]
         known = np.isfinite(before) & (before > 0)
@@ -141,16 +144,16 @@ class Table:
         return [(int(at) + 1, float(drop[at])) for at in order if drop[at] > 0]
 
     def decide(self, left: int, status: Status, prices: Sequence[float], ages: Sequence[int] | None = None) -> int:
-        """The action of `job` to take now, with `left` slots until the deadline.
+        """Return the action of `job` with `left` slots until the deadline.
 
-        `prices`: now, one for each class; `ages`: the slots for which each has been in its bin, needed where the market
-        is `aged`. Zero-time actions are followed by another look-up. As long as a start-up takes, the action is to
+        `prices`: current price of each machine type; `ages`: the slots for which each has been in its bin, required if
+        the market is `aged`. Zero-time actions are followed by another look-up. During a start-up, the action is to
         wait, also beyond its slots (O-9).
 
         Raises
         ------
         InputError
-            If ages are needed and not given.
+            If ages are required but missing.
         """
         state = status.state
         if state in (MIGRATING, LOCAL_STATE):
@@ -179,7 +182,7 @@ class Table:
 
     @cached_property
     def _places(self) -> list[tuple[int, int, int]]:
-        """First place and hour states of each choice, and its class where its hour states remember a price, or -1."""
+        """First place and hour states of each choice, and its type if its hour states include a price, or -1."""
         rules, bases, states = self.market.rules, self.actions.base.tolist(), self.actions.states.tolist()
         locks = rules.spot & (self.market.spot.priced == AT_START_OF_HOUR)
         return list(zip(bases[:-1], states, np.where(locks, rules.kind, -1).tolist(), strict=True))
@@ -218,15 +221,15 @@ def build_table(
     work : int
         Units of the largest job.
     slots : int
-        Longest time to a deadline.
+        Longest time to a deadline, in slots.
     threads : int
-        Results do not depend on it.
+        Number of threads; results do not depend on it.
     extends : Table, optional
-        A table of the same market and work with fewer slots; only the rest is computed.
+        A table of the same market and work with fewer slots; only the remaining slots are computed.
     progress : callable, optional
-        Called after each slot with the slots that are done.
+        Called after each slot with the number of completed slots.
     most_bytes : int
-        That may be held while it is built.
+        Maximum bytes of values during the build.
 
     Raises
     ------
@@ -238,13 +241,13 @@ def build_table(
     if extends is not None and (
         extends.work != work or extends.slots > slots or extends.market.fingerprint() != market.fingerprint()
     ):
-        raise InputError("a table can only be extended to more slots, for the same market and work")
+        raise InputError("extends: requires the same market and work, and fewer slots")
     joint, penalty = market.joint_states, market.late_penalty
     hours = sum(_hour_states(market, j) for j in range(market.choices))
     total = 8 * joint * (work * (work + 1) // 2 * hours * market.longest_checkpoint + (slots + 1) * (work + 1))
     if total > most_bytes:
         raise InputError(
-            f"building the table would take {total / 2**30:.1f} GB; take longer slots, larger units or fewer bids"
+            f"the table requires {total / 2**30:.1f} GB to build; use longer slots, larger units or fewer bids"
         )
     parts = [Choice(market, j, work, None if extends is None else extends.last[j]) for j in range(market.choices)]
     values = np.full((slots + 1, joint, work + 1), np.inf)
@@ -275,7 +278,7 @@ def build_table(
 
 
 def _hour_states(market: Market, choice: int) -> int:
-    """Hour states of a choice, as `charges_of` will have them."""
+    """Hour states of a choice, as in `charges_of`."""
     if not market.rules.spot[choice]:
         return market.on_demand.states
     if market.spot.priced != AT_START_OF_HOUR:
@@ -284,7 +287,7 @@ def _hour_states(market: Market, choice: int) -> int:
 
 
 def _local_costs(market: Market, work: int, left: int) -> Floats:
-    """Of going to the local machine with so many slots left, by work."""
+    """Cost of moving to the local machine with these slots left, by work."""
     local = market.local
     if local is None:
         return np.full(work + 1, np.inf)

@@ -1,4 +1,4 @@
-"""Kernels of the strategy table: expectations over prices, and a slot's decisions.
+"""Numba kernels of the strategy table: expectations over prices, and the decisions of a slot.
 
 See docs/specs/spot.md, sections 3.2, 3.3.
 
@@ -14,7 +14,7 @@ import numpy as np
 from goffish.kernels.arrays import copy_values
 from goffish.kernels.compile import kernel
 
-#: An action must be better by more than this to be preferred over one that is named before it.
+#: Minimum advantage of an action over an earlier one in the order of preference.
 TIE = 1e-15
 RUN, SAVE, LEAVE = np.uint64(0), np.uint64(1), np.uint64(2)
 TWO = np.uint64(2)
@@ -24,7 +24,7 @@ IN_WORD = 32
 
 @kernel
 def expect(values, found, spare, chains, sizes):
-    """Expectation over the next prices, one class after the other.
+    """Expectation over the next prices, one machine type after the other.
 
     `values`, `found`, `spare`: shape (joint prices, rows). Impossible steps are left out: infinity times 0 is nothing.
     """
@@ -58,7 +58,7 @@ def expect(values, found, spare, chains, sizes):
 
 @kernel
 def complete(values, joint, states, works, found):
-    """Values where all that is done is saved (c = s), into `found`, shape (joint prices, hour states * works)."""
+    """Values with all completed work saved (c = s), into `found`, shape (joint prices, hour states * works)."""
     for s in range(1, works + 1):
         at = joint * states * (s * (s - 1) // 2) + s - 1
         for p in range(joint):
@@ -69,11 +69,11 @@ def complete(values, joint, states, works, found):
 
 @kernel
 def entered(ready, starting, lost, feasible, spot, hours, paid, found):
-    """Value of a start-up with k + 1 slots to go, into `found`, shape (start-up slots, joint prices, work + 1).
+    """Values of a start-up with k + 1 slots to go, into `found`, shape (start-up slots, joint prices, work + 1).
 
     `ready`: expectation of `complete`; `starting`: of start-ups with k slots to go, of one slot less; `hours`: hour
-    state of the machine that is ready, by joint price; `paid`: expected money of each slot, shape (start-up slots,
-    joint prices).
+    state of the started machine, by joint price; `paid`: expected charge of each slot, shape (start-up slots, joint
+    prices).
     """
     prices, works = lost.shape
     for k in range(found.shape[0]):
@@ -90,7 +90,7 @@ def entered(ready, starting, lost, feasible, spot, hours, paid, found):
 
 @kernel
 def choose(waiting, ventures, covered, local, found, actions):
-    """Decide where no machine is held: 0 is to wait, j + 1 to ask for choice j, and the last one the local machine.
+    """Decide without a held machine: 0 is to wait, j + 1 to request choice j, and the last one the local machine.
 
     `ventures`: shape (choices, joint prices, work + 1); `covered`: which bids cover which joint prices; `local`: cost
     of the local machine for each work.
@@ -112,7 +112,7 @@ def choose(waiting, ventures, covered, local, found, actions):
 
 @kernel
 def decide(running, saving, rules, choice, charges, sizes, ready, lost, free, feasible, buffers, words):
-    """Decide where a machine of one choice is held: go on, save, or give it back.
+    """Decide with a held machine of one choice: continue, save, or release it.
 
     Replaces `running` and `saving`, shape (longest checkpoint - 1, values of running): expectation, choice and new
     value, one block after the other. `charges` are those of the choice, `sizes` the states of the factors of the chain.
@@ -182,7 +182,7 @@ def decide(running, saving, rules, choice, charges, sizes, ready, lost, free, fe
 
 @kernel
 def pack(quits, found):
-    """Pack whether checkpoints are given up into words."""
+    """Pack the decisions to cancel checkpoints into words."""
     for i in range(quits.size):
         if i % IN_WORD == 0:
             found[i // IN_WORD] = 0
@@ -191,7 +191,7 @@ def pack(quits, found):
 
 @kernel
 def place(word, dictionary, index):
-    """Place of a row of words in the hash index of a dictionary: where it is, or where it belongs."""
+    """Position of a row of words in the hash index of a dictionary: existing, or for insertion."""
     mixed = np.uint64(0)
     for part in word:
         mixed = (mixed ^ part) * np.uint64(0x9E3779B97F4A7C15)
@@ -220,9 +220,9 @@ def enter(dictionary, count, index):
 
 @kernel
 def changes(words, before, dictionary, count, index, keys, numbers):
-    """Note which rows of `words` differ from `before`, and their numbers in the dictionary; replaces `before`.
+    """Record which rows of `words` differ from `before`, and their numbers in the dictionary; replaces `before`.
 
-    The dictionary and its index must have room. Gives how many rows changed, and the size of the dictionary.
+    The dictionary and its index must have free entries. Returns the number of changed rows and the dictionary's size.
     """
     changed = 0
     for key in range(len(words)):

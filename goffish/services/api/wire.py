@@ -6,6 +6,7 @@ Names refer to definitions on the server only: clients can neither read files of
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from pydantic import BaseModel
 from goffish.cloud.catalogue import Catalogue, known_catalogues, read_catalogue
 from goffish.cloud.prices import bundled_traces
 from goffish.cloud.spot_market import read_trace
-from goffish.definitions import read_definition
+from goffish.definitions import Model, read_definition
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.model import Dataflow, known_dataflows, read_dataflow
 from goffish.scheduling.messages import dataflow_message
@@ -75,6 +76,11 @@ _RUNNERS = {number: name.removeprefix("RUNNER_").lower() for name, number in job
 _RUNNER_NUMBERS = {name: number for number, name in _RUNNERS.items()}
 STATES = {state: jobs_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in State}
 _STATES_BY_NUMBER = {number: state for state, number in STATES.items()}
+#: Fields that the first version of the protocol names otherwise than files and tables do.
+_PROTOCOL_NAMES = {
+    "processing_elements": "elements", "processing_element": "element",
+    "machine_types": "classes", "machine_type": "class",
+}  # fmt: skip
 DEFAULT_CLOUD = "ec2-2013-m1"
 #: Maximum seconds of a protobuf Duration (10,000 years).
 _MOST_SECONDS = 315_576_000_000
@@ -117,7 +123,16 @@ def dataflow_of(message: Any, field: str) -> Dataflow:
         raise InputError(f"{field}.dataflow: give a name or a definition")
     if kind == "dataflow_name":
         return known_dataflow(message.dataflow_name, f"{field}.dataflow_name")
-    return read_definition(Dataflow, _dataflow_body(message.dataflow_definition), f"{field}.dataflow_definition", "")
+    return _read(Dataflow, _dataflow_body(message.dataflow_definition), f"{field}.dataflow_definition")
+
+
+def _read(model: type[Model], body: dict[str, Any], field: str) -> Model:
+    """Check a definition; errors name its fields as the protocol does."""
+    try:
+        return read_definition(model, body, field, "")
+    except InputError as error:
+        text = re.sub(r"\b(?:machine_types|processing_elements)\b", lambda m: _PROTOCOL_NAMES[m[0]], str(error))
+        raise InputError(text) from None
 
 
 def _dataflow_body(message: Any) -> dict[str, Any]:
@@ -155,7 +170,7 @@ def cloud_of(message: Any, field: str) -> Catalogue:
         one.setdefault("price_per_hour", 0.0)
         if "prices" in one:
             _check_known(one["prices"], bundled_traces(), f"{field}.cloud_definition.classes[{at}].prices")
-    return read_definition(Catalogue, body, f"{field}.cloud_definition", "")
+    return _read(Catalogue, body, f"{field}.cloud_definition")
 
 
 def known_cloud(name: str, field: str) -> Catalogue:
@@ -248,13 +263,19 @@ def plan_message(described: Mapping[str, Any], ids: list[int] | None = None) -> 
     ids : list of int, optional
         IDs of the machines; default: -1, -2, … for machines to be started.
     """
-    elements = [{name: value for name, value in one.items() if name != "machines"} for one in described["elements"]]
-    machines = [
-        {name: one[name] for name in ("class", "site", "instances", "cores", "price_per_hour") if name in one}
-        | {"id": -1 - at if ids is None else ids[at]}
-        for at, one in enumerate(described["machines"])
+    elements = [
+        {_PROTOCOL_NAMES.get(name, name): value for name, value in one.items() if name != "machines"}
+        for one in described["processing_elements"]
     ]
-    return dataflows_pb2.Plan(**{**described, "elements": elements, "machines": machines})
+    machines = [
+        {
+            _PROTOCOL_NAMES.get(name, name): one[name]
+            for name in ("machine_type", "site", "instances", "cores", "price_per_hour") if name in one
+        } | {"id": -1 - at if ids is None else ids[at]}
+        for at, one in enumerate(described["machines"])
+    ]  # fmt: skip
+    others = {name: value for name, value in described.items() if name != "processing_elements"}
+    return dataflows_pb2.Plan(**{**others, "elements": elements, "machines": machines})
 
 
 def states_of(numbers: Any) -> list[State]:

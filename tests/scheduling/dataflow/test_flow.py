@@ -161,7 +161,7 @@ def test_deployments_count_what_is_on_them() -> None:
     other = one.copy()
     with pytest.raises(InputError, match="has 0 free cores"):
         one.put(1, small)
-    with pytest.raises(InputError, match="runs 1 instances of element 2, not 2"):
+    with pytest.raises(InputError, match="machine -2 runs 1 instances of processing element 2, not 2"):
         one.take(2, small, 2)
     other.machines[large].coefficient = 0.5
     other.settle()
@@ -177,14 +177,14 @@ def test_deployments_count_what_is_on_them() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"edges": [["A", "B"], ["B", "A"]]}, "edges: a cycle A -> B -> A"),
-        ({"edges": [["A", "C"]]}, "edges: no element 'C'; there are: A, B"),
+        ({"edges": [["A", "B"], ["B", "A"]]}, "dataflow: edges: cycle A -> B -> A; dataflows must be acyclic"),
+        ({"edges": [["A", "C"]]}, "dataflow: edges: unknown processing element 'C'; accepted: A, B"),
         ({"edges": [["A", "B"], ["A", "B"]]}, "edge A -> B is given twice"),
         ({"elements": [*CHAIN["elements"], {"id": "A", "cost": 1}]}, "element A is given twice"),
         ({"inputs": {}}, "inputs"),
         ({"inputs": {"B": 1}}, "no stream reaches 'A'"),
         ({"inputs": {"A": -1}}, r"inputs\.A = -1"),
-        ({"outputs": ["Z"]}, "outputs: no element 'Z'"),
+        ({"outputs": ["Z"]}, "dataflow: outputs: unknown processing element 'Z'; accepted: A, B"),
         ({"elements": [{"id": "A"}], "edges": []}, "give alternates, or a cost"),
         ({"elements": [{"id": "A", "alternates": [{"id": "x", "cost": 1, "selectivity": 0}]}]}, "selectivity = 0"),
         (
@@ -204,7 +204,7 @@ def test_what_is_no_dataflow(change: dict[str, Any], told: str) -> None:
 def test_rates_by_name() -> None:
     road = compiled("linear-road")
     assert external_rates(road, {"weather": 3.0})[:2].tolist() == [3.0, 50.0]
-    with pytest.raises(InputError, match="rates: no element 'rain'; there are: weather"):
+    with pytest.raises(InputError, match="rates: unknown processing element 'rain'; accepted: weather, reports,"):
         external_rates(road, {"rain": 1.0})
     with pytest.raises(InputError, match="dataflow 'nothing' not found; give a file, or one of linear-road"):
         read_dataflow("nothing")

@@ -25,9 +25,11 @@ def test_one_figure_or_one_for_each() -> None:
     assert np.isinf(two.memory_mb).tolist() == [False, True] and two.cores.tolist() == [2, 1]
     square = host_columns(["a", "b"], latency_ms=[[3, 1], [7, 0]], traffic_prices=2)
     assert square.latency_ms.tolist() == [[0, 1], [7, 0]] and square.traffic_prices.tolist() == [[0, 2], [2, 0]]
-    with pytest.raises(InputError, match=r"cores of shape \(3,\): one figure or \(2,\) are needed for 2 hosts"):
+    with pytest.raises(InputError, match=r"cores: shape \(3,\) does not fit 2 hosts; give one number, or shape \(2,\)"):
         host_columns(["a", "b"], cores=[1, 2, 3])
-    with pytest.raises(InputError, match="no field price; there are: cores,"):
+    with pytest.raises(
+        InputError, match="unknown fields price; accepted: cores, speeds, memory_mb, prices, startup_s,"
+    ):
         host_columns(["a", "b"], price=1)
 
 

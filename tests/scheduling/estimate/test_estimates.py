@@ -46,11 +46,13 @@ def test_warnings() -> None:
     ours = calibration()
     other = Calibration({**ours.machine, "processor": "abacus"}, ours.runs)
     small = JobShape("components", "local", 1000, 1000, 2)
-    told = f"measured on another machine ({other.describe_machine()}): goffish calibrate measures this one"
+    told = f"measured on another machine ({other.describe_machine()}); run goffish calibrate to measure this one"
     assert estimate(small, other).warnings == (told,) and "abacus" in told
     huge = JobShape("components", "local", 10**9, 10**9, 2)
-    assert "times as large as any that was measured" in estimate(huge, ours).warnings[0]
-    with pytest.raises(InputError, match="louvain on mpi is not in the calibration, which knows components on local"):
+    assert "times as large as the largest measured one" in estimate(huge, ours).warnings[0]
+    with pytest.raises(
+        InputError, match="louvain on mpi is not part of the calibration; available: components on local"
+    ):
         estimate(JobShape("louvain", "mpi", 1, 1, 1), ours)
 
 
@@ -73,7 +75,7 @@ def test_a_job_of_rtba() -> None:
     assert spot_job(plain(core_hours_high=1e-6, checkpoint_bytes_high=0.0), unit, 600.0, 1e9) == (1, 1, 1)
     assert spot_job(plain(), unit, 600.0, 1e7, machine_startup_s=600.0).startup_slots == 3
     for wrong in ((0.0, 600.0, 1.0), (unit, -1.0, 1.0), (unit, 600.0, float("nan"))):
-        with pytest.raises(InputError, match="must be more than 0"):
+        with pytest.raises(InputError, match="must be greater than 0"):
             spot_job(plain(), *wrong)
 
 
@@ -163,5 +165,5 @@ def test_shapes_of_stores_and_files(tmp_path: Path) -> None:
     gf.partition(graph, parts=2, method="range").save(str(tmp_path / "ring.gofs"))
     found = shape_of(str(tmp_path / "ring.gofs"), "betweenness", workers=2, sources=4)
     assert found == JobShape("betweenness", "local", 8, 8, 2, 2, boundary=4, sources=4)
-    with pytest.raises(InputError, match="partitioned into 2 already"):
+    with pytest.raises(InputError, match="partitions = 3: the graph already has 2 partitions"):
         shape_of(str(tmp_path / "ring.gofs"), "bfs", partitions=3)

@@ -28,7 +28,9 @@ def test_every_policy_plans(name: str) -> None:
     plan.check()
     described = describe_plan(flow, plan, flow.rates)
     assert described["throughput"] >= flow.goal.throughput - 1e-9
-    assert sum(e["instances"] for e in described["elements"]) == sum(m["used"] for m in described["machines"])
+    assert sum(e["instances"] for e in described["processing_elements"]) == sum(
+        m["used"] for m in described["machines"]
+    )
     assert described["cost"] == pytest.approx(described["cost_per_hour"] * 10)
 
 
@@ -44,7 +46,9 @@ def test_types_that_are_far_too_slow(name: str) -> None:
     if name == "edrp":
         assert len(make_policy(name).deploy(flow, slow).machines) == 40
         large = read_catalogue({"classes": [types[0] | {"cores": 100_000}, types[1]]})
-        with pytest.raises(InputError, match="too many to compare"):
+        with pytest.raises(
+            InputError, match="8 processing elements of up to 4,000,000 instances on 40 hosts: too many; set"
+        ):
             make_policy(name).deploy(flow, large)
         return
     with pytest.raises(InputError, match="machines of"):
@@ -94,12 +98,12 @@ def test_options_are_taken_for_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "told"),
     [
-        ("best", {}, "no policy 'best': choose one of reactive-global"),
-        ("plasticc", {"tau": 3}, "no option 'tau'; there are: .*horizon"),
+        ("best", {}, "unknown policy 'best': choose one of reactive-global"),
+        ("plasticc", {"tau": 3}, "unknown option 'tau'; accepted: .*horizon"),
         ("plasticc", {"horizon": "many"}, "horizon = 'many'"),
         ("plasticc", {"horizon": 0}, "at least 1"),
-        ("plasticc", {"start": "nobody"}, "no policy 'nobody'"),
-        ("caf", {"kind": "WPA"}, "no option 'kind'"),
+        ("plasticc", {"start": "nobody"}, "unknown policy 'nobody': choose one of reactive-global, reactive-local,"),
+        ("caf", {"kind": "WPA"}, "policy caf: unknown option 'kind'; accepted: carry_over, horizon, start,"),
         ("ga", {"population": "x"}, "population = 'x'"),
         ("reactive-global", {"trigger": "never"}, "trigger = 'never'"),
     ],
@@ -130,13 +134,13 @@ def test_no_policy_loads_code_unless_allowed(name: str, tmp_path: Path) -> None:
     file.write_text(_MARKED.format(mark=str(mark)))
     place = f"{file}:Own"
     nested = [option for option in policy_schema(name)["properties"] if option != "start"]
-    with pytest.raises(InputError, match="no policy"):
+    with pytest.raises(InputError, match="unknown policy"):
         make_policy(f"static-{place}")
     for option in (*nested, "start", "ga", "adapt", "inner", "search"):
         for given in (place, {"start": place}):
             with pytest.raises(InputError):
                 make_policy(name, {option: given})
-    with pytest.raises(InputError, match="no policy"):
+    with pytest.raises(InputError, match="unknown policy"):
         make_policy(place, {"start": name})
     assert not mark.exists()
 

@@ -171,7 +171,10 @@ def test_without_alternates_money_is_worth_the_same() -> None:
     [
         (lambda: Reactive("globl"), "central, sharded, strict"),  # type: ignore[arg-type]
         (lambda: Reactive(trigger="mean"), "last, average"),  # type: ignore[arg-type]
-        (lambda: Reactive(resource_every=-1), "count intervals"),
+        (
+            lambda: Reactive(resource_every=-1),
+            "alternate_every and resource_every: must be a number of intervals, or 0 for never",
+        ),
     ],
 )
 def test_bad_options_are_refused(make: Callable[[], Reactive], told: str) -> None:

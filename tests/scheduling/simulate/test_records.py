@@ -100,7 +100,7 @@ def test_summaries_follow_from_the_tables() -> None:
     ]
     assert told.adaptations == sum(changed)
     rows = result.elements.to_pylist()
-    assert len(rows) == 72 * ROAD.size and rows[10]["step"] == 1 and rows[10]["element"] == ROAD.names[2]
+    assert len(rows) == 72 * ROAD.size and rows[10]["step"] == 1 and rows[10]["processing_element"] == ROAD.names[2]
     assert (result.planning_s > 0).all()
 
 
@@ -117,8 +117,8 @@ def test_results_in_files(tmp_path: Path) -> None:
     result = simulate(ROAD, "ec2-2013", TrueRateScaling(), rates, like_ec2(3))
     result.write(tmp_path / "run")
     assert json.loads((tmp_path / "run/summary.json").read_text()) == asdict(result.summary)
-    for name in TABLES:
-        assert pq.read_table(tmp_path / f"run/{name}.parquet").equals(getattr(result, name))
+    for name, file in TABLES.items():
+        assert pq.read_table(tmp_path / f"run/{file}.parquet").equals(getattr(result, name))
 
 
 @pytest.mark.parametrize("engine", ["fluid", "events"])

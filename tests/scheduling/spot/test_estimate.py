@@ -176,7 +176,7 @@ def test_joint_chain_and_correlation() -> None:
     assert joint == pytest.approx(expected, abs=0.02) and joint.sum(axis=1) == pytest.approx(1)
     never = estimate_joint([still, still], classes, SLOT)
     assert never[2:] == pytest.approx(product[2:], abs=1e-15)
-    with pytest.raises(InputError, match="need a trace each"):
+    with pytest.raises(InputError, match="traces: expected 2, one for each machine type, found 1"):
         estimate_joint([first], classes, SLOT)
     with pytest.raises(InputError, match="in common"):
         bin_correlation([first, trace_of([1e9, 2e9], [0.1, 0.1])], classes, SLOT)
@@ -204,24 +204,29 @@ def test_what_is_refused() -> None:
     for change, match in (
         ((0, 0.1, edges, levels, chain, covers), "speed"),
         ((1, 0.1, edges[:0], levels, chain, covers), "edges"),
-        ((1, 0.1, edges, levels, chain * 1.01, covers), "sum 1"),
+        (
+            (1, 0.1, edges, levels, chain * 1.01, covers),
+            "machine type bad: rows of the chain must sum to 1, without negative entries",
+        ),
         ((1, 0.1, edges, levels, chain, np.array([2])), "covers"),
         ((1, 0.1, edges, levels, chain, covers, 1.5), "hazard"),
     ):
         with pytest.raises(InputError, match=match):
             SpotClass("bad", *change)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="name of its own"):
+    with pytest.raises(InputError, match="a market requires at least one machine type, and unique names"):
         Market((SpotClass("a", 1, 0.1, edges, levels, chain, covers),) * 2)
-    with pytest.raises(InputError, match="at least one slot"):
+    with pytest.raises(InputError, match="startup_slots and checkpoint_slots must be at least 1"):
         reference(startup_slots=0)
-    with pytest.raises(InputError, match="no billing rule"):
+    with pytest.raises(
+        InputError, match="unknown billing rule 'daily'; accepted: hourly, hourly_start, per_second, first_hour_free"
+    ):
         automaton("daily", 6)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="charge_revoked"):
         automaton("per_second", 6, charge_revoked=True)
     trace = trace_of([0, 900], [0.1, 0.1])
     with pytest.raises(InputError, match="two slots"):
         estimate_class(trace, 1, 0.1, SLOT)
-    with pytest.raises(InputError, match="no estimator"):
+    with pytest.raises(InputError, match="unknown estimator 'best'; accepted: paper, level, slot, semi"):
         estimate_class(trace, 1, 0.1, 60.0, estimator="best")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="ascend"):
         estimate_class(trace, 1, 0.1, 60.0, bids=np.array([2.0, 1.0]))

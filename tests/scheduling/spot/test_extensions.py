@@ -198,7 +198,7 @@ def test_start_up_that_is_billed(rule: Any, hours: float) -> None:
     assert on_demand_cost(market, 6, 0) == pytest.approx(hours * 0.13)
     for policy in (build_table(market, 6, 9), Heuristic(market, "h3", 6, 0, 1, 3.0)):
         assert replay(policy, 6, 9, prices).costs == pytest.approx(hours * 0.13)
-    with pytest.raises(InputError, match="only for a start-up of one slot, not of 2"):
+    with pytest.raises(InputError, match="startup_billed with hourly_start: requires startup_slots = 1, not 2"):
         _with(market, spot_billing="hourly_start", startup_slots=2)
 
 
@@ -285,7 +285,9 @@ def test_ages_of_prices() -> None:
     assert market.joint(prices, market.ages_of(prices)).tolist() == [0, 1, 3, 4, 5, 5, 0]
     assert market.joint(prices[:1], np.array([[9]])).tolist() == [2]
     table = build_table(market, 3, 8)
-    with pytest.raises(InputError, match="give their ages"):
+    with pytest.raises(
+        InputError, match="ages: required, as the price chains depend on the slots that prices have been"
+    ):
         table.decide(8, Status(0, 3, 3), [0.02])
     assert table.decide(8, Status(0, 3, 3), [0.3], [0]) == 0
     share = market.stationary[:3] / market.stationary[:3].sum()
@@ -307,7 +309,7 @@ def test_files(tmp_path: Path) -> None:
         "medium: ages": _with(plain, classes=(aged, plain.classes[1])),
     }
     for name, other in others.items():
-        with pytest.raises(StoreError, match=f"another market: {name} is .* there, .* here"):
+        with pytest.raises(StoreError, match=f"another market: {name} is .* in the table, .* in the market"):
             open_table(path, other)
         write_table(tmp_path / "o.spot", build_table(other, 2, 4))
         again = open_table(tmp_path / "o.spot")
@@ -329,17 +331,25 @@ def test_what_is_refused() -> None:
     """One clear line for each thing that cannot be."""
     market = tiny()
     for changes, match in (
-        ({"checkpoint_slots": ()}, "at least one slot"),
-        ({"checkpoint_slots": (2, 0)}, "at least one slot"),
+        ({"checkpoint_slots": ()}, "startup_slots and checkpoint_slots must be at least 1"),
+        ({"checkpoint_slots": (2, 0)}, "startup_slots and checkpoint_slots must be at least 1"),
         ({"late_penalty": -0.1}, "late_penalty = -0.1"),
         ({"late_penalty": np.inf}, "late_penalty = inf"),
-        ({"joint_chain": np.eye(3)}, "needs the shape"),
-        ({"joint_chain": np.full((2, 2), 0.6)}, "sum 1"),
+        (
+            {"joint_chain": np.eye(3)},
+            r"joint_chain: expected shape \(2, 2\), and rows that sum to 1 without negative entries",
+        ),
+        (
+            {"joint_chain": np.full((2, 2), 0.6)},
+            r"joint_chain: expected shape \(2, 2\), and rows that sum to 1 without negative entries",
+        ),
     ):
         with pytest.raises(InputError, match=match):
             _with(market, **changes)
     one = _semi().classes[0]
-    with pytest.raises(InputError, match="grows older slot by slot"):
+    with pytest.raises(
+        InputError, match="machine type semi: ages must increase by 1 per slot, and bins be entered with age 0"
+    ):
         replace(one, chain=np.full((6, 6), 1 / 6))
     with pytest.raises(InputError, match="ages = 0"):
         replace(one, ages=0)

@@ -55,7 +55,7 @@ def test_damage(tmp_path: Path) -> None:
             open_table(path)
     for length in (0, 5, 30, 100, len(whole) - 64, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(StoreError, match=r"is damaged|is no strategy table"):
+        with pytest.raises(StoreError, match=r"is damaged|is not a strategy table"):
             open_table(path)
     path.write_bytes(whole + b"x")
     with pytest.raises(StoreError, match="is damaged"):
@@ -64,7 +64,7 @@ def test_damage(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="has version 1, this GoFFish reads version 2"):
         open_table(path)
     path.write_bytes(b"something else entirely")
-    with pytest.raises(StoreError, match="is no strategy table"):
+    with pytest.raises(StoreError, match="is not a strategy table"):
         open_table(path)
     with pytest.raises(StoreError, match="cannot be read"):
         open_table(tmp_path / "none.spot")
@@ -94,7 +94,7 @@ def test_another_market(tmp_path: Path) -> None:
         "medium: covers": replace(market, classes=(replace(first, covers=np.array([1])), market.classes[1])),
     }
     for name, other in others.items():
-        with pytest.raises(StoreError, match=f"another market: {name} is .* there, .* here"):
+        with pytest.raises(StoreError, match=f"another market: {name} is .* in the table, .* in the market"):
             open_table(path, other)
         assert fingerprint_digest(other) != fingerprint_digest(market)
     assert fingerprint_digest(open_table(path).market) == fingerprint_digest(market)

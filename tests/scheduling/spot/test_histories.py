@@ -98,18 +98,18 @@ def test_less_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        (_text(ROWS) + "SPOTPRICEHISTORY\tus-east-1a\n", r"x:6: SPOTPRICEHISTORY, zone"),
-        (_text(ROWS).replace("0.050000", "cheap"), r"x:2: a time .* cheap'"),
-        (_text(ROWS).replace("2024-05-01T02", "yesterday"), r"x:1: a time"),
+        (_text(ROWS) + "SPOTPRICEHISTORY\tus-east-1a\n", r"x:6: expected SPOTPRICEHISTORY, zone"),
+        (_text(ROWS).replace("0.050000", "cheap"), r"x:2: expected a time .* cheap'"),
+        (_text(ROWS).replace("2024-05-01T02", "yesterday"), r"x:1: expected a time"),
         (_csv(ROWS, (0, 1, 2, 3, 4), True, "").replace("0.050000", "-1"), r"x:3: .* 0 or more"),
         (_csv(ROWS, (0, 1, 2, 3, 4), True, "").replace("0.020000", "nan"), r"x:6: "),
-        (_csv(ROWS, (0, 1, 2, 3, 4), True, "") + "us-east-1a,c5.large\n", r"x:7: 5 columns"),
+        (_csv(ROWS, (0, 1, 2, 3, 4), True, "") + "us-east-1a,c5.large\n", r"x:7: expected 5 columns"),
         ("when,what\n1,2\n", r"x:1: .*SpotPrice and Timestamp"),
         ('{"SpotPriceHistory": [{"SpotPrice": "1"}]}', "entry 1 has no SpotPrice and Timestamp"),
-        ('{\n"SpotPriceHistory": [', r"x:2: is no output"),
+        ('{\n"SpotPriceHistory": [', r"x:2: is not an output"),
         ('{"History": []}', "SpotPriceHistory is missing"),
-        ('{"SpotPriceHistory": []}', "it holds no prices"),
-        ("", "it holds no prices"),
+        ('{"SpotPriceHistory": []}', "no prices found"),
+        ("", "no prices found"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, text: str, match: str) -> None:

@@ -160,13 +160,16 @@ def test_what_is_refused() -> None:
     market: Market = reference(names="medium")
     prices = path_prices(np.full((60, 1), 0.01))
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"kind": "lazy"}, "no peer 'lazy'"),
+        ({"kind": "lazy"}, "unknown heuristic 'lazy'; accepted: greedy, eager, uniform-progress"),
         ({"lifetime": -1.0}, "lifetime = -1"),
-        ({"class_number": 2}, "no class 2"),
-        ({"kind": "uniform-progress", "slots": 0}, "at least 1, not 0"),
+        ({"class_number": 2}, "unknown machine type 2"),
+        (
+            {"kind": "uniform-progress", "slots": 0},
+            "slots = 0: uniform progress requires at least 1 slot until the deadline",
+        ),
     ]
     for change, match in cases:
         with pytest.raises(InputError, match=match):
             peer(**{"market": market, "kind": "greedy", "work": 12, "slots": 40, **change})
-    with pytest.raises(InputError, match="deadlines of 40 slots, not 41"):
+    with pytest.raises(InputError, match="slots = 41: the heuristic is for deadlines of 40 slots"):
         replay(peer(market, "uniform-progress", 12, 40), 12, 41, prices)

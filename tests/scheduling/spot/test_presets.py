@@ -79,12 +79,12 @@ def test_given_classes_and_bids() -> None:
 @pytest.mark.parametrize(
     ("preset", "given_", "match"),
     [
-        ("ec2", {}, "no preset 'ec2'"),
+        ("ec2", {}, "unknown preset 'ec2'; accepted: paper-2012, ec2-linux, ec2-suse, no-bid"),
         ("ec2-linux", {"times": Times(slot_s=700.0)}, "slot_s = 700"),
         ("ec2-linux", {"times": Times(slot_s=0.0)}, "slot_s = 0"),
         ("ec2-linux", {"times": Times(startup_s=-1.0)}, "startup_s = -1"),
-        ("ec2-linux", {"hazards": [0.1]}, "hazards: 2 values"),
-        ("no-bid", {"bids": [np.ones(1)] * 2}, "in the market no-bid there are none"),
+        ("ec2-linux", {"hazards": [0.1]}, "hazards: expected 2 values, one for each machine type, found 1"),
+        ("no-bid", {"bids": [np.ones(1)] * 2}, "bids: not available in the market no-bid"),
     ],
 )
 def test_what_is_refused(preset: str, given_: dict[str, Any], match: str) -> None:

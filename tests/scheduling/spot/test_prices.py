@@ -69,15 +69,15 @@ def test_csv(tmp_path: Path) -> None:
         assert trace.times.tolist() == [DAY, DAY + 3600] and trace.prices.tolist() == [0.02, 0.03]
         assert trace.name == path.name[0]
     plain.write_text(text + "yesterday,0.1\n")
-    with pytest.raises(InputError, match=r"a\.csv:4: a time and a price"):
+    with pytest.raises(InputError, match=r"a\.csv:4: expected a time and a price"):
         read_csv(plain)
     plain.write_text("when,what\n")
     with pytest.raises(InputError, match="timestamp_utc"):
         read_csv(plain)
     packed.write_bytes(packed.read_bytes()[:-9])
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read prices"):
         read_csv(packed)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read prices"):
         read_csv(tmp_path / "none.csv")
 
 
@@ -103,7 +103,7 @@ def test_aws(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(InputError, match="describe-spot-price-history"):
             read_prices(path)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read prices"):
         read_prices(tmp_path / "none.json")
 
 
@@ -114,7 +114,7 @@ def test_bundled_traces() -> None:
     assert prices.moment_text(trace.start) == "2015-03-12 10:13" and trace.prices[0] == 0.452
     assert prices.moment_text(trace.end) == "2015-08-31 10:24" and trace.prices[-1] == 0.01
     assert (np.diff(trace.prices) != 0).all() and trace.prices.size > 3000
-    with pytest.raises(InputError, match=r"no price trace 'gold'; bundled traces: us-east-1a-Linux-c3\.xlarge, "):
+    with pytest.raises(InputError, match=r"unknown price trace 'gold'; bundled traces: us-east-1a-Linux-c3\.xlarge, "):
         prices.bundled_trace("gold")
 
 

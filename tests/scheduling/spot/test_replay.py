@@ -200,23 +200,29 @@ def test_what_is_refused() -> None:
     table = _reference_table(40)
     prices = path_prices(np.full((60, 2), 0.01))
     cases: list[tuple[Any, tuple[Any, ...], str]] = [
-        (table, (24, 12, prices), "earliest possible end is 13 slots"),
-        (table, (25, 40, prices), "ends at 24 units"),
-        (table, (24, 40, prices, np.array([20])), "do not fit"),
-        (table, (24, 40, path_prices(np.ones((60, 1)))), "2 classes"),
+        (
+            table,
+            (24, 12, prices),
+            "24 units within 12 slots: not feasible; the earliest possible end is after 13 slots",
+        ),
+        (table, (25, 40, prices), "work = 25, slots = 40: the table covers 24 units and 40 slots"),
+        (table, (24, 40, prices, np.array([20])), "runs of 40 slots exceed the prices of 59 slots"),
+        (table, (24, 40, path_prices(np.ones((60, 1)))), "prices: expected 2 machine types, found 1"),
         (Heuristic(table.market, "h1", 24), (24, 20, prices), "25 slots"),
         (Heuristic(table.market, "h1", 20), (24, 40, prices), "jobs of 20 units"),
     ]
     for policy, given_, match in cases:
         with pytest.raises(InputError, match=match):
             replay(policy, *given_)
-    with pytest.raises(InputError, match="impossible while the job is quiesced"):
+    with pytest.raises(InputError, match="action 2: not possible in state quiesced"):
         advance(table.market, submitted(3), CHECKPOINT, [1, 1], [1, 1])
-    with pytest.raises(InputError, match="no heuristic"):
+    with pytest.raises(
+        InputError, match="unknown heuristic 'h4'; accepted: on-demand, h1, h2, h3, greedy, eager, uniform-progress"
+    ):
         Heuristic(table.market, "h4", 24)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="no bid 4"):
+    with pytest.raises(InputError, match="unknown bid 4 of machine type 0"):
         Heuristic(table.market, "h1", 24, 0, 4)
-    with pytest.raises(InputError, match="the prices end"):
+    with pytest.raises(InputError, match="slots 20 to 60 exceed the prices, which end at slot 59"):
         run_job(table.market, table, 24, 40, prices, 20)
     with pytest.raises(InputError, match="deadlines must be"):
         lower_bounds(table.market, 24, 40, prices, np.array([39]))

@@ -40,10 +40,14 @@ def test_run_time_helpers() -> None:
     assert [slots_left(3600, now, 600, 1) for now in (0, 0.1, 600, 2400, 3000, 9000)] == [5, 4, 4, 1, 0, 0]
     assert slots_left(0.3, 0, 0.1) == 2 and slots_left(7200, 0, 600) == 12
     assert [units_left(x, 1 / 3) for x in (8, 8.01, 0, 7.99)] == [24, 25, 0, 24]
-    for arguments, match in (((np.inf, 0, 600), "finite"), ((1, 0, 0), "more than 0"), ((1, 0, 1, -1), "0 or more")):
+    for arguments, match in (
+        ((np.inf, 0, 600), "finite"),
+        ((1, 0, 0), "deadline in 1 s, slot_s = 0, margin_slots = 0: must be finite, greater than 0,"),
+        ((1, 0, 1, -1), "0 or more"),
+    ):
         with pytest.raises(InputError, match=match):
             slots_left(*arguments)
-    with pytest.raises(InputError, match="core-hours in units"):
+    with pytest.raises(InputError, match="core_hours = -1, unit = 1: must be 0 or more, and greater than 0"):
         units_left(-1, 1)
     for market in (reference(startup_slots=2), replace(reference(), startup_billed=True)):
         table = build_table(market, 6, 20)

@@ -140,12 +140,12 @@ def test_what_is_refused() -> None:
     """Breaks when a question beyond the table is answered with something else's numbers."""
     table = build_table(tiny(), 3, 8)
     for work, slots in ((4, 8), (3, 9), (-1, 3)):
-        with pytest.raises(InputError, match="the table ends at 3 units and 8 slots"):
+        with pytest.raises(InputError, match="the table covers 3 units and 8 slots"):
             table.expected_cost(work, slots)
-    with pytest.raises(InputError, match="1 prices are needed"):
+    with pytest.raises(InputError, match="prices: expected 1, one for each machine type, found 2"):
         table.expected_cost(1, 5, [0.1, 0.2])
     with pytest.raises(InputError, match="at least 1"):
         build_table(tiny(), 0, 5)
-    with pytest.raises(InputError, match="only be extended"):
+    with pytest.raises(InputError, match="extends: requires the same market and work, and fewer slots"):
         build_table(tiny("per_second"), 3, 9, extends=table)
     assert prices_of(table.market, (0,)) == [0.02] and table.decide(8, Status(6, 0, 0), [0.02]) == 0

@@ -128,9 +128,9 @@ def test_a_deadline_that_json_cannot_hold(ann: Client) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"policy": "mine.py:Mine"}, "no policy"),
-        ({"policy": "latency-aware", "options": {"start": "mine.py:Mine"}}, "no policy"),
-        ({"policy": "os:system"}, "no policy"),
+        ({"policy": "mine.py:Mine"}, "unknown policy"),
+        ({"policy": "latency-aware", "options": {"start": "mine.py:Mine"}}, "unknown policy"),
+        ({"policy": "os:system"}, "unknown policy"),
         ({"rates": "/etc/passwd"}, "choose one of"),
         ({"cloud_name": "../x.yaml"}, "unknown"),
         ({"dataflow_name": "/etc/passwd"}, "unknown"),

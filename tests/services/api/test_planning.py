@@ -49,10 +49,10 @@ def test_plans_are_those_of_the_library(client: Client, policy: str) -> None:
     for name in ("throughput", "value", "cost_per_hour", "cost", "profit", "goal", "period_h"):
         assert getattr(found, name) == pytest.approx(expected[name], rel=1e-12), name
     assert [(e.element, e.alternate, e.instances) for e in found.elements] == [
-        (e["element"], e["alternate"], e["instances"]) for e in expected["elements"]
+        (e["processing_element"], e["alternate"], e["instances"]) for e in expected["processing_elements"]
     ]
     assert [(getattr(m, "class"), dict(m.instances)) for m in found.machines] == [
-        (m["class"], m["instances"]) for m in expected["machines"]
+        (m["machine_type"], m["instances"]) for m in expected["machines"]
     ]
     assert len({m.id for m in found.machines}) == len(found.machines) and all(m.id < 0 for m in found.machines)
 
@@ -126,7 +126,7 @@ def test_plans_at_sites_are_those_of_the_library(client: Client) -> None:
         expected = describe_plan(flow, feasible(make_policy(policy).deploy(flow, cloud), flow), flow.rates)
         found = client.plan(*sent, policy)
         assert [(m.site, getattr(m, "class"), dict(m.instances)) for m in found.machines] == [
-            (m["site"], m["class"], m["instances"]) for m in expected["machines"]
+            (m["site"], m["machine_type"], m["instances"]) for m in expected["machines"]
         ]
         links[policy] = found.links_s
     assert links == pytest.approx({"reactive-global": 0.08, "latency-aware": 0.04, "edrp": 0.04})
@@ -146,7 +146,7 @@ def test_plans_at_sites_are_those_of_the_library(client: Client) -> None:
     [
         (
             {"links": [{"between": ["factory", "moon"], "latency_ms": 1}]},
-            "links[0].between: no site 'moon'; sites: fac",
+            "links[0].between: unknown site 'moon'; sites: fac",
         ),
         ({"links": [{"between": ["factory", "cloud"]}]}, "links[0].latency_ms: is missing"),
         ({"links": [{"between": ["factory", "cloud"], "latency_ms": math.nan}]}, "links[0].latency_ms = nan"),
@@ -169,14 +169,14 @@ def test_networks_that_are_refused(client: Client, change: dict[str, Any], told:
 def test_sites_and_types_that_a_catalogue_lacks_are_refused(client: Client) -> None:
     """Breaks when a dataflow is planned, or accepted as a job, on machines where one of its elements may not run."""
     flow = requests.dataflow(EXAMPLES / "factory.yaml")
-    told = "element cameras: needs.sites: no site 'factory'; the catalogue has no sites"
+    told = "processing element cameras: needs.sites: unknown site 'factory'; the catalogue has no sites"
     with pytest.raises(ServiceError, match=f"setting.dataflow: {told}"):
         client.plan(flow, "ec2-2013")
     with pytest.raises(ServiceError, match=f"spec.dataflow.cloud_name: ec2-2013: {told}"):
         client.submit_dataflow(flow, cloud_name="ec2-2013")
     flow = requests.dataflow(EXAMPLES / "factory.yaml")
     flow.elements[2].needs.hosts.append("huge")
-    told = "element track: needs.hosts: no machine type 'huge'; there are: gateway, small, large"
+    told = "processing element track: needs.hosts: unknown machine type 'huge'; accepted: gateway, small, large"
     with pytest.raises(ServiceError, match=f"setting.dataflow: {told}"):
         client.plan(flow, requests.catalogue(EXAMPLES / "edge-cloud.yaml"))
 
@@ -225,7 +225,7 @@ def test_explaining(client: Client) -> None:
     told = {one.what: one for one in answer.alternatives}
     for name in ("ds2", "reactive-local"):
         price = make_policy(name).deploy(flow, read_catalogue("ec2-2013-m1")).price_per_hour
-        assert told[f"by {name}"].cost_per_hour == pytest.approx(price)
+        assert told[f"policy {name}"].cost_per_hour == pytest.approx(price)
     assert told["this plan"].cost_per_hour == pytest.approx(answer.plan.cost_per_hour)
     without = [one for one in answer.alternatives if one.what.startswith("without")]
     assert without and all(one.cost_per_hour < answer.plan.cost_per_hour for one in without)

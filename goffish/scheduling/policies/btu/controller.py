@@ -1,4 +1,4 @@
-"""The first level: every cycle, instances for operators that need them, on hosts that are paid for.
+"""First level: in every cycle, start instances for operators that need them, on hosts that are already paid for.
 
 See docs/specs/btu.md, sections 3.0, 3.1, 3.5.
 """
@@ -17,12 +17,13 @@ from goffish.scheduling.policies.btu.ranking import best_donor, best_host, donor
 
 
 class Autoscaler(Protocol):
-    """What a simulation, or a policy, asks; decisions are in the state when they are returned.
+    """Interface of a controller to a simulation or policy; decisions are applied to the state before they are returned.
 
     Attributes
     ----------
     by_units : bool
-        Hosts are looked at before the end of each unit, and left only then. Otherwise they are left when empty.
+        Whether hosts are examined shortly before the end of each unit, and released only then. Otherwise hosts are
+        released when they are empty.
     settings : Settings
     """
 
@@ -33,21 +34,21 @@ class Autoscaler(Protocol):
     def settings(self) -> Settings: ...
 
     def cycle(self, state: ClusterState, rng: np.random.Generator) -> list[Action]:
-        """Every provisioning cycle."""
+        """Run a provisioning cycle."""
         ...
 
     def host_end(self, state: ClusterState, host: int, unit_s: float) -> list[Action]:
-        """Shortly before the end of a host's unit."""
+        """Handle a host shortly before the end of its unit."""
         ...
 
     def unit_end(self, state: ClusterState, host: int, unit_s: float, empty: bool) -> list[Action]:
-        """At the end of the unit of a host that is being emptied."""
+        """Handle the end of the unit of a host that is being emptied."""
         ...
 
 
 @dataclass(frozen=True)
 class BtuController:
-    """The controller of the source.
+    """The controller of the paper.
 
     Attributes
     ----------
@@ -58,7 +59,7 @@ class BtuController:
     by_units: bool = True
 
     def cycle(self, state: ClusterState, rng: np.random.Generator) -> list[Action]:
-        """Scale up what needs it, in random order; an operator without any instance gets one anyway."""
+        """Scale up overloaded operators in random order; an operator without instances gets one in any case."""
         done: list[Action] = []
         for operator in rng.permutation(state.operators.size).tolist():
             times, queue = 0, state.queues[operator]
@@ -73,11 +74,11 @@ class BtuController:
         return done
 
     def host_end(self, state: ClusterState, host: int, unit_s: float) -> list[Action]:
-        """Begin to empty the host, or pay for one more unit."""
+        """Start to empty the host, or pay for one more unit."""
         return empty_host(state, host, unit_s, self.settings)
 
     def unit_end(self, state: ClusterState, host: int, unit_s: float, empty: bool) -> list[Action]:
-        """Release the host if it is empty; what is left keeps it for one more unit."""
+        """Release the host if it is empty; otherwise keep it for one more unit."""
         if empty:
             del state.hosts[host]
             return [Action("release", host)]
@@ -86,7 +87,7 @@ class BtuController:
 
 
 def scale_up(state: ClusterState, operator: int, settings: Settings) -> list[Action]:
-    """One more instance: on a host with room, else where others can do without theirs, else on a new host."""
+    """Start an instance: on a host with free capacity, else after removing surplus instances, else on a new host."""
     done: list[Action] = []
     host: LeasedMachine | None = best_host(state, operator, settings)
     if host is None:
@@ -108,20 +109,20 @@ def scale_up(state: ClusterState, operator: int, settings: Settings) -> list[Act
 
 @dataclass(frozen=True)
 class Room:
-    """Instances to be removed, as (operator, host), and the host that then has room."""
+    """Instances to remove, as (operator, host), and the host with free capacity afterwards."""
 
     donors: tuple[tuple[int, int], ...]
     target: int
 
 
 def make_room(state: ClusterState, operator: int, settings: Settings) -> Room | None:
-    """Find instances that others can do without, until one of the operator fits; nothing is changed. None: not so.
+    """Find instances of other operators to remove until one of the operator fits, without changes. None if impossible.
 
     Parameters
     ----------
     state : ClusterState
     operator : int
-        It is never its own donor.
+        The operator to place; it is never its own donor.
     settings : Settings
     """
     if settings.donors == 0:
@@ -146,9 +147,9 @@ def make_room(state: ClusterState, operator: int, settings: Settings) -> Room | 
 
 
 def predicted_duration(durations: Sequence[float]) -> float:
-    """The next duration by least squares over the index of the last ones, oldest first.
+    """Predict the next duration by least squares over the index of the last durations, oldest first.
 
-    The published index runs from the newest to the oldest, and so predicts the past.
+    The published index runs from the newest to the oldest, and therefore predicts the past.
 
     Parameters
     ----------
@@ -163,17 +164,17 @@ def predicted_duration(durations: Sequence[float]) -> float:
 
 
 def needs_instance(durations: Sequence[float], objective: float, queue: float, settings: Settings) -> bool:
-    """Whether an operator breaks its objective, or will, and enough messages wait to matter (Algorithm 1, E1, E2).
+    """Whether an operator misses its objective, or will, and enough messages are queued (Algorithm 1, E1, E2).
 
     Parameters
     ----------
     durations : sequence of float
-        Last measured ones, oldest first; in the unit of `objective`.
+        Last measured durations, oldest first, in the unit of `objective`.
     objective, queue : float
     settings : Settings
     """
     if not durations:
-        # An operator whose only instance is stuck measures nothing.
+        # A stuck single instance measures nothing.
         return queue > 5 * settings.threshold
     late = durations[-1] > objective
     if not late and len(durations) > 1:

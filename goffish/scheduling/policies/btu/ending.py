@@ -1,4 +1,4 @@
-"""The second level: shortly before the end of a host's paid unit, empty it or pay for the next.
+"""Second level: shortly before the end of a host's paid unit, empty the host or pay for the next unit.
 
 See docs/specs/btu.md, section 3.6.
 """
@@ -14,16 +14,16 @@ from goffish.scheduling.policies.btu.ranking import best_donor, best_host, donor
 
 @dataclass(frozen=True)
 class DrainPlan:
-    """How to empty a host.
+    """A plan that empties a host.
 
     Attributes
     ----------
     release : tuple of int
-        Operators; each time one of its instances on the host is given up.
+        Operators, each of which loses one instance on the host.
     donors : tuple of (operator, host)
-        Instances elsewhere that are given up to make room.
+        Instances on other hosts that are removed to free capacity.
     migrate : tuple of (operator, host)
-        Instances that move, and to where.
+        Instances that move, and their new hosts.
     """
 
     release: tuple[int, ...]
@@ -32,10 +32,10 @@ class DrainPlan:
 
 
 def plan_emptying(state: ClusterState, host: int, settings: Settings) -> DrainPlan | None:
-    """A plan without a lease, or None; nothing is changed (SIMULATE).
+    """Return a plan without new leases, or None; nothing is changed (SIMULATE).
 
-    Released instances and donors share the cap: no operator loses more than that share of its instances, one if the
-    share is less, and none its last.
+    Released instances and donors share the cap: an operator loses at most this share of its instances (at least one),
+    and never its last.
     """
     trial = state.copy()
     place = trial.hosts[host]
@@ -75,13 +75,13 @@ def plan_emptying(state: ClusterState, host: int, settings: Settings) -> DrainPl
 
 
 def empty_host(state: ClusterState, host: int, unit_s: float, settings: Settings) -> list[Action]:
-    """Begin to empty a host whose unit is about to end; where that cannot be, pay for one more."""
+    """Start to empty a host whose unit is about to end; if that is impossible, pay for one more unit."""
     if len(state.usable) < 2 or state.now_s - state.leased_s < settings.rest_s:
         return [prolong(state, host, unit_s)]
     plan = plan_emptying(state, host, settings)
     place = state.hosts[host]
     if plan is None:
-        # What waits for room is a reason to stay; only idle units raise the cap.
+        # A plan that waits for capacity keeps the host; only idle units raise the cap.
         busy = max(state.raised_s) >= place.paid_until_s - unit_s
         place.idle_fails = 0 if busy else place.idle_fails + 1
         return [prolong(state, host, unit_s)]
@@ -91,7 +91,7 @@ def empty_host(state: ClusterState, host: int, unit_s: float, settings: Settings
         done.append(state.drain(operator, source))
         state.scalings[operator] += 1
     for operator, target in plan.migrate:
-        # The old instance stays in the state until the new one works.
+        # The old instance remains in the state until the new one works.
         state.start(operator, target)
         done.append(Action("migrate", host, operator, target))
     return done

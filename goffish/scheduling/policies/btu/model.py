@@ -1,8 +1,8 @@
-"""What a controller of billing time units knows and changes: operators, hosts with instances, and measurements.
+"""State of a controller of billing time units: operators, hosts with instances, and measurements.
 
 See docs/specs/btu.md, section 2.
 
-Times are in seconds, cores and megabytes are what an instance is guaranteed. 1024 CPU shares are a core.
+Times are in seconds; cores and megabytes are the guaranteed resources of an instance. 1024 CPU shares are a core.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from goffish.errors import InputError
 
-#: Resources by which a sum may miss the size of a host.
+#: Tolerance of sums of resources against the size of a host.
 SLACK = 1e-9
 
 
@@ -24,39 +24,39 @@ class Settings:
     Attributes
     ----------
     threshold : float
-        Messages that must wait before an operator gets an instance (more than so many).
+        Number of queued messages above which an operator gets another instance.
     window : int
-        Durations that the regression of the trigger takes.
+        Number of durations in the regression of the trigger.
     image_factor : float
-        By which the score of a host is multiplied where the operator's image is cached (CF).
+        Factor of the score of a host that has the operator's image cached (CF).
     queue_load : float
-        What an empty queue adds to the utility of a donor (QL).
+        Contribution of an empty queue to the utility of a donor (QL).
     instances_weight, queue_weight, delay_weight, scalings_weight : float
-        Of the terms of that utility (W1 to W4).
+        Weights of the terms of that utility (W1 to W4).
     penalty : float
         Price of a delayed message (P).
     end_share : float
-        Part of the billing time unit before whose end a host is looked at.
+        Share of the billing time unit before its end in which a host is examined.
     cap : float
-        Share of an operator's instances that a plan may remove; 1 is no cap.
+        Share of an operator's instances that a plan may remove; 1 disables the cap.
     escalate : bool
-        Double the cap for every unit in a row in which a host's plan failed and nothing was scaled up.
+        Double the cap for every consecutive unit in which a host's plan failed and nothing was scaled up.
     cooldown_s : float
-        After being scaled up, in which an operator gives nothing.
+        Seconds after a scale-up in which an operator is not a donor.
     stale_s : float
-        Without a measured duration, after which the objective stands for it.
+        Seconds without a measured duration after which the objective replaces it.
     donors : int
-        Instances that an operator gives at most to make room for another one; 0: hosts are leased at once.
+        Maximum number of instances that an operator gives up for another one; 0: hosts are leased at once.
     double_above : float, optional
-        Waiting messages above which an operator gets two instances; default: never.
+        Number of queued messages above which an operator gets two instances; default: never.
     strict_images : bool
-        Hosts with the image come before all others, whatever their scores.
+        Prefer hosts with the image over all others, whatever their scores.
     pack : bool
-        The fullest host first, instead of the score of Algorithm 2.
+        Prefer the fullest host, instead of the score of Algorithm 2.
     prefer_paid : bool
-        Of equally good hosts the one that is paid for longest.
+        Break ties by the longest paid time.
     rest_s : float
-        After leasing a host, in which none is emptied.
+        Seconds after leasing a host in which no host is emptied.
     """
 
     threshold: float = 50.0
@@ -83,16 +83,16 @@ class Settings:
     def __post_init__(self) -> None:
         for name in ("threshold", "penalty", "queue_load", "cooldown_s", "stale_s", "rest_s", "donors"):
             if not getattr(self, name) >= 0:
-                raise InputError(f"{name} = {getattr(self, name)}: at least 0 is needed")
+                raise InputError(f"{name} = {getattr(self, name)}: must be at least 0")
         for name in ("end_share", "cap", "image_factor"):
             if not 0 < getattr(self, name) <= 1:
-                raise InputError(f"{name} = {getattr(self, name)}: more than 0 and at most 1 is needed")
+                raise InputError(f"{name} = {getattr(self, name)}: must be greater than 0 and at most 1")
         if self.window < 2:
-            raise InputError(f"window = {self.window}: at least 2 is needed")
+            raise InputError(f"window = {self.window}: must be at least 2")
 
 
 class OperatorNeeds(NamedTuple):
-    """What an instance of each operator is guaranteed, and how long a message may take there."""
+    """Guaranteed resources of an instance of each operator, and the objective for the duration of a message."""
 
     names: tuple[str, ...]
     cores: tuple[float, ...]
@@ -106,7 +106,7 @@ class OperatorNeeds(NamedTuple):
 
 
 class Size(NamedTuple):
-    """Of a host."""
+    """Size of a host."""
 
     cores: float
     memory_mb: float
@@ -122,15 +122,15 @@ class LeasedMachine:
         In the order of leases.
     size : Size
     placed : list of int
-        Instances of each operator that start or run; those that only finish their message are not counted.
+        Instances of each operator that start or run; instances that only finish their last message do not count.
     images : set of int
-        Operators whose image is there.
+        Operators whose image is cached.
     paid_until_s : float
-        End of the unit that is paid; infinite until the machine is known to work.
+        End of the paid unit; infinite until the machine has started.
     closing : bool
-        It is being emptied.
+        Whether the machine is being emptied.
     idle_fails : int
-        Units in a row in which its plan failed and nothing was scaled up.
+        Consecutive units in which its plan failed and nothing was scaled up.
     """
 
     number: int
@@ -143,11 +143,11 @@ class LeasedMachine:
 
     @property
     def instances(self) -> int:
-        """That start or run here."""
+        """Number of instances that start or run on this machine."""
         return sum(self.placed)
 
     def free(self, operators: OperatorNeeds) -> Size:
-        """What is left beside the instances placed here (h_cpu*, h_mem*)."""
+        """Free resources next to the placed instances (h_cpu*, h_mem*)."""
         placed = [(count, k) for k, count in enumerate(self.placed) if count]
         cores = math.fsum(count * operators.cores[k] for count, k in placed)
         memory = math.fsum(count * operators.memory_mb[k] for count, k in placed)
@@ -155,7 +155,7 @@ class LeasedMachine:
 
 
 class Action(NamedTuple):
-    """What a controller has decided; it is in the state already.
+    """A decision of a controller, already applied to the state.
 
     ``start`` and ``drain`` an instance of `operator` on `host`, ``migrate`` one to `target`, ``lease``, ``prolong``,
     ``close`` (begin to empty), ``reopen`` or ``release`` a host.
@@ -169,28 +169,28 @@ class Action(NamedTuple):
 
 @dataclass
 class ClusterState:
-    """Everything that decisions are made from; plans are made on copies.
+    """The input of all decisions; plans are made on copies.
 
     Attributes
     ----------
     operators : OperatorNeeds
     size : Size
-        Of a host that is leased.
+        Size of a leased host.
     hosts : dict from number to LeasedMachine
         In the order of leases.
     queues : list of float, per operator
-        Messages that wait.
+        Queued messages.
     durations : list of list of float, per operator
         Last measured durations, oldest first.
     measured_s, raised_s : list of float, per operator
-        When a duration was measured, and an instance added, last.
+        Times of the last measured duration and of the last added instance.
     scalings : list of int, per operator
-        Instances added and removed so far (o_s); migrations do not count.
+        Instances added and removed so far (o_s), without migrations.
     now_s : float
     leased_s : float
-        When a host was leased last.
+        Time of the last lease.
     most_hosts : int, optional
-        That may be leased at a time.
+        Maximum number of leased hosts.
     next_host : int
     """
 
@@ -212,7 +212,7 @@ class ClusterState:
         for name, cores, memory in zip(*self.operators[:3], strict=True):
             if cores > self.size.cores + SLACK or memory > self.size.memory_mb + SLACK:
                 told = f"{cores:g} cores and {memory:g} MB"
-                raise InputError(f"element {name}: a machine has no room for its {told}")
+                raise InputError(f"processing element {name}: a machine is too small for {told}")
         self.queues = self.queues or [0.0] * n
         self.durations = self.durations or [[] for _ in range(n)]
         self.measured_s = self.measured_s or [-math.inf] * n
@@ -220,8 +220,8 @@ class ClusterState:
         self.scalings = self.scalings or [0] * n
 
     def copy(self) -> ClusterState:
-        """An independent copy."""
-        # Plans are made often: copying field by field takes a tenth of the time of deepcopy.
+        """Return an independent copy."""
+        # Copying field by field takes a tenth of the time of deepcopy, and plans are made often.
         hosts = {n: replace(h, placed=list(h.placed), images=set(h.images)) for n, h in self.hosts.items()}
         return replace(
             self, hosts=hosts, queues=list(self.queues), durations=[list(d) for d in self.durations],
@@ -237,11 +237,11 @@ class ClusterState:
 
     @property
     def usable(self) -> list[LeasedMachine]:
-        """Hosts that may be given instances: leased, not being emptied; those that still boot count (F1)."""
+        """Hosts that may receive instances: leased and not being emptied; booting hosts count (F1)."""
         return [host for host in self.hosts.values() if not host.closing]
 
     def lease(self) -> LeasedMachine | None:
-        """One more host; None where no more may be leased."""
+        """Lease one more host; None if the maximum is reached."""
         if self.most_hosts is not None and len(self.hosts) >= self.most_hosts:
             return None
         host = LeasedMachine(self.next_host, self.size, [0] * self.operators.size)
@@ -251,22 +251,22 @@ class ClusterState:
         return host
 
     def start(self, operator: int, host: int) -> Action:
-        """Place an instance; its image is there from then on."""
+        """Place an instance, and record its image as cached."""
         self.hosts[host].placed[operator] += 1
         self.hosts[host].images.add(operator)
         return Action("start", host, operator)
 
     def drain(self, operator: int, host: int) -> Action:
-        """Take an instance away."""
+        """Remove an instance."""
         self.hosts[host].placed[operator] -= 1
         return Action("drain", host, operator)
 
     def raised(self, operator: int) -> None:
-        """Take note that an operator was scaled up."""
+        """Record that an operator was scaled up."""
         self.scalings[operator] += 1
         self.raised_s[operator] = self.now_s
 
     def measure(self, operator: int, durations: list[float], at_s: float) -> None:
-        """Take over the last durations of an operator, oldest first, and when the newest was measured."""
+        """Set the last durations of an operator, oldest first, and the time of the latest measurement."""
         self.durations[operator] = list(durations)
         self.measured_s[operator] = at_s

@@ -1,7 +1,7 @@
-"""The controllers as policies of the simulators, and of real runs: one decision at the beginning of each interval.
+"""The controllers as policies of simulated and real runs: one decision at the start of each interval.
 
-What the item simulation measures is derived here: the time at an element is that of its queue at the speed its
-instances have, and of one message. A core runs one instance, and the catalogue's billing quantum is the unit.
+Measurements of the item simulation are derived here: the time at a PE is that of its queue at the speed of its
+instances, plus one message. A core runs one instance, and the catalogue's billing quantum is the unit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from goffish.scheduling.policies.peers import cheapest_class, first_deployment, 
 
 @dataclass
 class _Memory:
-    """What a policy remembers: measurements of elements, and images and failed plans of machines."""
+    """State of the policy: measurements of PEs, and images and failed plans of machines."""
 
     durations: list[list[float]]
     scalings: list[int]
@@ -35,7 +35,7 @@ class _Memory:
     leased_s: float = -math.inf
     images: dict[int, set[int]] = field(default_factory=dict)
     idle_fails: dict[int, int] = field(default_factory=dict)
-    #: Machines that were asked for in the last interval, in their order: their ids are not known yet.
+    #: Machines requested in the last interval, in their order; their ids are not available yet.
     coming: list[set[int]] = field(default_factory=list)
 
 
@@ -43,18 +43,18 @@ class _Memory:
 class Btu:
     """Provisioning by billing time units.
 
-    Machines are of the class that is cheapest for its speed, of equal ones that with the most cores. The last decision
-    before the end of a paid unit (or in its last `end_share`) is the one at which a machine is emptied and released.
+    Machines have the type with the lowest price per speed; ties are broken by the most cores. A machine is emptied and
+    released at the last decision before the end of its paid unit (or in its last `end_share`).
 
     Attributes
     ----------
     settings : Settings
     method : {"units", "threshold"}
-        The controller of the source, or its baseline: machines are left as soon as they are empty.
+        The controller of the paper, or its baseline, which releases machines as soon as they are empty.
     slowdown : float
-        Objective of an element that has none of its own (`needs.duration_s`): so many times what a message takes.
+        Objective of PEs without `needs.duration_s`, as a multiple of the processing time of a message.
     seed : int
-        Of the order in which elements are looked at.
+        Seed of the order in which PEs are examined.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -64,14 +64,14 @@ class Btu:
 
     def __post_init__(self) -> None:
         if not self.slowdown > 0:
-            raise InputError(f"slowdown = {self.slowdown}: more than 0 is needed")
+            raise InputError(f"slowdown = {self.slowdown}: must be greater than 0")
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
-        """Instances for the expected input; the source begins with one each, whatever comes in."""
+        """Return instances for the expected input; the paper starts with one instance each."""
         return first_deployment(flow, catalogue, flow.goal.throughput, large=True)
 
     def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Any]:
-        """What runs, as the controller changes it."""
+        """Convert the running deployment to the state of the controller."""
         n = observation.flow.size
         past = _Memory([[] for _ in range(n)], [0] * n, [-math.inf] * n) if memory is None else copy.deepcopy(memory)
         state = self._state(observation, past)
@@ -96,7 +96,7 @@ class Btu:
         return plan, past
 
     def operators(self, flow: Flow, catalogue: Catalogue) -> OperatorNeeds:
-        """A core for each instance, the memory that it needs, and its objective."""
+        """A core for each instance, its required memory, and its objective."""
         speed = float(catalogue.speeds[cheapest_class(catalogue, large=True)])
         alone = self.slowdown * flow.cost[flow.rows(flow.best)] / speed
         own = flow.needs.duration_s
@@ -106,7 +106,7 @@ class Btu:
         )  # fmt: skip
 
     def _state(self, observation: Observation, past: _Memory) -> ClusterState:
-        """What the controller sees of an observation."""
+        """Convert an observation to measurements of the controller."""
         flow, live, catalogue = observation.flow, observation.live, observation.catalogue
         kind = cheapest_class(catalogue, large=True)
         state = ClusterState(
@@ -147,7 +147,7 @@ class Btu:
         for host in sorted(due, key=lambda host: (host.instances, host.number)):
             trial = state.copy()
             done = controller.host_end(trial, host.number, unit)
-            # What moves must work at once: the machine that it leaves is gone when the unit ends.
+            # Moved instances must work at once, as the old machine is gone when the unit ends.
             if done[0].kind == "close" and not any(a.kind == "migrate" and a.target in booting for a in done):
                 _enact(plan, done, {})
                 for action in done:
@@ -166,7 +166,7 @@ def _size(catalogue: Catalogue, kind: int) -> Size:
 
 
 def _enact(plan: Deployment, done: list[Action], planned: dict[int, int]) -> None:
-    """Do in a deployment what was decided; `planned`: ids of leased hosts in the plan, by those in the state."""
+    """Apply the decisions to a deployment; `planned` maps leased hosts of the state to ids in the plan."""
     for action in done:
         host = planned.get(action.host, action.host)
         if action.kind == "lease":

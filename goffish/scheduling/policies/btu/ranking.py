@@ -1,4 +1,4 @@
-"""Which host gets an instance, and which operator can do without one: Algorithms 2 and 3.
+"""Choice of the host of a new instance, and of the operator that gives up an instance (Algorithms 2 and 3).
 
 See docs/specs/btu.md, sections 3.3, 3.4.
 """
@@ -10,24 +10,24 @@ from collections.abc import Container, Sequence
 
 from goffish.scheduling.policies.btu.model import SLACK, ClusterState, LeasedMachine, Settings, Size
 
-#: Score or utility of what is impossible.
+#: Score or utility of an impossible choice.
 IMPOSSIBLE = -1.0
 
 
 def feasibility(free: Size, need: Size) -> float:
-    """How many instances would fit, not rounded; room that nobody needs is without limit."""
+    """Number of instances that fit, not rounded; unlimited for resources with no demand."""
     return min(f / n if n > 0 else math.inf for f, n in zip(free, need, strict=True))
 
 
 def host_score(size: Size, free: Size, need: Size, cached: bool, settings: Settings) -> float:
-    """How well an instance fits on a host: less is better, `IMPOSSIBLE` where it does not (Algorithm 2).
+    """Score of a host for an instance: lower is better, `IMPOSSIBLE` if it does not fit (Algorithm 2).
 
     Parameters
     ----------
     size, free, need : Size
-        Of the host, what is left of it, and what the instance is guaranteed.
+        Sizes of the host, of its free resources, and of the instance.
     cached : bool
-        Whether its image is there.
+        Whether the host has the image cached.
     settings : Settings
     """
     fits = feasibility(free, need)
@@ -44,14 +44,14 @@ def host_score(size: Size, free: Size, need: Size, cached: bool, settings: Setti
 
 
 def needs_of(state: ClusterState, operator: int) -> Size:
-    """What an instance of an operator is guaranteed."""
+    """Guaranteed resources of an instance of an operator."""
     return Size(state.operators.cores[operator], state.operators.memory_mb[operator])
 
 
 def best_host(
     state: ClusterState, operator: int, settings: Settings, exclude: Container[int] = ()
 ) -> LeasedMachine | None:
-    """The usable host with the least score; None where the instance fits nowhere (filters F1 to F4)."""
+    """The usable host with the lowest score; None if the instance fits on no host (filters F1 to F4)."""
     found: tuple[tuple[float, ...], LeasedMachine] | None = None
     need = needs_of(state, operator)
     for age, host in enumerate(state.usable):
@@ -72,15 +72,15 @@ def best_host(
 def donor_utility(
     operator: int, counts: Sequence[int], scalings: Sequence[int], queue: float, delay: float, settings: Settings
 ) -> float:
-    """How well an operator can do without an instance: it may lose one where this is more than 0 (Algorithm 3).
+    """Utility of an operator as a donor: it may lose an instance if the utility is greater than 0 (Algorithm 3).
 
     Parameters
     ----------
     operator : int
     counts, scalings : sequences of int
-        Instances of all operators, and how often each was scaled.
+        Instances and number of scalings of all operators.
     queue : float
-        Messages that wait at this one.
+        Queued messages of this operator.
     delay : float
         Its last measured duration over its objective.
     settings : Settings
@@ -110,7 +110,7 @@ def utility(state: ClusterState, operator: int, settings: Settings) -> float:
 
 
 def best_donor(state: ClusterState, settings: Settings, among: Sequence[int]) -> int | None:
-    """The operator that can best do without an instance; None where none can."""
+    """The operator with the highest donor utility; None if there is none."""
     counts = state.counts
     worth = [(utility(state, k, settings), counts[k], -k) for k in among]
     worth = [found for found in worth if found[0] > 0]
@@ -118,7 +118,7 @@ def best_donor(state: ClusterState, settings: Settings, among: Sequence[int]) ->
 
 
 def donor_host(state: ClusterState, donor: int, operator: int, exclude: Container[int] = ()) -> LeasedMachine | None:
-    """The usable host where taking an instance of the donor makes most room for one of the operator."""
+    """The usable host where removing an instance of the donor frees the most capacity for the operator."""
     need, given = needs_of(state, operator), needs_of(state, donor)
     found: tuple[float, LeasedMachine] | None = None
     for host in state.usable:

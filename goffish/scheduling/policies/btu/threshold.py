@@ -1,4 +1,4 @@
-"""The baseline: instances by the length of the queue, hosts on demand, blind to billing time units.
+"""The baseline: instances by queue length and hosts on demand, without regard to billing time units.
 
 See docs/specs/btu.md, section 3.8.
 """
@@ -15,15 +15,15 @@ from goffish.scheduling.policies.btu.ranking import feasibility, needs_of
 
 @dataclass(frozen=True)
 class ThresholdController:
-    """One instance more above `settings.threshold`, two above `double_above`, one less below `low`.
+    """Start one instance above `settings.threshold`, two above `double_above`; remove one below `low`.
 
-    Instances that it removes hold their room until the cycle is over: they finish their message first.
+    Removed instances keep their resources until the end of the cycle, as they finish their message first.
 
     Attributes
     ----------
     settings : Settings
     double_above, low : float
-        Messages that wait.
+        Queued messages.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -32,7 +32,7 @@ class ThresholdController:
     by_units: bool = False
 
     def cycle(self, state: ClusterState, rng: np.random.Generator) -> list[Action]:
-        """Scale every operator, in their order."""
+        """Scale every operator in order."""
         done: list[Action] = []
         leaving: dict[int, list[int]] = {}
         for operator, queue in enumerate(state.queues):
@@ -48,7 +48,7 @@ class ThresholdController:
         return done
 
     def host_end(self, state: ClusterState, host: int, unit_s: float) -> list[Action]:
-        """Nothing: it knows no units."""
+        """Return no decisions: the baseline ignores units."""
         return []
 
     def unit_end(self, state: ClusterState, host: int, unit_s: float, empty: bool) -> list[Action]:
@@ -57,13 +57,13 @@ class ThresholdController:
 
 
 def _free(state: ClusterState, host: LeasedMachine, leaving: dict[int, list[int]]) -> Size:
-    """What is left of a host beside what runs, and what is about to leave."""
+    """Free resources of a host, less those of instances that are being removed."""
     free, going = host.free(state.operators), [needs_of(state, k) for k in leaving.get(host.number, [])]
     return Size(free.cores - sum(n.cores for n in going), free.memory_mb - sum(n.memory_mb for n in going))
 
 
 def _first_fit(state: ClusterState, operator: int, leaving: dict[int, list[int]]) -> list[Action]:
-    """An instance on the oldest host with room, or on a new one."""
+    """Start an instance on the oldest host with free capacity, or on a new one."""
     done: list[Action] = []
     need = needs_of(state, operator)
     fitting = (h for h in state.usable if feasibility(_free(state, h, leaving), need) >= 1 - SLACK)
@@ -79,6 +79,6 @@ def _first_fit(state: ClusterState, operator: int, leaving: dict[int, list[int]]
 
 
 def _emptiest(state: ClusterState, operator: int, leaving: dict[int, list[int]]) -> LeasedMachine:
-    """The host with the operator that has most free memory; the oldest of equal ones."""
+    """The host with the operator and the most free memory; the oldest among equals."""
     holding = [host for host in state.usable if host.placed[operator]]
     return max(holding, key=lambda host: (_free(state, host, leaving).memory_mb, -host.number))

@@ -1,5 +1,5 @@
-"""EDRP: replicas and places of a dataflow's elements by integer linear programming, with what changes cost in downtime.
+"""EDRP: replication and placement of a dataflow's PEs by integer linear programming that includes downtime.
 
-See docs/specs/edrp.md. `problem` holds what is given, `program` the exact solver, `heuristic` the one for large
-instances, `policy` the controller that plans period after period.
+See docs/specs/edrp.md. `problem` holds the inputs, `program` the exact solver, `heuristic` the solver for large
+problems, and `policy` the controller that plans every period.
 """

@@ -1,4 +1,4 @@
-"""Deployments that the program chooses from: multisets of hosts of each element.
+"""Candidate deployments of the program: multisets of hosts for each PE.
 
 See docs/specs/edrp.md, sections 2.3, 3.2 and 3.4.
 """
@@ -17,17 +17,17 @@ from goffish.scheduling.dataflow.flow import SLACK, Floats
 from goffish.scheduling.policies.edrp import kernels
 from goffish.scheduling.policies.edrp.problem import Ints, Problem
 
-#: Candidates of one element, one in a row, shape (candidates, hosts).
+#: Candidates of one PE, one per row, shape (candidates, hosts).
 Candidates = list[Ints]
 
 
 def multiset_count(hosts: int, most: int) -> int:
-    """Multisets of at least one and at most `most` of so many hosts."""
+    """Number of multisets of at least one and at most `most` of this number of hosts."""
     return math.comb(hosts + most, most) - 1
 
 
 def multisets(hosts: Sequence[int], most: int, total: int) -> Ints:
-    """All of them by size, then lexicographically, as counts on `total` hosts, shape (multisets, total)."""
+    """All multisets by size, then lexicographically, as counts on `total` hosts, shape (multisets, total)."""
     rows = [chosen for size in range(1, most + 1) for chosen in combinations_with_replacement(sorted(hosts), size)]
     found = np.zeros((len(rows), total), np.int64)
     sizes = np.array([len(row) for row in rows], np.int64)
@@ -37,7 +37,7 @@ def multisets(hosts: Sequence[int], most: int, total: int) -> Ints:
 
 
 def neighbours(current: Ints, hosts: Sequence[int], most: int) -> Ints:
-    """Deployments one step away: the same, one replica more, one less, or one elsewhere (§3.4)."""
+    """Deployments one step away: unchanged, one replica more, one less, or one moved (§3.4)."""
     size, held = int(current.sum()), np.flatnonzero(current).tolist()
     step = np.eye(current.size, dtype=np.int64)
     found = [current] if size else []
@@ -50,35 +50,35 @@ def neighbours(current: Ints, hosts: Sequence[int], most: int) -> Ints:
 
 
 def _ordered(rows: Ints) -> Ints:
-    """Different rows by size, then lexicographically as sorted lists of hosts."""
+    """Distinct rows by size, then lexicographically as sorted lists of hosts."""
     rows = np.unique(rows, axis=0)[::-1]
     return np.ascontiguousarray(rows[np.argsort(rows.sum(axis=1), kind="stable")])
 
 
 def all_candidates(problem: Problem, *, limit: int = 1_000_000) -> Candidates:
-    """Every multiset of each element's hosts that have room for a replica.
+    """Every multiset of the hosts of each PE that can hold a replica.
 
     Raises
     ------
     InputError
-        More than `limit` of one element.
+        If a PE has more than `limit` candidates.
     """
     found = []
     for i in range(problem.size):
         hosts, most = _hosts(problem, i), int(problem.most[i])
         if multiset_count(len(hosts), most) > limit:
             raise InputError(
-                f"element {problem.flow.names[i]}: {multiset_count(len(hosts), most)} deployments; at most {limit} are "
-                "listed: plan from a current deployment, or with the heuristic"
+                f"processing element {problem.flow.names[i]}: {multiset_count(len(hosts), most)} deployments; at most "
+                f"{limit} are listed: plan from a current deployment, or with the heuristic"
             )
         found.append(multisets(hosts, most, problem.hosts.size))
     return found
 
 
 def near_candidates(problem: Problem, twice: Sequence[int] = ()) -> Candidates:
-    """Deployments one step from the current one; of elements in `twice`, two."""
+    """Deployments one step from the current one, or two steps for the PEs in `twice`."""
     if problem.current is None:
-        raise InputError("the restricted problem needs a current deployment")
+        raise InputError("the restricted problem requires a current deployment")
     found = []
     for i, row in enumerate(np.asarray(problem.current, np.int64)):
         hosts, most = _hosts(problem, i), int(problem.most[i])
@@ -96,15 +96,15 @@ def _hosts(problem: Problem, i: int) -> list[int]:
 
 
 def latencies_of(problem: Problem, i: int, rows: Ints) -> Floats:
-    """Latency of element i in each candidate, seconds (Eq. 1)."""
+    """Latency of PE i in each candidate, seconds (Eq. 1)."""
     sizes = np.minimum(rows.sum(axis=1), problem.table.shape[1] - 1)
     return np.asarray(np.where(rows > 0, problem.table[i][sizes], 0.0).max(axis=1, initial=0.0))
 
 
 def usable(problem: Problem, candidates: Candidates, *, relaxed: bool = False) -> Candidates:
-    """Candidates that can be part of a solution (§3.2): stable, within all bounds by themselves, with room for them.
+    """Candidates that can be part of a solution (§3.2): stable, within all bounds, and with enough capacity.
 
-    `relaxed`: bounds do not count, only stability and room.
+    `relaxed`: ignore bounds, and check stability and capacity only.
     """
     bounds, needs, found = problem.bounds, problem.flow.needs, problem.hosts
     kept = []
@@ -123,10 +123,10 @@ def usable(problem: Problem, candidates: Candidates, *, relaxed: bool = False) -
 
 
 def without_dominated(problem: Problem, candidates: Candidates) -> Candidates:
-    """Leave out candidates that another one, with one replica less, is never worse than.
+    """Remove candidates that are dominated by another candidate with one replica less.
 
-    It uses no more of any host, so fewer hosts and links; what has to be compared are its latency, its downtime, and
-    the mean price of traffic to and from every host. Exact: some optimum is left.
+    The other candidate uses no more of any host, so only its latency, its downtime, and the mean price of traffic to
+    and from every host are compared. Exact: at least one optimum remains.
     """
     traffic = problem.hosts.traffic_prices
     kept = []
@@ -158,9 +158,9 @@ def without_dominated(problem: Problem, candidates: Candidates) -> Candidates:
 
 
 def twins(problem: Problem) -> list[list[int]]:
-    """Groups of two or more hosts that can be exchanged for one another without any change of the problem."""
+    """Groups of two or more hosts that are interchangeable in the problem."""
     model, found = problem.model, problem.hosts
-    # What runs on them now says more than whether anything does.
+    # The number of running replicas on a host also distinguishes it.
     each = np.delete(model.hosts, kernels.OCCUPIED, axis=0)
     alike = np.vstack((each, found.speeds, problem.allowed, model.current))
     links = model.pairs
@@ -184,10 +184,10 @@ def twins(problem: Problem) -> list[list[int]]:
 
 
 def without_symmetric(candidates: Candidates, groups: list[list[int]]) -> tuple[Candidates, int]:
-    """Leave out candidates of one element that are others with twins exchanged.
+    """Remove candidates of one PE that equal others with interchangeable hosts swapped.
 
-    Its counts must not rise from one twin to the next. Exact for a single element, so the one with the most candidates
-    is chosen. Gives its number as well, -1 without twins.
+    Its counts must not rise from one twin to the next. Exact for a single PE, so the PE with the most candidates is
+    chosen. Also returns its number, -1 without twins.
     """
     if not groups:
         return candidates, -1
@@ -201,7 +201,7 @@ def without_symmetric(candidates: Candidates, groups: list[list[int]]) -> tuple[
 
 
 def canonical(counts: Ints, groups: list[list[int]], chosen: int) -> Ints:
-    """The same places with twins exchanged so that the counts of the chosen element do not rise."""
+    """The same placement with twins exchanged so that the counts of the chosen PE do not rise."""
     found = counts.copy()
     for group in groups:
         order = sorted(group, key=lambda host: (-int(counts[chosen, host]), host))
@@ -210,7 +210,7 @@ def canonical(counts: Ints, groups: list[list[int]], chosen: int) -> Ints:
 
 
 def pair_delays(first: Ints, second: Ints, delays: NDArray[np.float64]) -> Floats:
-    """Delay between all pairs of candidates of two elements, seconds (Eq. 3)."""
+    """Delay between all pairs of candidates of two PEs, seconds (Eq. 3)."""
     return np.asarray(kernels.stream_delays(delays, first, second))
 
 
@@ -221,6 +221,6 @@ def pair_prices(first: Ints, second: Ints, traffic: NDArray[np.float64], rate: f
 
 
 def program_size(candidates: Candidates, sources: Ints, targets: Ints) -> int:
-    """Variables of the program: one for each candidate, and for each pair of candidates along an edge."""
+    """Number of variables of the program: one per candidate, and one per pair of candidates along an edge."""
     sizes = [len(rows) for rows in candidates]
     return sum(sizes) + sum(sizes[int(u)] * sizes[int(v)] for u, v in zip(sources, targets, strict=True))

@@ -1,7 +1,7 @@
-"""Greedy places and local search, for instances that are too large for the program.
+"""Greedy placement and local search, for problems that are too large for the integer program.
 
-Not of the paper. Every descent ends where no single replica, exchange of two, or gathering of an element or of both
-ends of an edge is better; then a few elements are placed anew at random and it is tried again.
+Not part of the paper. A descent ends when no move of a replica, exchange of two replicas, or gathering of a PE or of
+both ends of an edge is an improvement. Then a few PEs are placed again at random for the next descent.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from goffish.scheduling.policies.edrp.problem import Ints, Problem, fits
 
 
 def greedy(problem: Problem) -> Ints | None:
-    """Places one element after the other: those with few hosts first, then from sources to sinks.
+    """Place one PE after the other: those with few hosts first, then from sources to sinks.
 
-    Each gets as few replicas as keep up, each of them where response time and price so far rise least.
+    Each PE gets the fewest replicas that keep up, each where response time and price increase the least.
 
     Returns
     -------
     int64, shape (elements, hosts), or None
-        With one replica each if there is no room for more; ``None`` if not even those have room.
+        One replica each if the capacity does not suffice for more; ``None`` if it does not suffice for one each.
     """
     at = np.empty(problem.size, np.int64)
     at[problem.flow.order] = np.arange(problem.size)
@@ -43,27 +43,28 @@ def local_search(
     anew: bool = True,
     effort: int = 200_000,
 ) -> Ints | None:
-    """Places by greed and local search.
+    """Place PEs by a greedy start and local search.
 
     Parameters
     ----------
     rng : numpy.random.Generator
     start : int64, shape (elements, hosts), optional
-        Places to begin with as well; default: the current ones.
+        An additional initial placement; default: the current one.
     rounds : int
-        Descents from a solution with some elements placed anew.
+        Number of descents from a solution with some PEs placed again.
     anew : bool
-        Begin with places by greed, too.
+        Whether to start from a greedy placement, too.
     effort : int
-        Moves that a descent tries at most: a limit of time that does not depend on the machine.
+        Maximum number of moves per descent: a limit of time that does not depend on the machine.
 
     Returns
     -------
     int64, shape (elements, hosts), or None
-        The best that was found, which violates bounds if nothing that keeps them was; ``None`` if there is no room.
+        The best placement, which violates bounds if no feasible one was found; ``None`` if the capacity does not
+        suffice.
     """
     if rounds < 0:
-        raise InputError(f"rounds = {rounds}: 0 or more")
+        raise InputError(f"rounds = {rounds}: must be 0 or more")
     model = problem.model
     starts = [problem.current if start is None else start, greedy(problem) if anew else None]
     groups = np.arange(problem.hosts.size)
@@ -83,14 +84,14 @@ def local_search(
     for _ in range(rounds):
         counts = _shaken(problem, found, rng)
         value = float(move_kernels.descend(model, counts, groups, effort))
-        # Equals are taken: plateaus are left, and the search stays deterministic.
+        # Equal solutions are accepted, to leave plateaus; the search stays deterministic.
         if value <= best:
             found, best = counts, value
     return found
 
 
 def _shaken(problem: Problem, counts: Ints, rng: np.random.Generator) -> Ints:
-    """Some elements at random other hosts with room, in random numbers; elements without room stay."""
+    """Move some PEs at random to other hosts with free capacity, in random numbers; others stay."""
     found, needs, hosts = counts.copy(), problem.flow.needs, problem.hosts
     for i in rng.choice(problem.size, min(problem.size, int(rng.integers(2, 5))), replace=False).tolist():
         before, size = found[i].copy(), int(rng.integers(1, problem.most[i] + 1))

@@ -1,4 +1,4 @@
-"""Metrics of places, compiled: downtime of a change, delay and price of a stream, response time of the whole."""
+"""Numba kernels of placement metrics: downtime of a change, delay and price of a stream, and response time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from goffish.kernels.compile import kernel
 
-#: An instance of the problem as arrays; bits, seconds, bits per second. Of each edge: in the order of `pred`.
-#: Of a kind stand together, in the rows that follow: every array more is seconds of compilation.
+#: The problem as arrays; bits, seconds, bits per second. Edge arrays are in the order of `pred`.
+#: Arrays of a kind are stacked as rows, as every further array takes seconds of compilation.
 Model = namedtuple(
     "Model",
     "order pred_offsets pred targets out_offsets out_edges most edge_rates table missing allowed current "
@@ -19,17 +19,17 @@ UNIT_PRICE, CORES, MEMORY, STATE, CODE, RESTART = range(6)
 HOST_PRICE, NODE_LOG, ROOM_CORES, ROOM_MEMORY, TO_S, FROM_S, UP_BPS, DOWN_BPS, START, OCCUPIED = range(10)
 DELAY, TRAFFIC, LINK_LOG = range(3)
 LOCAL_BPS, SYNC_S, ALL_CODE = range(3)
-#: What `refresh` keeps of places: of each element its latency (where it cannot keep up, by how much, as a negative
-#: number), the logarithm of its availability and its downtime; of each edge its delay, price and availability.
+#: Metrics that `refresh` maintains: for each PE its latency (if it cannot keep up, the shortfall as a negative
+#: number), the logarithm of its availability and its downtime; for each edge its delay, price and availability.
 LATENCY, LOG, DOWN = range(3)
 EDGE_DELAY, PAID, EDGE_LOG = range(3)
-#: A violated bound weighs so much more than any objective.
+#: Weight of a violated bound relative to any objective.
 PENALTY = 1000.0
 
 
 @kernel
 def total(row):
-    """A sum by a plain loop: those of NumPy compile longer than they run here."""
+    """Sum in a plain loop: NumPy's sums compile for longer than they run here."""
     found = 0
     for u in range(row.size):
         found += row[u]
@@ -38,13 +38,13 @@ def total(row):
 
 @kernel
 def _transfer(hosts, bits, v, bandwidth, literal):
-    """Seconds to the store or from it, by the bandwidth in that row."""
+    """Seconds of a transfer to or from the store, by the bandwidth in that row."""
     return 0.0 if bits == 0.0 and not literal else hosts[TO_S, v] + bits / hosts[bandwidth, v] + hosts[FROM_S, v]
 
 
 @kernel
 def upload_share(before, after, old, new, literal):
-    """Share of the state that leaves a host with so many replicas before and after (Eq. 31)."""
+    """Share of the state that leaves a host with these numbers of replicas before and after (Eq. 31)."""
     share = max(before - after, 0) / old
     if new > old:
         share += (before if literal else min(before, after)) * (new - old) / (old * new)
@@ -62,7 +62,7 @@ def download_share(before, after, old, new):
 
 @kernel
 def general_downtime(m, i, before, after):
-    """Eq. 25 to 32, of element i."""
+    """Eq. 25 to 32, of PE i."""
     hosts, old, new, same = before.size, 0, 0, True
     for u in range(hosts):
         old += before[u]
@@ -83,7 +83,7 @@ def general_downtime(m, i, before, after):
         if not m.literal:
             worst = max(worst, begin)
         if old == 0:
-            # Nothing is left of the element: its code and the stored state are fetched.
+            # No replica remains: its code and the stored state are fetched.
             worst = max(worst, code + down + begin)
         for u in range(hosts):
             if before[u] == 0 or u == v:
@@ -96,7 +96,7 @@ def general_downtime(m, i, before, after):
 
 @kernel
 def storm_downtime(m, i, before, after):
-    """Eq. 34 to 38, of element i; without the restart in place."""
+    """Eq. 34 to 38, of PE i; without the restart in place."""
     hosts, old, new, same, pair = before.size, 0, 0, True, False
     for u in range(hosts):
         old += before[u]
@@ -129,7 +129,7 @@ def storm_downtime(m, i, before, after):
 
 @kernel
 def restart_downtime(m, i, before):
-    """Eq. 39 and 40: element i is saved, started anew and restored where it is."""
+    """Eq. 39 and 40: PE i is saved, restarted and restored in place."""
     size, worst = total(before), 0.0
     for u in range(before.size):
         if before[u] > 0:
@@ -142,7 +142,7 @@ def restart_downtime(m, i, before):
 
 @kernel
 def element_downtime(m, i, after):
-    """Of element i, from the current places; 0 if there are none yet."""
+    """Downtime of PE i from the current placement; 0 if there is none."""
     if not m.known:
         return 0.0
     if m.storm:
@@ -204,7 +204,7 @@ def stream_price(traffic, rate, first, second):
 
 @kernel
 def refresh(m, counts, i, nodes, edges):
-    """Bring what depends on the places of element i up to date."""
+    """Update the metrics that depend on the placement of PE i."""
     row = counts[i]
     size = total(row)
     latency, missing, log = 0.0, 0.0, 0.0
@@ -239,7 +239,7 @@ def _refresh_edge(between, rate, first, second, edge):
 
 @kernel
 def figures(m, counts, nodes, edges):
-    """Response time, price, downtime, logarithm of the availability, and by how much elements cannot keep up."""
+    """Response time, price, downtime, logarithm of the availability, and the shortfall of PEs that cannot keep up."""
     size = len(counts)
     length = np.zeros(size)
     response, missing, price, downtime = 0.0, 0.0, 0.0, 0.0
@@ -282,7 +282,7 @@ def objective(scale, response, price, downtime, log):
 
 @kernel
 def excess(bounds, response, price, downtime, log):
-    """By how much bounds are violated, in units of the bounds."""
+    """Total violation of bounds, in units of the bounds."""
     b = bounds
     over = max(response / b[0] - 1.0, 0.0) + max(price / b[1] - 1.0, 0.0) + max(downtime / b[2] - 1.0, 0.0)
     if b[3] < 0.0:
@@ -292,7 +292,7 @@ def excess(bounds, response, price, downtime, log):
 
 @kernel
 def workspace(m, counts):
-    """What `refresh` keeps, of these places."""
+    """Compute the metrics that `refresh` maintains from a placement."""
     nodes, edges = np.zeros((3, len(counts))), np.zeros((3, m.pred.size))
     for i in range(len(counts)):
         refresh(m, counts, i, nodes, edges)
@@ -301,6 +301,6 @@ def workspace(m, counts):
 
 @kernel
 def all_figures(m, counts):
-    """`figures` from the counts alone."""
+    """`figures` computed from the counts."""
     nodes, edges = workspace(m, counts)
     return figures(m, counts, nodes, edges), nodes, edges

@@ -1,6 +1,6 @@
-"""A mixed integer linear program, built in columns and rows, and its solution by HiGHS.
+"""Mixed integer linear programs in columns and rows, solved by HiGHS.
 
-`highspy` rather than `scipy.optimize.milp`, which has no warm start: the previous deployment is the first solution.
+Uses `highspy` instead of `scipy.optimize.milp`, which has no warm start: the previous deployment is the first solution.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Solver:
-    """How the program is solved.
+    """Options of the solver.
 
     Attributes
     ----------
     gap : float
-        Relative, between the solution and the bound, at which it counts as optimal.
+        Relative gap between solution and bound at which a solution counts as optimal.
     nodes : int, optional
-        Of the search tree; a limit that does not depend on the machine.
+        Maximum number of nodes of the search tree; does not depend on the machine.
     time_limit_s : float, optional
-        Results under it depend on how fast the machine is.
+        Maximum time; results depend on the speed of the machine.
     most_variables : int
-        Larger programs are refused.
+        Maximum number of variables.
     reduce : bool
-        Leave out dominated and symmetric candidates.
+        Remove dominated and symmetric candidates.
     seed : int
     """
 
@@ -47,7 +47,7 @@ class Solver:
 
 
 class LinearSolution(NamedTuple):
-    """What the solver gave: columns, if there is a solution; `optimal`: nothing is left to search."""
+    """Result of the solver: columns, if there is a solution; `optimal`: the search is complete."""
 
     values: Floats | None
     objective: float
@@ -56,7 +56,7 @@ class LinearSolution(NamedTuple):
 
 
 class Linear:
-    """Least cost under rows ``lower <= sum <= upper``; all columns are 0 or more."""
+    """A program that minimises cost under rows ``lower <= sum <= upper``; all columns are 0 or more."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -71,7 +71,7 @@ class Linear:
         self._high: list[Floats] = []
 
     def columns(self, count: int, *, upper: float, whole: bool = False, cost: float = 0.0) -> Ints:
-        """New columns; gives their numbers."""
+        """Add columns and return their numbers."""
         self._cost.append(np.full(count, cost))
         self._upper.append(np.full(count, upper))
         self._whole.append(np.full(count, whole))
@@ -85,7 +85,7 @@ class Linear:
         self._cost, self._added = [np.zeros(self.count)], []
 
     def row(self, parts: list[tuple[Ints, Any]], *, lower: float = -math.inf, upper: float = math.inf) -> None:
-        """A row; each part is columns with a factor, or one for each column."""
+        """Add a row; each part is columns with a factor, or with one factor per column."""
         index = np.concatenate([columns for columns, _ in parts])
         value = np.concatenate([np.broadcast_to(np.asarray(factor, np.float64), c.shape) for c, factor in parts])
         used = value != 0
@@ -96,7 +96,7 @@ class Linear:
         self._high.append(np.array([upper]))
 
     def rows_of_sums(self, columns: Ints, sums: Ints) -> None:
-        """Rows that say: the columns in each line add up to the column beside it."""
+        """Add rows that make the columns in each line sum up to the column next to it."""
         index = np.column_stack((columns, sums))
         value = np.ones(index.shape)
         value[:, -1] = -1.0
@@ -108,7 +108,7 @@ class Linear:
 
     @property
     def cost(self) -> Floats:
-        """Of each column."""
+        """Number of columns."""
         found = np.concatenate(self._cost)
         for columns, cost in self._added:
             found[columns] += cost
@@ -122,7 +122,7 @@ class Linear:
         return other
 
     def lp(self, highspy: Any) -> Any:
-        """As HiGHS takes it."""
+        """Convert the program to the form that HiGHS takes."""
         found, starts = highspy.HighsLp(), np.concatenate([[0], np.cumsum(np.concatenate(self._lengths))])
         found.num_col_, found.num_row_ = self.count, len(starts) - 1
         found.col_cost_, found.col_lower_ = self.cost, np.zeros(self.count)
@@ -138,14 +138,14 @@ class Linear:
 
 
 def run(linear: Linear, solver: Solver, hint: Floats | None = None) -> LinearSolution:
-    """Solve a program; `hint`: the columns of a solution to begin with.
+    """Solve a program; `hint`: the columns of an initial solution.
 
     Raises
     ------
     InputError
-        highspy is not installed.
+        If highspy is not installed.
     """
-    with needed_for("the exact planner"):
+    with needed_for("exact EDRP plans"):
         highspy: Any = import_module("highspy")
     highs = highspy.Highs()
     options: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What the controller plans with: offered rates over a period, and places before any rate is known.
+"""Inputs of the controller: offered rates over a period, and a placement before rates are observed.
 
 See docs/specs/edrp.md, section 3.5.
 """
@@ -14,16 +14,16 @@ from goffish.scheduling.policies.edrp.problem import Ints, Problem
 
 
 def offered_rates(rates: ArrayLike, queue: ArrayLike | None = None, drain_s: float | None = None) -> Floats:
-    """Rates to plan for: the mean of what arrived, not of what was processed, and what waits, drained in time.
+    """Rates to plan for: the mean of the arrivals (not of the processed messages), plus the queue drained in time.
 
     Parameters
     ----------
     rates : float, shape (samples, elements)
-        External input of each part of the period, messages per second.
+        External input in each part of the period, messages per second.
     queue : float, shape (elements,), optional
-        Messages that wait; default: none.
+        Queued messages; default: none.
     drain_s : float, optional
-        Seconds in which they are to be processed besides what arrives; default: they are not planned for.
+        Seconds in which the queue is processed in addition to arrivals; default: queues are ignored.
 
     Returns
     -------
@@ -31,23 +31,23 @@ def offered_rates(rates: ArrayLike, queue: ArrayLike | None = None, drain_s: flo
     """
     seen = np.asarray(rates, np.float64)
     if seen.ndim != 2 or not len(seen) or not (seen >= 0).all():
-        raise InputError(f"rates of shape {seen.shape}: at least one row of rates, 0 or more each, is needed")
+        raise InputError(f"rates: shape {seen.shape}; expected at least one row of rates of 0 or more")
     if drain_s is not None and not drain_s > 0:
-        raise InputError(f"drain_s = {drain_s:g}: above 0 is needed")
+        raise InputError(f"drain_s = {drain_s:g}: must be greater than 0")
     found = seen.mean(axis=0)
     if queue is None or drain_s is None:
         return np.asarray(found)
     waiting = np.asarray(queue, np.float64)
     if waiting.shape != found.shape or not (waiting >= 0).all():
-        raise InputError(f"queue of shape {waiting.shape}: {found.size} numbers, 0 or more each, are needed")
+        raise InputError(f"queue: shape {waiting.shape}; expected {found.size} numbers of 0 or more")
     return np.asarray(found + waiting / drain_s)
 
 
 def early_assignment(problem: Problem) -> Ints:
-    """Places while rates are unknown: one replica of each element, where it is nearest to those placed before it.
+    """Placement without known rates: one replica of each PE, on the nearest host to those placed before it.
 
-    Those with few hosts come first, then the others from sources to sinks. Of equally near hosts the first with room is
-    taken.
+    PEs with few hosts are placed first, then the others from sources to sinks. Among equally near hosts, the first with
+    free capacity is chosen.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def early_assignment(problem: Problem) -> Ints:
     Raises
     ------
     InputError
-        No host has room for an element.
+        If no host has enough free capacity for a PE.
     """
     flow, hosts = problem.flow, problem.hosts
     delays, needs = hosts.latencies_s, flow.needs
@@ -72,7 +72,9 @@ def early_assignment(problem: Problem) -> Ints:
         far[~(room & problem.allowed[i])] = np.inf
         place[i] = int(np.argmin(far))
         if not np.isfinite(far[place[i]]):
-            raise InputError(f"element {flow.names[i]}: no host that it may run on has room for it")
+            raise InputError(
+                f"processing element {flow.names[i]}: none of its permitted hosts has enough free capacity"
+            )
         cores[place[i]] -= needs.cores[i]
         memory[place[i]] -= needs.memory_mb[i]
     counts = np.zeros((problem.size, hosts.size), np.int64)

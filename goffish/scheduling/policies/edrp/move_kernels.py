@@ -1,4 +1,4 @@
-"""Local search over places, compiled: a replica more, less or elsewhere, elements gathered, replicas exchanged."""
+"""Numba kernels of the local search: add, remove, move or exchange replicas, and gather PEs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _copy(source, target):
 
 @kernel
 def _on(counts, v):
-    """Replicas on a host."""
+    """Number of replicas on a host."""
     found = 0
     for i in range(len(counts)):
         found += counts[i, v]
@@ -43,7 +43,7 @@ def _on(counts, v):
 
 @kernel
 def score(m, counts, nodes, edges):
-    """The objective, and far above it what is violated."""
+    """The objective, plus a large penalty for violations."""
     response, price, downtime, log, missing = figures(m, counts, nodes, edges)
     over = excess(m.bounds, response, price, downtime, log) + 10.0 * missing
     return objective(m.scale, response, price, downtime, log) + PENALTY * over
@@ -64,10 +64,10 @@ def _fits(elements, hosts, counts, v):
 
 @kernel
 def attempt(m, counts, wanted, nodes, edges, best, keep):
-    """Score of other places if they have room and are better than `best`, else infinite.
+    """Score of a changed placement if it fits and is better than `best`, else infinite.
 
-    `counts` become them if they are to be kept; `wanted` becomes `counts` if not. All moves pass through here: every
-    place that calls `refresh` costs seconds of compilation.
+    `counts` is set to `wanted` if the change is kept; otherwise `wanted` is reset to `counts`. All moves call this
+    function, as every further call of `refresh` takes seconds of compilation.
     """
     size, hosts = counts.shape
     changed = np.zeros(size, np.bool_)
@@ -103,7 +103,7 @@ def attempt(m, counts, wanted, nodes, edges, best, keep):
 
 @kernel
 def _first_of_kind(counts, groups):
-    """Whether no host before is empty and exchangeable with this one, if this one is empty."""
+    """Whether no earlier host is empty and interchangeable with this host, if this host is empty."""
     found, seen = np.ones(groups.size, np.bool_), np.zeros(groups.size, np.bool_)
     for v in range(groups.size):
         if _on(counts, v) == 0:
@@ -114,14 +114,14 @@ def _first_of_kind(counts, groups):
 
 @kernel
 def _element_moves(allowed, most, current, counts, i, groups):
-    """Other places of element i: one step away, all on one host, or as they are now; one in a row."""
+    """Other placements of PE i: one step away, all on one host, or the current one; one per row."""
     hosts, first, size = counts.shape[1], _first_of_kind(counts, groups), total(counts[i])
     rows, at = np.empty((hosts * hosts + 3 * hosts + 1, hosts), np.int64), 0
     for u in range(-1, hosts):
         if u >= 0 and counts[i, u] == 0:
             continue
         for v in range(-1, hosts):
-            # -1: from nowhere, to nowhere.
+            # -1: from no host, or to no host.
             if u == v or (v >= 0 and not (allowed[v] and first[v])):
                 continue
             if (u < 0 and size >= most) or (v < 0 and size == 1):
@@ -138,7 +138,7 @@ def _element_moves(allowed, most, current, counts, i, groups):
             for w in range(hosts):
                 rows[at, w] = size if w == v else 0
             at += 1
-    # Without current places there is nothing in them.
+    # Without a current placement it is empty.
     if 0 < total(current) <= most:
         for w in range(hosts):
             rows[at, w] = current[w]
@@ -173,7 +173,7 @@ def _pair_moves(pred, targets, allowed, counts, groups):
 
 @kernel
 def _vacate(m, counts, v):
-    """Move all that runs on a host to others in use, each where it is nearest; tells whether they have room."""
+    """Move all replicas of a host to other used hosts, each to the nearest; return whether they fit."""
     hosts = counts.shape[1]
     used = [_on(counts, w) for w in range(hosts)]
     for i in range(len(counts)):
@@ -197,7 +197,7 @@ def _vacate(m, counts, v):
 
 @kernel
 def _far_moves(m, counts, groups, nodes, edges, best):
-    """Make the first exchange, gathering of an edge, or emptying of a host that is better; gives its score."""
+    """Apply the first improving exchange, gathering of an edge, or evacuation of a host; return its score."""
     wanted = counts.copy()
     pairs = _pair_moves(m.pred, m.targets, m.allowed, counts, groups)
     for at in range(len(pairs) + counts.shape[1]):
@@ -226,9 +226,9 @@ def _far_moves(m, counts, groups, nodes, edges, best):
 
 @kernel
 def descend(m, counts, groups, effort):
-    """Change places as long as that is better; gives the score.
+    """Change the placement while it improves; return the score.
 
-    `groups`: equal numbers for exchangeable hosts; `effort`: no move is tried after so many.
+    `groups`: equal numbers for interchangeable hosts; `effort`: maximum number of moves tried.
     """
     nodes, edges = workspace(m, counts)
     best, wanted = score(m, counts, nodes, edges), counts.copy()
@@ -241,7 +241,7 @@ def descend(m, counts, groups, effort):
             effort -= len(rows)
             least, chosen = best, -1
             for at in range(len(rows) + 1):
-                # The last one is the best of the others, to be kept.
+                # Keep the best of the others, which is the last one.
                 last = at == len(rows)
                 if last and chosen < 0:
                     break
@@ -262,9 +262,9 @@ def descend(m, counts, groups, effort):
 
 @kernel
 def place(m, order, grow, counts):
-    """Places by greed: each replica where delay, latency and price so far rise least; tells whether all had room.
+    """Greedy placement: each replica where delay, latency and price increase the least; return whether all fit.
 
-    One replica of each element; with `grow` as many as keep up.
+    One replica of each PE; with `grow` as many as keep up.
     """
     hosts = counts.shape[1]
     for i in order:

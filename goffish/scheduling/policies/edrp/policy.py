@@ -1,7 +1,7 @@
-"""EDRP as a policy: the hosts are the machines that run and some of the catalogue that could be rented.
+"""EDRP as a policy; its hosts are the running machines and some further machines of the catalogue.
 
-Machines cost what they cost as soon as anything runs on them, not by the replica as in the paper. The program is used
-for small instances and local search for the others; which one depends on the size alone, so runs can be repeated.
+Machines are charged as a whole, not per replica as in the paper. Small problems are solved by the integer program, the
+others by local search; the choice depends on the size only, so runs are reproducible.
 """
 
 from __future__ import annotations
@@ -39,37 +39,39 @@ from goffish.scheduling.policies.peers import cheapest_class, release_idle
 
 @dataclass(frozen=True)
 class Edrp:
-    """Replicas and places by response time, price and downtime.
+    """Choose replicas and machines by response time, price and downtime.
 
     Attributes
     ----------
     response_weight, price_weight, downtime_weight : float
         Their sum is 1.
     response_s : float, optional
-        Bound of the response time; default: five times that of the dataflow without any load.
+        Bound of the response time; default: five times the response time without load.
     price : float, optional
-        Bound of an hour; default: three times what the load needs of the cheapest class at 70 % of utilisation.
+        Bound of the price per hour; default: three times the price of the cheapest machine type for the load at 70 %
+        utilisation.
     downtime_s : float, optional
-        Bound of a change's downtime; default: an interval, and twice the start of a machine at least.
+        Bound of the downtime of a change; default: an interval, but at least twice the start-up time of a machine.
     storm : bool
-        Any change restarts the whole dataflow.
+        Whether any change restarts the whole dataflow.
     spare : int
-        Machines of each class that could be rented, and of the cheapest one besides what the load needs.
+        Number of further machines of each machine type that may be rented; for the cheapest type, in addition to the
+        requirement of the load.
     most_hosts : int
-        Machines that are planned on at most, besides those that run.
+        Maximum number of further machines in a plan.
     window : int
-        Intervals over which rates are averaged.
+        Number of intervals over which rates are averaged.
     drain_s : float, optional
-        Seconds in which messages that wait are to be processed besides what arrives; default: they are not planned for.
+        Seconds in which queued messages are processed in addition to arrivals; default: queues are ignored.
     early : bool
-        The rates that the dataflow expects are not trusted: the first interval has one replica of each element, and
-        what is best for the rates seen in it follows, whatever that change costs.
+        Ignore the expected rates: the first interval runs one replica of each PE, and the second deployment is the
+        optimum for the observed rates, whatever the cost of the change.
     exact_variables : int
-        Up to so many variables the program is solved, beyond by local search.
+        Maximum number of variables of the integer program; larger problems use local search.
     nodes : int
-        Of the program's search tree at most.
+        Maximum number of nodes of the search tree.
     rounds, seed : int
-        Of the local search.
+        Number of descents, and seed, of the local search.
     """
 
     response_weight: float = 0.3
@@ -93,12 +95,12 @@ class Edrp:
         Weights(self.response_weight, self.price_weight, self.downtime_weight)
         for name, least in (("spare", 0), ("most_hosts", 1), ("window", 1), ("nodes", 1), ("rounds", 0)):
             if getattr(self, name) < least:
-                raise InputError(f"{name} = {getattr(self, name)}: at least {least}")
+                raise InputError(f"{name} = {getattr(self, name)}: must be at least {least}")
         if self.drain_s is not None and not self.drain_s > 0:
-            raise InputError(f"drain_s = {self.drain_s:g}: above 0 is needed")
+            raise InputError(f"drain_s = {self.drain_s:g}: must be greater than 0")
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
-        """The best places for the expected rates, downtime apart."""
+        """Return the best deployment for the expected rates, without downtime."""
         empty = Deployment(catalogue, flow.best)
         if self.early:
             machines, problem = self.problem(flow, empty, np.zeros(flow.size), flow.goal.interval_s)
@@ -106,7 +108,7 @@ class Edrp:
         return self._planned(flow, empty, flow.rates, flow.goal.interval_s)
 
     def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Any]:
-        """The best change; `memory` is whether there was one already, and matters for an early deployment only."""
+        """Return the best change; `memory` is whether there was one already, and is used with `early` only."""
         flow, seen = observation.flow, observation.rates[-self.window :]
         queue = observation.queue if observation.queue.size else None
         rates = offered_rates(seen if len(seen) else flow.rates[None], queue, self.drain_s)
@@ -127,12 +129,12 @@ class Edrp:
     def problem(
         self, flow: Flow, live: Deployment, rates: Floats, interval_s: float
     ) -> tuple[list[tuple[int | None, int]], Problem]:
-        """The instance of a decision, and its hosts: the id of a machine that runs, or none, and its class."""
+        """Return the problem of a decision and its hosts: id of a running machine or None, and machine type."""
         into, _ = flow.ideal(live.active, rates)
         load = into * flow.cost[flow.rows(live.active)]
         machines = self._machines(live, load)
         hosts = self._hosts(live, machines)
-        # Enough for 70 % of utilisation with all of the load on the slowest host; each takes a core.
+        # Enough for 70 % utilisation with the whole load on the slowest host; each replica takes a core.
         most = np.minimum(np.ceil(load / (0.7 * hosts.speeds.min())) + 1, hosts.cores.sum()).astype(np.int64)
         most = np.maximum(most, live.counts)
         limits = np.where(flow.needs.most_instances == NO_LIMIT, most, flow.needs.most_instances)
@@ -161,8 +163,8 @@ class Edrp:
         return machines, problem.change(most=limits)
 
     def _counts(self, problem: Problem) -> Ints | None:
-        """Places by the program or by local search; of the latter also such as violate bounds: little is better than
-        nothing.
+        """Place by the program or by local search. The search may return a placement that violates bounds, as a partial
+        solution is better than none.
         """
         running = problem.current is not None and bool(problem.current.any(axis=1).all())
         searched = local_search(problem, np.random.default_rng(self.seed), rounds=self.rounds, anew=not running)
@@ -185,7 +187,7 @@ class Edrp:
         return begin
 
     def _machines(self, live: Deployment, load: Floats) -> list[tuple[int | None, int]]:
-        """What runs, then machines that could be rented: of the cheapest class first, as many as the load needs."""
+        """Running machines, then machines to rent: of the cheapest type as many as the load requires."""
         catalogue = live.catalogue
         found: list[tuple[int | None, int]] = [(n, live.machines[n].kind) for n in sorted(live.machines)]
         best = cheapest_class(catalogue, large=True)
@@ -218,7 +220,7 @@ class Edrp:
     def _hosts(self, live: Deployment, machines: list[tuple[int | None, int]]) -> HostColumns:
         catalogue = live.catalogue
         if not machines:
-            raise InputError("the catalogue allows no machine")
+            raise InputError("limit: the catalogue allows no machine")
         speeds = [1.0 if number is None else live.machines[number].coefficient for number, _ in machines]
         start = [
             catalogue.startup_s if number is None else max(0.0, catalogue.startup_s - live.machines[number].elapsed_s)
@@ -228,7 +230,7 @@ class Edrp:
 
 
 def _enough(catalogue: Catalogue, cores: float, held: Counter[int]) -> Counter[int]:
-    """Machines of each class with so many cores as fast as the cheapest's, the cheapest first, as many as exist."""
+    """Machines of each type with this number of cores (of the cheapest type's speed), up to their limits."""
     best = cheapest_class(catalogue, large=True)
     others = sorted(
         (k for k in catalogue.by_power if k != best), key=lambda k: catalogue.prices[k] / catalogue.powers[k]
@@ -244,7 +246,7 @@ def _enough(catalogue: Catalogue, cores: float, held: Counter[int]) -> Counter[i
 
 
 def _enacted(live: Deployment, machines: list[tuple[int | None, int]], counts: Ints) -> Deployment:
-    """The live deployment with these counts; machines that nothing is planned on are not asked for."""
+    """Return the live deployment with these counts; planned machines without instances are not requested."""
     plan = live.copy()
     ids: list[int | None] = [number for number, _ in machines]
     for at, number in enumerate(ids):

@@ -1,6 +1,6 @@
-"""What EDRP is given, and the metrics of a deployment of it.
+"""The optimisation problem of EDRP, and the metrics of its deployments.
 
-Given are a dataflow with its rates, hosts with their network, weights, bounds, and what runs now.
+The input is a dataflow with its rates, hosts with their network, weights, bounds, and the current deployment.
 See docs/specs/edrp.md, sections 2 and 3.1.
 """
 
@@ -23,7 +23,7 @@ from goffish.scheduling.policies.edrp import kernels
 
 Ints = NDArray[np.int64]
 
-#: Entries of the table of latencies: 800 MB.
+#: Maximum number of entries of the table of latencies: 800 MB.
 MOST_LATENCIES = 100_000_000
 
 
@@ -31,7 +31,7 @@ class Latency(Protocol):
     """Mean latency of one instance on the reference processor; increases with the rate (§2.4)."""
 
     def seconds(self, rates: Floats) -> Floats:
-        """At rates (messages per second); infinite where an instance cannot keep up."""
+        """Latency at rates (messages per second); infinite if an instance cannot keep up."""
         ...
 
 
@@ -42,7 +42,7 @@ class Queue:
     Attributes
     ----------
     rate : float
-        Messages that are served in a second (mu).
+        Service rate in messages per second (mu).
     variation : float
         Coefficient of variation of the service time: 1 is M/M/1, 0 M/D/1, others M/G/1.
     """
@@ -52,10 +52,12 @@ class Queue:
 
     def __post_init__(self) -> None:
         if not self.rate > 0 or not self.variation >= 0:
-            raise InputError(f"queue of rate {self.rate:g}, variation {self.variation:g}: more than 0 and 0 or more")
+            raise InputError(
+                f"queue: rate = {self.rate:g}, variation = {self.variation:g}: must be greater than 0, and 0 or more"
+            )
 
     def seconds(self, rates: Floats) -> Floats:
-        """1/mu and the mean wait of Pollaczek and Khinchine."""
+        """1/mu plus the mean wait of Pollaczek and Khinchine."""
         given = np.asarray(rates, np.float64)
         left = np.where(given < self.rate, self.rate - given, 1.0)
         spread = 0.5 * (1.0 + self.variation**2)
@@ -64,13 +66,13 @@ class Queue:
 
 @dataclass(frozen=True)
 class Weights:
-    """Of the metrics in the objective (Eq. 12); their sum is 1.
+    """Weights of the metrics in the objective (Eq. 12); their sum is 1.
 
     Attributes
     ----------
     response, price, downtime : float
     availability : float
-        Of the extension; needs a least availability.
+        Extension; requires a bound of the availability.
     """
 
     response: float = 0.5
@@ -81,10 +83,10 @@ class Weights:
     def __post_init__(self) -> None:
         found = (self.response, self.price, self.downtime, self.availability)
         if min(found) < 0 or abs(sum(found) - 1.0) > 1e-9:
-            raise InputError(f"weights {found}: 0 or more each, 1 together")
+            raise InputError(f"weights {found}: must be 0 or more and sum to 1")
 
     def with_downtime(self, weight: float) -> Weights:
-        """The same with another weight of downtime, the others rescaled."""
+        """Return the weights with another weight of downtime, the others rescaled."""
         rest = 1.0 - self.downtime
         part = (1.0 - weight) / rest if rest > 0 else 0.0
         if rest <= 0:
@@ -94,14 +96,14 @@ class Weights:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Hard limits, and what the metrics are divided by.
+    """Hard limits, which also normalise the metrics.
 
     Attributes
     ----------
     response_s, price, downtime_s : float
-        `price` is of an hour.
+        Bounds; `price` is per hour.
     availability : float, optional
-        Least probability that everything works.
+        Least probability that all hosts and links in use work.
     """
 
     response_s: float = 0.175
@@ -112,25 +114,25 @@ class Bounds:
     def __post_init__(self) -> None:
         for name in ("response_s", "price", "downtime_s"):
             if not 0 < getattr(self, name) < np.inf:
-                raise InputError(f"bound {name} = {getattr(self, name):g}: a finite number above 0")
+                raise InputError(f"bound {name} = {getattr(self, name):g}: must be finite and greater than 0")
         if self.availability is not None and not 0 < self.availability < 1:
-            raise InputError(f"bound availability = {self.availability:g}: between 0 and 1")
+            raise InputError(f"bound availability = {self.availability:g}: must be between 0 and 1")
 
 
 @dataclass(frozen=True)
 class Reconfiguration:
-    """What it takes to change a deployment.
+    """Costs of changing a deployment.
 
     Attributes
     ----------
     sync_s : float
         Fixed overhead.
     storm : bool
-        Any change restarts the whole dataflow, and every replica saves and restores its state.
+        Whether any change restarts the whole dataflow, and every replica saves and restores its state.
     literal : bool
-        The formulas as they are printed, with their slips (§2.6).
+        Use the formulas as printed, with their errors (§2.6).
     local_mbit_s : float
-        To and from a host's own disk, in the Storm variant.
+        Bandwidth of a host's own disk, in the Storm variant.
     """
 
     sync_s: float = 0.25
@@ -141,32 +143,32 @@ class Reconfiguration:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """An instance.
+    """A problem.
 
     Attributes
     ----------
     flow : Flow
-        Elements, edges, and what an instance of each needs.
+        PEs, edges, and the requirements of an instance of each PE.
     hosts : HostColumns
     input_rates : float64, shape (elements,)
-        Of each element; of a source what it sends (lambda).
+        Input rate of each PE; for a source, its output rate (lambda).
     edge_rates : float64, shape (edges,)
         In the order of ``flow.pred``.
     latencies : tuple of Latency
-        Of one instance of each element on the reference processor.
+        Latency of one instance of each PE on the reference processor.
     most : int64, shape (elements,)
-        Replicas of each (k).
+        Maximum number of replicas of each PE (k).
     unit_price : float64, shape (elements,)
-        Of a core for an hour, where the element runs (C).
+        Price of a core for an hour for each PE (C).
     weights, bounds, reconfiguration
     current : int64, shape (elements, hosts), optional
-        Replicas that run; none: a first deployment, without downtime.
+        Running replicas; default: a first deployment, without downtime.
     host_price : float64, shape (hosts,), optional
-        Of an hour of each host that is used at all; default: 0, as in the paper.
+        Price of an hour of each used host; default: 0, as in the paper.
     skew : float
         Load of the busiest replica over the mean.
     scale_rates : bool
-        A host's speed raises the rate that it keeps up with as well, not only its latency (§6.7).
+        Whether the speed of a host also raises its service rate, not only its latency (§6.7).
     link_availability : float64, shape (hosts, hosts), optional
         Default: 1.
     """
@@ -189,41 +191,41 @@ class Problem:
 
     def __post_init__(self) -> None:
         if self.skew < 1:
-            raise InputError(f"skew = {self.skew:g}: 1 or more")
+            raise InputError(f"skew = {self.skew:g}: must be 1 or more")
         if self.weights.availability > 0 and self.bounds.availability is None:
-            raise InputError("a weight of availability needs a bound availability")
+            raise InputError("weights: availability requires a bound availability")
         shape = (self.flow.size, self.hosts.size)
         if self.current is not None and self.current.shape != shape:
-            raise InputError(f"current deployment of shape {self.current.shape}: {shape} is needed")
+            raise InputError(f"current: shape {self.current.shape}; expected {shape}")
 
     def change(self, **fields: Any) -> Problem:
-        """The same with other fields."""
+        """Return the problem with other fields."""
         return replace(self, **fields)
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Number of PEs."""
         return self.flow.size
 
     @cached_property
     def targets(self) -> Ints:
-        """Element at the end of each edge."""
+        """PE at the end of each edge."""
         return np.repeat(np.arange(self.size), np.diff(self.flow.pred_offsets))
 
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:
-        """Where each element may run, shape (elements, hosts)."""
+        """Hosts that each PE may use, shape (elements, hosts)."""
         return self.hosts.allowed(self.flow.needs)
 
     @cached_property
     def table(self) -> Floats:
-        """Latency of each element by its number of replicas and the host, shape (elements, most + 1, hosts) (Eq. 1)."""
+        """Latency of each PE by number of replicas and host, shape (elements, most + 1, hosts) (Eq. 1)."""
         speeds = self.hosts.speeds
         most = int(self.most.max())
         if self.size * (most + 1) * speeds.size > MOST_LATENCIES:
             raise InputError(
-                f"{self.size} elements of up to {most:,} instances on {speeds.size} hosts are too many to compare: "
-                "set needs.most_instances, or leave out machine types that are far too slow"
+                f"{self.size} processing elements of up to {most:,} instances on {speeds.size} hosts: too many; "
+                "set needs.most_instances, or remove machine types that are far too slow"
             )
         found = np.full((self.size, most + 1, speeds.size), np.inf)
         for i, latency in enumerate(self.latencies):
@@ -233,19 +235,19 @@ class Problem:
 
     @cached_property
     def log_floor(self) -> float:
-        """Logarithm of the least availability; 0 without one."""
+        """Logarithm of the least availability; 0 without a bound."""
         return 0.0 if self.bounds.availability is None else float(np.log(self.bounds.availability))
 
     @cached_property
     def model(self) -> Any:
-        """The arrays for the kernels."""
+        """Return the arrays for the kernels."""
         flow, hosts, change = self.flow, self.hosts, self.reconfiguration
         count, needs = hosts.size, flow.needs
         none = np.zeros((self.size, count), np.int64)
         current = none if self.current is None else np.ascontiguousarray(self.current, np.int64)
         out = np.argsort(flow.pred, kind="stable").astype(np.int64)
         stable = np.isfinite(self.table)
-        # Replicas from which on an element keeps up on a host; one more than it may have where it never does.
+        # Number of replicas from which on a PE keeps up on a host; the maximum plus one if it never does.
         missing = np.where(stable.any(axis=1), stable.argmax(axis=1), self.table.shape[1]).astype(np.float64)
         links = np.ones((count, count)) if self.link_availability is None else self.link_availability
         w, b = self.weights, self.bounds
@@ -296,18 +298,18 @@ def problem_of(
     unit_price: float | Floats = 1.0,
     **fields: Any,
 ) -> Problem:
-    """An instance from a dataflow, its external rates and hosts.
+    """Build a problem from a dataflow, its external rates and hosts.
 
     Parameters
     ----------
     external : float64, shape (elements,), optional
-        External input, messages per second; default: what the definition expects.
+        External input, messages per second; default: the expected rates.
     active : int64, shape (elements,), optional
-        Alternate of each element; default: the best.
+        Alternate of each PE; default: the best.
     latencies : sequence of Latency, optional
-        Of each element; default: M/M/1 with the service rate that follows from its cost.
+        Latency of each PE; default: M/M/1 with the service rate that follows from its cost.
     most : int
-        Replicas of elements that set no limit themselves.
+        Maximum number of replicas of PEs without a limit.
     unit_price : float or float64, shape (elements,)
     **fields
         Other fields of `Problem`.
@@ -315,16 +317,16 @@ def problem_of(
     Raises
     ------
     InputError
-        A field that does not fit.
+        If a field is invalid.
     """
     active = flow.best if active is None else active
     into, out = flow.ideal(active, flow.rates if external is None else np.asarray(external, np.float64))
     cost = flow.cost[flow.rows(active)]
     if most < 1:
-        raise InputError(f"most = {most}: at least 1 replica")
+        raise InputError(f"most = {most}: must be at least 1")
     given = tuple(Queue(1.0 / float(c)) for c in cost) if latencies is None else tuple(latencies)
     if len(given) != flow.size:
-        raise InputError(f"{len(given)} latencies for {flow.size} elements")
+        raise InputError(f"latencies: expected {flow.size}, one for each processing element, found {len(given)}")
     limits = flow.needs.most_instances
     return Problem(
         flow, hosts, into, out[flow.pred], given, np.where(limits == NO_LIMIT, most, limits).astype(np.int64),
@@ -334,22 +336,22 @@ def problem_of(
 
 @dataclass(frozen=True)
 class Metrics:
-    """Of a deployment (§2.4 to §2.7).
+    """Metrics of a deployment (§2.4 to §2.7).
 
     Attributes
     ----------
     response_s : float
-        Delay of the critical path; infinite if an element cannot keep up.
+        Delay of the critical path; infinite if a PE cannot keep up.
     price : float
-        Of an hour.
+        Price of an hour.
     downtime_s : float
-        Of the change from the current deployment.
+        Downtime of the change from the current deployment.
     availability : float
         Probability that all used hosts and links work.
     objective : float
         Eq. 12.
     feasible : bool
-        Whether all bounds and limits are kept.
+        Whether all bounds and limits are met.
     """
 
     response_s: float
@@ -361,16 +363,18 @@ class Metrics:
 
 
 def metrics(problem: Problem, counts: Ints) -> Metrics:
-    """Metrics of replicas on hosts.
+    """Compute the metrics of replicas on hosts.
 
     Parameters
     ----------
     counts : int64, shape (elements, hosts)
-        At least one replica of each element.
+        At least one replica of each PE.
     """
     counts = np.ascontiguousarray(counts, np.int64)
     if counts.shape != (problem.size, problem.hosts.size) or (counts.sum(axis=1) < 1).any():
-        raise InputError(f"counts of shape {counts.shape}: a row with at least one replica for each element")
+        raise InputError(
+            f"counts: shape {counts.shape}; expected a row with at least one replica for each processing element"
+        )
     model = problem.model
     (response, price, downtime, log, missing), _, _ = kernels.all_figures(model, counts)
     if missing > 0:
@@ -381,7 +385,7 @@ def metrics(problem: Problem, counts: Ints) -> Metrics:
 
 
 def fits(problem: Problem, counts: Ints) -> bool:
-    """Whether elements run where they may, in numbers that they may have, and hosts have room (Eq. 18)."""
+    """Whether PEs run on permitted hosts, in permitted numbers, and within the capacities of hosts (Eq. 18)."""
     found, needs = problem.hosts, problem.flow.needs
     if (counts.sum(axis=1) > problem.most).any() or ((counts > 0) & ~problem.allowed).any():
         return False

@@ -1,7 +1,7 @@
 """The integer linear program (Eq. 13 to 24) on HiGHS.
 
-Only the choice of a candidate (x) is binary: once it is, the products (y) are, too. The critical path is written with a
-potential for each element instead of a row for each path (docs/specs/edrp.md, section 3.2).
+Only the choice of a candidate (x) is binary, which makes the products (y) binary, too. The critical path is written
+with a potential for each PE instead of a row for each path (docs/specs/edrp.md, section 3.2).
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from goffish.scheduling.policies.edrp.candidates import (
 from goffish.scheduling.policies.edrp.linear import Linear, LinearSolution, Solver, run
 from goffish.scheduling.policies.edrp.problem import Ints, Metrics, Problem, fits, metrics
 
-#: What a unit of a bound that is exceeded costs where bounds may be (§3.7).
+#: Cost of exceeding a bound by its own size, if bounds may be exceeded (§3.7).
 SLACK_COST = 10.0
 Status = Literal["optimal", "limit", "infeasible", "kept"]
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What was found.
+    """Result of the program.
 
     Attributes
     ----------
     counts : int64, shape (elements, hosts), or None
     metrics : Metrics, or None
-        Of the counts, computed anew.
+        Metrics of the counts.
     status : {"optimal", "limit", "infeasible", "kept"}
-        "limit": the best that was found within the limits; "kept": that was nothing better than what runs.
+        "limit": the best solution within the limits; "kept": no solution is better than the current deployment.
     gap : float
-        Between the objective and `bound`, relative; infinite without a solution.
+        Relative gap between the objective and `bound`; infinite without a solution.
     bound : float
-        No solution is better.
+        Lower bound of the objective.
     variables : int
-        Of the program before candidates were left out.
+        Number of variables before candidates were removed.
     solved : int
-        Of the one that was solved.
+        Number of variables of the solved program.
     """
 
     counts: Ints | None
@@ -74,24 +74,24 @@ def solve(
     relaxed: bool = False,
     calm: bool = False,
 ) -> Solution:
-    """The best deployment.
+    """Find the best deployment.
 
     Parameters
     ----------
     candidates : list of int64, shape (candidates, hosts) each, optional
-        Of each element; default: all.
+        Candidates of each PE; default: all.
     start : int64, shape (elements, hosts), optional
-        A solution to begin with; default: the current deployment. Ignored if it is none.
+        Initial solution; default: the current deployment. Ignored if it is infeasible.
     solver : Solver, optional
     relaxed : bool
-        Bounds may be exceeded, at `SLACK_COST` for each unit of a bound; rooms of hosts may not.
+        Whether bounds may be exceeded, at `SLACK_COST` for each unit of a bound; capacities of hosts may not.
     calm : bool
-        Of all optima the one with the least downtime, by a second program.
+        Choose the optimum with the least downtime, by a second program.
 
     Raises
     ------
     InputError
-        highspy is not installed, or the program would be too large.
+        If highspy is not installed, or the program would be too large.
     """
     solver = solver or Solver()
     given = all_candidates(problem) if candidates is None else candidates
@@ -146,7 +146,7 @@ def _gap(value: float, bound: float) -> float:
 
 
 class Program:
-    """The program of an instance: its columns are x, y, the potentials, r, t, z, hosts in use, and slacks."""
+    """Build the program of a problem: its columns are x, y, the potentials, r, t, z, used hosts, and slacks."""
 
     def __init__(self, problem: Problem, candidates: Candidates, relaxed: bool) -> None:
         self.problem, self.candidates = problem, candidates
@@ -156,7 +156,7 @@ class Program:
         self.linear = linear = Linear()
         self.x = [linear.columns(n, upper=1.0, whole=True) for n in sizes]
         self.y = [linear.columns(sizes[u] * sizes[v], upper=1.0) for u, v in self.edges]
-        # Seconds and prices are written in units of their bounds.
+        # Seconds and prices are in units of their bounds.
         self.known = problem.current is not None
         self.storm = self.known and problem.reconfiguration.storm
         open_end = math.inf if relaxed else 1.0
@@ -179,7 +179,7 @@ class Program:
         if self.known:
             self._downtime()
         if relaxed:
-            # The objective counts what is used in full already; the slack is what the bound is exceeded by.
+            # The objective already includes the full use; the slack is the excess over the bound.
             for column in (self.r, self.t):
                 slack = linear.columns(1, upper=math.inf, cost=SLACK_COST)
                 linear.row([(column, 1.0), (slack, -1.0)], upper=1.0)
@@ -231,7 +231,7 @@ class Program:
         linear.row(parts, upper=1.0)
 
     def _availability(self) -> None:
-        """Logarithms of what is available, in units of that of the bound: 0 is always, 1 the least that is allowed."""
+        """Logarithms of availabilities, in units of the bound's: 0 is always available, 1 the least allowed."""
         problem, model, floor = self.problem, self.problem.model, self.problem.log_floor
         if not floor:
             return
@@ -249,7 +249,7 @@ class Program:
         self.linear.row(parts, upper=1.0)
 
     def _room(self) -> None:
-        """Eq. 18 for cores and memory, and hosts in use."""
+        """Eq. 18 for cores and memory, and used hosts."""
         problem, linear = self.problem, self.linear
         needs, found = problem.flow.needs, problem.hosts
         for need, room in ((needs.cores, found.cores), (needs.memory_mb, found.memory_mb)):
@@ -281,11 +281,11 @@ class Program:
         linear.row([(self.t, 1.0), (self.z, -restart)], lower=0.0)
 
     def counts_of(self, values: Any) -> Ints:
-        """Places of a solution."""
+        """Placement of a solution."""
         return np.array([rows[int(np.argmax(values[x]))] for x, rows in zip(self.x, self.candidates, strict=True)])
 
     def columns_of(self, counts: Ints) -> Any:
-        """All columns of a solution; ``None`` if one of its rows is no candidate."""
+        """All columns of a solution; ``None`` if one of its rows is not a candidate."""
         chosen = []
         for rows, row in zip(self.candidates, counts, strict=True):
             at = np.flatnonzero((rows == row).all(axis=1))
@@ -315,7 +315,7 @@ class Program:
         return values
 
     def least_downtime(self, objective: float) -> Linear:
-        """The program of the least downtime with no worse an objective."""
+        """The program of the least downtime with an objective that is not worse."""
         other = self.linear.copy()
         cost = other.cost
         used = np.flatnonzero(cost)

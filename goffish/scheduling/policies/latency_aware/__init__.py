@@ -1,1 +1,1 @@
-"""Operators on hosts between edge and cloud, so that those that talk sit together (latency-aware placement)."""
+"""Latency-aware placement: communicating operators close together on hosts between edge and cloud."""

@@ -1,4 +1,4 @@
-"""Ants that build placements, and the pheromone they leave, in numba; `p` is the `Columns` of a problem."""
+"""Numba kernels of the ant system: construction of placements, and pheromone; `p` is the `Columns` of a problem."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PENALTY = 10_000.0
 
 @kernel
 def attraction(p, o, j, neighbour, used, cpu, memory):
-    """Exponent of 2 of the a-priori value of a host for an operator: from 2 (a neighbour is there) to -2.
+    """Exponent of 2 of the a-priori value of a host for an operator: from 2 (it runs a neighbour) to -2.
 
-    `neighbour`: one is there; `used`: any operator is there; `cpu`, `memory`: used there so far.
+    `neighbour`: the host runs a neighbour; `used`: it runs any operator; `cpu`, `memory`: used so far.
     """
     found = 0
     if neighbour:
@@ -31,19 +31,19 @@ def attraction(p, o, j, neighbour, used, cpu, memory):
 
 @kernel
 def build(p, trail, beta, orders, draws, places, sums):
-    """One placement for every row of `orders`.
+    """Build one placement for every row of `orders`.
 
     Parameters
     ----------
     trail : float64, shape (operators, hosts)
-        Pheromone to the power of alpha.
+        Pheromone raised to alpha.
     orders : int64, shape (ants, operators)
     draws : float64, shape (ants, operators)
-        Uniform, for the choice of each operator in turn.
+        Uniform random numbers, for the choice of each operator in turn.
     places : int64, shape (ants, operators)
-        Is filled.
+        Output: the placements.
     sums : float64, shape (ants,)
-        Is filled with score plus `PENALTY` for every violation.
+        Output: score plus `PENALTY` for every violation.
     """
     operators, hosts = p.allowed.shape
     powers = np.array([2.0 ** (beta * k) for k in range(-2, 3)])
@@ -82,7 +82,7 @@ def build(p, trail, beta, orders, draws, places, sums):
 
 @kernel
 def lay(pheromone, places, sums, kept, deposit, least):
-    """Pheromone after an iteration: what stays of it, and what every ant leaves where it went."""
+    """Update the pheromone after an iteration: evaporation, and the deposits of all ants."""
     pheromone *= kept
     for ant in range(places.shape[0]):
         for o in range(places.shape[1]):

@@ -1,4 +1,4 @@
-"""Ants that place one operator after the other, drawn to where good placements had it before.
+"""The ant system: ants place one operator after the other, guided by the pheromone of good placements.
 
 See docs/specs/latency-aware.md, section 3.3.
 """
@@ -19,28 +19,28 @@ from goffish.scheduling.policies.latency_aware.score import Ints, PlacementProbl
 
 @dataclass(frozen=True)
 class Ants:
-    """Parameters of the ant system; the paper prints none (docs/specs/latency-aware.md, section 6.1).
+    """Parameters of the ant system; the paper does not list them (docs/specs/latency-aware.md, section 6.1).
 
     Attributes
     ----------
     ants : int
-        In an iteration.
+        Number of ants in an iteration.
     initial, least : float
-        Pheromone at first, and what it never falls below.
+        Initial and minimum pheromone.
     start_deposits : float
-        Deposits of the placement that the search starts from.
+        Number of deposits of the initial placement.
     alpha, beta : float
         Exponents of the pheromone and of the a-priori value.
     kept : float
-        Share of the pheromone that stays from one iteration to the next.
+        Share of the pheromone that remains in the next iteration.
     deposit : float
-        Left by an ant, divided by its score.
+        Deposit of an ant, divided by its score.
     iterations, stall : int
-        Of a colony, at most, and without an improvement.
+        Maximum iterations of a colony, in total and without an improvement.
     colonies : int
-        Searches, one after the other, each without the pheromone of those before. The deposits of the first few
-        iterations are many times the initial pheromone, so that a colony soon stays with what it found first; that is
-        a matter of luck, and more iterations do not mend it. Not of the paper, which lets one colony search.
+        Number of consecutive searches, each with new pheromone. The deposits of the first few iterations are many times
+        the initial pheromone, so that a colony soon converges to its first result, and more iterations do not improve
+        it. The paper uses one colony.
     """
 
     ants: int = 20
@@ -58,27 +58,27 @@ class Ants:
     def __post_init__(self) -> None:
         for name in ("ants", "iterations", "stall", "colonies"):
             if getattr(self, name) < 1:
-                raise InputError(f"{name} = {getattr(self, name)}: at least 1 is needed")
+                raise InputError(f"{name} = {getattr(self, name)}: must be at least 1")
         for name in ("initial", "least", "deposit"):
             if not getattr(self, name) > 0:
-                raise InputError(f"{name} = {getattr(self, name):g}: above 0 is needed")
+                raise InputError(f"{name} = {getattr(self, name):g}: must be greater than 0")
         for name in ("alpha", "beta", "start_deposits"):
             if not getattr(self, name) >= 0:
-                raise InputError(f"{name} = {getattr(self, name):g}: at least 0 is needed")
+                raise InputError(f"{name} = {getattr(self, name):g}: must be at least 0")
         if not 0 <= self.kept <= 1:
-            raise InputError(f"kept = {self.kept:g}: 0 to 1 is needed")
+            raise InputError(f"kept = {self.kept:g}: must be 0 to 1")
 
 
 class Marched(NamedTuple):
-    """Where the ants ended.
+    """Result of the ants.
 
     Attributes
     ----------
     placement : int64, shape (operators,)
-        The best one, the start included.
+        The best placement, including the start.
     score : Score
     iterations : int
-        Of all colonies.
+        Number of iterations of all colonies.
     """
 
     placement: Ints
@@ -94,7 +94,7 @@ def one_colony(
     ants: Ants | None = None,
     seconds: float | None = None,
 ) -> Marched:
-    """Search with one colony, as the paper does; the sum of score and 10 000 for every violation is what falls.
+    """Search with one colony, as in the paper; minimises the sum of score and 10 000 for every violation.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def one_colony(
         The current placement; default: none.
     ants : Ants, optional
     seconds : float, optional
-        No iteration but the first begins later than so many seconds from now. The outcome then depends on the machine.
+        Time limit for the start of iterations after the first. The result then depends on the machine.
     """
     ants = Ants() if ants is None else ants
     end = None if seconds is None else time.monotonic() + seconds
@@ -130,5 +130,5 @@ def one_colony(
 
 
 def penalised(score: Score) -> float:
-    """What the ants make less of: the score, and 10 000 for every violation."""
+    """The objective of the ants: the score, plus 10 000 for every violation."""
     return score.value + kernels.PENALTY * score.violations

@@ -1,4 +1,4 @@
-"""One sweep of hill climbing over all neighbours of a placement, in numba; `p` is the `Columns` of a problem."""
+"""Numba kernels of hill climbing: one sweep over all neighbours of a placement; `p` is the `Columns` of a problem."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from goffish.scheduling.policies.latency_aware.score_kernels import (
     without_latency,
 )
 
-#: A score counts as lower if it is so by more than this.
+#: Minimum improvement of a score.
 TOLERANCE = 1e-15
-#: Differences that are added up may be off by so much; whatever is that close is evaluated in full.
+#: Error bound of differences that are added up; candidates within it are evaluated in full.
 DOUBT, OVERLOAD_DOUBT = 1e-12, 1e-8
 
 
 @kernel
 def key_of(p, place, by_count):
-    """What is compared: violations (or the overload), then the score."""
+    """The objective: violations (or the overload), then the score."""
     score, _, violations, overload = evaluate(p, place)
     return (float(violations) if by_count else rounded(overload)), score
 
 
 @kernel
 def pulls(p, place):
-    """What the edges of every operator (row) to operators on every host (column) weigh."""
+    """Weights of the edges from each operator (row) to the operators on each host (column)."""
     found = np.zeros((place.size, p.cpu_limit.size))
     for o in range(place.size):
         for at in range(p.near_offsets[o], p.near_offsets[o + 1]):
@@ -38,10 +38,10 @@ def pulls(p, place):
 
 @kernel
 def sweep(p, place, by_count, tried):
-    """Replace a placement by the best of its neighbours that is better; returns whether there is one.
+    """Replace a placement by its best improving neighbour; return whether there is one.
 
     Neighbours, in this order: one operator moved, two operators of different hosts swapped, all operators of one host
-    moved to another. Of equally good ones the first is taken. `tried` counts the neighbours of each kind.
+    moved to another. Ties are broken by the first. `tried` counts the neighbours of each kind.
 
     Differences in overload and in all parts of the score but latency are added up; only neighbours that may be better
     than the best so far (latency is never below 0) are evaluated in full.

@@ -1,7 +1,7 @@
-"""Dataflows on hosts as placement problems, and the answers as plans.
+"""Dataflows on hosts as placement problems, and conversion of their solutions to deployments.
 
-Operators are the instances of elements, numbered element by element. An instance is given whole cores of its own, so a
-host may be filled; the 95 % of the paper are for shared cores.
+Operators are the instances of PEs, numbered PE by PE. An instance has whole cores, so a host may be filled; the limit
+of 95 % in the paper is for shared cores.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def flow_problem(
     cores: Floats | None = None,
     weights: ScoreWeights | None = None,
 ) -> PlacementProblem:
-    """Instances of a dataflow on hosts.
+    """Convert the instances of a dataflow on hosts to a placement problem.
 
     Parameters
     ----------
@@ -32,19 +32,19 @@ def flow_problem(
     active : int64, shape (elements,), optional
         Alternates; default: the best.
     external : float64, shape (elements,), optional
-        Input, messages per second; default: what is expected.
+        Input, messages per second; default: the expected rates.
     cores : float64, shape (elements,), optional
-        That an instance of each element is given; default: what it needs.
+        Cores of an instance of each PE; default: its requirement.
     weights : ScoreWeights, optional
 
     Raises
     ------
     InputError
-        If an element has no instance, or may run on no host.
+        If a PE has no instance, or is not permitted on any host.
     """
     counts = np.asarray(instances, np.int64)
     if counts.shape != (flow.size,) or (counts < 1).any():
-        raise InputError(f"instances: at least one of each of {flow.size} elements is needed")
+        raise InputError(f"instances: expected at least one for each of {flow.size} processing elements")
     _, sent = flow.ideal(flow.best if active is None else active, flow.rates if external is None else external)
     element = np.repeat(np.arange(flow.size), counts)
     first = np.concatenate(([0], np.cumsum(counts)))
@@ -60,7 +60,7 @@ def flow_problem(
     allowed = hosts.allowed(flow.needs)
     stuck = np.flatnonzero(~allowed.any(axis=1))
     if stuck.size:
-        raise InputError(f"element {flow.names[stuck[0]]} may run on none of the hosts")
+        raise InputError(f"processing element {flow.names[stuck[0]]}: not permitted on any host")
     return PlacementProblem(
         edges=np.concatenate(edges),
         events=np.concatenate(events),
@@ -77,7 +77,7 @@ def flow_problem(
 
 
 def host_counts(placement: Ints, instances: Ints, hosts: int) -> Ints:
-    """Instances of each element on each host, shape (elements, hosts)."""
+    """Number of instances of each PE on each host, shape (elements, hosts)."""
     found = np.zeros((len(instances), hosts), np.int64)
     np.add.at(found, (np.repeat(np.arange(len(instances)), instances), placement), 1)
     return found

@@ -1,4 +1,4 @@
-"""Hill climbing by the best of all moves, swaps and evacuations, alone and from what the ant system found.
+"""Hill climbing by the best of all moves, swaps and evacuations, alone or after the ant system.
 
 See docs/specs/latency-aware.md, sections 3.2 and 3.4.
 """
@@ -22,21 +22,21 @@ from goffish.scheduling.policies.latency_aware.score import (
     greedy_placement,
 )
 
-#: What falls before the score counts: what is used above the limits, or the number of limits that are exceeded.
+#: Quantity that is minimised before the score: usage above the limits, or the number of exceeded limits.
 Overload = Literal["amount", "count"]
 
 
 class Climbed(NamedTuple):
-    """Where hill climbing ended.
+    """Result of hill climbing.
 
     Attributes
     ----------
     placement : int64, shape (operators,)
     score : Score
     sweeps : int
-        Over all neighbours; the last one finds none that is better, unless there were not enough.
+        Number of sweeps over all neighbours; the last one finds no improvement, unless the limit was reached.
     tried : (int, int, int)
-        Neighbours: operators moved, operators swapped, hosts evacuated.
+        Number of neighbours tried: operators moved, operators swapped, hosts evacuated.
     settled : bool
         Whether no neighbour is better.
     """
@@ -63,16 +63,16 @@ def hill_climbing(
     start : int, shape (operators,), optional
         Default: `greedy_placement`.
     overload : {"amount", "count"}
-        What is compared before the score. By the count, as the paper prints it, a move that only lessens an overload
-        is refused.
+        Quantity that is compared before the score. With the count, as printed in the paper, a move that only reduces an
+        overload is rejected.
     sweeps : int, optional
-        The most sweeps over the neighbours; default: until none is better.
+        Maximum number of sweeps over the neighbours; default: until there is no improvement.
     seconds : float, optional
-        No sweep begins later than so many seconds from now. The outcome then depends on the machine.
+        Time limit for the start of sweeps. The result then depends on the machine.
     """
     refuse_limits(sweeps=sweeps, seconds=seconds)
     if overload not in ("amount", "count"):
-        raise InputError(f"overload = {overload!r}: one of amount, count is needed")
+        raise InputError(f"overload = {overload!r}: must be one of amount, count")
     place = greedy_placement(problem) if start is None else problem.placement(start)
     end = None if seconds is None else time.monotonic() + seconds
     tried = np.zeros(3, np.int64)
@@ -88,20 +88,20 @@ def refuse_limits(*, seconds: float | None = None, **counts: int | None) -> None
     """Raise `InputError` for a limit below 0."""
     for name, value in (*counts.items(), ("seconds", seconds)):
         if value is not None and not value >= 0:
-            raise InputError(f"{name} = {value}: at least 0 is needed")
+            raise InputError(f"{name} = {value}: must be at least 0")
 
 
 class Combined(NamedTuple):
-    """The best of the start, the ants' placements and where hill climbing went from there.
+    """The best of the start, the placements of the ants, and the results of hill climbing from there.
 
     Attributes
     ----------
     placement : int64, shape (operators,)
     score : Score
     ants : Marched
-        Of the best colony.
+        Result of the best colony.
     climb : Climbed
-        The best one.
+        The best result of hill climbing.
     """
 
     placement: Ints
@@ -120,17 +120,17 @@ def hybrid(
     sweeps: int | None = None,
     seconds: float | None = None,
 ) -> Combined:
-    """Place with ants, then climb; the same for each colony of ants.
+    """Place with ants, then climb; repeat for each colony of ants.
 
     Parameters
     ----------
     rng, start, ants
-        Of the ant system.
+        Parameters of the ant system.
     overload, sweeps
-        Of hill climbing.
+        Parameters of hill climbing.
     seconds : float, optional
-        Half of what is left is for a colony; what that leaves is for hill climbing, and then for the next colony. The
-        outcome then depends on the machine.
+        Time limit. A colony uses half of the remaining time; the rest is for hill climbing and the next colony. The
+        result then depends on the machine.
     """
     refuse_limits(seconds=seconds)
     ants = Ants() if ants is None else ants

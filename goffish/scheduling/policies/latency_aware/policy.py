@@ -1,4 +1,4 @@
-"""Latency-aware placement as a policy: another one says how many instances and machines, this one which goes where."""
+"""Latency-aware placement as a policy: another policy chooses instances and machines, this one places the instances."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ from goffish.scheduling.policies.scaling import release_idle
 
 @dataclass(frozen=True)
 class LatencyAware:
-    """Places by the hybrid the instances that another policy asks for, on the machines that it keeps or plans.
+    """Places the instances of another policy on its machines by the hybrid search.
 
-    Instances are moved only if the score falls by `gain`, and if that does not cost throughput that the goal asks for.
-    Machines that are left without instances are given back when their paid time ends, planned ones are not asked for.
+    Instances are moved only if the score falls by `gain` and the throughput still reaches the goal. Machines without
+    instances are released when their paid time ends; planned machines without instances are not requested.
 
     Attributes
     ----------
     start : Policy
-        Decides on alternates, instances and machines; default: ``reactive-global``.
+        Policy that chooses alternates, instances and machines; default: ``reactive-global``.
     gain : float
-        By which the score must fall for instances to move.
+        Minimum decrease of the score for instances to move.
     change : float
-        Share by which an input must have changed for instances to be placed again if nothing else has.
+        Minimum relative change of an input for a new placement if nothing else has changed.
     relative : bool
-        Whether latency counts as a share of its worst, as much as the rest; else it only tells equal placements apart.
+        Whether latency counts as a share of its maximum, with the weight of the other parts; otherwise it only breaks
+        ties.
     search : Ants
     seed : int
     """
@@ -54,16 +55,16 @@ class LatencyAware:
     def __post_init__(self) -> None:
         for name in ("gain", "change", "seed"):
             if not getattr(self, name) >= 0:
-                raise InputError(f"{name} = {getattr(self, name)}: at least 0 is needed")
+                raise InputError(f"{name} = {getattr(self, name)}: must be at least 0")
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
-        """The other policy's first deployment, placed anew."""
+        """Return the other policy's first deployment with a new placement."""
         plan = self._placed(feasible(self.start.deploy(flow, catalogue), flow), flow, flow.rates, {}, 0)
         release_idle(plan, flow.goal.interval_s)
         return plan
 
     def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Any]:
-        """`memory` is that of the other policy, and the input that was placed for."""
+        """Adapt by the other policy, and place again; `memory` holds its memory and the input of the last placement."""
         inner, rates = (None, observation.flow.rates) if memory is None else memory
         plan, inner = self.start.adapt(observation, inner)
         plan = feasible(plan, observation.flow, observation.live)
@@ -78,7 +79,7 @@ class LatencyAware:
     def _placed(
         self, plan: Deployment, flow: Flow, external: Floats, bandwidths: dict[int, float], step: int
     ) -> Deployment:
-        """The same instances where they talk less over the network; the plan itself if that is not worth it."""
+        """Return the same instances with less network traffic; the plan itself if the gain is too small."""
         if not plan.machines or (plan.counts < 1).any():
             return plan
         numbers = list(plan.machines)
@@ -111,14 +112,14 @@ class LatencyAware:
 
 
 def _same(plan: Deployment, live: Deployment) -> bool:
-    """Whether two deployments run the same on the same machines."""
+    """Whether two deployments run the same instances on the same machines."""
     return plan.machines.keys() == live.machines.keys() and all(
         machine.instances == live.machines[number].instances for number, machine in plan.machines.items()
     )
 
 
 def _moved(plan: Deployment, counts: Ints) -> Deployment:
-    """A deployment with its instances elsewhere: `counts` of each element (row) on each machine (column)."""
+    """Return a deployment with `counts` of each PE (row) on each machine (column)."""
     moved = Deployment(plan.catalogue, plan.active)
     for column, machine in enumerate(plan.machines.values()):
         new = machine.copy()

@@ -1,4 +1,4 @@
-"""What a placement of operators on hosts is worth: co-location, hosts in use, events between hosts, latency.
+"""The score of a placement of operators on hosts: co-location, used hosts, events between hosts, and latency.
 
 See docs/specs/latency-aware.md, section 2. An *operator* is one instance of an operation; operators and hosts are
 numbered from 0, a placement is the host of every operator.
@@ -21,21 +21,21 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 #: CPU points of one core.
 CORE = 100.0
-#: Share of a host's CPU and memory that may be used.
+#: Usable share of a host's CPU and memory.
 LIMIT = 0.95
-#: Demand of an operator of which nothing is known yet (Storm's defaults): CPU points, MB.
+#: Default demand of an operator (Storm's defaults): CPU points, MB.
 UNKNOWN_CPU, UNKNOWN_MEMORY = 10.0, 128.0
 
 
 class ScoreWeights(NamedTuple):
-    """Of the parts of the score (§2.4).
+    """Weights of the parts of the score (§2.4).
 
     Attributes
     ----------
     latency, hosts, cuts, events : float
     relative : bool
-        Latency counts as a share of what it could be at most (operators times the longest latency), not in
-        milliseconds (§6.3).
+        Whether latency counts as a share of its maximum (operators times the longest latency) instead of milliseconds
+        (§6.3).
     """
 
     latency: float = 1e-6
@@ -45,15 +45,15 @@ class ScoreWeights(NamedTuple):
     relative: bool = False
 
 
-#: Latency as a share, of the same weight as the rest.
+#: Weights with latency as a share, of the same weight as the rest.
 RELATIVE = ScoreWeights(latency=1.0, relative=True)
 
 
 class Columns(NamedTuple):
-    """A problem as the kernels want it.
+    """A problem in the form that kernels take.
 
-    `pred[pred_offsets[i]:pred_offsets[i + 1]]` are the predecessors of operator i, `near` and `pull` its neighbours
-    either way and what it costs to be apart from them.
+    `pred[pred_offsets[i]:pred_offsets[i + 1]]` are the predecessors of operator i, `near` and `pull` its neighbours in
+    both directions and the cost of being apart from them.
     """
 
     order: Ints
@@ -77,34 +77,34 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlacementProblem:
-    """Operators that talk, and hosts to put them on.
+    """Communicating operators, and hosts to place them on.
 
     Attributes
     ----------
     edges : int64, shape (edges, 2)
-        From operator, to operator; without cycles.
+        Source and target operators; acyclic.
     events : float64, shape (edges,)
-        Emitted over each edge; only the shares count.
+        Events emitted over each edge; only the shares count.
     cpu : float64, shape (operators,)
-        Demand, CPU points.
+        Demand in CPU points.
     memory : float64, shape (operators,)
-        Demand, MB.
+        Demand in MB.
     cpu_capacity, memory_capacity : float64, shape (hosts,)
-        Infinite is without a limit.
+        Capacities; infinite: unlimited.
     latency_ms : float64, shape (hosts, hosts)
-        One way; 0 inside of a host.
+        One way; 0 on the same host.
     allowed : bool, shape (operators, hosts)
-        The slot rule, and hosts that operators are tied to; default: anywhere.
+        Permitted hosts of each operator; default: all.
     hosts : tuple of str
-        Names; default: numbers.
+        Names of the hosts; default: numbers.
     weights : ScoreWeights
     limit : float
-        Share of its CPU and memory that may be used on a host.
+        Usable share of the CPU and memory of a host.
 
     Raises
     ------
     InputError
-        If shapes do not fit, figures are out of their range, or an operator may run nowhere.
+        If shapes do not fit, numbers are out of range, or an operator is not permitted on any host.
     """
 
     edges: Ints
@@ -135,27 +135,27 @@ class PlacementProblem:
         ):  # fmt: skip
             found = np.shape(getattr(self, name))
             if found != shape:
-                raise InputError(f"{name} of shape {found}: {shape} is needed")
+                raise InputError(f"{name}: shape {found}; expected {shape}")
         if not operators or not hosts:
-            raise InputError("a placement needs at least one operator and one host")
+            raise InputError("a placement requires at least one operator and one host")
         for name in ("events", "cpu", "memory", "latency_ms"):
             found = getattr(self, name)
             if not np.isfinite(found).all() or (found < 0).any():
-                raise InputError(f"{name} holds numbers below 0, or infinite ones")
+                raise InputError(f"{name}: numbers must be finite and 0 or more")
         if not (self.cpu_capacity > 0).all() or not (self.memory_capacity > 0).all():
-            raise InputError("cpu_capacity and memory_capacity of every host must be above 0")
+            raise InputError("cpu_capacity and memory_capacity must be greater than 0 for every host")
         if self.edges.size and not 0 <= self.edges.min() <= self.edges.max() < operators:
-            raise InputError(f"edges name operators that are not there; they are 0 to {operators - 1}")
+            raise InputError(f"edges: operators must be 0 to {operators - 1}")
         if np.diag(self.latency_ms).any():
-            raise InputError("latency_ms: from a host to itself it must be 0")
+            raise InputError("latency_ms: must be 0 from a host to itself")
         stuck = np.flatnonzero(~self.may.any(axis=1))
         if stuck.size:
-            raise InputError(f"operator {stuck[0]} may run on no host")
+            raise InputError(f"allowed: operator {stuck[0]} is not permitted on any host")
         weights = self.weights
         if min(weights[:4]) < 0 or not weights.hosts > 0:
-            raise InputError(f"weights are {weights[:4]}: none below 0, and that of hosts above 0, are needed")
+            raise InputError(f"weights = {weights[:4]}: must be 0 or more, and that of hosts greater than 0")
         if not 0 < self.limit <= 1:
-            raise InputError(f"limit = {self.limit:g}: above 0 and at most 1 is needed")
+            raise InputError(f"limit = {self.limit:g}: must be greater than 0 and at most 1")
 
     def _take(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -172,18 +172,18 @@ class PlacementProblem:
 
     @property
     def may(self) -> NDArray[np.bool_]:
-        """`allowed`, which is always set."""
+        """`allowed`; always set."""
         assert self.allowed is not None
         return self.allowed
 
     @cached_property
     def order(self) -> Ints:
-        """Operators in the order in which events reach them: those of one depth together, from the sources on (§2.7).
+        """Operators in the order in which events reach them: by depth, from the sources on (§2.7).
 
         Raises
         ------
         InputError
-            If the edges hold a cycle.
+            If the edges contain a cycle.
         """
         graph = nx.DiGraph()
         graph.add_nodes_from(range(self.operators))
@@ -191,11 +191,11 @@ class PlacementProblem:
         try:
             return np.fromiter(nx.topological_sort(graph), np.int64, self.operators)
         except nx.NetworkXUnfeasible:
-            raise InputError("edges hold a cycle; a dataflow has none") from None
+            raise InputError("edges: contain a cycle; dataflows must be acyclic") from None
 
     @cached_property
     def apart(self) -> Floats:
-        """What it costs that the two ends of each edge are on different hosts."""
+        """Cost of each edge if its two ends are on different hosts."""
         count, total = len(self.edges), self.events.sum()
         shares = self.events / total if total > 0 else np.zeros(count)
         return np.asarray(self.weights.cuts / max(1, count) + self.weights.events * shares)
@@ -210,7 +210,7 @@ class PlacementProblem:
 
     @cached_property
     def columns(self) -> Columns:
-        """The same for the kernels."""
+        """Convert the problem to the form that kernels take."""
         source, target = self.edges[:, 0], self.edges[:, 1]
         pred_offsets, by_target = grouped(target, self.operators)
         near_offsets, by_operator = grouped(np.concatenate((source, target)), self.operators)
@@ -235,28 +235,29 @@ class PlacementProblem:
         )
 
     def placement(self, hosts: ArrayLike) -> Ints:
-        """A placement as an array of its own; raises `InputError` unless every operator is on a host."""
+        """Convert a placement to an array; raise `InputError` unless every operator is on a host."""
         found = np.array(hosts, np.int64)
         if found.shape != (self.operators,) or not 0 <= found.min() <= found.max() < self.size:
-            raise InputError(f"a placement has {self.operators} hosts, each 0 to {self.size - 1}")
+            raise InputError(f"placement: expected {self.operators} hosts, each 0 to {self.size - 1}")
         return found
 
 
 class Score(NamedTuple):
-    """Of a placement; less is better.
+    """Score of a placement; lower is better.
 
     Attributes
     ----------
     value : float
-        All parts, weighted.
+        Weighted sum of all parts.
     latency_ms : float
-        Of the slowest path through the network.
+        Latency of the slowest path through the network.
     hosts, cuts, events : float
-        Shares of the hosts in use, of the edges between hosts, and of the events over them.
+        Shares of used hosts, of edges between hosts, and of events over these edges.
     violations : int
-        Hosts without enough CPU, hosts without enough memory, and operators where they may not be.
+        Number of hosts without enough CPU, hosts without enough memory, and operators on hosts that are not permitted.
     overload : float
-        What is used above the limit, as a share of the limit, over all hosts; operators where they may not be are 1.
+        Usage above the limit, as a share of the limit, summed over hosts; plus 1 for each operator on a host that is
+        not permitted.
     """
 
     value: float
@@ -269,12 +270,12 @@ class Score(NamedTuple):
 
     @property
     def key(self) -> tuple[int, float]:
-        """What the better one of two placements has less of: violations, then score."""
+        """The objective: violations, then score."""
         return self.violations, self.value
 
 
 def evaluate(problem: PlacementProblem, placement: ArrayLike) -> Score:
-    """The score of a placement (§2.4, §2.5).
+    """Compute the score of a placement (§2.4, §2.5).
 
     Parameters
     ----------
@@ -297,14 +298,14 @@ def evaluate(problem: PlacementProblem, placement: ArrayLike) -> Score:
 
 
 def greedy_placement(problem: PlacementProblem, start: Ints | None = None) -> Ints:
-    """Every operator, in topological order, on the host with the most free memory, the lowest of equal ones (§3.2).
+    """Place every operator, in topological order, on the host with the most free memory, the first among equals (§3.2).
 
-    What is free counts up to the limit.
+    Free memory counts up to the limit.
 
     Parameters
     ----------
     start : int64, shape (operators,), optional
-        Operators that have a host already; -1 for the others.
+        Hosts of operators that are placed already; -1 for the others.
     """
     place = np.full(problem.operators, -1, np.int64) if start is None else np.array(start, np.int64)
     free = problem.limit * problem.memory_capacity

@@ -1,4 +1,4 @@
-"""Score, overload and violations of a placement, in numba; `p` is the `Columns` of a problem."""
+"""Numba kernels of the score, overload and violations of a placement; `p` is the `Columns` of a problem."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import numpy as np
 
 from goffish.kernels.compile import kernel
 
-#: Shares by which a limit may be exceeded before it counts.
+#: Relative tolerance of limits.
 SLACK = 1e-9
-#: Overloads are compared to so many digits.
+#: Decimal digits to which overloads are compared.
 DIGITS = 1e9
 
 
 @kernel
 def latency_of(p, place):
-    """Milliseconds that the slowest path spends in the network."""
+    """Network latency of the slowest path in milliseconds."""
     reached = np.zeros(place.size)
     longest = 0.0
     for i in p.order:
@@ -27,7 +27,7 @@ def latency_of(p, place):
 
 @kernel(inline="always")
 def excess(used, limit, by_count):
-    """Of one resource of a host: 1 or 0 by count, else what is used above the limit as a share of it."""
+    """Overload of one resource of a host: 1 or 0 by count, else the usage above the limit as a share of the limit."""
     if used <= limit * (1.0 + SLACK):
         return 0.0
     return 1.0 if by_count else (used - limit) / limit
@@ -35,13 +35,13 @@ def excess(used, limit, by_count):
 
 @kernel(inline="always")
 def host_excess(p, host, cpu, memory, by_count):
-    """Of both resources of a host that are used so much."""
+    """Overload of both resources of a host."""
     return excess(cpu, p.cpu_limit[host], by_count) + excess(memory, p.memory_limit[host], by_count)
 
 
 @kernel
 def loads(p, place):
-    """CPU and memory used, and operators, on every host."""
+    """Used CPU and memory, and number of operators, on every host."""
     cpu, memory = np.zeros(p.cpu_limit.size), np.zeros(p.cpu_limit.size)
     count = np.zeros(p.cpu_limit.size, np.int64)
     for o in range(place.size):
@@ -53,7 +53,7 @@ def loads(p, place):
 
 @kernel
 def without_latency(p, place, count):
-    """The score but for its latency."""
+    """The score without its latency."""
     used = 0
     for number in count:
         if number:
@@ -83,5 +83,5 @@ def evaluate(p, place):
 
 @kernel
 def rounded(overload):
-    """An overload as it is compared."""
+    """An overload, rounded for comparisons."""
     return np.floor(overload * DIGITS + 0.5) / DIGITS

@@ -1,1 +1,1 @@
-"""Selective replication: hot copies of the operators that matter most, on the cores that nothing else uses."""
+"""Selective replication: hot replicas of the most important operators on otherwise unused cores."""

@@ -1,8 +1,8 @@
-"""How likely a query survives the crashes of hosts: exactly, or from drawn days where that takes too long.
+"""Availability of queries under crashes of hosts: exact, or sampled if exact computation takes too long.
 
-See docs/specs/selective-replication.md, sections 2.4 and 3.1: every host fails within the period with a probability of
-its own, independently, and a query is broken if any of its operators has no copy on a live host. With racks, those fail
-as well.
+See docs/specs/selective-replication.md, sections 2.4 and 3.1: every host fails within the period
+independently with its own probability, and a query is broken if any of its operators has no replica on a live host.
+Racks can fail as well.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from goffish.errors import InputError
 from goffish.scheduling.policies.replication.model import Floats, Ints, Places, System, host_masks
 
 Aggregate = Literal["mean", "min", "weighted"]
-#: Calls of the recursion for one query before it is sampled instead, and the days that are then drawn.
+#: Maximum number of recursive calls for a query before it is sampled, and the number of sampled days.
 MOST_CALLS, SAMPLES = 1_000_000, 65_536
 
 
@@ -34,7 +34,7 @@ class Sampled(NamedTuple):
 
 
 class Availability:
-    """Probability that all of some sets of hosts contain a live one; remembers what it has computed.
+    """Computes the probability that all of some sets of hosts contain a live host; results are cached.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Availability:
     racks : sequence of int, shape (hosts,), optional
     rack_failures : sequence of float, shape (racks,), optional
     most_calls : int
-        Of the recursion, for one family; beyond, days are drawn from a fixed seed.
+        Maximum number of recursive calls per family; beyond, days are sampled with a fixed seed.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Availability:
         self._inner: dict[tuple[int, ...], float] = {}
 
     def of(self, sets: Iterable[int]) -> float:
-        """Availability of a family of host sets, each the bits of a number."""
+        """Availability of a family of host sets, each as the bits of a number."""
         return self.sampled(sets).value
 
     def sampled(self, sets: Iterable[int]) -> Sampled:
-        """The same with its standard error."""
+        """Availability with its standard error."""
         family = frozenset(sets)
         found = self._known.get(family)
         if found is None:
@@ -82,7 +82,7 @@ class Availability:
         return found
 
     def _over_racks(self, family: frozenset[int]) -> float:
-        """Condition on the racks that the sets touch; then hosts are independent again."""
+        """Condition on the racks that the sets touch, which makes hosts independent."""
         union = 0
         for one in family:
             union |= one
@@ -151,9 +151,9 @@ def query_availabilities(found: System, places: Places, exact: Availability | No
 
 
 def aggregated(found: System, values: Floats, aggregate: Aggregate = "mean") -> float:
-    """One figure for all queries; 1 without queries."""
+    """Aggregate the availabilities of all queries; 1 without queries."""
     if aggregate not in ("mean", "min", "weighted"):
-        raise InputError(f"aggregate = {aggregate!r}: one of mean, min, weighted is needed")
+        raise InputError(f"aggregate = {aggregate!r}: must be one of mean, min, weighted")
     if not values.size:
         return 1.0
     if aggregate == "min":
@@ -181,7 +181,7 @@ def _minimal(sets: Iterable[int]) -> tuple[int, ...]:
 
 
 def _components(sets: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Families that share no host; each keeps the order of its sets."""
+    """Families without common hosts; each keeps the order of its sets."""
     groups: list[tuple[int, list[int]]] = []
     for at, one in enumerate(sets):
         mask, members = one, [at]

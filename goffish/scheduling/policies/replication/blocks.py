@@ -1,7 +1,7 @@
-"""Single points of failure, removed block by block. See docs/specs/selective-replication.md, section 3.6.
+"""Removal of single points of failure, block by block. See docs/specs/selective-replication.md, section 3.6.
 
-A block is what has to be copied so that the crash of one host does not break one query; copying a part of it gains
-nothing against that host.
+A block is the set of operators to replicate so that the crash of one host does not break one query; replicating a part
+of it gains nothing against that host.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from goffish.scheduling.policies.replication.placement import Placed, Strategy, 
 
 
 class Block(NamedTuple):
-    """Operators without a replica, all on one host, and the weight of the queries that need just them."""
+    """Operators without a replica, all on one host, and the weight of the queries that require exactly these."""
 
     host: int
     operators: frozenset[int]
@@ -23,7 +23,7 @@ class Block(NamedTuple):
 
 
 def blocks_of(found: System, places: Places, weights: Floats | None = None) -> list[Block]:
-    """All blocks of a plan; equal ones of several queries are one."""
+    """All blocks of a plan; equal blocks of several queries are merged."""
     weights = found.weights if weights is None else weights
     single = places.sum(axis=1) == 1
     home = places.argmax(axis=1)
@@ -45,24 +45,24 @@ class _Candidate(NamedTuple):
 
 
 def spof_order(found: System, budget: float, places: Places | None = None) -> Ints:
-    """Operators to copy within a budget, so that the most likely crashes break the fewest queries.
+    """Operators to replicate within a budget, so that the most likely crashes break the fewest queries.
 
     Parameters
     ----------
     budget : float
-        Load that copies may add.
+        Maximum added load.
     places : bool, shape (operators, hosts), optional
-        What runs already; default: primaries.
+        Running instances; default: primaries.
 
     Returns
     -------
     int64
-        In the order in which they were chosen.
+        In the order of selection.
     """
     blocks = blocks_of(found, primaries(found) if places is None else places)
     by_host: dict[int, dict[frozenset[int], float]] = {}
     for host, some, weight in blocks:
-        # A pinned operator keeps its host a single point of failure whatever is done.
+        # The host of a pinned operator remains a single point of failure in any case.
         if not found.pinned[list(some)].any():
             by_host.setdefault(host, {})[some] = weight
     ranking = {host: _scored(found, host, some) for host, some in by_host.items()}
@@ -89,7 +89,7 @@ def spof_order(found: System, budget: float, places: Places | None = None) -> In
 
 
 def _scored(found: System, host: int, blocks: dict[frozenset[int], float]) -> list[_Candidate]:
-    """Blocks of a host by what they gain for a unit of load, the best first."""
+    """Blocks of a host by gain per unit of load, the best first."""
     scored = []
     for some in blocks:
         load = float(sum(found.loads[o] for o in sorted(some)))
@@ -99,7 +99,7 @@ def _scored(found: System, host: int, blocks: dict[frozenset[int], float]) -> li
 
 
 def spof_plan(found: System, budget: float, strategy: Strategy = "mirror", places: Places | None = None) -> Placed:
-    """Copy operators in `spof_order`; what finds no host makes room for other blocks, once."""
+    """Replicate operators in `spof_order`; the load of operators without a host is used for other blocks, once."""
     begun = primaries(found) if places is None else places
     done = place_copies(found, begun, spof_order(found, budget, begun), strategy)
     if not done.unplaced:

@@ -1,4 +1,4 @@
-"""How much it matters that an operator, or a query, survives. See docs/specs/selective-replication.md, section 3.2."""
+"""Importance of operators and queries. See docs/specs/selective-replication.md, section 3.2."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def out_degree(found: System) -> Floats:
 
 
 def low_utilisation(found: System) -> Floats:
-    """1 less the load relative to the greatest (LU); 1 for all if nothing has any load."""
+    """1 minus the load relative to the maximum (LU); 1 for all operators if there is no load."""
     most = found.loads.max(initial=0.0)
     return np.ones(found.operators) if most <= 0 else np.asarray(1.0 - found.loads / most, np.float64)
 
 
 def ratio(found: System) -> Floats:
-    """Queries for a unit of load, relative to the greatest; 1 for operators without load (RATIO)."""
+    """Queries per unit of load, relative to the maximum; 1 for operators without load (RATIO)."""
     loaded = found.loads > 0
     worth = np.divide(found.degrees, found.loads, out=np.zeros(found.operators), where=loaded)
     return np.where(loaded, worth / max(worth.max(initial=0.0), 1e-300), 1.0)
@@ -39,17 +39,17 @@ def importance(found: System, heuristic: Heuristic = "combined", rng: np.random.
     heuristic : {"random", "degree", "utilisation", "combined", "ratio"}
         `combined` is the product of `degree` and `utilisation` (QOD*LU).
     rng : Generator, optional
-        Only `random` needs it.
+        Required by `random` only.
 
     Returns
     -------
     float64, shape (operators,)
     """
     if heuristic not in HEURISTICS:
-        raise InputError(f"heuristic = {heuristic!r}: one of {', '.join(HEURISTICS)} is needed")
+        raise InputError(f"heuristic = {heuristic!r}: must be one of {', '.join(HEURISTICS)}")
     if heuristic == "random":
         if rng is None:
-            raise InputError("heuristic = 'random': a generator of random numbers is needed")
+            raise InputError("heuristic = 'random': requires rng")
         return rng.random(found.operators)
     if heuristic == "degree":
         return out_degree(found)

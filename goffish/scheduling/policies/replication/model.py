@@ -1,7 +1,7 @@
-"""Operators, queries and hosts as arrays, and which host runs a copy of which operator.
+"""Operators, queries and hosts as arrays, and plans of replicas.
 
-See docs/specs/selective-replication.md, section 2. A plan is a bool array of shape (operators, hosts): where a copy
-runs, the primary included.
+See docs/specs/selective-replication.md, section 2. A plan is a bool array of shape (operators, hosts) of
+the hosts that run each operator, including primaries.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from goffish.errors import InputError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Places = NDArray[np.bool_]
-#: Comparisons of loads forgive so much.
+#: Tolerance of comparisons of loads.
 SLACK = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """What is to be replicated, and where there is room.
+    """Operators to replicate, and hosts with free capacity.
 
     Attributes
     ----------
     loads : float64, shape (operators,)
-        Cores that a copy of each operator uses.
+        Cores of one replica of each operator.
     primary : int64, shape (operators,)
-        Host of the copy that is always there.
+        Host of the primary of each operator.
     queries : tuple of int64 arrays
         Operators of each query, ascending.
     failures : float64, shape (hosts,)
-        Probability that a host fails within the period.
+        Probability of each host to fail within the period.
     capacity : float64, shape (hosts,)
         Cores.
     edges : int64, shape (edges, 2)
-        Producer and consumer.
+        Producer and consumer of each edge.
     traffic : float64, shape (edges,)
-        Between one copy of each, in units of `network` per second.
+        Traffic between one replica of each, in units of `network` per second.
     network : float64, shape (hosts,)
-        What a host can send, and what it can receive.
+        Limit of the outgoing, and of the incoming, traffic of each host.
     weights : float64, shape (queries,)
     pinned : bool, shape (operators,)
-        Operators that are never copied.
+        Operators that are never replicated.
     draining : bool, shape (hosts,)
-        Hosts that get no copies.
+        Hosts that receive no replicas.
     racks : int64, shape (hosts,)
     rack_failures : float64, shape (racks,)
         Probability that a whole rack fails within the period.
     spread_by_rack : bool
-        Copies of an operator are on distinct racks.
+        Whether replicas of an operator must be on distinct racks.
     """
 
     loads: Floats
@@ -127,14 +127,14 @@ class System:
 
 
 class Network(NamedTuple):
-    """What operators send to each other, and what hosts can carry.
+    """Traffic between operators, and limits of hosts.
 
     Attributes
     ----------
     traffic : mapping from (producer, consumer) to float
         Its keys are the edges.
     limits : iterable of float, optional
-        What each host can send, and what it can receive; default: there is no limit.
+        Limit of the outgoing, and of the incoming, traffic of each host; default: unlimited.
     """
 
     traffic: Mapping[tuple[int, int], float]
@@ -142,7 +142,7 @@ class Network(NamedTuple):
 
 
 class Racks(NamedTuple):
-    """Hosts that fail together.
+    """Racks: hosts that fail together.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class Racks(NamedTuple):
     failures : iterable of float
         Probability that each whole rack fails within the period; default: 0.
     spread : bool
-        Copies of an operator are on distinct racks.
+        Whether replicas of an operator must be on distinct racks.
     """
 
     of_hosts: Iterable[int]
@@ -172,21 +172,21 @@ def system(
     draining: Iterable[int] = (),
     racks: Racks | None = None,
 ) -> System:
-    """A system from plain figures; see `System` for what they are.
+    """Build a system from plain numbers; see `System`.
 
     Parameters
     ----------
     network : Network, optional
-        Default: operators send nothing to each other.
+        Default: no traffic between operators.
     pinned, draining : iterable of int
         Operators and hosts.
     racks : Racks, optional
-        Default: all hosts are in one, which does not fail.
+        Default: all hosts are in one rack, which does not fail.
 
     Raises
     ------
     InputError
-        A figure is out of its range, or arrays do not fit together.
+        If a number is out of range, or arrays have inconsistent lengths.
     """
     load, home = np.array(list(loads), np.float64), np.array(list(primary), np.int64)
     failure, room = np.array(list(failures), np.float64), np.array(list(capacity), np.float64)
@@ -227,16 +227,16 @@ def _refuse(found: System) -> None:
     ):  # fmt: skip
         wrong = values[~((values >= low) & (values <= high))]
         if wrong.size:
-            raise InputError(f"{name}: {wrong[0]:g} is not between {low:g} and {high:g}")
+            raise InputError(f"{name}: {wrong[0]:g} must be between {low:g} and {high:g}")
     for name, values, size in (
         ("primary", found.primary, found.operators), ("capacity", found.capacity, found.hosts),
         ("network", found.network, found.hosts), ("racks", found.racks, found.hosts),
         ("weights", found.weights, len(found.queries)),
     ):  # fmt: skip
         if values.size != size:
-            raise InputError(f"{name}: {values.size} figures are given, {size} are needed")
+            raise InputError(f"{name}: expected {size} numbers, found {values.size}")
     if any(not some.size for some in found.queries):
-        raise InputError("queries: one has no operators")
+        raise InputError("queries: every query must have at least one operator")
 
 
 def primaries(found: System) -> Places:
@@ -247,22 +247,22 @@ def primaries(found: System) -> Places:
 
 
 def host_loads(found: System, places: Places) -> Floats:
-    """Cores that are used on each host."""
+    """Used cores of each host."""
     return np.asarray(found.loads @ places, np.float64)
 
 
 def replica_load(found: System, places: Places) -> float:
-    """Cores that replicas use: the cost of a plan."""
+    """Cores of all replicas: the cost of a plan."""
     return float(found.loads @ (places.sum(axis=1) - 1))
 
 
 def remaining(found: System, places: Places) -> float:
-    """Cores of all hosts that nothing uses; below 0 where hosts are overloaded."""
+    """Free cores of all hosts; negative if hosts are overloaded."""
     return float(found.capacity.sum() - host_loads(found, places).sum())
 
 
 def network_use(found: System, places: Places) -> tuple[Floats, Floats]:
-    """What each host receives and sends: every copy of a consumer hears every copy of a producer on another host."""
+    """Incoming and outgoing traffic of each host: every replica of a consumer receives from every remote producer."""
     copies = places.sum(axis=1)
     producers, consumers = found.edges[:, 0], found.edges[:, 1]
     into = found.traffic @ (places[consumers] * (copies[producers][:, None] - places[producers]))
@@ -277,19 +277,19 @@ def host_masks(places: Places) -> list[int]:
 
 
 def check(found: System, places: Places) -> None:
-    """Raise `InputError` unless a plan keeps primaries, capacities and pins."""
+    """Raise `InputError` unless a plan respects primaries, capacities and pins."""
     if places.shape != (found.operators, found.hosts):
-        raise InputError(f"a plan of shape {places.shape}: {(found.operators, found.hosts)} is needed")
+        raise InputError(f"plan: shape {places.shape}; expected {(found.operators, found.hosts)}")
     if not places[np.arange(found.operators), found.primary].all():
-        raise InputError("the plan lacks the primary of an operator")
+        raise InputError("plan: the primary of an operator is missing")
     wrong = np.flatnonzero(found.pinned & (places.sum(axis=1) > 1))
     if wrong.size:
-        raise InputError(f"operator {wrong[0]} is pinned, but copied")
+        raise InputError(f"plan: operator {wrong[0]} is pinned, but replicated")
     if found.spread_by_rack:
         for operator in np.flatnonzero(places.sum(axis=1) > 1).tolist():
             racks = found.racks[places[operator]]
             if np.unique(racks).size < racks.size:
-                raise InputError(f"operator {operator} has two copies in one rack")
+                raise InputError(f"plan: operator {operator} has two replicas in one rack")
     loads = [("cores", host_loads(found, places), found.capacity)]
     if found.limited:
         into, out = network_use(found, places)
@@ -297,4 +297,4 @@ def check(found: System, places: Places) -> None:
     for what, use, room in loads:
         over = np.flatnonzero(use > room + SLACK * np.maximum(1.0, room))
         if over.size:
-            raise InputError(f"host {over[0]}: {use[over[0]]:g} {what} are used, it has {room[over[0]]:g}")
+            raise InputError(f"host {over[0]}: {use[over[0]]:g} {what} used, {room[over[0]]:g} available")

@@ -1,7 +1,7 @@
-"""The plan with the best availability for a limit, or the cheapest one for a target.
+"""The plan with the best availability for a limit, or the cheapest plan for a target.
 
-See docs/specs/selective-replication.md, section 3.7: blocks of operators go, all at once, where they gain most for a
-unit of load; what the result can do without is dropped again. `target` is problem G2 of that page, `limit` is G1;
+See docs/specs/selective-replication.md, section 3.7: blocks of operators are placed as a whole where they gain most per
+unit of load; superfluous replicas are dropped afterwards. `target` is problem G2 of that page, `limit` is G1;
 `levels` are service levels, one for each query (§2.4).
 """
 
@@ -29,13 +29,13 @@ from goffish.scheduling.policies.replication.model import (
 from goffish.scheduling.policies.replication.placement import Strategy, place_copies
 from goffish.scheduling.policies.replication.state import AvailabilityState, Moves
 
-#: From so many operators on, blocks are ordered by their first-order gain, as exact gains take too long.
+#: Number of operators from which on blocks are ordered by first-order gains, as exact gains take too long.
 LARGE = 500
-#: Times that copies are moved, added and dropped again, at most.
+#: Maximum number of rounds of moving, adding and dropping replicas.
 ROUNDS = 10
-#: By which copies of everything are placed where nothing else reaches a goal.
+#: Strategies of placing replicas of everything if nothing else reaches a goal.
 STRATEGIES: tuple[Strategy, ...] = ("mirror", "simple", "coloured")
-#: Gains of availability below this are none.
+#: Minimum gain of availability.
 LEAST = 1e-13
 
 
@@ -46,13 +46,13 @@ class Planned(NamedTuple):
     ----------
     places : bool, shape (operators, hosts)
     availability : float
-        Over all queries.
+        Aggregate over all queries.
     lowest : float
-        Of the worst query.
+        Availability of the worst query.
     cost : float
-        Load of its replicas.
+        Load of the replicas.
     feasible : bool
-        Whether the target, or every level, is reached; always with a limit.
+        Whether the target, or every level, is reached; always true with a limit.
     """
 
     places: Places
@@ -74,39 +74,40 @@ def plan_replicas(
     blocks: bool = True,
     polish: bool = True,
 ) -> Planned:
-    """Replicate with as little load as a target availability needs, or as well as a limit of load allows.
+    """Replicate with the least load for a target availability, or for the best availability within a limit of load.
 
     Parameters
     ----------
     target, limit : float, optional
     levels : float64, shape (queries,), optional
-        Availability that each query needs. One of the three is given.
+        Required availability of each query. Give exactly one of target, limit and levels.
     aggregate : {"mean", "min", "weighted"}
-        Of the availabilities of the queries.
+        Aggregate of the availabilities of the queries.
     start : bool, shape (operators, hosts), optional
-        Copies that run already; default: primaries. Of more than the limit has load for, the least useful ones stop.
+        Running replicas; default: primaries. If they exceed the limit, the least useful ones are stopped.
     most : int
-        Replicas of one operator.
+        Maximum number of replicas of one operator.
     blocks : bool
-        Whether several operators are copied at once; without, plans get stuck (§2.4, fact 3).
+        Whether several operators are replicated at once; otherwise the search gets stuck (§2.4, fact 3).
     polish : bool
-        Whether copies are moved and swapped in the end.
+        Whether replicas are moved and swapped at the end.
 
     Raises
     ------
     InputError
-        None or several of target, limit and levels are given, or are out of range; the start breaks a constraint.
+        If not exactly one of target, limit and levels is given, one is out of range, or the start violates a
+        constraint.
     """
     if sum(goal is not None for goal in (target, limit, levels)) != 1:
-        raise InputError("one of target and limit is needed, or levels")
+        raise InputError("give exactly one of target, limit and levels")
     if levels is not None:
         levels = np.array(levels, np.float64)
         if levels.shape != (len(found.queries),) or not ((levels >= 0) & (levels <= 1)).all():
-            raise InputError(f"levels of shape {levels.shape}: {len(found.queries)} numbers from 0 to 1 are needed")
+            raise InputError(f"levels: shape {levels.shape}; expected {len(found.queries)} numbers from 0 to 1")
     if target is not None and not 0 <= target <= 1:
-        raise InputError(f"target = {target:g}: a number from 0 to 1 is needed")
+        raise InputError(f"target = {target:g}: must be 0 to 1")
     if limit is not None and not limit >= 0:
-        raise InputError(f"limit = {limit:g}: at least 0 is needed")
+        raise InputError(f"limit = {limit:g}: must be at least 0")
     begun = primaries(found) if start is None else start
     check(found, begun)
     state = AvailabilityState(found, begun, aggregate, target, levels=levels)
@@ -117,7 +118,7 @@ def plan_replicas(
     else:
         _greedy(state, limit, most, blocks)
         if state.target is not None and blocks and not state.reached:
-            # Whatever filled the hosts badly: the same from what packs well, then less of it.
+            # The result filled the hosts badly: start again from a dense packing, and reduce it.
             other = AvailabilityState(
                 found, spof_plan(found, found.full_load, places=begun).places, aggregate, target, levels=levels
             )
@@ -132,10 +133,10 @@ def plan_replicas(
 
 
 def _finish(state: AvailabilityState, limit: float | None, most: int, blocks: bool, polish: bool) -> None:
-    """Drop what the goal does not need, and move copies as long as that helps."""
+    """Drop replicas that the goal does not require, and move replicas as long as that helps."""
     _prune(state)
     for _ in range(ROUNDS if polish and state.found.operators <= LARGE else 0):
-        # What was moved can make room for more.
+        # Moves can free capacity for further replicas.
         before = state.places.copy()
         _polish(state)
         _greedy(state, limit, most, blocks)
@@ -145,7 +146,7 @@ def _finish(state: AvailabilityState, limit: float | None, most: int, blocks: bo
 
 
 def _filled(state: AvailabilityState, begun: Places, most: int, polish: bool) -> AvailabilityState:
-    """A plan made of copies of everything if that reaches the goal, else the given one."""
+    """Replicate everything if that reaches the goal, else return the given plan."""
     found = state.found
     bare = np.flatnonzero((begun.sum(axis=1) == 1) & ~found.pinned)
     order = bare[np.lexsort((bare, -found.loads[bare]))]
@@ -160,7 +161,7 @@ def _filled(state: AvailabilityState, begun: Places, most: int, polish: bool) ->
 
 
 def _shed(state: AvailabilityState, limit: float) -> None:
-    """Stop replicas that the limit has no load for: those that are worth least for their load first (R12)."""
+    """Stop replicas that exceed the limit of load: those with the lowest value per load first (R12)."""
     found = state.found
 
     def over() -> bool:
@@ -169,7 +170,7 @@ def _shed(state: AvailabilityState, limit: float) -> None:
     while over():
         copies = [copy for copy in _copies(state) if found.loads[copy[0]] > 0]
         copies.sort(key=lambda copy: (-state.gain((copy,)) / found.loads[copy[0]], copy))
-        # What is worth how much changes with every copy that goes; to look again each time is for small systems.
+        # The values change with every stopped replica; computing them again each time is for small systems.
         for copy in copies if found.operators > LARGE else copies[:1]:
             if over():
                 state.apply((copy,))
@@ -198,7 +199,7 @@ def _greedy(state: AvailabilityState, limit: float | None, most: int, blocks: bo
 
 
 def _groups(state: AvailabilityState, most: int, blocks: bool) -> list[tuple[int, ...]]:
-    """Operators that may be copied together."""
+    """Operators that may be replicated together."""
     found, counts = state.found, state.places.sum(axis=1)
     used = found.degrees > 0
     single: list[tuple[int, ...]] = [(o,) for o in np.flatnonzero((counts <= most) & ~found.pinned & used).tolist()]
@@ -212,7 +213,7 @@ def _groups(state: AvailabilityState, most: int, blocks: bool) -> list[tuple[int
 
 
 def _maps(state: AvailabilityState, group: tuple[int, ...]) -> list[Moves]:
-    """All of a group to each host that can take it, and one map that splits it."""
+    """Place a whole group on each host that can take it, and one distributed placement."""
     found = state.found
     load = float(sum(found.loads[o] for o in group))
     maps: list[Moves] = [
@@ -243,7 +244,7 @@ def _copies(state: AvailabilityState) -> list[tuple[int, int]]:
 
 
 def _prune(state: AvailabilityState) -> None:
-    """Drop copies until none can go without missing the target, or, without one, without a loss."""
+    """Drop replicas until no further one is superfluous: for the target or, without a target, without a loss."""
     again = True
     while again:
         again = False
@@ -253,7 +254,7 @@ def _prune(state: AvailabilityState) -> None:
             state.apply((copy,))
             holds = state.value >= least - (1e-15 if state.target is None or not state.reached else 0.0)
             if state.target is None:
-                # Not only the figure that counts: no query may fall.
+                # Not only the aggregate counts: the availability of no query may decrease.
                 holds = bool((state.values >= before - 1e-15).all())
             if holds:
                 again = True
@@ -262,7 +263,7 @@ def _prune(state: AvailabilityState) -> None:
 
 
 def _polish(state: AvailabilityState) -> None:
-    """Move copies, or swap two, as long as that helps; at most two passes."""
+    """Move replicas, or swap two, as long as that helps; at most two passes."""
     for _ in range(2):
         better = False
         for operator, host in _copies(state):
@@ -278,7 +279,7 @@ def _polish(state: AvailabilityState) -> None:
 
 
 def _tried(state: AvailabilityState, moves: Moves) -> bool:
-    """Apply a change of equal cost if it is allowed and raises the availability."""
+    """Apply a change of equal cost if it is permitted and raises the availability."""
     gone = moves[: len(moves) // 2]
     if any(state.places[o, h] for o, h in moves[len(gone) :]):
         return False
@@ -302,7 +303,7 @@ def _tried(state: AvailabilityState, moves: Moves) -> bool:
 
 
 def _large(state: AvailabilityState, limit: float | None) -> None:
-    """By first-order gains: up to the limit, or with the least budget that reaches the target."""
+    """Select by first-order gains: up to the limit, or with the least budget that reaches the target."""
     found, begun = state.found, state.places
     spent = replica_load(found, begun)
     if limit is not None:

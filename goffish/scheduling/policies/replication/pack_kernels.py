@@ -1,4 +1,4 @@
-"""Copies onto hosts, one after the other. See docs/specs/selective-replication.md, section 3.4."""
+"""Numba kernels that place replicas on hosts, one by one. See docs/specs/selective-replication.md, section 3.4."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 from goffish.kernels.compile import kernel
 from goffish.scheduling.policies.replication.model import SLACK
 
-#: How copies are placed.
+#: Strategies of placement.
 SIMPLE, COLOURED, MIRROR = 0, 1, 2
 
 
 class OperatorColumns(NamedTuple):
-    """What may be copied.
+    """Operators that may be replicated.
 
     Attributes
     ----------
     loads : float64, shape (operators,)
-        Cores of a copy of each.
+        Cores of a replica of each operator.
     primary, colours : int64, shape (operators,)
-        Host of the copy that is always there; replicas of one colour are spread over hosts.
+        Host of the primary; replicas of one colour are spread over hosts.
     forward, backward : tuple of int64, int64 and float64 arrays
         `System.forward` and `System.backward`.
     """
@@ -35,7 +35,7 @@ class OperatorColumns(NamedTuple):
 
 
 class HostColumns(NamedTuple):
-    """Where copies may go; arrays of shape (hosts,).
+    """Hosts that may receive replicas; arrays of shape (hosts,).
 
     Attributes
     ----------
@@ -50,19 +50,19 @@ class HostColumns(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """Where copies are, and what that leaves of the hosts.
+    """A placement of replicas, and the remaining capacities of the hosts.
 
     Attributes
     ----------
     places : bool, shape (operators, hosts)
-        Where a copy runs, the primary included.
+        Hosts of each operator, including primaries.
     left, into_left, out_left : float64, shape (hosts,)
-        Free cores, and traffic that a host can still receive and send.
+        Free cores, and remaining incoming and outgoing traffic.
     seen : int64, shape (hosts, colours)
-        Replicas of each colour.
+        Number of replicas of each colour.
     replicas : int64, shape (hosts,)
     mirrored : int64, shape (hosts, hosts)
-        Replicas of operators whose primary is on the first, on the second.
+        Number of replicas, on the second host, of operators whose primary is on the first.
     """
 
     places: NDArray[np.bool_]
@@ -76,7 +76,7 @@ class Packed(NamedTuple):
 
 @kernel
 def traffic_fits(operator, host, operators, packed):
-    """Whether hosts can carry what one more copy receives and sends; then it is taken from what is left."""
+    """Whether hosts can carry the traffic of one more replica; if so, reserve it."""
     places, into_left, out_left = packed.places, packed.into_left, packed.out_left
     hosts = into_left.size
     into_need, out_need = np.zeros(hosts), np.zeros(hosts)
@@ -102,7 +102,7 @@ def traffic_fits(operator, host, operators, packed):
 
 @kernel
 def neighbours_on(operator, host, operators, places):
-    """Direct predecessors and successors with a copy on a host."""
+    """Number of direct predecessors and successors on a host."""
     found = 0
     for offsets, other, _ in (operators.forward, operators.backward):
         for at in range(offsets[operator], offsets[operator + 1]):
@@ -113,7 +113,7 @@ def neighbours_on(operator, host, operators, places):
 
 @kernel
 def pack(copies, operators, hosts, limited, by_rack, strategy, packed):
-    """Place copies in their order, each on the best host that can take it.
+    """Place replicas in order, each on the best host that can take it.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def pack(copies, operators, hosts, limited, by_rack, strategy, packed):
     limited : bool
         Whether the network has limits.
     by_rack : bool
-        Whether copies of an operator are on distinct racks.
+        Whether replicas of an operator must be on distinct racks.
     strategy : int
         `SIMPLE`, `COLOURED` or `MIRROR`.
     packed : Packed
@@ -133,7 +133,7 @@ def pack(copies, operators, hosts, limited, by_rack, strategy, packed):
     Returns
     -------
     int64, shape (copies,)
-        Host of each copy, -1 for none.
+        Host of each replica, -1 for none.
     """
     places, left, _, _, seen, replicas, mirrored = packed
     primary, colours, racks = operators.primary, operators.colours, hosts.racks

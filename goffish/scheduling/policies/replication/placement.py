@@ -1,4 +1,4 @@
-"""On which hosts selected copies run. See docs/specs/selective-replication.md, sections 3.4 and 3.5."""
+"""Placement of selected replicas on hosts. See docs/specs/selective-replication.md, sections 3.4 and 3.5."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CODES = {
 
 
 class Placed(NamedTuple):
-    """A plan, and the operators of copies that found no host.
+    """A plan, and the operators of replicas without a host.
 
     Attributes
     ----------
@@ -54,24 +54,24 @@ def place_copies(
     colour: Colour = "operator",
     most_colours: int | None = None,
 ) -> Placed:
-    """Add copies to a plan, in their order.
+    """Add replicas to a plan, in order.
 
     Parameters
     ----------
     places : bool, shape (operators, hosts)
-        What runs already; not changed.
+        The current plan; not changed.
     copies : int64, shape (copies,)
-        Their operators, the most important first.
+        Operators of the replicas, the most important first.
     strategy : {"simple", "coloured", "mirror"}
-        First fit next to neighbours; few different operators on each host; or on the host where others of the same
-        primary host have their copies.
+        First fit next to neighbours; few different operators on each host; or on the host with replicas of other
+        operators of the same primary host.
     colour : {"operator", "query", "primary_host"}
-        What makes copies different.
+        Property that distinguishes replicas.
     most_colours : int, optional
-        If coloured needs more on any host, or cannot place everything, it gives way to simple.
+        If coloured requires more on any host, or cannot place everything, simple is used.
     """
     if strategy not in _CODES:
-        raise InputError(f"strategy = {strategy!r}: one of {', '.join(_CODES)} is needed")
+        raise InputError(f"strategy = {strategy!r}: must be one of {', '.join(_CODES)}")
     colours = _colours(found, colour)
     placed = _packed(found, places, copies, strategy, colours)
     if strategy == "coloured" and most_colours is not None:
@@ -94,9 +94,9 @@ def _colours(found: System, colour: Colour) -> Ints:
     if colour == "primary_host":
         return found.primary
     if colour == "query":
-        # An operator of several queries has the colour of the first, one of none the last.
+        # An operator of several queries has the colour of the first one; an operator of none has the last colour.
         return np.array([some[0] if some else len(found.queries) for some in found.queries_of], np.int64)
-    raise InputError(f"colour = {colour!r}: one of operator, query, primary_host is needed")
+    raise InputError(f"colour = {colour!r}: must be one of operator, query, primary_host")
 
 
 def _replicas(found: System, places: Places) -> Places:
@@ -128,7 +128,7 @@ def _packed(found: System, places: Places, copies: Ints, strategy: Strategy, col
 
 
 def in_order(found: System, counts: Ints, scores: Floats) -> Ints:
-    """Operators of selected copies, by importance."""
+    """Operators of selected replicas, by importance."""
     order = ranked(found, scores)
     return np.repeat(order, counts[order])
 
@@ -144,20 +144,20 @@ def replicated(
     cleanup: bool = False,
     start: Places | None = None,
 ) -> Placed:
-    """Place what was selected; what finds no host makes room for the next operators, once.
+    """Place selected replicas; the load of replicas without a host is used for the next operators, once.
 
     Parameters
     ----------
     scores : float64, shape (operators,)
         Importance.
     counts : int64, shape (operators,)
-        Copies of each operator (`select`).
+        Number of replicas of each operator (`select`).
     budget : float
-        Load that replicas may add.
+        Maximum added load.
     cleanup : bool
-        Drop copies that no query gains from, and select others for their load, once.
+        Drop replicas without a gain for any query, and select others for their load, once.
     start : bool, shape (operators, hosts), optional
-        Replicas that stay; default: none.
+        Replicas to keep; default: none.
     """
     begun = primaries(found) if start is None else start
     spent = float(found.loads @ (begun.sum(axis=1) - 1))
@@ -177,7 +177,7 @@ def replicated(
 def _next(
     found: System, places: Places, scores: Floats, left: float, without: set[int], strategy: Strategy, colour: Colour
 ) -> Places:
-    """Copy operators that have no replica yet, by importance, as far as the budget goes."""
+    """Replicate operators without a replica, by importance, within the budget."""
     taken = []
     for operator in ranked(found, scores).tolist():
         if operator in without or found.pinned[operator] or places[operator].sum() > 1:
@@ -189,7 +189,7 @@ def _next(
 
 
 def without_idle_copies(found: System, places: Places, exact: Availability | None = None) -> Places:
-    """The plan without the replicas that no query's availability gains from, the largest loads tried first."""
+    """Return the plan without the replicas that gain no query any availability, the largest loads first."""
     exact = exact or availability_of(found)
     kept = places.copy()
     masks = host_masks(kept)
@@ -205,5 +205,5 @@ def without_idle_copies(found: System, places: Places, exact: Availability | Non
 
 
 def spare(found: System, share: float = 1.0) -> float:
-    """Load that replicas may add: a share of what primaries leave free."""
+    """Maximum load of replicas: a share of the capacity that primaries leave free."""
     return max(0.0, share * remaining(found, primaries(found)))

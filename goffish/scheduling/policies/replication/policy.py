@@ -1,4 +1,4 @@
-"""Selective replication as a policy: another one deploys, this one copies instances onto cores that are free."""
+"""Selective replication as a policy: another policy deploys, this one replicates instances on free cores."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from goffish.scheduling.policies.replication.selection import select
 
 @dataclass(frozen=True)
 class Replicate:
-    """Copies instances onto spare cores of the machines that another policy keeps, so that outputs survive crashes.
+    """Replicates instances on spare cores of the machines of another policy, so that outputs survive crashes.
 
-    An operator is an instance, a query is an output with all that flows into it. Replicas never take a core that the
-    other policy wants, as it does not see them. Machines are rented for them only if a target is given.
+    An operator is an instance, and a query is an output with everything upstream. Replicas never occupy a core that the
+    other policy uses, as they are hidden from it. Machines are rented for replicas only with a target.
 
     Attributes
     ----------
     start : Policy
-        Deploys and adapts; default: ``reactive-global``.
+        Policy that deploys and adapts; default: ``reactive-global``.
     mode : {"recommended", "paper"}
-        Single points of failure, mirrored; or out-degree by low utilisation, first fit.
+        Single points of failure with mirrored placement; or out-degree and low utilisation with first fit.
     failure : float
-        Probability that a machine fails within the period that a plan is for.
+        Probability of a machine to fail within the period of a plan.
     target : float, optional
-        Availability of an output, on the mean.
+        Mean availability of the outputs.
     most_rented : int
-        Machines that are rented for replicas alone, at most.
+        Maximum number of machines rented for replicas only.
     """
 
     start: Policy = field(default_factory=Reactive)
@@ -53,20 +53,20 @@ class Replicate:
 
     def __post_init__(self) -> None:
         if self.mode not in ("recommended", "paper"):
-            raise InputError(f"mode = {self.mode!r}: one of recommended, paper is needed")
+            raise InputError(f"mode = {self.mode!r}: must be one of recommended, paper")
         if not 0 < self.failure < 1:
-            raise InputError(f"failure = {self.failure:g}: a number between 0 and 1 is needed")
+            raise InputError(f"failure = {self.failure:g}: must be between 0 and 1")
         if self.target is not None and not 0 <= self.target <= 1:
-            raise InputError(f"target = {self.target:g}: a number from 0 to 1 is needed")
+            raise InputError(f"target = {self.target:g}: must be 0 to 1")
         if self.most_rented < 0:
-            raise InputError(f"most_rented = {self.most_rented}: at least 0 is needed")
+            raise InputError(f"most_rented = {self.most_rented}: must be at least 0")
 
     def deploy(self, flow: Flow, catalogue: Catalogue) -> Deployment:
-        """The other policy's first deployment, with replicas."""
+        """Return the other policy's first deployment, with replicas."""
         return self._with_replicas(self.start.deploy(flow, catalogue), flow, None)
 
     def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Any]:
-        """`memory` is that of the other policy, which sees neither replicas nor machines that run nothing else."""
+        """Adapt by the other policy, without replicas and idle machines; `memory` is the memory of that policy."""
         seen = observation.live.copy()
         seen.drop_replicas()
         for number in [n for n, m in observation.live.machines.items() if m.replicas and not m.instances]:
@@ -80,7 +80,7 @@ class Replicate:
         limit = plan.catalogue.limit
         own: list[int] = []
         if self.target is not None and live is not None:
-            # Machines that were rented for replicas stay as long as the target needs them.
+            # Machines rented for replicas remain as long as the target requires them.
             for number, machine in live.machines.items():
                 if number in plan.machines or machine.instances or not machine.replicas:
                     continue
@@ -118,13 +118,13 @@ class Replicate:
 
 
 def deployed_system(plan: Deployment, flow: Flow, failure: float) -> tuple[System, list[tuple[int, int]], list[int]]:
-    """A deployment as a system: each instance is an operator, each output a query of all instances behind it.
+    """Convert a deployment to a system: each instance is an operator, each output a query of all instances upstream.
 
     Returns
     -------
     System
-    list of (element, machine id)
-        Of each operator.
+    list of (PE, machine id)
+        PE and machine of each operator.
     list of int
         Machine id of each host.
     """

@@ -1,4 +1,4 @@
-"""Which operators are copied, and how often, within a budget of load.
+"""Selection of operators to replicate, and the number of replicas, within a budget of load.
 
 See docs/specs/selective-replication.md, section 3.3.
 """
@@ -16,7 +16,7 @@ Procedure = Literal["breadth", "depth"]
 
 
 def ranked(found: System, scores: Floats) -> Ints:
-    """Operators by importance, the greatest first; of equal ones the smaller load, then the lower number."""
+    """Operators by importance, the highest first; ties are broken by the smaller load, then the lower number."""
     return np.lexsort((np.arange(found.operators), found.loads, -scores)).astype(np.int64)
 
 
@@ -30,28 +30,28 @@ def select(
     stop: bool = False,
     chosen: Ints | None = None,
 ) -> Ints:
-    """Copies of each operator, by importance.
+    """Number of replicas of each operator, by importance.
 
     Parameters
     ----------
     scores : float64, shape (operators,)
     budget : float
-        Load that copies may add.
+        Maximum added load.
     procedure : {"breadth", "depth"}
-        Every operator once before any twice (1), or each as often as it can before the next (2).
+        Every operator once before any twice (1), or each as often as possible before the next (2).
     most : int
-        Copies of one operator.
+        Maximum number of replicas of one operator.
     stop : bool
-        End at the first that does not fit; else it is skipped.
+        Whether to stop at the first operator that does not fit, or to skip it.
     chosen : int64, shape (operators,), optional
-        Copies that are selected already; they count towards `most`, not towards the budget.
+        Previously selected replicas; they count towards `most`, not towards the budget.
 
     Returns
     -------
     int64, shape (operators,)
     """
     if procedure not in ("breadth", "depth"):
-        raise InputError(f"procedure = {procedure!r}: one of breadth, depth is needed")
+        raise InputError(f"procedure = {procedure!r}: must be one of breadth, depth")
     copies = np.zeros(found.operators, np.int64) if chosen is None else chosen.copy()
     order = [o for o in ranked(found, scores).tolist() if not found.pinned[o]]
     loads = found.loads.tolist()

@@ -1,4 +1,4 @@
-"""A plan of replicas that is being changed, with what each change gains. Used by the planner and the dynamic rules."""
+"""A plan of replicas with incremental gains of changes, for the optimizer and the dynamic rules."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from goffish.scheduling.policies.replication.model import (
     network_use,
 )
 
-#: Operators and hosts: copies that are added or, if they are there, removed.
+#: Pairs of operator and host: replicas to add or, if they exist, to remove.
 Moves = tuple[tuple[int, int], ...]
-#: A goal is reached if so little is missing.
+#: Tolerance of a reached goal.
 _NEAR = 1e-12
 
 
 def meets(
     found: System, values: Floats, target: float | None, levels: Floats | None, aggregate: Aggregate = "mean"
 ) -> bool:
-    """Whether availabilities of the queries reach the level of each or, without levels, the target if there is one."""
+    """Whether the availabilities reach the level of each query or, without levels, the target if there is one."""
     if levels is not None:
         return bool((values >= levels - _NEAR).all())
     return target is None or aggregated(found, values, aggregate) >= target - _NEAR
 
 
 class AvailabilityState:
-    """A plan with the availability of every query, kept up to date.
+    """A plan with the availability of every query, updated incrementally.
 
     Parameters
     ----------
     target : float, optional
-        What is aimed at; nothing above it counts.
+        Target availability; gains above it do not count.
     exact : Availability, optional
-        Of the system, with what it remembers.
+        Evaluator of the system, with its cache.
     levels : float64, shape (queries,), optional
-        What each query needs, instead of a target: nothing above its own level counts.
+        Required availability of each query, instead of a target; gains above the level do not count.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class AvailabilityState:
         levels: Floats | None = None,
     ) -> None:
         self.found, self.aggregate, self.levels = found, aggregate, levels
-        # All levels are reached where the mean of the availabilities, each up to its level, is that of the levels.
+        # All levels are reached if the mean of the availabilities, each up to its level, is the mean of the levels.
         self.target = target if levels is None else aggregated(found, levels, aggregate)
         self.caps = np.full(len(found.queries), np.inf) if levels is None else levels
         self.exact = exact or availability_of(found)
@@ -69,7 +69,7 @@ class AvailabilityState:
         self.put(places)
 
     def put(self, places: Places) -> None:
-        """Take a plan over."""
+        """Set the plan."""
         self.places = places.copy()
         self.masks = host_masks(self.places)
         self.values = query_availabilities(self.found, self.places, self.exact)
@@ -82,7 +82,7 @@ class AvailabilityState:
         return self.goal(self.values)
 
     def goal(self, values: Floats) -> float:
-        """What is to rise, of availabilities."""
+        """The objective, from availabilities."""
         return aggregated(self.found, np.minimum(values, self.caps), self.aggregate)
 
     @property
@@ -90,11 +90,11 @@ class AvailabilityState:
         return self.target is not None and meets(self.found, self.values, self.target, self.levels, self.aggregate)
 
     def touched(self, moves: Moves) -> list[int]:
-        """Queries that any of the moved operators serves."""
+        """Queries served by any of the moved operators."""
         return sorted({query for operator, _ in moves for query in self.found.queries_of[operator]})
 
     def after(self, moves: Moves) -> dict[int, float]:
-        """Availability of the touched queries after copies were added or, if they are there, removed."""
+        """Availability of the affected queries after replicas are added or, if they exist, removed."""
         changed: dict[int, int] = {}
         for operator, host in moves:
             changed[operator] = changed.get(operator, self.masks[operator]) ^ (1 << host)
@@ -104,14 +104,14 @@ class AvailabilityState:
         }
 
     def gain(self, moves: Moves) -> float:
-        """What copies add to the goal; what the target does not ask for does not count."""
+        """Gain of replicas in the objective; gains above the target do not count."""
         stamp = sum(self.versions[query] for query in self.touched(moves))
         known = self._gains.get(moves)
         if known is not None and known[0] == stamp and self.aggregate != "min":
             return self._capped(known[1])
         new = self.after(moves)
         if self.aggregate == "min":
-            # Several queries can be the worst: any that rises is progress.
+            # Several queries can be the worst: any increase is progress.
             low = float(self.values.min())
             top = 1.0 if self.target is None else self.target
             return sum(min(v, top) - low for q, v in new.items() if self.values[q] <= low + 1e-12)
@@ -126,7 +126,7 @@ class AvailabilityState:
         return gain if self.target is None else min(gain, self.target - self.value)
 
     def apply(self, moves: Moves) -> None:
-        """Add copies, or remove those that are there."""
+        """Add replicas, or remove existing ones."""
         for query, value in self.after(moves).items():
             self.values[query] = value
             self.versions[query] += 1
@@ -140,14 +140,14 @@ class AvailabilityState:
         return float(sum(self.found.loads[operator] for operator, _ in moves))
 
     def may(self, operator: int, host: int) -> bool:
-        """Whether a copy is allowed on a host, its capacity aside."""
+        """Whether a replica is permitted on a host, without regard to its capacity."""
         found = self.found
         if found.pinned[operator] or found.draining[host] or self.places[operator, host]:
             return False
         return not (found.spread_by_rack and found.racks[host] in found.racks[self.places[operator]])
 
     def carries(self, moves: Moves) -> bool:
-        """Whether hosts and their network can take a change."""
+        """Whether hosts and their network have the capacity for a change."""
         new = self.places.copy()
         for operator, host in moves:
             new[operator, host] ^= True

@@ -339,7 +339,7 @@ def test_what_cannot_be() -> None:
         Settings(threshold=-1.0)
     with pytest.raises(InputError, match="window = 1"):
         Settings(window=1)
-    with pytest.raises(InputError, match=r"element parse: a machine has no room for its 0.644531 cores"):
+    with pytest.raises(InputError, match=r"processing element parse: a machine is too small for 0.644531 cores"):
         ClusterState(OEE, Size(0.5, 7168))
     with pytest.raises(InputError, match=r"needs.duration_s is needed"):
         operators_of(compile_flow(read_dataflow("sc13-diamond")))

@@ -121,7 +121,7 @@ def test_options() -> None:
     assert (made.settings.cap, made.slowdown, made.settings.double_above) == (0.5, 4.0, 250.0)  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="cap = 2"):
         make_policy("btu", {"cap": 2})
-    with pytest.raises(InputError, match=r"no option 'btu'; there are: .*cooldown_s"):
+    with pytest.raises(InputError, match=r"unknown option 'btu'; accepted: .*cooldown_s"):
         make_policy("btu", {"btu": 2})
 
 

@@ -127,10 +127,10 @@ def test_queues_and_fitted_curves() -> None:
     ("make", "told"),
     [
         (lambda: Weights(0.5, 0.6, 0.0), "weights"), (lambda: Bounds(response_s=0.0), "response_s = 0"),
-        (lambda: Bounds(availability=1.0), "availability = 1"), (lambda: Queue(0.0), "rate 0"),
+        (lambda: Bounds(availability=1.0), "availability = 1"), (lambda: Queue(0.0), "rate = 0"),
         (lambda: fit_latency(np.arange(3.0), np.ones(3)), "at least 5"),
         (lambda: pair(A, 0.0).change(skew=0.5), "skew = 0.5"),
-        (lambda: pair(A, 0.0).change(current=np.ones((1, 1), np.int64)), "(2, 2) is needed"),
+        (lambda: pair(A, 0.0).change(current=np.ones((1, 1), np.int64)), "expected (2, 2)"),
         (lambda: metrics(pair(A, 0.0), np.zeros((2, 2), np.int64)), "at least one replica"),
     ],
 )  # fmt: skip

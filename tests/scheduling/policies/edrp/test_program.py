@@ -294,7 +294,7 @@ def test_overload_relaxed_bounds_and_limits() -> None:
     assert limited.status == "limit" and limited.metrics is not None and limited.metrics.feasible
     with pytest.raises(InputError, match="at most 10 are solved"):
         solve(chain(8), solver=Solver(most_variables=10))
-    with pytest.raises(InputError, match="needs a current deployment"):
+    with pytest.raises(InputError, match="the restricted problem requires a current deployment"):
         near_candidates(chain(2))
     with pytest.raises(InputError, match="at most 10 are listed"):
         all_candidates(scalability_problem(8, 2, np.random.default_rng(0)), limit=10)

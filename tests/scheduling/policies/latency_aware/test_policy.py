@@ -70,9 +70,9 @@ def test_places_are_optimal_and_kept() -> None:
 
 
 def test_no_host_and_no_instance() -> None:
-    with pytest.raises(InputError, match="element work may run on none of the hosts"):
+    with pytest.raises(InputError, match="processing element work: not permitted on any host"):
         flow_problem(flow_of({"work": {"hosts": ["cloud"]}}), HOSTS, np.ones(3, np.int64))
-    with pytest.raises(InputError, match="at least one of each of 3 elements"):
+    with pytest.raises(InputError, match="instances: expected at least one for each of 3 processing elements"):
         flow_problem(flow_of({}), HOSTS, np.array([1, 0, 1]))
 
 

@@ -63,7 +63,7 @@ def test_no_edge_points_backwards_in_the_order(problem: PlacementProblem) -> Non
 
 
 def test_cycles_are_refused() -> None:
-    with pytest.raises(InputError, match="edges hold a cycle; a dataflow has none"):
+    with pytest.raises(InputError, match="edges: contain a cycle; dataflows must be acyclic"):
         evaluate(problem_with(edges=[(0, 1), (1, 0)], events=[1.0, 1.0]), [0, 1])
 
 
@@ -96,12 +96,12 @@ def test_greedy_takes_the_freest_memory() -> None:
     ("changed", "told"),
     [
         ({"cpu": [10.0]}, "shape"),
-        ({"events": [-1.0]}, "events holds"),
-        ({"latency_ms": [[0.0, 1.0], [1.0, np.inf]]}, "latency_ms holds"),
+        ({"events": [-1.0]}, "events: numbers must be finite and 0 or more"),
+        ({"latency_ms": [[0.0, 1.0], [1.0, np.inf]]}, "latency_ms: numbers must be finite and 0 or more"),
         ({"latency_ms": [[1.0, 1.0], [1.0, 0.0]]}, "itself"),
-        ({"cpu_capacity": [0.0, 1.0]}, "above 0"),
-        ({"edges": [(0, 2)]}, "not there"),
-        ({"allowed": np.array([[True, False], [False, False]])}, "operator 1 may run on no host"),
+        ({"cpu_capacity": [0.0, 1.0]}, "cpu_capacity and memory_capacity must be greater than 0 for every host"),
+        ({"edges": [(0, 2)]}, "edges: operators must be 0 to 1"),
+        ({"allowed": np.array([[True, False], [False, False]])}, "allowed: operator 1 is not permitted on any host"),
         ({"weights": ScoreWeights(hosts=0.0)}, "weights"),
         ({"limit": 1.5}, "limit"),
     ],
@@ -113,5 +113,5 @@ def test_refused(changed: dict[str, object], told: str) -> None:
 
 def test_refused_placement() -> None:
     for wrong in ([0], [0, 2], [-1, 0]):
-        with pytest.raises(InputError, match="a placement has 2 hosts, each 0 to 1"):
+        with pytest.raises(InputError, match="placement: expected 2 hosts, each 0 to 1"):
             evaluate(problem_with(), wrong)

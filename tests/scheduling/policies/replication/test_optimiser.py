@@ -80,7 +80,7 @@ def test_aggregates_and_levels() -> None:
     assert plan_replicas(made, target=0.99, aggregate="min").lowest >= 0.99
     twice = plan_replicas(made, target=0.9998, aggregate="min", most=2)
     assert twice.feasible and twice.places.sum(axis=1).tolist() == [3, 3]
-    with pytest.raises(InputError, match="one of target and limit"):
+    with pytest.raises(InputError, match="give exactly one of target, limit and levels"):
         plan_replicas(made)
     for name in ("target", "limit"):
         with pytest.raises(InputError, match=name):
