@@ -242,7 +242,7 @@ def test_a_deadline_or_a_budget_that_is_too_small(tmp_path: Path) -> None:
         late = service.submit(cloud_spec(100_000, deadline_s=6.0))
         dear = service.submit(cloud_spec(100_000, budget=0.01, policy="on-demand"))
         found = service.settle(late)
-        assert found.state == State.FAILED and found.error == "deadline exceeded: 6 s passed"
+        assert found.state == State.FAILED and found.error == "deadline exceeded: 6 s after submission"
         assert "cannot be guaranteed" in next(event.text for event in service.events(late) if event.kind == "plan")
         found = service.settle(dear)
         assert found.state == State.FAILED and found.error.endswith("0.01 allowed")
