@@ -243,45 +243,101 @@ def betweenness(
     threads: int | None = None,
     **more: Any,
 ) -> Result:
-    """Betweenness: shortest paths through each vertex, summed over pairs of other vertices; column ``betweenness``.
+    """Compute the betweenness centrality of each vertex, exactly or by sampling.
 
-    Undirected pairs count once, as in networkx and igraph. Exact by default; with `epsilon` sampled, and the columns
-    ``least`` and ``most`` hold the true values, all of them with probability 1 - `delta`.
+    Betweenness is the number of shortest paths through a vertex, as a share of all shortest paths of each pair of other
+    vertices, summed over the pairs. As in NetworkX and igraph, an undirected pair counts once.
 
     Parameters
     ----------
     graph : Graph or PartitionedGraph
+        Graph to analyze. A partitioned graph runs on the engine.
     top : int or str, optional
-        Only the most central vertices, in falling order: how many, or a share such as ``"1%"``.
+        Return only the most central vertices, the most central first: a number, or a share such as ``"1%"`` [default:
+        all, in vertex order].
     epsilon : float, optional
-        Largest error of a sampled value, as a share of all pairs of vertices.
+        Sample, with errors of at most this share of all pairs of vertices, 0 < `epsilon` < 1 [default: exact values].
+        In memory only; not with `sources`, `targets`, ``pivots`` or ``endpoints``.
     delta : float
-        Largest probability that an error is larger.
+        With `epsilon`: maximum probability that any error is larger, 0 < `delta` < 1 [default: 0.1].
     weighted : bool, optional
-        Measure paths by weights; default: if the graph has any.
+        Use edge weights as lengths [default: True if the graph has weights].
     normalized : bool
-        Divide by the number of pairs of other vertices.
+        Divide by the number of pairs of other vertices [default: False]. In memory only.
     endpoints : bool
-        Count a pair for its own two ends as well.
-    sources, targets : sequences of labels, optional
-        Only paths from and to these vertices.
+        Also count each pair for its two ends [default: False]. In memory only.
+    sources, targets : sequence of int or str, optional
+        Count only paths from and to these vertices [default: all]. `targets` works in memory only.
     threads : int, optional
-        Default: all processors. The values do not depend on it.
+        Number of threads [default: all processors]. The values do not depend on it.
     **more
-        ``reductions``: "all" (default), "none" or some of "leaves", "blocks", "chains", "twins", "sides", "order",
-        "batches", what is taken off the graph before the searches, and how they go; the values are exact in any case.
-        ``seed``: of the samples. ``compare``: compute the exact values as well, so that the summary has recall, rank
-        correlation and largest error of the sampled ones. ``time_limit``: seconds after which no more searches are
-        begun; what is known is scaled up, and the summary's ``searches_done`` says how much that is.
-        ``checkpoint_dir``, ``resume``: folder that keeps the sums while they grow, and whether to go on from what it
-        holds (exact values only). ``note``: called now and then with a line of text on how far the work is. All others
-        of ``goffish run betweenness --help``, and of `goffish.run`.
+        Further options, listed under Other Parameters.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex`` and ``betweenness`` (float64); sampled results also have ``least`` and ``most``, which
+        enclose all true values with probability 1 - `delta`. `summary` of exact results holds ``searched`` and
+        ``removed_by_NAME`` for each reduction (shares of the arcs); of sampled results ``samples``, ``most_samples``,
+        ``epsilon``, ``delta``, ``certain`` and, with `top`, ``certain_members``; of the engine ``pivots``, ``rounds``,
+        ``removed_vertices`` and ``supersteps``. A time limit adds ``searches_done``; ``compare`` adds recall, rank
+        correlation and largest error.
+
+    Other Parameters
+    ----------------
+    reductions : {"all", "none"} or sequence of str
+        In memory: exact simplifications of the graph before and during the searches, any of "leaves", "blocks",
+        "chains", "twins", "sides", "order" and "batches" [default: "all"].
+    seed : int
+        Random seed of samples and pivots, at least 0 [default: 0].
+    compare : bool
+        Also compute the exact values and report the accuracy of the estimates in `summary` [default: False].
+    time_limit : float
+        Start no more searches after this number of seconds, and extrapolate from those that are done [default:
+        unlimited].
+    variant : {"default", "ms", "msl-published"}
+        On the engine: leaf compression with exact values, no compression (MS-BC), or leaves dropped as published
+        (MSL-BC) [default: "default"].
+    pivots : int
+        On the engine: estimate from this number of random sources, at least 1 [default: all vertices].
+    batch : int
+        On the engine, with `top`: pivots between two comparisons, at least 1 [default: 32].
+    stable : int
+        On the engine, with `top`: number of consecutive equal comparisons that end the run, at least 1 [default: 3].
+    max_change : int
+        On the engine, with `top`: new members that still count as an equal comparison, at least 0 [default: 1].
+    max_concurrent : int
+        On the engine: maximum number of concurrent sources, at least 1 [default: the number of partitions, at most 8].
+    checkpoint_dir, resume : path, bool
+        Folder for partial sums, and whether to resume from it (exact values only) [default: none, False].
+    note : callable
+        Called with a line of text that reports the progress.
+    engine_options
+        ``parts``, ``method``, ``units``, ``comm``, ``spark``, ``output``, ``max_supersteps``, ``checkpoint_every`` and
+        ``progress``: see `goffish.run`.
+
+    Raises
+    ------
+    InputError
+        If an option is unknown, out of range or contradicts another one, or a label is not a vertex of the graph.
+
+    Notes
+    -----
+    Brandes' algorithm: O(n m) for n vertices and m unweighted arcs, O(n m + n² log n) with weights, after the
+    reductions.
+
+    References
+    ----------
+    U. Brandes, "A faster algorithm for betweenness centrality", Journal of Mathematical Sociology 25 (2001).
 
     Examples
     --------
     >>> import goffish as gf
-    >>> gf.betweenness(gf.from_edges([1, 2, 3], [2, 3, 4])).to_dict()
+    >>> path = gf.from_edges([1, 2, 3], [2, 3, 4])
+    >>> gf.betweenness(path).to_dict()
     {1: 0.0, 2: 2.0, 3: 2.0, 4: 0.0}
+    >>> gf.betweenness(path, epsilon=0.1).table.column_names
+    ['vertex', 'betweenness', 'least', 'most']
     """
     from goffish.algorithms.dispatch import RUN_OPTIONS, answer
 
@@ -303,10 +359,41 @@ def edge_betweenness(
     reductions: Literal["all", "none"] | Sequence[str] = "all",
     threads: int | None = None,
 ) -> Result:
-    """Shortest paths through each edge, summed over pairs of vertices; columns ``source``, ``target``, ``betweenness``.
+    """Compute the betweenness centrality of each edge.
 
-    Options as for `betweenness`; normalized values are divided by the number of pairs of vertices. One row per edge, in
-    the order of `Graph.edge_columns`, with labels; of parallel edges the lightest share the value of their place.
+    Edge betweenness is the number of shortest paths through an edge, as a share of all shortest paths of each pair of
+    vertices, summed over the pairs.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph in memory; convert a partitioned graph with `PartitionedGraph.to_graph`.
+    weighted : bool, optional
+        Use edge weights as lengths [default: True if the graph has weights].
+    normalized : bool
+        Divide by the number of pairs of vertices [default: False].
+    sources : sequence of int or str, optional
+        Count only paths from these vertices [default: all].
+    reductions : {"all", "none"} or sequence of str
+        Exact simplifications of the graph before the searches, any of "leaves", "blocks" and "order" [default: "all"].
+    threads : int, optional
+        Number of threads [default: all processors]. The values do not depend on it.
+
+    Returns
+    -------
+    Result
+        Columns ``source``, ``target`` (labels) and ``betweenness``; one row per edge, in the order of
+        `Graph.edge_columns`. Parallel edges of minimum weight share the value equally. `summary` holds ``searched``,
+        ``removed_by_leaves`` and ``removed_by_blocks`` (shares of the arcs).
+
+    Raises
+    ------
+    InputError
+        If a source is not a vertex of the graph, or a reduction is unknown.
+
+    Notes
+    -----
+    O(n m) for n vertices and m unweighted arcs, as for `betweenness`.
 
     Examples
     --------

@@ -238,48 +238,101 @@ def louvain(
     threads: int | None = None,
     **more: Any,
 ) -> Communities:
-    """Communities of high modularity, by parallel Louvain or Leiden; column ``community``.
-
-    A directed graph in memory is divided by directed modularity (Leicht and Newman 2008); on the engine, where a
-    partitioned graph goes, by that of A + Aᵀ.
+    """Find communities of high modularity with the Louvain or Leiden method.
 
     Parameters
     ----------
     graph : Graph or PartitionedGraph
+        Graph to divide. A directed graph in memory is divided by directed modularity (Leicht and Newman 2008). A
+        partitioned graph runs on the engine, which maximizes the modularity of A + Aᵀ.
     resolution : float
-        Above 1 for smaller communities, below for larger ones (γ of the null model).
+        Resolution γ of the null model, at least 0: above 1 for smaller communities, below 1 for larger ones [default:
+        1.0].
     seed : int or None
-        The same seed gives the same communities on any number of threads, whatever the order of the edges was;
-        ``None`` draws one, for ensembles.
+        Random seed, at least 0 [default: 0]. The same seed gives the same communities for any number of threads and any
+        order of the edges; ``None`` draws a seed.
     refine : {"vertices", "leiden", "none"}
-        ``vertices`` moves single vertices and small communities again from the finished communities; ``leiden``
-        guarantees that every community is connected (Traag, Waltman and van Eck 2019) and takes about twice as long.
+        Refinement. "vertices" moves single vertices and small communities again at the end; "leiden" guarantees that
+        each community is connected and takes about twice as long [default: "vertices"].
     level : int, optional
-        Answer with this level of the hierarchy, 1 the finest.
+        Level of the hierarchy to return, 1 being the finest [default: the coarsest].
     min_size : int
-        Smaller communities are joined to a neighbouring one.
-    initial : result, table, mapping or column, optional
-        Warm start: communities go on from these and keep their ids.
-    fixed : sequence of labels, or mapping from label to community, optional
-        Vertices that stay in their community of `initial`; with a mapping, vertices of one community stay together and
-        those of different ones apart.
-    truth : result, table, mapping or column, optional
-        Compared with the answer: ``nmi``, ``ari`` and ``ami`` in the summary.
+        Merge communities of fewer vertices into a neighboring one [default: 1].
+    initial : Communities, table, mapping or array-like, optional
+        Warm start: communities to start from, which keep their ids. In memory only.
+    fixed : sequence of labels, or mapping of label to community, optional
+        Vertices that stay in their community of `initial`; with a mapping, vertices of the same community stay together
+        and those of different communities stay apart. In memory only; not with `min_size`.
+    truth : Communities, table, mapping or array-like, optional
+        Known communities to compare the result with.
     threads : int, optional
-        Default: all processors. ``variant="sequential"`` takes one thread, and warns when it is given.
+        Number of threads [default: all processors]. ``variant="sequential"`` uses one thread and warns if you pass this
+        option.
     **more
-        ``max_levels``, ``max_passes``, ``threshold``: where to stop, that is after so many collapses, so many passes on
-        one level, and a level that gains no more modularity. ``least_gain``: share of its edges that a vertex has to
-        win by a move (default 0.0003); larger values keep communities apart. ``blocks``: how many blocks
-        of vertices are scanned side by side, at most one thread each, which is part of what fixes the answer (default:
-        by the size of the graph, 2 up to 67 M arcs). ``note``: called now and then with a line of text on how far the
-        search is. All others of ``goffish run louvain --help``, and of `goffish.run`.
+        Further options, listed under Other Parameters.
+
+    Returns
+    -------
+    Communities
+        Columns ``vertex`` and ``community``. `summary` holds ``communities``, ``modularity``, ``levels`` and
+        ``passes``; with `truth` also ``nmi``, ``ari``, ``ami`` and ``compared``; on the engine ``level_1_communities``,
+        ``merged_vertices``, ``cut_fraction`` and ``supersteps``.
+
+    Other Parameters
+    ----------------
+    variant : {"default", "partitioned", "sequential"}
+        "partitioned" is the published algorithm, on the engine; "sequential" the published baseline, in one thread
+        [default: "default"].
+    max_levels : int
+        Maximum number of collapses, at least 1 [default: unlimited].
+    max_passes : int
+        Maximum number of passes over the vertices of a level, at least 1 [default: 20].
+    threshold : float
+        Stop after a level that increases the modularity by no more than this [default: 1e-6].
+    least_gain : float
+        Minimum gain of a move, as a share of the edges of the vertex, 0 <= value < 1 [default: 3e-4]. Larger values
+        keep communities apart; published variants accept any gain.
+    order : {"random", "ascending", "descending", "neighbour", "natural"}
+        Order in which the variants "partitioned" and "sequential" visit vertices [default: "random"].
+    repair_rounds : int
+        On the engine: maximum number of rounds over the boundary without refinement or with more than 2^25 rows
+        [default: 3].
+    null_model : {"local", "global"}
+        On the engine: whether degrees on level 1 count cut edges ("global") or not ("local") [default: "local"].
+    blocks : int
+        Number of vertex blocks that are scanned in parallel, at least 1, with at most one thread each [default: chosen
+        by the size of the graph, 2 up to 67 M arcs]. The result depends on it. In memory only.
+    note : callable
+        Called with a line of text that reports the progress.
+    engine_options
+        ``parts``, ``method``, ``units``, ``comm``, ``spark``, ``output``, ``max_supersteps``, ``checkpoint_dir``,
+        ``checkpoint_every``, ``resume`` and ``progress``: see `goffish.run`.
+
+    Raises
+    ------
+    InputError
+        If an option is unknown, out of range or contradicts another one, or `initial`, `fixed` or `truth` does not
+        match the vertices of the graph.
+
+    Notes
+    -----
+    Vertices move to the neighboring community with the largest gain of modularity; communities are then collapsed to
+    vertices, and the process repeats. Each pass is linear in the number of arcs.
+
+    References
+    ----------
+    V. Blondel, J.-L. Guillaume, R. Lambiotte, E. Lefebvre, "Fast unfolding of communities in large networks", JSTAT
+    P10008 (2008). V. Traag, L. Waltman, N. J. van Eck, "From Louvain to Leiden", Scientific Reports 9 (2019). E.
+    Leicht, M. Newman, "Community structure in directed networks", Physical Review Letters 100 (2008).
 
     Examples
     --------
     >>> import goffish as gf
-    >>> gf.louvain(gf.from_edges([1, 2, 3, 3, 4, 5, 6], [2, 3, 1, 4, 5, 6, 4])).to_dict()
+    >>> found = gf.louvain(gf.from_edges([1, 2, 3, 3, 4, 5, 6], [2, 3, 1, 4, 5, 6, 4]))
+    >>> found.to_dict()
     {1: 0, 2: 0, 3: 0, 4: 1, 5: 1, 6: 1}
+    >>> round(found.modularity, 4)
+    0.3571
     """
     from goffish.algorithms.dispatch import RUN_OPTIONS, answer
 
@@ -292,7 +345,29 @@ def louvain(
 
 
 def agreement(first: Any, second: Any) -> dict[str, float]:
-    """How far two divisions of the same things agree: ``nmi``, ``ari`` and ``ami``, 1 where they are the same.
+    """Measure how well two divisions of the same items agree.
+
+    Parameters
+    ----------
+    first, second : array-like, shape (n,)
+        Group of each item, in the same order: numbers, strings or other hashable values.
+
+    Returns
+    -------
+    dict of str to float
+        ``nmi``: mutual information divided by the arithmetic mean of the entropies (0 to 1); ``ari``: adjusted Rand
+        index; ``ami``: adjusted mutual information. All three are symmetric and 1 for equal divisions; ``ari`` and
+        ``ami`` average 0 for random divisions.
+
+    Raises
+    ------
+    InputError
+        If the columns are empty or differ in length, or an item has no group.
+
+    References
+    ----------
+    L. Hubert, P. Arabie, "Comparing partitions", Journal of Classification 2 (1985). N. X. Vinh, J. Epps, J. Bailey,
+    "Information theoretic measures for clusterings comparison", JMLR 11 (2010).
 
     Examples
     --------
@@ -306,7 +381,35 @@ def agreement(first: Any, second: Any) -> dict[str, float]:
 
 
 def modularity(graph: Graph, membership: Any, resolution: float = 1.0) -> float:
-    """Modularity of a division given as one community number per vertex, in vertex order.
+    """Compute the modularity of a division of a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph in memory. Weights are used if there are any.
+    membership : array-like of int, shape (n,)
+        Community of each vertex, in vertex order.
+    resolution : float
+        Resolution γ of the null model, at least 0 [default: 1.0].
+
+    Returns
+    -------
+    float
+        Modularity, at most 1; 0 for a graph without edges.
+
+    Raises
+    ------
+    InputError
+        If `membership` does not have one integer per vertex, or `resolution` is negative or not finite.
+
+    Notes
+    -----
+    ``Q = Σ_c (w_c / m - γ (k_c / 2m)²)`` for undirected graphs, with the internal weight w_c and the total degree k_c
+    of each community and the total weight m; ``Q = Σ_c (w_c / m - γ k_c⁺ k_c⁻ / m²)`` for directed ones.
+
+    References
+    ----------
+    M. Newman, "Modularity and community structure in networks", PNAS 103 (2006).
 
     Examples
     --------

@@ -103,9 +103,35 @@ class ShortestPaths(_FromSource):
 
 
 def bfs(graph: AnyGraph, source: int | str, *, max_hops: int | None = None, threads: int | None = None) -> Result:
-    """Hops (``distance``, null where unreachable) and ``parent`` from `source`, along out-arcs.
+    """Count the hops from one vertex to every other vertex (breadth-first search).
 
-    `threads` is for a partitioned graph: in memory this takes one thread, and warns when it is given.
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to search. Arcs are followed in their direction.
+    source : int or str
+        Label of the start vertex.
+    max_hops : int, optional
+        Do not search farther than this number of hops, at least 0 [default: unlimited]. Runs on the engine.
+    threads : int, optional
+        Number of threads for a partitioned graph [default: all processors]. The in-memory kernel uses one thread and
+        warns if you pass this option.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex``, ``distance`` (hops; null if unreachable) and ``parent`` (label of the previous vertex on a
+        shortest path; null for the source and for unreachable vertices). `summary` holds ``reached`` (number of reached
+        vertices) and ``farthest`` (largest distance); on the engine also ``supersteps``.
+
+    Raises
+    ------
+    InputError
+        If `source` is not a vertex of the graph, or an option is out of range.
+
+    Notes
+    -----
+    The running time is linear in the number of vertices and arcs.
 
     Examples
     --------
@@ -119,9 +145,36 @@ def bfs(graph: AnyGraph, source: int | str, *, max_hops: int | None = None, thre
 
 
 def sssp(graph: AnyGraph, source: int | str, *, weighted: bool = True, threads: int | None = None) -> Result:
-    """Shortest ``distance`` (infinite where unreachable) and ``parent`` from `source`, along out-arcs.
+    """Compute the shortest distances from one vertex to every other vertex.
 
-    `threads` is for a partitioned graph: in memory this takes one thread, and warns when it is given.
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to search. Arcs are followed in their direction.
+    source : int or str
+        Label of the start vertex.
+    weighted : bool
+        Use edge weights as lengths if the graph has any [default: True]; ``False`` counts hops.
+    threads : int, optional
+        Number of threads for a partitioned graph [default: all processors]. The in-memory kernel uses one thread and
+        warns if you pass this option.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex``, ``distance`` (float64; infinite if unreachable) and ``parent`` (label of the previous vertex
+        on a shortest path; null for the source and for unreachable vertices). `summary` holds ``reached`` and
+        ``farthest`` (largest finite distance); for a partitioned graph also ``supersteps``.
+
+    Raises
+    ------
+    InputError
+        If `source` is not a vertex of the graph, or an option has the wrong type.
+
+    Notes
+    -----
+    Dijkstra's algorithm with a binary heap: O((n + m) log n) for n vertices and m arcs. On a partitioned graph,
+    Dijkstra runs inside each subgraph and improved distances are sent across the cut.
 
     Examples
     --------
