@@ -31,24 +31,31 @@ _Writer = Callable[[Graph, BinaryIO], None]
 def write(graph: Graph, path: str | os.PathLike[str], format: str = "auto", *, separator: str | None = None) -> None:
     """Write a graph to a file.
 
-    The file appears under its name when it is complete; after a failure there is nothing, or what was there
-    before.
+    The file is published when it is complete. After a failure an existing file is unchanged.
 
     Parameters
     ----------
     graph : Graph
+        Graph in memory.
     path : str or path-like
-        Local file or fsspec URL. A suffix ``.gz``, ``.bz2`` or ``.zst`` behind the format's own compresses
-        (not for Parquet and Arrow, which compress by themselves).
+        Local file or fsspec URL. A suffix ``.gz``, ``.bz2`` or ``.zst`` after that of the format compresses the file
+        (not for Parquet and Arrow, which have their own compression).
     format : {"auto", "edges", "metis", "mtx", "parquet", "arrow", "graphml", "gml"}
-        ``auto`` goes by the suffix.
+        File format; "auto" uses the file suffix [default: "auto"].
     separator : str, optional
-        Of an edge list; by default a comma for ``.csv`` and a tab otherwise.
+        One ASCII character between the columns of an edge list [default: a comma for ``.csv``, otherwise a tab].
 
     Raises
     ------
     InputError
-        The place cannot be written (no permission, disk full ...), or the format cannot hold the graph.
+        If the file cannot be written, the format cannot represent the graph, or an option is invalid.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.write(gf.from_edges([1, 2], [2, 3]), "path.csv")
+    >>> gf.read("path.csv")
+    Graph(3 vertices, 2 edges, undirected)
     """
     expect(graph, Graph, "graph", "give a goffish Graph first (a partitioned one's to_graph()), then the path")
     name = path_name(path)
