@@ -372,8 +372,8 @@ def edge_betweenness(
         Use edge weights as lengths [default: True if the graph has weights].
     normalized : bool
         Divide by the number of pairs of vertices [default: False].
-    sources : sequence of int or str, optional
-        Count only paths from these vertices [default: all].
+    sources, targets : sequence of int or str, optional
+        Count only paths from and to these vertices [default: all].
     reductions : {"all", "none"} or sequence of str
         Exact simplifications of the graph before the searches, any of "leaves", "blocks" and "order" [default: "all"].
     threads : int, optional
