@@ -150,12 +150,31 @@ def check_sizes(folder: Folder, manifest: Manifest) -> None:
 
 
 def verify_store(path: str | Path, *, progress: Progress | None = None) -> int:
-    """Check the checksum of every file; returns the bytes read.
+    """Verify the checksum of every file of a store.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Local folder or fsspec URI.
+    progress : callable, optional
+        Called after each file with (files verified, files in total).
+
+    Returns
+    -------
+    int
+        Bytes read.
 
     Raises
     ------
     StoreError
-        Naming the first damaged file.
+        If a file is missing or damaged, or there is no store; the message names the first such file.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> _ = gf.partition(gf.from_edges([1, 2], [2, 3]), parts=1).save("path.store")
+    >>> gf.verify("path.store") > 0
+    True
     """
     folder = open_folder(path)
     entries = list(_entries(read_manifest(folder)))

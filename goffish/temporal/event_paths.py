@@ -25,13 +25,14 @@ _LARGEST = 2**60
 
 @dataclass(frozen=True, eq=False)
 class TemporalPaths:
-    """Best paths from, or to, one vertex.
+    """Best paths from, or to, one vertex; returned by `temporal_paths`.
 
     Attributes
     ----------
     kind : str
+        What the paths optimize.
     table : pyarrow.Table
-        One row per vertex: ``vertex``, and ``arrival``, ``departure``, ``duration`` or ``hops``; null where there is no
+        One row per vertex: ``vertex``, and ``arrival``, ``departure``, ``duration`` or ``hops``; null if there is no
         path.
     """
 
@@ -43,12 +44,22 @@ class TemporalPaths:
     _via: NDArray[np.int64]
 
     def path(self, vertex: int | str) -> list[tuple[Any, Any, int]]:
-        """The edges of the best path to (of ``latest-departure``: from) a vertex: source, target and departure.
+        """Return the edges of the best path to a vertex (of "latest-departure": from it).
+
+        Parameters
+        ----------
+        vertex : int or str
+            Vertex label.
+
+        Returns
+        -------
+        list of tuple
+            (source, target, departure) of each edge.
 
         Raises
         ------
         InputError
-            There is no such vertex, or no path.
+            If the vertex is unknown or has no path.
         """
         at = self._labels.index(pa.scalar(vertex, self._labels.type)).as_py()
         if at < 0:
@@ -77,31 +88,54 @@ def temporal_paths(
     end: int | None = None,
     directed: bool = True,
 ) -> TemporalPaths:
-    """Best time-respecting paths: each edge is taken at its time, and not before the one ahead of it has been passed.
+    """Find the best time-respecting paths from or to one vertex along time-stamped edges.
 
-    One sweep over the edges in the order of time (the problems are those of Wu et al., "Path problems in temporal
-    graphs", VLDB 2014): O(m log m) for m edges.
+    In a time-respecting path, each edge is taken at its time, after the arrival of the previous edge.
 
     Parameters
     ----------
-    source, target : arrays of labels
-        Of the time-stamped edges.
-    time : integer array
-        When each edge can be taken.
+    source, target : array-like of int or str, shape (m,)
+        Labels of the ends of each edge.
+    time : array-like of int, shape (m,)
+        Time at which each edge can be taken, at most 2^60 in absolute value.
     vertex : int or str
-        Where the paths begin; for ``latest-departure``, where they end.
+        Start of the paths; with "latest-departure", their end.
     kind : {"earliest-arrival", "latest-departure", "fastest", "fewest-hops"}
-    duration : int or integer array
-        What an edge takes, at least 0, in the unit of the times.
+        What to optimize [default: "earliest-arrival"].
+    duration : int or array-like of int
+        Travel time of the edges, at least 0, in the unit of `time` [default: 0].
     start, end : int, optional
-        Paths leave at `start` or later and have arrived at `end`; default: the whole time.
+        Earliest departure and latest arrival [default: unlimited].
     directed : bool
-        Whether edges can be taken from source to target only.
+        Whether edges can be taken from source to target only [default: True].
+
+    Returns
+    -------
+    TemporalPaths
+        ``table`` has the columns ``vertex`` and ``arrival``, ``departure``, ``duration`` or ``hops``, by `kind` (null
+        without a path); ``path(vertex)`` returns the edges of one path.
 
     Raises
     ------
     InputError
-        Columns of different lengths, a duration below 0, an unknown vertex or kind, times beyond 2^60.
+        If columns differ in length, a duration is negative, the vertex or `kind` is unknown, or a time exceeds 2^60.
+
+    Notes
+    -----
+    One sweep over the edges in the order of time: O(m log m) for m edges.
+
+    References
+    ----------
+    H. Wu et al., "Path problems in temporal graphs", VLDB 2014.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> found = gf.temporal_paths([1, 2], [2, 3], [5, 7], 1)
+    >>> found.table.to_pydict()
+    {'vertex': [1, 2, 3], 'arrival': [5, 5, 7]}
+    >>> found.path(3)
+    [(1, 2, 5), (2, 3, 7)]
     """
     if kind not in get_args(Kind):
         raise InputError(f"kind={kind!r}: choose one of {', '.join(get_args(Kind))}")

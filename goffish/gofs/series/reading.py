@@ -40,25 +40,44 @@ def open_series(
     prefetch: bool = True,
     cache_slots: int | None = None,
 ) -> Series:
-    """Open the time series of a store; values are read, and checked, when they are asked for.
+    """Open the time series of a store; values are read and verified on first use.
 
     Parameters
     ----------
-    path
+    path : str or path-like
         Local folder or fsspec URI.
     cache_bytes : int
-        Bound on the values that are kept in memory. The slices of the current group of instances that have been asked
-        for, and those of the next one that a prefetch brings, are kept in any case.
+        Limit of the values kept in memory, in bytes [default: 268435456]. Slices of the current group of instances and
+        prefetched slices of the next group do not count.
     prefetch : bool
-        Read the next group in a background thread when the last but one instance of a group is asked for.
+        Read the next group of instances in a background thread, starting at the second to last instance of a group
+        [default: True].
     cache_slots : int, optional
-        Keep so many slices of each partition instead, and prefetch none: the cost model of docs/specs/time-series.md,
-        section 5.3.
+        Keep this number of slices per partition instead, without prefetching: the cost model of
+        docs/specs/time-series.md, section 5.3.
+
+    Returns
+    -------
+    Series
+        The instances and their attributes.
 
     Raises
     ------
+    InputError
+        If `cache_bytes` or `cache_slots` is negative or not an integer.
     StoreError
-        No store, or one without a time series.
+        If there is no store, or it has no time series.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, write_series
+    >>> schema = SeriesSchema(edge=(Attribute("exists", "bool", default=True),))
+    >>> days = [InstanceData(0, 1), InstanceData(1, 2, {"edge.exists": [True, False]})]
+    >>> _ = write_series(gf.from_edges([1, 2], [2, 3]), "days.store", schema, days, unit="1")
+    >>> series = gf.open_series("days.store")
+    >>> [day.edge("exists").to_pylist() for day in series.instances()]
+    [[True, True], [True, False]]
     """
     most = whole_number(cache_bytes, "cache_bytes", 0)
     slots = None if cache_slots is None else whole_number(cache_slots, "cache_slots", 0)
