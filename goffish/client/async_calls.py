@@ -1,4 +1,4 @@
-"""The calls of both clients: the build makes ``calls``, which waits for answers, from ``async_calls``."""
+"""Calls of both clients. The build generates ``calls``, the synchronous version, from ``async_calls``."""
 
 from __future__ import annotations
 
@@ -28,12 +28,30 @@ from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
 
 
 class AsyncCalls(Connection):
-    """Every call but those that read or write files."""
+    """All calls except those that read or write files."""
 
     _room = grpc.aio
 
     async def submit(self, spec: jobs_pb2.JobSpec, key: str = "") -> jobs_pb2.Job:
-        """Submit a job as the protocol has it."""
+        """Submit a job from its protocol message.
+
+        Parameters
+        ----------
+        spec : JobSpec
+            The job (``goffish.v1.jobs_pb2``).
+        key : str
+            Idempotency key: submitting with the same key returns the same job [default: a random key].
+
+        Returns
+        -------
+        Job
+            The submitted job.
+
+        Raises
+        ------
+        ServiceError
+            If the server rejects the job or cannot be reached.
+        """
         # With a key a call that is tried again makes no second job.
         asked = requests.filled(jobs_pb2.SubmitRequest(), spec=spec, client_key=key or secrets.token_hex(16))
         for pause in PAUSES_S:
@@ -50,7 +68,23 @@ class AsyncCalls(Connection):
         return made
 
     async def job(self, job: str) -> jobs_pb2.Job:
-        """A job as it stands."""
+        """Return the current state of a job.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+
+        Returns
+        -------
+        Job
+            State, progress and specification.
+
+        Raises
+        ------
+        ServiceError
+            If there is no such job or the server cannot be reached.
+        """
         asked = requests.of_job(jobs_pb2.GetRequest(), job)
         found: jobs_pb2.Job = (await self._call(self.jobs.Get, asked)).job
         return found
@@ -64,22 +98,34 @@ class AsyncCalls(Connection):
         Parameters
         ----------
         algorithm : str
-            As in ``goffish run ALGORITHM``.
+            Name of the algorithm, as in ``goffish run ALGORITHM``.
         input_uri : str
-            Below the server's data folders, or what `upload` gave.
-        options : mapping, optional
-            Of the algorithm.
+            Graph or store in the data folders of the server, or the URI that `upload` returned.
+        options : mapping of str to value, optional
+            Options of the algorithm.
         key : str
-            The same key again gives the same job.
+            Idempotency key: submitting with the same key returns the same job [default: a random key].
         runner : {"local", "mpi", "spark", "cloud"}
+            Where the job runs [default: "local"].
         **more
-            See `goffish.client.requests.GraphOptions`.
+            ``workers`` (threads, or MPI ranks), ``checkpoint_every`` (supersteps), ``memory_mb`` and ``cpu_seconds``
+            (limits of all processes together), ``deadline_s`` (seconds from submission), ``budget`` (in the currency of
+            the cloud), ``labels`` (mapping), ``most_attempts`` (number of worker losses after which the job fails),
+            and, with ``runner="cloud"``, ``policy`` (scheduler policy) and ``cloud_name`` (catalogue of machine types).
+
+        Returns
+        -------
+        Job
+            The submitted job.
 
         Raises
         ------
         InputError
-            An argument is not of its type.
+            If an argument has the wrong type.
+        TypeError
+            If a keyword argument is unknown.
         ServiceError
+            If the server rejects the job or cannot be reached.
         """
         return await self.submit(requests.graph_spec(algorithm, input_uri, options, runner, more), key)
 
@@ -87,24 +133,35 @@ class AsyncCalls(Connection):
         self, dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None = None, *, key: str = "",
         **more: Unpack[DataflowOptions],
     ) -> jobs_pb2.Job:  # fmt: skip
-        """Submit a dataflow that is run on the simulated cloud.
+        """Submit a dataflow that runs on the simulated cloud.
 
         Parameters
         ----------
         dataflow : str or Dataflow
-            One that the server knows by name, or a definition (`goffish.client.dataflow` reads a file).
-        options : mapping, optional
-            Of its policy.
+            Name of a dataflow on the server, or a definition (`goffish.client.dataflow` reads one from a file).
+        options : mapping of str to value, optional
+            Options of the policy.
         key : str
-            The same key again gives the same job.
+            Idempotency key: submitting with the same key returns the same job [default: a random key].
         **more
-            See `goffish.client.requests.DataflowOptions`.
+            ``cloud_name`` (catalogue of machine types), ``policy`` (scheduler policy), ``rates`` (message rates over
+            time), ``hours`` (simulated hours), ``seed`` (random seed), ``hours_per_second`` (simulated hours per second
+            [default: unlimited]), and ``deadline_s``, ``budget``, ``labels`` and ``most_attempts`` as in
+            `submit_graph`.
+
+        Returns
+        -------
+        Job
+            The submitted job.
 
         Raises
         ------
         InputError
-            An argument is not of its type.
+            If an argument has the wrong type.
+        TypeError
+            If a keyword argument is unknown.
         ServiceError
+            If the server rejects the job or cannot be reached.
         """
         return await self.submit(requests.dataflow_spec(dataflow, options, more), key)
 
@@ -112,15 +169,32 @@ class AsyncCalls(Connection):
         self, *states: str, labels: Mapping[str, str] | None = None, algorithm: str = "", client: str = "",
         page_size: int = 100,
     ) -> AsyncIterator[jobs_pb2.Job]:  # fmt: skip
-        """Jobs, the newest first; pages are asked for as they are needed.
+        """Iterate over jobs, the newest first; pages are requested as needed.
 
         Parameters
         ----------
         *states : str
-            Any of these, such as ``"running"``; none: all.
-        labels, algorithm, client
-            All of these labels, this algorithm, this client.
+            Return only jobs in one of these states, such as ``"running"`` [default: all].
+        labels : mapping of str to str, optional
+            Return only jobs with all these labels.
+        algorithm : str
+            Return only jobs of this algorithm [default: all].
+        client : str
+            Return only jobs of this client [default: all].
         page_size : int
+            Jobs per request [default: 100].
+
+        Yields
+        ------
+        Job
+            One job after the other.
+
+        Raises
+        ------
+        InputError
+            If a state is unknown or an argument has the wrong type.
+        ServiceError
+            If the server rejects the call or cannot be reached.
         """
         asked = requests.filled(
             jobs_pb2.ListRequest(states=requests.states(states)), labels=labels, algorithm=algorithm, client=client,
@@ -135,12 +209,48 @@ class AsyncCalls(Connection):
             asked.page_token = page.next_page_token
 
     async def cancel(self, job: str) -> jobs_pb2.Job:
-        """Ask a job to stop."""
+        """Request the cancellation of a job.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+
+        Returns
+        -------
+        Job
+            The job; it may still be running.
+
+        Raises
+        ------
+        ServiceError
+            If there is no such job or the server cannot be reached.
+        """
         found: jobs_pb2.Job = (await self._call(self.jobs.Cancel, requests.of_job(jobs_pb2.CancelRequest(), job))).job
         return found
 
     async def watch(self, job: str, after: int = 0) -> AsyncIterator[jobs_pb2.Event]:
-        """Events of a job until it is over, each once, also while the server is away for a time (`patience_s`)."""
+        """Iterate over the events of a job until it ends, each once.
+
+        If the server becomes unreachable, the client reconnects for up to `patience_s` seconds.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+        after : int
+            Number of the last event to skip [default: 0, from the first].
+
+        Yields
+        ------
+        Event
+            One event after the other.
+
+        Raises
+        ------
+        ServiceError
+            If there is no such job or the server stays unreachable.
+        """
         asked = requests.of_job(jobs_pb2.WatchRequest(), job, after=after)
         async with contextlib.aclosing(self._resumed(self.jobs.Watch, asked)) as answers:
             async for answer in answers:
@@ -148,13 +258,47 @@ class AsyncCalls(Connection):
                 yield answer.event
 
     async def wait(self, job: str) -> jobs_pb2.Job:
-        """The job when it is over."""
+        """Wait until a job ends.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+
+        Returns
+        -------
+        Job
+            The job in its final state.
+
+        Raises
+        ------
+        ServiceError
+            If there is no such job or the server stays unreachable.
+        """
         async for _ in self.watch(job):
             pass
         return await self._patiently(job)
 
     async def log(self, job: str, most_bytes: int = 0) -> str:
-        """The end of a job's log."""
+        """Return the end of the log of a job.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+        most_bytes : int
+            Maximum number of bytes [default: the limit of the server].
+
+        Returns
+        -------
+        str
+            The last lines.
+
+        Raises
+        ------
+        ServiceError
+            If there is no such job or the server cannot be reached.
+        """
         text: str = (
             await self._call(self.jobs.Log, requests.of_job(jobs_pb2.LogRequest(), job, bytes=most_bytes))
         ).text
@@ -164,18 +308,33 @@ class AsyncCalls(Connection):
         self, dataflow: str | dataflows_pb2.Dataflow, cloud: str | dataflows_pb2.Catalogue | None = None,
         policy: str = "", options: Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None,
     ) -> dataflows_pb2.Plan:  # fmt: skip
-        """The first deployment of a dataflow.
+        """Compute the initial deployment of a dataflow.
 
         Parameters
         ----------
         dataflow : str or Dataflow
-            One that the server knows by name, or a definition (`goffish.client.dataflow` reads a file).
+            Name of a dataflow on the server, or a definition (`goffish.client.dataflow` reads one from a file).
         cloud : str or Catalogue, optional
-            The same of machine classes (`goffish.client.catalogue`).
-        policy, options
-            Who plans.
-        rates : mapping, optional
-            Element to messages per second, instead of those of the dataflow.
+            Name of a catalogue of machine types on the server, or a definition (`goffish.client.catalogue`) [default:
+            the catalogue of the server].
+        policy : str
+            Scheduler policy [default: the policy of the server].
+        options : mapping of str to value, optional
+            Options of the policy.
+        rates : mapping of str to float, optional
+            Messages per second of each processing element [default: those of the dataflow].
+
+        Returns
+        -------
+        Plan
+            Machines, instances and expected metrics.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the server rejects the call or cannot be reached.
         """
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(planning_pb2.PlanRequest(setting=which), rates=rates)
@@ -187,15 +346,34 @@ class AsyncCalls(Connection):
         cloud: str | dataflows_pb2.Catalogue | None = None, policy: str = "",
         options: Mapping[str, Any] | None = None, session: str = "",
     ) -> planning_pb2.AdaptResponse:  # fmt: skip
-        """The deployment of the interval that begins, from what was observed.
+        """Compute the deployment of the next interval from observations.
 
         Parameters
         ----------
-        observations : Observations
-        session : str
-            Names what the policy remembers from call to call.
-        dataflow, cloud, policy, options
+        dataflow : str or Dataflow
             As in `plan`.
+        observations : Observations
+            Observed rates and metrics, and the current deployment.
+        cloud : str or Catalogue, optional
+            As in `plan`.
+        policy : str
+            As in `plan`.
+        options : mapping of str to value, optional
+            As in `plan`.
+        session : str
+            Key of the state that the policy keeps between calls [default: no state].
+
+        Returns
+        -------
+        AdaptResponse
+            The new deployment.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the server rejects the call or cannot be reached.
         """
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(planning_pb2.AdaptRequest(setting=which), observations=observations, session=session)
@@ -207,7 +385,37 @@ class AsyncCalls(Connection):
         forecast: Iterable[planning_pb2.Interval], cloud: str | dataflows_pb2.Catalogue | None = None,
         policy: str = "", options: Mapping[str, Any] | None = None, session: str = "",
     ) -> planning_pb2.PlanAheadResponse:  # fmt: skip
-        """The same with forecasts of the intervals that come, the next one first."""
+        """Compute the deployment of the next interval from observations and forecasts.
+
+        Parameters
+        ----------
+        dataflow : str or Dataflow
+            As in `plan`.
+        observations : Observations
+            As in `adapt`.
+        forecast : iterable of Interval
+            Forecasts of the coming intervals, the next one first.
+        cloud : str or Catalogue, optional
+            As in `plan`.
+        policy : str
+            As in `plan`.
+        options : mapping of str to value, optional
+            As in `plan`.
+        session : str
+            As in `adapt`.
+
+        Returns
+        -------
+        PlanAheadResponse
+            The new deployment.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the server rejects the call or cannot be reached.
+        """
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(
             planning_pb2.PlanAheadRequest(setting=which), observations=observations, forecast=forecast, session=session
@@ -219,18 +427,32 @@ class AsyncCalls(Connection):
         self, core_hours: float, hours: float, market: str, prices: Mapping[str, float] | None = None,
         running: planning_pb2.RunningJob | None = None,
     ) -> planning_pb2.AdviseSpotResponse:  # fmt: skip
-        """What a job on spot machines should do now.
+        """Recommend the next action of a job on spot machines.
 
         Parameters
         ----------
-        core_hours, hours : float
-            That are left to compute, and until the deadline.
+        core_hours : float
+            Remaining work in core hours.
+        hours : float
+            Hours until the deadline.
         market : str
-            One of `markets`.
-        prices : mapping, optional
-            Class to its spot price now.
+            Name of a spot market; see `markets`.
+        prices : mapping of str to float, optional
+            Current spot price of each machine type.
         running : RunningJob, optional
-            What a job that runs has, and what it has saved.
+            Machines and checkpoints of the job, if it is running.
+
+        Returns
+        -------
+        AdviseSpotResponse
+            The recommended action.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the server rejects the call or cannot be reached.
         """
         asked = requests.filled(
             planning_pb2.AdviseSpotRequest(), core_hours=core_hours, hours=hours, market=market, prices=prices,
@@ -244,38 +466,141 @@ class AsyncCalls(Connection):
         policy: str = "", options: Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None,
         policies: Iterable[str] = (),
     ) -> planning_pb2.ExplainResponse:  # fmt: skip
-        """A plan, why it is so, and what others would cost."""
+        """Explain a deployment and compare its cost with those of other policies.
+
+        Parameters
+        ----------
+        dataflow : str or Dataflow
+            As in `plan`.
+        cloud : str or Catalogue, optional
+            As in `plan`.
+        policy : str
+            As in `plan`.
+        options : mapping of str to value, optional
+            As in `plan`.
+        rates : mapping of str to float, optional
+            As in `plan`.
+        policies : iterable of str
+            Policies to compare with [default: those that the server chooses].
+
+        Returns
+        -------
+        ExplainResponse
+            The deployment, its reasons and the alternatives.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the server rejects the call or cannot be reached.
+        """
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(planning_pb2.ExplainRequest(setting=which), rates=rates, policies=policies)
         answer: planning_pb2.ExplainResponse = await self._call(self.planning.Explain, asked)
         return answer
 
     async def catalogues(self) -> dict[str, dataflows_pb2.Catalogue]:
-        """Machine classes that the server knows, by the names of their catalogues."""
+        """Return the catalogues of machine types on the server.
+
+        Returns
+        -------
+        dict of str to Catalogue
+            Catalogues by name.
+
+        Raises
+        ------
+        ServiceError
+            If the server cannot be reached.
+        """
         answer = await self._call(self.catalog.ListCatalogues, catalog_pb2.ListCataloguesRequest())
         return {one.name: one.catalogue for one in answer.catalogues}
 
     async def prices(
         self, trace: str, since: datetime | None = None, until: datetime | None = None
     ) -> tuple[catalog_pb2.Price, ...]:
-        """Spot prices of a trace (`MachineClass.prices`) over time; a time without a zone is UTC."""
+        """Return the spot prices of a trace over time.
+
+        Parameters
+        ----------
+        trace : str
+            Name of the trace (`MachineClass.prices`).
+        since, until : datetime, optional
+            Time range; times without a zone are UTC [default: the whole trace].
+
+        Returns
+        -------
+        tuple of Price
+            Prices in the order of time.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the trace is unknown or the server cannot be reached.
+        """
         return tuple((await self._call(self.catalog.GetPrices, requests.prices(trace, since, until))).prices)
 
     async def markets(self) -> tuple[catalog_pb2.Market, ...]:
-        """Spot markets that the operator has fitted."""
+        """Return the spot markets that the operator has fitted.
+
+        Returns
+        -------
+        tuple of Market
+            The markets.
+
+        Raises
+        ------
+        ServiceError
+            If the server cannot be reached.
+        """
         return tuple((await self._call(self.catalog.ListMarkets, catalog_pb2.ListMarketsRequest())).markets)
 
     async def dataflows(self) -> dict[str, dataflows_pb2.Dataflow]:
-        """Dataflows that the server knows, by their names."""
+        """Return the dataflows on the server.
+
+        Returns
+        -------
+        dict of str to Dataflow
+            Dataflows by name.
+
+        Raises
+        ------
+        ServiceError
+            If the server cannot be reached.
+        """
         answer = await self._call(self.catalog.ListDataflows, catalog_pb2.ListDataflowsRequest())
         return dict(zip(answer.names, answer.dataflows, strict=True))
 
     async def policies(self) -> tuple[catalog_pb2.PolicyInfo, ...]:
-        """Policies, with JSON schemas of their options."""
+        """Return the scheduler policies, with JSON schemas of their options.
+
+        Returns
+        -------
+        tuple of PolicyInfo
+            The policies.
+
+        Raises
+        ------
+        ServiceError
+            If the server cannot be reached.
+        """
         return tuple((await self._call(self.catalog.ListPolicies, catalog_pb2.ListPoliciesRequest())).policies)
 
     async def algorithms(self) -> tuple[catalog_pb2.AlgorithmInfo, ...]:
-        """Algorithms of graph jobs, with JSON schemas of their options."""
+        """Return the algorithms of graph jobs, with JSON schemas of their options.
+
+        Returns
+        -------
+        tuple of AlgorithmInfo
+            The algorithms.
+
+        Raises
+        ------
+        ServiceError
+            If the server cannot be reached.
+        """
         return tuple((await self._call(self.catalog.ListAlgorithms, catalog_pb2.ListAlgorithmsRequest())).algorithms)
 
     async def _call(self, method: Callable[..., Any], request: Any, usual_s: float | None = CALL_S) -> Any:
@@ -287,7 +612,7 @@ class AsyncCalls(Connection):
         return answer
 
     async def _patiently(self, job: str) -> jobs_pb2.Job:
-        """The job; a server that has answered before is waited for."""
+        """Return the job; retry while a server that has answered before is unreachable."""
         end = None
         while True:
             try:
@@ -297,7 +622,7 @@ class AsyncCalls(Connection):
             await asyncio.sleep(PAUSE_S)
 
     async def _resumed(self, method: Callable[..., Any], asked: Any) -> AsyncGenerator[Any, None]:
-        """The answers of a stream; one that breaks off is asked for again, with `asked` as the caller left it."""
+        """Yield the responses of a stream; reconnect with `asked`, as the caller updated it, when the stream breaks."""
         while True:
             # A stream says nothing before its first answer, which may take long; this tells that the server is there.
             await self._patiently(asked.id)
@@ -314,7 +639,7 @@ class AsyncCalls(Connection):
             await asyncio.sleep(PAUSE_S)
 
     async def _pieces(self, job: str) -> AsyncIterator[bytes]:
-        """The bytes of a result, all of them."""
+        """Yield the bytes of a result, all of them."""
         asked, total = requests.of_job(jobs_pb2.FetchResultRequest(), job), 0
         async with contextlib.aclosing(self._resumed(self.jobs.FetchResult, asked)) as answers:
             async for answer in answers:

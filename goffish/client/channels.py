@@ -1,4 +1,4 @@
-"""How a client reaches its server: address, TLS, token, channel and stubs, and what is tried again."""
+"""Connection of a client to a server: address, TLS, token, channel, stubs and retries."""
 
 from __future__ import annotations
 
@@ -62,11 +62,14 @@ _RECONNECT_MS = 5_000
 
 
 class ServiceError(GoffishError):
-    """What a server answered instead of a result.
+    """The server rejected or failed a call.
 
     Attributes
     ----------
     code : grpc.StatusCode
+        Status of the call.
+    exit_code : int
+        Exit code of the command line: 2 for ``INVALID_ARGUMENT`` and ``NOT_FOUND``, otherwise 1.
     """
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
@@ -77,24 +80,25 @@ class ServiceError(GoffishError):
 
 @dataclass(frozen=True)
 class Access:
-    """How to reach a server.
+    """Address and credentials of a server.
 
     Attributes
     ----------
     address : str
         ``HOST:PORT`` or ``unix:PATH``.
     token : str, optional
+        Bearer token.
     authority : path, optional
-        Of the server's certificate, for TLS with one of your own; default: those that the computer trusts.
+        CA certificate of the server, for TLS with your own CA [default: the CAs that the computer trusts].
     tls : bool
-        Whether to use TLS; always with `authority` or `certificate`.
+        Use TLS [default: True with `authority` or `certificate`].
     certificate, key : path, optional
-        Of the client, for mutual TLS.
+        Client certificate and its key, for mutual TLS.
 
     Raises
     ------
     InputError
-        The token would leave this machine unencrypted.
+        If the token would be sent unencrypted to another machine.
     """
 
     address: str

@@ -1,4 +1,4 @@
-"""What both clients send, from what a user gives: arguments, and definitions in files."""
+"""Requests of both clients, from arguments and from definitions in files."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ M = TypeVar("M")
 
 
 class JobOptions(TypedDict, total=False):
-    """What may be asked of every kind of job.
+    """Options of every job.
 
     Attributes
     ----------
     deadline_s : float
-        From the submission on.
+        Deadline in seconds from submission.
     budget : float
-        In the currency of its cloud.
-    labels : mapping
+        Maximum cost in the currency of the cloud.
+    labels : mapping of str to str
+        Labels of the job.
     most_attempts : int
-        Times that its worker may be lost until it fails.
+        Number of worker losses after which the job fails.
     """
 
     deadline_s: float | None
@@ -40,18 +41,18 @@ class JobOptions(TypedDict, total=False):
 
 
 class GraphOptions(JobOptions, total=False):
-    """What may be asked of a job on a graph.
+    """Options of a graph job.
 
     Attributes
     ----------
     workers : int
-        Threads, or ranks of mpirun.
+        Threads, or MPI ranks.
     checkpoint_every : int
-        Supersteps.
+        Supersteps between checkpoints.
     memory_mb, cpu_seconds : float
-        Most of its processes together.
+        Limits of all processes together.
     policy, cloud_name : str
-        With the runner ``cloud``: who decides on machines, and their catalogue.
+        With the runner ``cloud``: scheduler policy, and catalogue of machine types.
     """
 
     workers: int | None
@@ -63,14 +64,18 @@ class GraphOptions(JobOptions, total=False):
 
 
 class DataflowOptions(JobOptions, total=False):
-    """What may be asked of a dataflow on the simulated cloud.
+    """Options of a dataflow on the simulated cloud.
 
     Attributes
     ----------
     cloud_name, policy, rates : str
-    hours, hours_per_second : float
-        Length; and of it what passes in a second, instead of as much as can be computed.
+        Catalogue of machine types, scheduler policy, and message rates over time.
+    hours : float
+        Simulated hours.
+    hours_per_second : float
+        Simulated hours per second [default: unlimited].
     seed : int
+        Random seed.
     """
 
     cloud_name: str | None
@@ -82,12 +87,12 @@ class DataflowOptions(JobOptions, total=False):
 
 
 def filled(message: M, **fields: Any) -> M:
-    """A message with those of its fields that are given: not ``None``.
+    """Set the fields of a message that are not ``None``.
 
     Raises
     ------
     InputError
-        The field, its value, and what is accepted.
+        If a value does not match its field.
     """
     made: Any = message
     for name, value in fields.items():
@@ -117,11 +122,12 @@ def _short(value: Any) -> str:
 
 
 def of_job(message: M, job: str, **fields: Any) -> M:
-    """A message that asks for something of a job.
+    """Return a request about a job.
 
     Raises
     ------
     InputError
+        If the job is not an id, or a value does not match its field.
     """
     if not isinstance(job, str):
         raise InputError(f"job: {_short(job)} is given, its id is needed")
@@ -131,17 +137,12 @@ def of_job(message: M, job: str, **fields: Any) -> M:
 def graph_spec(
     algorithm: str, input_uri: str, options: Mapping[str, Any] | None, runner: str, more: GraphOptions
 ) -> jobs_pb2.JobSpec:
-    """A job on a graph.
-
-    Parameters
-    ----------
-    algorithm, input_uri, options, runner
-    more : GraphOptions
-        ``None`` is not given.
+    """Return the specification of a graph job; options that are ``None`` are left out.
 
     Raises
     ------
     InputError
+        If a value has the wrong type.
     """
     if runner not in RUNNERS:
         raise InputError(f"runner={runner!r}: choose one of {', '.join(RUNNERS)}")
@@ -153,11 +154,12 @@ def graph_spec(
 def dataflow_spec(
     dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None, more: DataflowOptions
 ) -> jobs_pb2.JobSpec:
-    """A dataflow that is run on the simulated cloud.
+    """Return the specification of a dataflow on the simulated cloud.
 
     Raises
     ------
     InputError
+        If a value has the wrong type.
     """
     own, limits = _split(more, DataflowOptions)
     work = filled(jobs_pb2.DataflowJob(), **_either("dataflow", dataflow), options=texts(options), **own)
@@ -165,7 +167,7 @@ def dataflow_spec(
 
 
 def _split(given: Mapping[str, Any], kind: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is the job's own, and what may be asked of every kind of job."""
+    """Separate the options of one kind of job from those of every job."""
     for name in given:
         if name not in kind.__annotations__:
             raise TypeError(f"unexpected keyword argument {name!r} (there are: {', '.join(kind.__annotations__)})")
@@ -186,27 +188,29 @@ def setting(
     dataflow: str | dataflows_pb2.Dataflow, cloud: str | dataflows_pb2.Catalogue | None, policy: str,
     options: Mapping[str, Any] | None,
 ) -> planning_pb2.Setting:  # fmt: skip
-    """What is planned, on what, and by whom.
+    """Return dataflow, catalogue and policy of a planning call.
 
     Raises
     ------
     InputError
+        If a value has the wrong type.
     """
     which = _either("dataflow", dataflow) | ({} if cloud is None else _either("cloud", cloud))
     return filled(planning_pb2.Setting(), **which, policy=policy, options=texts(options))
 
 
 def _either(field: str, given: Any) -> dict[str, Any]:
-    """What is either named or defined."""
+    """Return the field of a name or of a definition."""
     return {f"{field}_name" if isinstance(given, str) else f"{field}_definition": given}
 
 
 def prices(trace: str, since: datetime | None, until: datetime | None) -> catalog_pb2.GetPricesRequest:
-    """A part of a trace of prices.
+    """Return a request for a part of a price trace.
 
     Raises
     ------
     InputError
+        If a value has the wrong type.
     """
     asked = filled(catalog_pb2.GetPricesRequest(), trace=trace)
     for name, moment in (("since", since), ("until", until)):
@@ -218,11 +222,12 @@ def prices(trace: str, since: datetime | None, until: datetime | None) -> catalo
 
 
 def states(names: tuple[str, ...]) -> list[Any]:
-    """Numbers of states.
+    """Return the protocol numbers of job states.
 
     Raises
     ------
     InputError
+        If a state is unknown.
     """
     unknown = next((name for name in names if name not in STATES), None)
     if unknown is not None:
@@ -231,12 +236,12 @@ def states(names: tuple[str, ...]) -> list[Any]:
 
 
 def upload(path: str | Path) -> Iterator[jobs_pb2.UploadRequest]:
-    """A file in pieces.
+    """Return the requests that upload a file piece by piece.
 
     Raises
     ------
     InputError
-        It cannot be read; before anything is sent.
+        If the file cannot be read; raised before anything is sent.
     """
     path = Path(path)
     try:
@@ -256,11 +261,12 @@ def _pieces(path: Path, start: jobs_pb2.UploadStart) -> Iterator[jobs_pb2.Upload
 
 
 def texts(options: Mapping[str, Any] | None) -> dict[str, str]:
-    """Options as they are sent.
+    """Return options as strings.
 
     Raises
     ------
     InputError
+        If the options are not a mapping.
     """
     if not isinstance(options, Mapping | None):
         raise InputError(f"options: {_short(options)} is given, a mapping is needed")
@@ -268,12 +274,36 @@ def texts(options: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def dataflow(path: str | Path) -> dataflows_pb2.Dataflow:
-    """A dataflow from a YAML or JSON file, for plans and jobs.
+    """Read the definition of a dataflow from a YAML or JSON file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Local file.
+
+    Returns
+    -------
+    Dataflow
+        Definition for `Client.plan` and `Client.submit_dataflow`.
 
     Raises
     ------
     InputError
-        In one line: the file, the field, what is wrong and what is accepted.
+        If the file cannot be read or a field is invalid; the message names file, field and accepted values.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from goffish.client import dataflow
+    >>> text = '''
+    ... name: lines
+    ... elements: [{id: read, cost: 0.001}, {id: count, cost: 0.002}]
+    ... edges: [[read, count]]
+    ... inputs: {read: 100}
+    ... '''
+    >>> _ = Path("lines.yaml").write_text(text)
+    >>> dataflow("lines.yaml").name
+    'lines'
     """
     from goffish.scheduling.dataflow.model import read_dataflow
     from goffish.scheduling.messages import dataflow_message
@@ -282,12 +312,34 @@ def dataflow(path: str | Path) -> dataflows_pb2.Dataflow:
 
 
 def catalogue(path: str | Path) -> dataflows_pb2.Catalogue:
-    """A catalogue of machine classes from a YAML or JSON file, for plans.
+    """Read a catalogue of machine types from a YAML or JSON file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Local file.
+
+    Returns
+    -------
+    Catalogue
+        Definition for `Client.plan`.
 
     Raises
     ------
     InputError
-        In one line: the file, the field, what is wrong and what is accepted.
+        If the file cannot be read or a field is invalid; the message names file, field and accepted values.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from goffish.client import catalogue
+    >>> text = '''
+    ... source: own prices
+    ... classes: [{name: small, cores: 2, price_per_hour: 0.08}]
+    ... '''
+    >>> _ = Path("machines.yaml").write_text(text)
+    >>> catalogue("machines.yaml").source
+    'own prices'
     """
     from goffish.cloud.catalogue import read_catalogue
     from goffish.scheduling.messages import catalogue_message

@@ -66,28 +66,34 @@ class _Bars:
 
 @styled
 def gantt(stats: RunStats | Result) -> Figure:
-    """Draw when each partition computed: a row per partition, a bar per superstep.
+    """Draw when each partition computed: one row per partition, one bar per superstep.
 
     Parameters
     ----------
     stats : RunStats or Result
-        Counters of a run on an engine.
+        Counters of a run on an engine, or its result.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Bars run from the start to the end of a partition's compute phase and are coloured by superstep. A red foot
-        marks the slowest partition of each superstep: the one with the most compute time, for which the barrier
-        (dashed) makes the others wait. The panel on the right adds up the compute time of each partition.
-        Of more than 48 partitions the slowest 48 are drawn. Of more than 40 supersteps several share a bar, whose
-        length is the sum of theirs: groups of supersteps follow each other without the time in between. Of up to 40,
-        long pauses between compute phases are shortened to grey strips, which state their true lengths where there is
-        room. Supersteps from before a resumed checkpoint come directly before the others.
+        Bars extend from the start to the end of a partition's compute phase and are colored by superstep. A red mark
+        shows the slowest partition of each superstep (most compute time), for which the others wait at the barrier
+        (dashed). The right panel adds up the compute time of each partition. Of more than 48 partitions only the
+        slowest 48 are drawn. With more than 40 supersteps, a bar combines several: its length is the sum of theirs, and
+        the time between groups is left out. With up to 40, long pauses between compute phases are shortened to gray
+        strips, labeled with their true length if it fits. Supersteps before a resumed checkpoint directly precede the
+        others.
 
     Raises
     ------
     InputError
-        There are no counters (no engine ran), the run had no superstep, or matplotlib is missing.
+        If there are no counters (no engine ran), the run had no superstep, or matplotlib is missing.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish import plot
+    >>> figure = plot.gantt(gf.run("components", gf.from_edges([1, 2], [2, 3]), parts=2))
     """
     stats = check_supersteps(stats)
     bars = _bars(stats)

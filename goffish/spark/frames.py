@@ -1,4 +1,4 @@
-"""Graphs as Spark DataFrames and as GraphFrames, and back."""
+"""Conversion between graphs, Spark DataFrames and GraphFrames."""
 
 from __future__ import annotations
 
@@ -35,25 +35,34 @@ def from_graphframe(frame: Any, *, weight: str | None = None, directed: bool = T
     Parameters
     ----------
     frame : GraphFrame
-        Or any object with the DataFrames ``vertices`` (column ``id``) and ``edges`` (``src``, ``dst``). The columns
-        come to the driver as Arrow.
+        A GraphFrame, or any object with the DataFrames ``vertices`` (column ``id``) and ``edges`` (``src``, ``dst``).
+        The columns are collected on the driver as Arrow.
     weight : str, optional
-        The column of ``edges`` with the weights.
+        Column of ``edges`` with the weights [default: no weights].
     directed : bool
-        With ``False`` the rows ``u v`` and ``v u`` are the same edge, as in what `to_graphframe` makes of an undirected
-        graph.
+        Whether edges have a direction [default: True]. With ``False`` the rows ``u v`` and ``v u`` are the same edge,
+        as `to_graphframe` writes them for an undirected graph.
 
     Returns
     -------
     Graph
-        Labels are the ids, ascending; of parallel edges the one with the smallest weight. Self-loops are kept, further
-        columns are not.
+        Labels are the ids, ascending. Of parallel edges the one with the smallest weight is kept; self-loops are kept;
+        other columns are dropped.
 
     Raises
     ------
     InputError
-        A column is missing; ids that are neither whole numbers nor texts, that are missing or not distinct; an edge
-        that ends at a vertex which is not in ``vertices``; a weight that is negative or not finite.
+        If a column is missing, ids are not distinct integers or strings, an end of an edge is not in ``vertices``, or a
+        weight is negative or not finite.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from types import SimpleNamespace
+    >>> from goffish.spark import from_graphframe, session, vertices_and_edges
+    >>> vertices, edges = vertices_and_edges(gf.from_edges([1, 2], [2, 3]), spark=session())
+    >>> from_graphframe(SimpleNamespace(vertices=vertices, edges=edges), directed=False)
+    Graph(3 vertices, 2 edges, undirected)
     """
     vertices, edges = frames_of(frame)
     wanted = ["src", "dst", *([] if weight is None else [weight])]
@@ -75,17 +84,30 @@ def from_graphframe(frame: Any, *, weight: str | None = None, directed: bool = T
 
 
 def to_graphframe(graph: PartitionedGraph | Graph, *, spark: SparkSession | None = None) -> GraphFrame:
-    """A GraphFrame of a graph; the executors read it from its store.
+    """Convert a graph to a GraphFrame; executors read it from its store.
 
     Parameters
     ----------
-    graph, spark
-        See `vertices_and_edges`. The session must have the GraphFrames jar, as ``session(graphframes=True)`` has.
+    graph : PartitionedGraph or Graph
+        Graph to convert; see `vertices_and_edges`.
+    spark : SparkSession, optional
+        Session with the GraphFrames jars, as created by ``session(graphframes=True)`` [default: the running session].
+
+    Returns
+    -------
+    graphframes.GraphFrame
+        The DataFrames of `vertices_and_edges`.
 
     Raises
     ------
     InputError
-        As `vertices_and_edges`; also where graphframes-py or the jar is missing: it says what to add.
+        As in `vertices_and_edges`, or if graphframes-py or its jar is missing; the message says how to add it.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.spark import session, to_graphframe
+    >>> frame = to_graphframe(gf.from_edges([1], [2]), spark=session(graphframes=True))  # doctest: +SKIP
     """
     with needed_for("GraphFrames"):
         graphframes = import_module("graphframes")
@@ -99,28 +121,37 @@ def to_graphframe(graph: PartitionedGraph | Graph, *, spark: SparkSession | None
 def vertices_and_edges(
     graph: PartitionedGraph | Graph, *, spark: SparkSession | None = None
 ) -> tuple[DataFrame, DataFrame]:
-    """The vertices and the edges of a graph as two DataFrames, with the columns that GraphFrames expects.
+    """Convert a graph to two DataFrames, with the columns that GraphFrames expects.
 
     Parameters
     ----------
     graph : PartitionedGraph or Graph
-        Of a store, each executor opens slices of its own, at the path or URI of the store. A graph in memory goes
-        through the driver.
+        Graph to convert. Executors read a store themselves, at its path or URI; a graph in memory passes through the
+        driver.
     spark : SparkSession, optional
-        Default: the running session, or `goffish.spark.session()`.
+        Session [default: the running session, or `goffish.spark.session`].
 
     Returns
     -------
     vertices : DataFrame
         ``id`` (the label, bigint or string) and the vertex attributes.
     edges : DataFrame
-        ``src``, ``dst``, ``weight`` where the graph has weights, and the edge attributes. An undirected edge is two
-        rows, one for each direction, but a self-loop is one.
+        ``src``, ``dst``, ``weight`` if the graph has weights, and the edge attributes. An undirected edge is two rows,
+        one for each direction; a self-loop is one row.
 
     Raises
     ------
     InputError
-        `graph` is no graph, or an attribute has one of the names above or a type that Spark does not have.
+        If `graph` is not a graph, an attribute has the name of another column or a type that Spark does not support, or
+        the session uses Spark Connect.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.spark import session, vertices_and_edges
+    >>> vertices, edges = vertices_and_edges(gf.from_edges([1, 2], [2, 3]), spark=session())
+    >>> edges.columns, edges.count()
+    (['src', 'dst'], 4)
     """
     expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
     own = classic(spark)
@@ -241,7 +272,7 @@ def _dictionary(table: pa.Table | None) -> dict[str, Any]:
 
 
 def schemas_of(table: pa.Table) -> tuple[Any, pa.Schema]:
-    """Spark's types for the columns of a table, and the Arrow types that Spark wants to be brought for these."""
+    """Return the Spark types of the columns of a table, and the Arrow types that Spark requires for them."""
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
     try:

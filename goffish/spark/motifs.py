@@ -29,32 +29,40 @@ class _Term:
 
 
 def motifs(graph: PartitionedGraph | Graph | Any, pattern: str, *, spark: SparkSession | None = None) -> DataFrame:
-    """Find all places of a graph where a pattern of edges fits.
+    """Find all occurrences of a pattern of vertices and edges in a graph.
 
     Parameters
     ----------
     graph : PartitionedGraph, Graph or GraphFrame
-        Or any object with the DataFrames ``vertices`` (with ``id``) and ``edges`` (``src``, ``dst``). An undirected
-        graph has its edges in both directions.
+        Graph to search, or any object with the DataFrames ``vertices`` (``id``) and ``edges`` (``src``, ``dst``). An
+        undirected graph has its edges in both directions.
     pattern : str
-        Terms separated by semicolons, all of which have to hold: ``(a)-[e]->(b)`` is an edge from `a` to `b` that is
-        called `e`; names may be left out, then the vertex or edge is not in the answer. ``!(a)-[]->(b)``: there is no
-        such edge; at least one of its ends has a name and every name occurs in a term without ``!``. ``(a)``: any
-        vertex. The same name is the same vertex; different names may be the same vertex as well.
+        Terms separated by semicolons, all of which must match. ``(a)-[e]->(b)`` is an edge named `e` from `a` to `b`;
+        names may be omitted, and then the vertex or edge is not in the result. ``!(a)-[]->(b)`` excludes such an edge;
+        at least one end must be named, and every name must occur in a term without ``!``. ``(a)`` is any vertex. Equal
+        names match the same vertex; different names may match the same vertex.
     spark : SparkSession, optional
-        For graphs that are no DataFrames yet; default: the running session, or `goffish.spark.session()`.
+        Session for graphs that are not DataFrames yet [default: the running session, or `goffish.spark.session`].
 
     Returns
     -------
     DataFrame
-        One row per place, one column per name in the order in which they occur: for vertices and edges alike structs
-        of all their columns, so that ``motifs(g, "(a)-[e]->(b); (b)-[f]->(c)").filter("e.time < f.time")`` says more
-        about them. Parallel edges without a name give as many equal rows.
+        One row per occurrence, one column per name in order of appearance: structs of all columns of the vertex or
+        edge. Conditions are filters, such as ``motifs(g, "(a)-[e]->(b); (b)-[f]->(c)").filter("e.time < f.time")``.
+        Unnamed parallel edges produce equal rows.
 
     Raises
     ------
     InputError
-        The pattern cannot be read, calls a vertex and an edge the same, an edge twice, or is about nothing.
+        If the pattern is invalid, uses a name for both a vertex and an edge, names two edges alike, or names nothing.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.spark import motifs, session
+    >>> graph = gf.from_edges([1, 2, 3], [2, 3, 1], directed=True)
+    >>> motifs(graph, "(a)-[]->(b); (b)-[]->(c); (c)-[]->(a)", spark=session()).count()
+    3
     """
     terms, names = _parse(pattern)
     owned = isinstance(graph, Graph | PartitionedGraph)

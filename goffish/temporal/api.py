@@ -76,7 +76,7 @@ def run_series(
 
     Other Parameters
     ----------------
-    threads, comm, spark, max_supersteps, checkpoint_dir, checkpoint_every, resume, progress
+    threads, comm, spark, max_supersteps, checkpoint_dir, checkpoint_every, resume, progress : optional
         See `goffish.run`.
 
     Raises

@@ -312,9 +312,8 @@ def betweenness(
         Folder for partial sums, and whether to resume from it (exact values only) [default: none, False].
     note : callable
         Called with a line of text that reports the progress.
-    engine_options
-        ``parts``, ``method``, ``units``, ``comm``, ``spark``, ``output``, ``max_supersteps``, ``checkpoint_every`` and
-        ``progress``: see `goffish.run`.
+    parts, method, units, comm, spark, output, max_supersteps, checkpoint_every, progress : optional
+        Options of the engine; see `goffish.run`.
 
     Raises
     ------

@@ -304,9 +304,8 @@ def louvain(
         by the size of the graph, 2 up to 67 M arcs]. The result depends on it. In memory only.
     note : callable
         Called with a line of text that reports the progress.
-    engine_options
-        ``parts``, ``method``, ``units``, ``comm``, ``spark``, ``output``, ``max_supersteps``, ``checkpoint_dir``,
-        ``checkpoint_every``, ``resume`` and ``progress``: see `goffish.run`.
+    parts, method, units, comm, spark, output, max_supersteps, checkpoint_dir, checkpoint_every, resume, progress : optional
+        Options of the engine; see `goffish.run`.
 
     Raises
     ------

@@ -45,27 +45,44 @@ def session(
     memory: str | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> SparkSession:
-    """A Spark session that suits the engine; the running one where there is one.
+    """Create a Spark session with the settings that the engine needs, or return the running session.
 
     Parameters
     ----------
+    name : str
+        Name of the application [default: "goffish"].
     master : str, optional
-        As for ``spark-submit --master``. Default: what spark-submit was given, else all processors of this machine.
+        As for ``spark-submit --master`` [default: the master given to spark-submit, otherwise all processors of this
+        machine].
     packages : sequence of str, optional
-        Maven coordinates of JVM packages to load, as ``group:artifact:version``.
+        Maven coordinates of JVM packages to load, as ``group:artifact:version`` [default: none].
     graphframes : bool
-        Load the jars of GraphFrames too, in the version that GoFFish is written for: the files that the environment
-        variable ``GOFFISH_GRAPHFRAMES_JARS`` names (separated by commas), else from Maven.
+        Also load the GraphFrames jars, in the version that GoFFish supports: from the comma-separated files in the
+        environment variable ``GOFFISH_GRAPHFRAMES_JARS``, otherwise from Maven [default: False].
     memory : str, optional
-        Of the driver's JVM, such as ``"2g"``; in a local session that is all there is.
-    config : mapping, optional
-        Any further Spark properties.
+        Memory of the driver JVM, such as ``"2g"``; a local session has no other memory [default: that of Spark].
+    config : mapping of str to value, optional
+        Further Spark properties.
+
+    Returns
+    -------
+    pyspark.sql.SparkSession
+        The session.
 
     Raises
     ------
     InputError
-        PySpark is missing, or Spark cannot start (no Java, an unknown master, packages that Maven does not find); a
-        session runs already that was started without GraphFrames.
+        If PySpark is missing, Spark cannot start (no Java, unknown master, packages not found), or a session without
+        GraphFrames is running.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.spark import session
+    >>> spark = session()
+    >>> graph = gf.from_edges([1, 2], [2, 3])
+    >>> gf.run("components", graph, engine="spark", spark=spark, parts=1).summary["components"]
+    1
     """
     with needed_for("Spark"):
         from pyspark.sql import SparkSession
