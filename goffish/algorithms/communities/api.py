@@ -304,7 +304,9 @@ def louvain(
         by the size of the graph, 2 up to 67 M arcs]. The result depends on it. In memory only.
     note : callable
         Called with a line of text that reports the progress.
-    parts, method, units, comm, spark, output, max_supersteps, checkpoint_dir, checkpoint_every, resume, progress : optional
+    parts, method, units, comm, spark, output, max_supersteps : optional
+        Options of the engine; see `goffish.run`.
+    checkpoint_dir, checkpoint_every, resume, progress : optional
         Options of the engine; see `goffish.run`.
 
     Raises
