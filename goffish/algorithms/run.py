@@ -98,9 +98,14 @@ def run(
     """
     if engine not in ("auto", *ENGINES):
         raise InputError(f"engine={engine!r}: choose one of {', '.join(('auto', *ENGINES))}")
-    expect(algorithm, (str, SubgraphProgram), "algorithm", "give the name of one, or an instance such as MyProgram()")
+    expect(
+        algorithm,
+        (str, SubgraphProgram),
+        "algorithm",
+        "expected the name of an algorithm, or an instance such as MyProgram()",
+    )
     running = {name: options.pop(name) for name in RUN_OPTIONS & options.keys()}
     what = make(algorithm, options) if isinstance(algorithm, str) else algorithm
     if what is algorithm and options:
-        raise InputError(f"options {', '.join(options)}: give them to the program when you make it")
+        raise InputError(f"options {', '.join(options)}: pass them to the constructor of the program")
     return answer(what, graph, engine, parts=parts, method=method, units=units, note=note, **running)

@@ -113,7 +113,7 @@ def filled(message: M, **fields: Any) -> M:
 def _wanted(field: Any) -> str:
     if field.message_type is not None:
         return "a mapping" if field.message_type.GetOptions().map_entry else str(field.message_type.name)
-    return {field.CPPTYPE_STRING: "text", field.CPPTYPE_DOUBLE: "a number"}.get(field.cpp_type, "a whole number")
+    return {field.CPPTYPE_STRING: "text", field.CPPTYPE_DOUBLE: "a number"}.get(field.cpp_type, "an integer")
 
 
 def _short(value: Any) -> str:

@@ -115,7 +115,7 @@ class PartitionedGraph:
             If the slice is missing or damaged.
         """
         if not 0 <= partition < self.num_partitions:
-            raise InputError(f"partition {partition} does not exist: there are {self.num_partitions}")
+            raise InputError(f"partition {partition} does not exist; the graph has {self.num_partitions} partitions")
         with self._lock:
             found = self._slices.get(partition)
         if found is None:
@@ -157,7 +157,7 @@ class PartitionedGraph:
             if local >= 0:
                 return part.vertex_start + local
         raise InputError(
-            f"unknown vertex {label!r}: it is not a vertex of this graph of {self.num_vertices:,} vertices "
+            f"unknown vertex {label!r}: not among the {self.num_vertices:,} vertices of this graph "
             f"with {self.info.label_type} labels"
         )
 
@@ -371,7 +371,7 @@ class PartitionedGraph:
             If the store has no time series.
         """
         if self.path is None:
-            raise InputError("only a store has instances: write one with goffish.gofs.series.write_series, and open it")
+            raise InputError("only stores have instances; write one with goffish.gofs.series.write_series and open it")
         return list(hooks.open_series(self.path).instances(start, end, attributes, reverse=reverse))
 
     def run(self, algorithm: Any, engine: str = "local", **options: Any) -> Any:

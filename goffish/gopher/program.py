@@ -298,12 +298,12 @@ def check_program(program: SubgraphProgram) -> None:
         If a declaration is invalid; the message names it and the accepted values.
     """
     if not isinstance(program, SubgraphProgram):
-        raise InputError(f"{program!r} is not a program: give an instance of your SubgraphProgram class")
+        raise InputError(f"{program!r} is not a program; expected an instance of your SubgraphProgram class")
     name = program.name()
     if program.combine is not None and program.combine not in ("min", "max", "sum"):
         raise InputError(f"{name}: combine={program.combine!r}: choose min, max, sum or None")
     if program.combine is not None and not program.message:
-        raise InputError(f"{name}: combine={program.combine!r} needs a message column to compare")
+        raise InputError(f"{name}: combine={program.combine!r} requires a message column")
     if program.rows not in ("vertex", "subgraph", "free"):
         raise InputError(f"{name}: rows={program.rows!r}: choose vertex, subgraph or free")
     for aggregator, how in program.aggregators.items():
@@ -316,7 +316,7 @@ def check_program(program: SubgraphProgram) -> None:
                 "per_neighbor or per_partition"
             )
         if kind.level == "free" and not program.is_batched():
-            raise InputError(f"{name}: state column {column!r} is of partitions: define compute_batch")
+            raise InputError(f"{name}: state column {column!r} belongs to partitions, which requires compute_batch")
         if kind.dtype.kind not in "biuf":
             raise InputError(f"{name}: state column {column!r} has type {kind.dtype}; use numbers")
     message_dtype(program.message)

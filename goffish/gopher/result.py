@@ -102,12 +102,12 @@ class Result:
         width = 2 if tuple(names[:2]) in _PAIRS else 1
         name = column if column is not None else names[width]
         if name not in names:
-            raise InputError(f"no column {name!r}; there are {', '.join(names)}")
+            raise InputError(f"no column {name!r}; available: {', '.join(names)}")
         columns = [self.table.column(at).to_pylist() for at in range(width)]
         keys = columns[0] if width == 1 else zip(*columns, strict=True)
         found = dict(zip(keys, self.table.column(name).to_pylist(), strict=True))
         if len(found) < self.table.num_rows:
-            raise InputError(f"several rows have the same {' and '.join(names[:width])}: use .table")
+            raise InputError(f"several rows have the same {' and '.join(names[:width])}; use .table")
         return found
 
     def write(self, path: str | Path) -> Path:
@@ -147,7 +147,7 @@ def check_suffix(path: str | Path) -> Path:
 def check_readable(path: str | Path) -> None:
     """Reject a table file with an unknown suffix, or one that does not exist."""
     if Path(path).suffix.lower() not in _READERS:
-        raise InputError(f"must be a table file; its suffix one of {', '.join(_READERS)}")
+        raise InputError(f"must be a table file with one of the suffixes {', '.join(_READERS)}")
     if not Path(path).is_file():
         raise InputError("must be an existing table file")
 

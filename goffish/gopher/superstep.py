@@ -115,7 +115,7 @@ class _Step:
     def _check_aggregator(self, name: str) -> None:
         if name not in self._aggregators:
             declared = ", ".join(self._aggregators) or "none"
-            raise InputError(f"no aggregator {name!r}; declared are: {declared}")
+            raise InputError(f"no aggregator {name!r}; declared: {declared}")
 
     def send_to_subgraph(self, subgraph: ArrayLike, **payload: ArrayLike) -> None:
         """Send a message to one or more subgraphs.
@@ -200,10 +200,10 @@ def numbers(what: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
     """
     numbers = np.asarray(given)
     if numbers.size and numbers.dtype.kind not in "iu":
-        raise InputError(f"a message is addressed by whole numbers, not by {numbers.dtype} ({what})")
+        raise InputError(f"message to {what}: addresses must be integers, not {numbers.dtype}")
     if numbers.size and (numbers.min() < 0 or numbers.max() >= count):
         unknown = numbers.ravel()[np.flatnonzero((numbers < 0) | (numbers >= count))[0]]
-        raise InputError(f"message to {what} {unknown}, which does not exist (there are {count})")
+        raise InputError(f"message to {what} {unknown}, which does not exist; accepted: 0 to {count - 1}")
     return numbers.astype(np.int64, copy=False)
 
 

@@ -61,7 +61,7 @@ class _View:
             level, values = self._state[name]
         except KeyError:
             declared = ", ".join(self._state) or "none"
-            raise InputError(f"no state column {name!r}; declared are: {declared}") from None
+            raise InputError(f"no state column {name!r}; declared: {declared}") from None
         if level == "vertex":
             return values[self._vertices]
         if level == "remote":

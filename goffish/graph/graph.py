@@ -298,7 +298,7 @@ def from_edges(
         raise InputError(f"source has {len(src_ids)} rows, target has {len(dst_ids)}")
     if labels is not None:
         if isolated is not None:
-            raise InputError("give either labels or isolated: labels already lists every vertex")
+            raise InputError("labels and isolated are mutually exclusive: labels already lists every vertex")
         label_column, n = _label_column(labels)
         src_ids, dst_ids = _positions(src_ids, n, "source"), _positions(dst_ids, n, "target")
     else:
@@ -332,10 +332,10 @@ def _label_column(labels: Any) -> tuple[pa.Array | None, int]:
 
 def _positions(ids: Any, n: int, name: str) -> NDArray[np.integer[Any]]:
     if isinstance(ids, pa.Array):
-        raise InputError(f"{name}: with labels given, edge ends are positions in it, not strings")
+        raise InputError(f"{name}: with labels, ends of edges must be positions in labels, not strings")
     if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= n):
         row = int(np.flatnonzero((ids < 0) | (ids >= n))[0])
-        raise InputError(f"{name}: row {row} holds {ids[row]}; positions run from 0 to {n - 1}")
+        raise InputError(f"{name}: row {row} holds {ids[row]}; positions must be from 0 to {n - 1}")
     return np.ascontiguousarray(ids, dtype=vertex_dtype(n))
 
 

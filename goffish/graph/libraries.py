@@ -76,7 +76,7 @@ def from_scipy(
     """
     if not hasattr(matrix, "tocoo"):
         raise InputError(
-            f"matrix is of type {type(matrix).__name__}: give a sparse one (scipy.sparse.csr_array(matrix))"
+            f"matrix is of type {type(matrix).__name__}: expected a sparse matrix; use scipy.sparse.csr_array(matrix)"
         )
     if matrix.ndim != 2:
         raise InputError(f"the matrix is not square (shape {matrix.shape})")
@@ -100,8 +100,7 @@ def from_scipy(
         if missing_reverse == "error" and not paired.all():
             at = int(np.flatnonzero(~paired)[0])
             raise InputError(
-                f"entry ({src[at]}, {dst[at]}) has no equal reverse; "
-                'use directed=True, or missing_reverse="add" to make it an undirected edge'
+                f'entry ({src[at]}, {dst[at]}) has no equal reverse; use directed=True, or missing_reverse="add"'
             )
         keep = (src <= dst) | ~paired  # a pair is one edge
         src, dst, values = src[keep], dst[keep], values[keep]
@@ -172,7 +171,7 @@ def to_scipy(graph: Graph) -> sparse.csr_array:
     with needed_for("to_scipy"):
         from scipy import sparse
 
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     data = np.ones(graph.num_arcs) if graph.weights is None else graph.weights
     n = graph.num_vertices
     # SciPy wants one index type; it would widen the targets otherwise
@@ -219,14 +218,14 @@ def from_networkx(
     >>> gf.from_networkx(nx.path_graph(3))
     Graph(3 vertices, 2 edges, undirected)
     """
-    expect_library(graph, "networkx", "Graph", "give a networkx graph")
+    expect_library(graph, "networkx", "Graph", "expected a NetworkX graph")
     nodes = list(graph)
     kinds = {int if isinstance(v, int | np.integer) and not isinstance(v, bool) else type(v) for v in nodes}
     if not kinds <= {int} and not kinds <= {str}:
         shown = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InputError(
-            f"vertex labels must be all integers or all strings, these are {shown}; "
-            "networkx.convert_node_labels_to_integers(graph, label_attribute=...) makes them integers"
+            f"vertex labels must be all integers or all strings, got {shown}; use "
+            "networkx.convert_node_labels_to_integers(graph, label_attribute=...)"
         )
     labels = sorted(nodes)
     number = {label: i for i, label in enumerate(labels)}
@@ -286,7 +285,7 @@ def to_networkx(graph: Graph, *, weight: str = "weight") -> nx.Graph:
     with needed_for("to_networkx"):
         import networkx as nx
 
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     multi = kernels.has_parallel(graph.offsets, graph.targets)
     kinds = {(False, False): nx.Graph, (True, False): nx.DiGraph, (False, True): nx.MultiGraph}
     result = kinds.get((graph.directed, multi), nx.MultiDiGraph)()
@@ -347,7 +346,7 @@ def from_igraph(
     >>> gf.from_igraph(igraph.Graph([(0, 1), (1, 2)]))
     Graph(3 vertices, 2 edges, undirected)
     """
-    expect_library(graph, "igraph", "Graph", "give an igraph.Graph")
+    expect_library(graph, "igraph", "Graph", "expected an igraph.Graph")
     ends = np.array(graph.get_edgelist(), np.int64).reshape(-1, 2)
     names = graph.vs["name"] if "name" in graph.vs.attributes() else np.arange(graph.vcount())
     vertex_attributes = {a: attribute_column(graph.vs[a], a, "vertex") for a in graph.vs.attributes() if a != "name"}
@@ -395,7 +394,7 @@ def to_igraph(graph: Graph, *, weight: str = "weight") -> igraph.Graph:
     """
     import igraph
 
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     src, dst, weights, attributes = graph.edge_columns()
     result = igraph.Graph(graph.num_vertices, np.column_stack((src, dst)), directed=graph.directed)
     if graph.labels is not None:

@@ -23,7 +23,7 @@ def thread_count(threads: int | None = None) -> int:
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise InputError(f"threads={threads!r}: give a positive whole number, or None for all processors")
+        raise InputError(f"threads={threads!r}: must be a positive integer, or None for all processors")
     return threads
 
 

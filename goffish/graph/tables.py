@@ -90,7 +90,7 @@ def from_arrow(
             edge_attributes=attributes,
         )
     if vertices.num_columns == 0:
-        raise InputError("vertices: the first column must hold the vertex labels, and there is none")
+        raise InputError("vertices: the table has no columns; expected the vertex labels in the first one")
     labels = _plain(vertices.column(0))
     attribute_names = vertices.column_names[1:]
     return from_edges(
@@ -147,14 +147,14 @@ def to_arrow(graph: Graph, *, source: str = "source", target: str = "target", we
     >>> gf.to_arrow(gf.from_edges([1, 2], [2, 3])).to_pydict()
     {'source': [1, 2], 'target': [2, 3]}
     """
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     src, dst, weights, attributes = graph.edge_columns()
     columns: dict[str, Any] = {source: _labels_of(graph, src), target: _labels_of(graph, dst)}
     if weights is not None:
         columns[weight] = pa.array(weights)
     for name, column in named_columns(attributes):
         if name in columns:
-            raise InputError(f"the edge attribute {name!r} has the name of another column; rename one")
+            raise InputError(f"the edge attribute {name!r} and another column have the same name; rename one")
         columns[name] = column
     return pa.table(columns)
 
@@ -186,11 +186,13 @@ def vertices_to_arrow(graph: Graph, *, vertex: str = "vertex") -> pa.Table:
     >>> gf.vertices_to_arrow(graph).to_pydict()
     {'vertex': [1, 2], 'age': [30, 40]}
     """
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     columns: dict[str, Any] = {vertex: graph.label_column()}
     for name, column in named_columns(graph.vertex_attributes):
         if name in columns:
-            raise InputError(f"the vertex attribute {name!r} has the name of the label column; rename that")
+            raise InputError(
+                f"the vertex attribute {name!r} is named like the label column; set vertex to another name"
+            )
         columns[name] = column
     return pa.table(columns)
 

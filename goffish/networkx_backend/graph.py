@@ -253,7 +253,7 @@ def convert(graph: nx.Graph) -> BackendGraph:
         return graph
     from goffish.graph.guards import expect_library
 
-    expect_library(graph, "networkx", "Graph", "give a networkx graph")
+    expect_library(graph, "networkx", "Graph", "expected a NetworkX graph")
     return convert_from_nx(graph, preserve_edge_attrs=True, preserve_node_attrs=True, preserve_graph_attrs=True)
 
 

@@ -24,7 +24,7 @@ def _read(source: io.BufferedReader, code: str, count: int) -> array[int] | None
     while at < len(view):
         got = source.readinto(view[at:])
         if not got:
-            raise SystemExit("the request is incomplete")
+            raise SystemExit("incomplete request")
         at += got
     return values
 

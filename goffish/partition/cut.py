@@ -172,7 +172,7 @@ def partition_graph(
     if split is not None:
         split = whole_number(split, "split")
         if units != "components":
-            raise InputError(f"split={split}: cuts connected subgraphs, so it does not go with units={units!r}")
+            raise InputError(f"split={split}: requires units='components', not {units!r}")
     threads = thread_count(threads)
     if isinstance(graph, PartitionedGraph):
         graph = graph.to_graph()

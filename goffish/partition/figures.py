@@ -182,7 +182,7 @@ def _check_owner(graph: Graph, owner: NDArray[np.integer[Any]], parts: int) -> N
         )
     bad = np.flatnonzero((owner < 0) | (owner >= parts))
     if bad.size:
-        raise InputError(f"owner: vertex number {bad[0]} has {owner[bad[0]]}; partitions run from 0 to {parts - 1}")
+        raise InputError(f"owner: vertex number {bad[0]} has {owner[bad[0]]}; partitions must be from 0 to {parts - 1}")
     return np.ascontiguousarray(owner, dtype=np.int32)
 
 

@@ -79,10 +79,10 @@ def whole_numbers(weights: NDArray[Any], limit: int, smallest: int) -> NDArray[n
 def check_numbers(name: str, values: NDArray[Any], size: int, of: str) -> NDArray[Any]:
     """An array option: right length, finite, not negative, not all zero."""
     if values.size != size:
-        raise InputError(f"{name}: {values.size} numbers given, expected one for each of the {size} {of}")
+        raise InputError(f"{name}: got {values.size} numbers, expected one for each of the {size} {of}")
     bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
     if bad.size:
-        raise InputError(f"{name}: position {bad[0]} holds {values[bad[0]]}; numbers must be finite and not negative")
+        raise InputError(f"{name}: position {bad[0]} holds {values[bad[0]]}; numbers must be finite and non-negative")
     if size and not values.any():
         raise InputError(f"{name}: all numbers are zero; at least one must be positive")
     return values

@@ -151,7 +151,7 @@ def animate(
     >>> plot.animate(gf.from_edges([1, 2], [2, 3]), reached).timesteps
     array([0, 1])
     """
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     check_size(graph.num_vertices)
     if graph.num_edges > MOST_EDGES:
         raise InputError(f"the graph has {graph.num_edges:,} edges; up to {MOST_EDGES:,} can be animated")

@@ -57,7 +57,7 @@ def around(graph: Graph, vertex: int | str, hops: int = 1) -> Graph:
     >>> plot.around(gf.from_edges([1, 2, 3], [2, 3, 4]), 1)
     Graph(2 vertices, 1 edges, undirected)
     """
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     labels = graph.label_column()
     try:
         start = pc.index(labels, pa.scalar(vertex).cast(labels.type)).as_py()
@@ -122,7 +122,7 @@ def graph(graph: Graph, values: Result | pa.Table, column: str | None = None, *,
     >>> graph = gf.from_edges([1, 2, 5], [2, 3, 6])
     >>> figure = plot.graph(graph, gf.connected_components(graph))
     """
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     check_size(graph.num_vertices)
     table = values.table if isinstance(values, Result) else values
     name, found = _column(graph, table, column)

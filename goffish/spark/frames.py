@@ -75,11 +75,11 @@ def from_graphframe(frame: Any, *, weight: str | None = None, directed: bool = T
     )  # fmt: skip
     distinct = ids.unique()
     if len(distinct) < len(ids):
-        raise InputError("vertices: the column id holds the same value more than once")
+        raise InputError("vertices: the column id has duplicate values")
     if len(distinct) < graph.num_vertices:
         known = distinct.cast(graph.label_column().type)
         strangers = graph.label_column().filter(pc.invert(pc.is_in(graph.label_column(), known)))
-        raise InputError(f"edges: {strangers[0].as_py()!r} is an end of an edge but not an id of vertices")
+        raise InputError(f"edges: {strangers[0].as_py()!r} is the end of an edge but not in vertices.id")
     return graph
 
 
@@ -263,7 +263,7 @@ def _from_store(graph: PartitionedGraph, path: str, spark: SparkSession) -> tupl
 def _columns(own: Mapping[str, Any], attributes: Mapping[str, Any], what: str) -> pa.Table:
     for name in attributes:
         if name in own:
-            raise InputError(f"{what} attribute {name!r}: the DataFrame has a column of this name already; rename it")
+            raise InputError(f"{what} attribute {name!r}: the DataFrame already has a column of this name; rename it")
     return pa.table({**own, **attributes})
 
 
@@ -279,7 +279,7 @@ def schemas_of(table: pa.Table) -> tuple[Any, pa.Schema]:
         schema = from_arrow_schema(table.schema)
         return schema, to_arrow_schema(schema)
     except Exception as error:
-        raise InputError(f"an attribute has a type that Spark does not have: {str(error).splitlines()[0]}") from None
+        raise InputError(f"an attribute has a type that Spark does not support: {str(error).splitlines()[0]}") from None
 
 
 def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -291,7 +291,7 @@ def classic(spark: SparkSession | None) -> SparkSession:
     """The session that was given, or the running one; its executors must be able to open stores."""
     spark = session() if spark is None else spark
     if not hasattr(spark, "_jsparkSession"):
-        raise InputError("spark: executors cannot read stores through Spark Connect; give a classic SparkSession")
+        raise InputError("spark: Spark Connect sessions are not supported; use a classic SparkSession")
     return spark
 
 
@@ -299,7 +299,7 @@ def frames_of(frame: Any) -> tuple[DataFrame, DataFrame]:
     vertices, edges = getattr(frame, "vertices", None), getattr(frame, "edges", None)
     if not (hasattr(vertices, "toArrow") and hasattr(edges, "toArrow")):
         raise InputError(
-            f"{type(frame).__name__} is no GraphFrame: give one, or an object with the DataFrames vertices and edges"
+            f"{type(frame).__name__} is not a GraphFrame, nor an object with the DataFrames vertices and edges"
         )
     _need(vertices, ["id"], "vertices")
     _need(edges, ["src", "dst"], "edges")
@@ -309,4 +309,4 @@ def frames_of(frame: Any) -> tuple[DataFrame, DataFrame]:
 def _need(frame: DataFrame, names: list[str], which: str) -> None:
     for name in names:
         if name not in frame.columns:
-            raise InputError(f"{which}: there is no column {name!r}, only {', '.join(frame.columns)}")
+            raise InputError(f"{which}: no column {name!r}; available: {', '.join(frame.columns)}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TERM = re.compile(r"(?P<no>!)?\((?P<src>\w*)\)(?:(?P<arrow>-\[(?P<edge>\w*)\]->)\((?P<dst>\w*)\))?", re.ASCII)
-_ACCEPTED = 'give terms such as "(a)-[e]->(b)", "(a)-[]->()", "!(b)-[]->(a)" or "(a)", separated by ";"'
+_ACCEPTED = 'expected terms such as "(a)-[e]->(b)", "(a)-[]->()", "!(b)-[]->(a)" or "(a)", separated by ";"'
 
 
 @dataclass(frozen=True)
@@ -134,13 +134,13 @@ def _parse(pattern: str) -> tuple[list[_Term], dict[str, str]]:
         negated, edge = match["no"] is not None, match["edge"] or ""
         src, dst = match["src"], match["dst"]
         if negated and (edge or not (src or dst)):
-            raise InputError(f"pattern: {text.strip()!r}: a term with ! has no name for its edge, and one for an end")
+            raise InputError(f"pattern: {text.strip()!r}: a term with ! must not name its edge and must name an end")
         if not negated:
             for name, kind in ((src, "vertex"), (edge, "edge"), (dst or "", "vertex")):
                 if name and names.setdefault(name, f"{kind} {name}") != f"{kind} {name}":
                     raise InputError(f"pattern: {name!r} is the name of a vertex and of an edge")
             if edge and any(term.edge == f"edge {edge}" for term in terms):
-                raise InputError(f"pattern: two edges are called {edge!r}")
+                raise InputError(f"pattern: two edges are named {edge!r}")
         ends = [f"vertex {end}" if end else f"{side} {place}" for side, end in (("from", src), ("to", dst))]
         terms.append(_Term(ends[0], ends[1] if match["arrow"] else None, f"edge {edge}" if edge else "", negated))
     unbound = {end for t in terms if t.negated for end in (t.src, t.dst or "") if end.startswith("vertex ")}
@@ -148,7 +148,7 @@ def _parse(pattern: str) -> tuple[list[_Term], dict[str, str]]:
     if unbound:
         raise InputError(f"pattern: {min(unbound)[7:]!r} occurs only in terms with !")
     if len({name.lower() for name in names}) < len(names):
-        raise InputError("pattern: two names differ in nothing but upper and lower case; Spark takes them for the same")
+        raise InputError("pattern: two names differ only in case, which Spark ignores; rename one")
     if not names:
         raise InputError(f"pattern: nothing in {pattern!r} has a name; {_ACCEPTED}")
     return terms, names

@@ -102,7 +102,7 @@ def map_instances(
         opened.schema[name]
     columns = own.createDataFrame([], schema).schema
     if "timestep" in columns.names:
-        raise InputError("schema: the column timestep is there already; give the others")
+        raise InputError("schema: timestep is added automatically; omit it")
     full = StructType([StructField("timestep", LongType()), *columns.fields])
     numbers = opened.between(start, end)
     job = _Mapped(*_place(opened), tuple(numbers), to_arrow_schema(full), function, _tuple(attributes))
@@ -261,7 +261,7 @@ def _chosen(series: Series, attributes: Sequence[str] | None) -> dict[str, list[
         series.schema[name]
         place, own = name.split(".", 1)
         if own in _OWN:
-            raise InputError(f"attribute {name!r}: the DataFrame has a column of this name; leave it out of attributes")
+            raise InputError(f"attribute {name!r}: the DataFrame has a column of this name; omit it from attributes")
         found[place].append(name)
     return found
 
@@ -320,7 +320,7 @@ class _Mapped(_OfInstances):
             table = made if isinstance(made, pa.Table) else pa.table(dict(made))
             missing = [name for name in self.schema.names[1:] if name not in table.column_names]
             if missing:
-                raise InputError(f"the function's table has no column {missing[0]!r}; the schema names it")
+                raise InputError(f"the function returned no column {missing[0]!r}, which is in the schema")
             table = table.select(self.schema.names[1:])
             table = table.add_column(0, "timestep", pa.array(np.full(table.num_rows, at, np.int64)))
             yield table.cast(self.schema)
@@ -411,7 +411,7 @@ def _open(path: str, fingerprint: str) -> Series:
     if found is None:
         found = open_series(path)
         if found.fingerprint() != fingerprint:
-            raise InputError(f"{path}: was replaced while the job ran, or is another store on this machine")
+            raise InputError(f"{path}: was replaced during the job, or differs on this machine")
         _cached.clear()
         _cached[path, fingerprint] = found
     return found

@@ -107,7 +107,7 @@ def run_series(
     over = {name: value for name, value in over.items() if value != _USUAL.get(name)}
     if isinstance(application, TimeSeriesProgram):
         if options:
-            raise InputError(f"unknown option {next(iter(options))!r}: a program has its options when it is made")
+            raise InputError(f"unknown option {next(iter(options))!r}: pass options to the constructor of the program")
         return engine_run.run_series(application, opened, options=asked, **over)
     made = make_application(application, options)
     if auto and "given" not in over and asked == RunOptions(threads=asked.threads, progress=asked.progress):

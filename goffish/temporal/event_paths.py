@@ -67,7 +67,7 @@ class TemporalPaths:
         found, edge = [], int(self._edge_in[at])
         if edge < 0:
             if self.table.column(1)[at].as_py() is None:
-                raise InputError(f"there is no path for vertex {vertex!r}")
+                raise InputError(f"vertex {vertex!r} has no path")
             return []
         src, dst, begin = self._edges
         while edge >= 0:
@@ -142,13 +142,13 @@ def temporal_paths(
     labels, src, dst, begin = event_columns(source, target, time)
     took = _whole("duration", duration)
     if took.size and took.min() < 0:
-        raise InputError(f"duration={int(took.min())}: at least 0")
+        raise InputError(f"duration={int(took.min())}: must be at least 0")
     if took.ndim and took.shape != begin.shape:
         raise InputError(f"duration has {took.size} rows, time {begin.size}")
     took = np.broadcast_to(took, begin.shape)
     at = labels.index(pa.scalar(vertex, labels.type)).as_py() if len(labels) else -1
     if at < 0:
-        raise InputError(f"unknown vertex {vertex!r}: no edge begins or ends there")
+        raise InputError(f"unknown vertex {vertex!r}: no edge starts or ends at it")
     if not directed:
         src, dst = np.concatenate((src, dst)), np.concatenate((dst, src))
         begin, took = np.tile(begin, 2), np.tile(took, 2)
@@ -183,7 +183,7 @@ def event_columns(source: Any, target: Any, time: Any) -> tuple[pa.Array, Intege
     ends = [as_id_column(column, name) for name, column in (("source", source), ("target", target))]
     if not len(ends[0]) == len(ends[1]) == when.size:
         told = f"{len(ends[0])}, {len(ends[1])} and {when.size} rows"
-        raise InputError(f"source, target and time have {told}: one per edge each")
+        raise InputError(f"source, target and time have {told}; expected one row per edge in each")
     (src, dst), labels, n = number_labels(*ends)
     return pa.array(np.arange(n)) if labels is None else labels, src, dst, when
 
@@ -198,7 +198,7 @@ def _order(times: NDArray[np.int64]) -> NDArray[np.int64]:
 def _whole(name: str, given: Any) -> NDArray[np.int64]:
     values = np.asarray(given)
     if values.size and values.dtype.kind not in "iu":
-        raise InputError(f"{name} holds {values.dtype}: whole numbers")
+        raise InputError(f"{name} holds {values.dtype}; expected integers")
     if values.size and max(abs(int(values.min())), abs(int(values.max()))) > _LARGEST:
-        raise InputError(f"{name}: at most 2^60")
+        raise InputError(f"{name}: values must be at most 2^60")
     return values.astype(np.int64, copy=False)

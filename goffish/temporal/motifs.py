@@ -60,7 +60,7 @@ def temporal_triangles(source: Any, target: Any, time: Any, within: int) -> pa.T
     {'motif': 'ab bc ca', 'count': 1}
     """
     if within < 0:
-        raise InputError(f"within={within}: at least 0")
+        raise InputError(f"within={within}: must be at least 0")
     labels, src, dst, when = event_columns(source, target, time)
     found = _count(len(labels), src, dst, when, int(within), thread_count(None))
     counts = dict.fromkeys(KINDS, 0)

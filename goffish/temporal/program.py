@@ -224,7 +224,7 @@ def check_series_program(program: TimeSeriesProgram) -> None:
         If a declaration is invalid; the message names it and the accepted values.
     """
     if not isinstance(program, TimeSeriesProgram):
-        raise InputError(f"{program!r} is not a program: give an instance of your TimeSeriesProgram class")
+        raise InputError(f"{program!r} is not a program; expected an instance of your TimeSeriesProgram class")
     if isinstance(program, SubgraphProgram):
         raise InputError(f"{program.name()}: derive from TimeSeriesProgram alone")
     if program.pattern not in PATTERNS:

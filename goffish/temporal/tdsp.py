@@ -147,7 +147,7 @@ class TimeDependentShortestPath(TimeSeriesProgram):
             tail = batch.vertex_ids[np.searchsorted(batch.offsets, arc, side="right") - 1]
             raise InputError(
                 f"edge.{self.latency} is {latency[arc]:g} for an edge of vertex number {tail} in instance "
-                f"{step.timestep}: times are at least 0"
+                f"{step.timestep}: must be at least 0"
             )
         if self.semantics == "window":
             batch["too_long"][:] |= bool((latency > step.moment.end - step.moment.start).any())
@@ -181,8 +181,8 @@ class TimeDependentShortestPath(TimeSeriesProgram):
             return []
         shown = ", ".join(map(str, when[:5])) + (", …" if len(when) > 5 else "")
         return [
-            f"some edges take longer than an instance lasts (edge.{self.latency}, timesteps {shown}): "
-            "under the semantics window they are never used"
+            f"some edges exceed the duration of an instance (edge.{self.latency}, timesteps {shown}): "
+            "with semantics=window they are never used"
         ]
 
     def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:

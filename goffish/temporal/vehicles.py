@@ -58,7 +58,7 @@ class VehicleTracking(TimeSeriesProgram):
         self, plate: str | int, start: int | str, max_speed: float, distance: str = "distance", plates: str = "plates"
     ) -> None:
         if not max_speed > 0:
-            raise InputError(f"max_speed={max_speed}: more than 0")
+            raise InputError(f"max_speed={max_speed}: must be greater than 0")
         self.plate, self.start, self.max_speed = plate, start, max_speed
         self.distance, self.plates = distance, plates
         self.values = (f"edge.{distance}", f"vertex.{plates}")
@@ -84,7 +84,7 @@ class VehicleTracking(TimeSeriesProgram):
         length = np.asarray(step.values(f"edge.{self.distance}", units), np.float64)
         if (length < 0).any():
             raise InputError(
-                f"edge.{self.distance} is {length.min():g} in instance {step.timestep}: lengths are at least 0"
+                f"edge.{self.distance} is {length.min():g} in instance {step.timestep}: must be at least 0"
             )
         never, improved = np.zeros(batch.num_vertices, np.bool_), np.empty(batch.remote_vertex.size, np.int64)
         entries = Entries(np.searchsorted(roots, batch.subgraph_offsets), roots, label[roots])

@@ -21,7 +21,7 @@ def _pair(exact: ArrayLike, estimate: ArrayLike) -> tuple[NDArray[np.float64], N
     true, found = np.asarray(exact, np.float64), np.asarray(estimate, np.float64)
     if true.ndim != 1 or true.shape != found.shape:
         raise InputError(
-            f"exact and estimate must be one value per vertex each, not of shapes {true.shape}, {found.shape}"
+            f"exact and estimate must each hold one value per vertex, got shapes {true.shape}, {found.shape}"
         )
     return true, found
 

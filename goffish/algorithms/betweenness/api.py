@@ -28,7 +28,7 @@ _SHARE = re.compile(r"(\d+(?:\.\d+)?)%")
 
 
 def _as_top(value: Any) -> Any:
-    told = "must be a number of vertices, or a share of them such as 1%"
+    told = "must be a number of vertices or a share such as 1%"
     if isinstance(value, str):
         if value.isdecimal():
             value = int(value)
@@ -55,43 +55,59 @@ class Betweenness(Algorithm):
     """Betweenness centrality."""
 
     name = "betweenness"
-    title = "Shortest paths through each vertex: exact, sampled to a proved error, or from pivots."
+    title = "Betweenness centrality: exact, sampled to a proved error, or estimated from pivots."
     final_table = False
 
     top: Top = Field(
-        default=None, description="Only the most central vertices: how many, or a share of all such as 1%."
+        default=None, description="Return only the most central vertices: a number, or a share such as 1%."
     )
     epsilon: float | None = Field(
         default=None, gt=0.0, lt=1.0,
-        description="Sample: largest error, as a share of all pairs of vertices (in memory).",
+        description="In memory: sample, with at most this error as a share of all pairs of vertices.",
     )  # fmt: skip
-    delta: float = Field(default=0.1, gt=0.0, lt=1.0, description="Largest probability of a larger error.")
+    delta: float = Field(
+        default=0.1, gt=0.0, lt=1.0, description="With epsilon: maximum probability of a larger error."
+    )
     variant: Literal["default", "ms", "msl-published"] = Field(
         default="default",
-        description="On the engine: exact leaf compression, none (MS-BC), or leaves dropped as published (MSL-BC).",
+        description="On the engine: exact leaf compression, none (ms), or leaves dropped (msl-published).",
     )
-    weighted: bool | None = Field(default=None, description="Measure paths by weights. Default: if there are any.")
+    weighted: bool | None = Field(
+        default=None, description="Use edge weights as lengths [default: if the graph has weights]."
+    )
     normalized: bool = Field(default=False, description="Divide by the number of pairs of other vertices.")
-    endpoints: bool = Field(default=False, description="Count pairs for their own two ends as well.")
+    endpoints: bool = Field(default=False, description="Also count each pair for its two ends.")
     reductions: Reductions = Field(
         default="all",
-        description="In memory, all exact: all, none, or some of leaves,blocks,chains,twins,sides,order,batches.",
+        description="In memory, exact: all, none, or any of leaves,blocks,chains,twins,sides,order,batches.",
     )
     time_limit: float | None = Field(
         default=None, ge=0.0,
-        description="Begin no more searches after so many seconds; the values are estimates then.",
+        description="Start no more searches after this number of seconds and return estimates.",
     )  # fmt: skip
-    sources: tuple[Label, ...] | None = Field(default=None, description="Only paths from these vertices.")
-    targets: tuple[Label, ...] | None = Field(default=None, description="Only paths to these vertices.")
-    pivots: int | None = Field(default=None, ge=1, description="On the engine: so many random sources, and estimates.")
-    batch: int = Field(default=32, ge=1, description="On the engine, with top: pivots between two comparisons.")
-    stable: int = Field(default=3, ge=1, description="On the engine, with top: equal comparisons before the end.")
-    max_change: int = Field(default=1, ge=0, description="On the engine, with top: new members that count as equal.")
-    max_concurrent: int | None = Field(default=None, ge=1, description="On the engine: most sources at a time.")
-    seed: int = Field(default=0, ge=0, description="Seed of samples and pivots.")
+    sources: tuple[Label, ...] | None = Field(default=None, description="Count only paths from these vertices.")
+    targets: tuple[Label, ...] | None = Field(default=None, description="Count only paths to these vertices.")
+    pivots: int | None = Field(
+        default=None, ge=1, description="On the engine: estimate from this number of random sources."
+    )
+    batch: int = Field(
+        default=32, ge=1, description="On the engine, with top: number of pivots between two comparisons."
+    )
+    stable: int = Field(
+        default=3,
+        ge=1,
+        description="On the engine, with top: number of consecutive equal comparisons that end the run.",
+    )
+    max_change: int = Field(
+        default=1, ge=0, description="On the engine, with top: new members that still count as an equal comparison."
+    )
+    max_concurrent: int | None = Field(
+        default=None, ge=1, description="On the engine: maximum number of concurrent sources."
+    )
+    seed: int = Field(default=0, ge=0, description="Random seed.")
     compare: bool = Field(
         default=False,
-        description="Compute the exact values as well, and tell recall, rank correlation and largest error.",
+        description="Also compute the exact values and report recall, rank correlation and largest error.",
     )
 
     @model_validator(mode="after")
@@ -99,7 +115,7 @@ class Betweenness(Algorithm):
         if self.epsilon is not None:
             unfit = [name for name in ("sources", "targets", "pivots", "endpoints") if getattr(self, name)]
             if unfit:
-                raise ValueError(f"epsilon samples paths between all vertices: leave out {', '.join(unfit)}")
+                raise ValueError(f"epsilon samples paths between all vertices; omit {', '.join(unfit)}")
         return self
 
     def how_many(self, n: int) -> int | None:
@@ -129,8 +145,8 @@ class Betweenness(Algorithm):
 
         for name in self.only_whole():
             if name == "top":
-                raise InputError(f"top={self.top!r}: on the engine give a number of vertices")
-            raise InputError(f"{name} is for a graph in memory: leave out parts, engine, variant and pivots for it")
+                raise InputError(f"top={self.top!r}: the engine accepts only a number of vertices")
+            raise InputError(f"{name} works only in memory; omit parts, engine, variant and pivots")
         assert not isinstance(self.top, str)
         return PartitionedBetweenness(
             pivots=self.pivots,
@@ -163,7 +179,7 @@ class Betweenness(Algorithm):
 
         if self.compare:
             raise InputError(
-                "compare is for estimates, and these values are exact: give epsilon or pivots, or leave it out"
+                "compare applies to estimates, and these values are exact; add epsilon or pivots, or omit compare"
             )
         found = in_memory.betweenness(
             graph, weighted=self.weighted, normalized=self.normalized, endpoints=self.endpoints, sources=self.sources,
@@ -206,7 +222,7 @@ class Betweenness(Algorithm):
         from goffish.algorithms.betweenness.accuracy import compared
         from goffish.algorithms.timing import told_to
 
-        report = told_to(note, "exact values, to compare: ")
+        report = told_to(note, "exact values for comparison: ")
         exact = in_memory.betweenness(
             graph, weighted=self.weighted, sources=self.sources, threads=threads, progress=report
         ).scores

@@ -196,7 +196,7 @@ def _chosen(reductions: Literal["all"] | Iterable[str]) -> tuple[str, ...]:
     wanted = known if reductions == "all" else (reductions,) if isinstance(reductions, str) else tuple(reductions)
     for name in wanted:
         if name not in known:
-            raise InputError(f"reductions: {name!r} is none; choose 'all' or some of {', '.join(known)}")
+            raise InputError(f"reductions: unknown name {name!r}; accepted: 'all', or any of {', '.join(known)}")
     return tuple(name for name in known if name in wanted)
 
 
@@ -212,7 +212,7 @@ def _sums(
         }  # fmt: skip
         kept = SavedSums(local_path(path_name(folder, "checkpoint_dir")), running.resume, identity)
     elif running.resume:
-        raise InputError("resume needs checkpoint_dir")
+        raise InputError("resume requires checkpoint_dir")
     return run_blocks(plan.searches, running, kept)
 
 

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 class _FromDistances(Algorithm):
     in_memory = True
 
-    top: int | None = Field(default=None, ge=1, description="Only so many of the most central vertices.")
-    weighted: bool | None = Field(default=None, description="Measure distances by weights. Default: if there are any.")
-    vertices: tuple[Label, ...] | None = Field(default=None, description="Only these vertices.")
+    top: int | None = Field(default=None, ge=1, description="Return only this number of the most central vertices.")
+    weighted: bool | None = Field(
+        default=None, description="Use edge weights as lengths [default: if the graph has weights]."
+    )
+    vertices: tuple[Label, ...] | None = Field(default=None, description="Return only these vertices.")
 
     def result(self, graph: Graph, found: Centrality, summary: dict[str, Any]) -> Result:
         """Columns ``vertex`` and the algorithm's name."""
@@ -42,9 +44,11 @@ class Closeness(_FromDistances):
     """Closeness centrality."""
 
     name = "closeness"
-    title = "One over the mean distance to each vertex."
+    title = "Closeness centrality: one over the mean distance to each vertex."
 
-    wf_improved: bool = Field(default=True, description="Multiply by the share of the vertices that reach the vertex.")
+    wf_improved: bool = Field(
+        default=True, description="Multiply by the share of the other vertices that reach the vertex."
+    )
 
     def labels(self) -> list[int | str]:
         return [*(self.vertices or ())]
@@ -65,10 +69,10 @@ class Harmonic(_FromDistances):
     """Harmonic centrality."""
 
     name = "harmonic"
-    title = "Sum of one over the distance to each vertex (harmonic centrality)."
+    title = "Harmonic centrality: sum of one over the distance to each vertex."
 
     normalized: bool = Field(default=False, description="Divide by the number of other vertices.")
-    sources: tuple[Label, ...] | None = Field(default=None, description="Only distances from these vertices.")
+    sources: tuple[Label, ...] | None = Field(default=None, description="Sum only distances from these vertices.")
 
     def labels(self) -> list[int | str]:
         return [*(self.vertices or ()), *(self.sources or ())]

@@ -18,7 +18,7 @@ class Triangles(Algorithm):
     """Triangles through each vertex."""
 
     name = "triangles"
-    title = "Triangles through each vertex; directions, loops and parallel edges do not count."
+    title = "Number of triangles through each vertex, ignoring directions, self-loops and parallel edges."
     undirected = True
 
     def program(self, units: str) -> SubgraphProgram:
@@ -39,7 +39,7 @@ class Cores(Algorithm):
     """Core numbers."""
 
     name = "cores"
-    title = "Core number of each vertex (k-core); directions, loops and parallel edges do not count."
+    title = "Core number of each vertex (k-core), ignoring directions, self-loops and parallel edges."
     one_thread = True
     undirected = True
 
@@ -62,7 +62,7 @@ class Counts(Algorithm):
     """Sizes of the subgraphs."""
 
     name = "counts"
-    title = "Vertices, arcs and remote arcs of every subgraph."
+    title = "Numbers of vertices, arcs and remote arcs of each subgraph."
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.clustering.subgraph import GraphCounts
@@ -80,7 +80,7 @@ class Quotient(Algorithm):
     """The quotient graph."""
 
     name = "quotient"
-    title = "The quotient graph: neighbouring subgraphs and the edges between them."
+    title = "Quotient graph: neighboring subgraphs and the number of edges between them."
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.clustering.subgraph import QuotientGraph

@@ -26,7 +26,7 @@ def _as_seed(value: Any) -> Any:
             return None
         if value.isdecimal():
             return int(value)
-        raise ValueError("must be a whole number of at least 0, or random")
+        raise ValueError("must be an integer of at least 0, or random")
     return value
 
 
@@ -41,60 +41,72 @@ class Louvain(Algorithm):
     """Communities of high modularity."""
 
     name = "louvain"
-    title = "Communities by parallel Louvain, refined; or by Leiden, each of them connected."
+    title = "Communities of high modularity, by the parallel Louvain or Leiden method."
     final_table = False
     extra_tables: ClassVar = {
-        "hierarchy": "Write all levels (level, vertex, community).",
-        "communities": "Write one row per community: size, weights, conductance, central members.",
+        "hierarchy": "Table of all levels: level, vertex, community.",
+        "communities": "Table of the communities: size, weights, conductance, central members.",
     }
 
     resolution: float = Field(
-        default=1.0, ge=0.0, allow_inf_nan=False, description="Above 1 for smaller communities, below for larger ones."
+        default=1.0,
+        ge=0.0,
+        allow_inf_nan=False,
+        description="Resolution: above 1 for smaller communities, below 1 for larger ones.",
     )
     seed: Seed = Field(
-        default=0, description="The same seed, the same communities on any number of threads; random: any."
+        default=0, description="Random seed; the result does not depend on the number of threads. random: draw a seed."
     )
     refine: Literal["vertices", "leiden", "none"] = Field(
         default="vertices",
-        description="vertices: move single vertices again at the end; leiden: connected communities, best quality.",
+        description="Move single vertices again at the end, guarantee connected communities (leiden), or none.",
     )
     variant: Literal["default", "partitioned", "sequential"] = Field(
         default="default",
         description="partitioned: the published algorithm, on the engine; sequential: the published baseline, in one "
         "thread.",
     )
-    level: int | None = Field(default=None, ge=1, description="Answer with this level of the hierarchy, 1 the finest.")
-    max_levels: int | None = Field(default=None, ge=1, description="Collapse no more often than this.")
-    max_passes: int = Field(default=20, ge=1, description="Most passes over the vertices of one level.")
+    level: int | None = Field(
+        default=None, ge=1, description="Level of the hierarchy to return; 1 is the finest [default: the coarsest]."
+    )
+    max_levels: int | None = Field(default=None, ge=1, description="Maximum number of collapses [default: unlimited].")
+    max_passes: int = Field(default=20, ge=1, description="Maximum number of passes over the vertices of a level.")
     threshold: float = Field(
-        default=1e-6, ge=0.0, allow_inf_nan=False, description="A level that gains no more modularity is the last."
+        default=1e-6,
+        ge=0.0,
+        allow_inf_nan=False,
+        description="Stop after a level that increases the modularity by no more than this.",
     )
     least_gain: float = Field(
         default=3e-4, ge=0.0, lt=1.0,
-        description="Share of its edges that a vertex has to win by a move. Published variants accept any gain.",
+        description="Minimum gain of a move, as a share of the vertex's edges. Published variants accept any gain.",
     )  # fmt: skip
-    min_size: int = Field(default=1, ge=1, description="Join smaller communities to a neighbouring one.")
+    min_size: int = Field(default=1, ge=1, description="Merge smaller communities into a neighboring one.")
     initial: TableFile = Field(
-        default=None, description="Warm start from an earlier result: its table; communities keep their ids."
+        default=None, description="Warm start: table of an earlier result, whose communities keep their ids."
     )
     fixed: TableFile = Field(
         default=None,
-        description="Vertices that stay put: a table with the column vertex, and community where initial has none.",
+        description="Fixed vertices: table with the column vertex and, without initial, the column community.",
     )
-    truth: TableFile = Field(default=None, description="Table of the true communities to compare with: NMI, ARI, AMI.")
+    truth: TableFile = Field(
+        default=None, description="Table of known communities to compare the result with (NMI, ARI, AMI)."
+    )
     order: Literal["random", "ascending", "descending", "neighbour", "natural"] = Field(
-        default="random", description="In which order the variants partitioned and sequential visit vertices."
+        default="random", description="Order in which the variants partitioned and sequential visit vertices."
     )
     repair_rounds: int = Field(
         default=3,
         ge=0,
-        description="On the engine: most rounds over the boundary, without refinement or with more than 2^25 rows.",
+        description="On the engine: maximum number of boundary rounds without refinement or with more than 2^25 rows.",
     )
     null_model: Literal["local", "global"] = Field(
-        default="local", description="On the engine: whether level 1 counts cut edges in degrees (global) or not."
+        default="local", description="On the engine: count cut edges in degrees on level 1 (global) or not (local)."
     )
     blocks: int | None = Field(
-        default=None, ge=1, description="Blocks of vertices scanned side by side. Default: by the size of the graph."
+        default=None,
+        ge=1,
+        description="Number of vertex blocks that are scanned in parallel [default: by the size of the graph].",
     )
 
     def needs_engine(self) -> bool:
@@ -110,16 +122,18 @@ class Louvain(Algorithm):
     @model_validator(mode="after")
     def _agree(self) -> Louvain:
         if self.fixed is not None and self.min_size > 1:
-            raise ValueError("fixed and min_size contradict each other: a small community of fixed vertices must stay")
+            raise ValueError(
+                "fixed and min_size are mutually exclusive: a small community of fixed vertices cannot be merged"
+            )
         return self
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.communities.subgraph.program import PartitionedLouvain
 
         if self.variant == "sequential":
-            raise InputError("variant='sequential' is for a graph in memory, without parts and engine")
+            raise InputError("variant='sequential' works only in memory; omit parts and engine")
         for name in self.only_whole():
-            raise InputError(f"{name} is for a graph in memory: leave out parts, engine and variant for it")
+            raise InputError(f"{name} works only in memory; omit parts, engine and variant")
         published = self.variant == "partitioned"
         return PartitionedLouvain(
             order=self.order,
@@ -160,7 +174,7 @@ class Louvain(Algorithm):
 
         for name in ("initial", "fixed"):
             if getattr(self, name) is not None:
-                raise InputError(f"{name} is for variant='default'")
+                raise InputError(f"{name} requires variant='default'")
         run = sequential_louvain(
             graph, order=self.order, seed=self._seed(), eps=self.threshold,
             resolution=self.resolution, max_levels=self.max_levels,
@@ -217,7 +231,7 @@ def _held(given: Any) -> Any:
     if not isinstance(given, pa.Table):
         return given
     if "vertex" not in given.column_names:
-        raise InputError(f"fixed has no column 'vertex'; there are: {', '.join(given.column_names) or 'none'}")
+        raise InputError(f"fixed has no column 'vertex'; available: {', '.join(given.column_names) or 'none'}")
     labels = given["vertex"].to_pylist()
     if "community" not in given.column_names:
         return labels

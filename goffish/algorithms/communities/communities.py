@@ -289,7 +289,7 @@ class Communities(Result):
         known = theirs >= 0
         compared = int(np.count_nonzero(known))
         if not compared:
-            raise InputError("truth names a community for none of this graph's vertices: there is nothing to compare")
+            raise InputError("truth has no community for any vertex of this graph; expected labels of this graph")
         return {**agreement(self.membership[known], theirs[known]), "compared": compared}
 
     def write_hierarchy(self, path: str | Path) -> Path:
@@ -342,7 +342,7 @@ class Communities(Result):
     def _level(self, level: Any) -> int:
         whole = isinstance(level, int | np.integer) and not isinstance(level, bool)
         if not whole or not 1 <= level <= self.num_levels:
-            raise InputError(f"level={level!r}: the levels are 1 to {self.num_levels}")
+            raise InputError(f"level={level!r}: must be from 1 to {self.num_levels}")
         return int(level)
 
     def _members(self, most: int, rank: NDArray[np.float64] | None = None) -> tuple[Ids, Ids]:
@@ -398,9 +398,9 @@ def make_communities(
     InputError
         No level, or one whose length is not the number of things below it, or whose ids leave a gap.
     """
-    expect(source, (Graph, PartitionedGraph), "graph", "give a goffish Graph or a partitioned one")
+    expect(source, (Graph, PartitionedGraph), "graph", "expected a goffish Graph or PartitionedGraph")
     if not len(steps):
-        raise InputError("steps: give at least one level")
+        raise InputError("steps: expected at least one level")
     levels = tuple(np.asarray(step) for step in steps)
     if membership is None:
         levels = checked_steps(source, steps)

@@ -20,7 +20,7 @@ class Components(Algorithm):
     """Weakly connected components."""
 
     name = "components"
-    title = "Weakly connected components; each is named by its largest vertex."
+    title = "Weakly connected components, each labeled by its largest vertex."
     one_thread = True
 
     def program(self, units: str) -> SubgraphProgram:
@@ -46,9 +46,9 @@ class MaxValue(Algorithm):
     """The largest vertex value of each component."""
 
     name = "max-value"
-    title = "Largest vertex value in each component (the worked example of the engine)."
+    title = "Largest vertex value in each component (worked example of the engine)."
 
-    attribute: Name | None = Field(default=None, description="Vertex attribute; default: the vertex itself.")
+    attribute: Name | None = Field(default=None, description="Vertex attribute [default: the vertex number].")
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.components.subgraph import MaxVertexValue

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 class _Ranks(Algorithm):
     damping: float = Field(default=0.85, ge=0.0, lt=1.0, description="Probability of following an arc.")
-    tolerance: float = Field(default=1e-6, gt=0.0, description="Upper bound of the L1 distance to the exact ranks.")
-    max_iterations: int = Field(default=1000, ge=1, description="Most passes over the arcs.")
+    tolerance: float = Field(default=1e-6, gt=0.0, description="Maximum L1 distance to the exact ranks.")
+    max_iterations: int = Field(default=1000, ge=1, description="Maximum number of passes over the arcs.")
     dangling: Literal["redistribute", "leak"] = Field(
         default="redistribute",
-        description="Rank of vertices without out-arcs: spread over all vertices, or lost (the bare formula).",
+        description="Rank of vertices without out-arcs: spread over all vertices, or lost (the original formula).",
     )
 
     def largest_change(self) -> float:
@@ -42,12 +42,12 @@ class PageRanks(_Ranks):
     name = "pagerank"
     title = "PageRank to a proved error, or for a fixed number of supersteps."
 
-    weighted: bool = Field(default=False, description="Follow arcs in proportion to their weights.")
+    weighted: bool = Field(default=False, description="Follow arcs with probabilities proportional to their weights.")
     personalization: Mapping[Label, float] | None = Field(
-        default=None, description="Where to teleport: label -> weight (Python and JSON only)."
+        default=None, description="Teleport distribution: label -> weight (Python and JSON only)."
     )
     supersteps: int | None = Field(
-        default=None, ge=1, description="Run exactly this many supersteps instead (the published mode: 30)."
+        default=None, ge=1, description="Run exactly this number of supersteps (the published mode: 30)."
     )
 
     def program(self, units: str) -> SubgraphProgram:
@@ -80,7 +80,7 @@ class BlockRanks(_Ranks):
     """BlockRank."""
 
     name = "blockrank"
-    title = "PageRank started from the ranks of subgraphs: fewer sweeps on graphs with good cuts."
+    title = "PageRank that starts from the ranks of subgraphs (BlockRank): fewer supersteps with good cuts."
 
     local_tolerance: float = Field(default=1e-2, gt=0.0, description="L1 change that ends the local phase.")
     block_tolerance: float = Field(default=1e-4, gt=0.0, description="L1 change that ends the block phase.")

@@ -27,10 +27,10 @@ class BreadthFirst(_FromSource):
     """Hops from a source."""
 
     name = "bfs"
-    title = "Hops and parents from one vertex (breadth-first search)."
+    title = "Hops and parents from a source vertex (breadth-first search)."
     one_thread = True
 
-    max_hops: int | None = Field(default=None, ge=0, description="Go no farther than this.")
+    max_hops: int | None = Field(default=None, ge=0, description="Maximum number of hops [default: unlimited].")
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.paths.subgraph import BreadthFirstSearch
@@ -59,7 +59,7 @@ class HopCounts(BreadthFirst):
     """Vertices at each hop from a source (docs/specs/engine.md, section 4.6, n-hop statistics)."""
 
     name = "hops"
-    title = "How many vertices lie at each number of hops from one vertex."
+    title = "Number of vertices at each number of hops from a source vertex."
     final_table = False
 
     def needs_engine(self) -> bool:
@@ -79,10 +79,10 @@ class ShortestPaths(_FromSource):
     """Distances from a source."""
 
     name = "sssp"
-    title = "Shortest distances and parents from one vertex (Dijkstra inside subgraphs)."
+    title = "Shortest distances and parents from a source vertex (Dijkstra's algorithm)."
     one_thread = True
 
-    weighted: bool = Field(default=True, description="Use edge weights where the graph has them.")
+    weighted: bool = Field(default=True, description="Use edge weights if the graph has any.")
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.paths.subgraph import SingleSourceShortestPath

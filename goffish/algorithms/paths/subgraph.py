@@ -68,7 +68,7 @@ class BreadthFirstSearch(SubgraphProgram):
     source : int or str
         Label of the source vertex.
     max_hops : int, optional
-        Go no farther than this.
+        Maximum number of hops [default: unlimited].
     """
 
     message = {"distance": np.int64, "parent": np.int64}

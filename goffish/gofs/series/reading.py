@@ -84,19 +84,24 @@ def open_series(
     folder = open_folder(path)
     manifest = read_manifest(folder)
     if not manifest.files or FACTS not in manifest.files[0]:
-        told = "a store without a time series; write_series or goffish timeseries build makes one"
+        told = "the store has no time series; create one with write_series or goffish timeseries build"
         raise StoreError(f"{folder.location}: {told}")
     return Series(folder, manifest, most, slots, prefetch)
 
 
 def as_series(given: Series | PartitionedGraph | str | Path) -> Series:
     """A series as it is, or that of an opened store or of the store at a path."""
-    expect(given, (Series, PartitionedGraph, str, Path), "series", "give a store, its path, or what open_series gives")
+    expect(
+        given,
+        (Series, PartitionedGraph, str, Path),
+        "series",
+        "expected a store, its path, or a series from open_series",
+    )
     if isinstance(given, Series):
         return given
     if isinstance(given, PartitionedGraph):
         if given.path is None:
-            raise InputError("only a store has a time series: write one with goffish.gofs.series.write_series")
+            raise InputError("only stores have time series; write one with goffish.gofs.series.write_series")
         return open_series(given.path)
     return open_series(given)
 
@@ -157,7 +162,7 @@ class Series:
             if self._graph is None:
                 graph = open_store(self.path)
                 if graph.fingerprint() != self.fingerprint():
-                    raise StoreError(f"{self.path}: the store was replaced since the series was opened: open it again")
+                    raise StoreError(f"{self.path}: the store was replaced after the series was opened; open it again")
                 self._graph = graph
             return self._graph
 
@@ -175,7 +180,7 @@ class Series:
     def elements(self, partition: int) -> Elements:
         """Rows and bins of a partition."""
         if not 0 <= partition < self.num_partitions:
-            raise InputError(f"partition {partition} does not exist: there are {self.num_partitions}")
+            raise InputError(f"partition {partition} does not exist; the graph has {self.num_partitions} partitions")
         with self._lock:
             found = self._elements.get(partition)
         if found is None:
@@ -207,7 +212,7 @@ class Series:
                 " to ".join("…" if x is None else told(x, self.unit) for x in pair)
                 for pair in ((first, last), (self.starts[0], self.ends[-1]))
             )
-            raise InputError(f"the range {asked} is outside the series, which covers {covered}")
+            raise InputError(f"the range {asked} is outside the series ({covered})")
         begin = 0 if first is None else int(np.searchsorted(self.starts, first))
         return range(begin, max(begin, len(self) if last is None else int(np.searchsorted(self.starts, last))))
 
@@ -257,11 +262,11 @@ class Series:
 
     def _column(self, partition: int, instance: int, name: str, bins: Iterable[int] | None) -> Column:
         if not 0 <= instance < len(self):
-            raise InputError(f"instance {instance} does not exist: there are {len(self)}")
+            raise InputError(f"instance {instance} does not exist; the series has {len(self)} instances")
         elements = self.elements(partition)
         chosen = range(elements.num_bins) if bins is None else sorted({int(b) for b in bins})
         if len(chosen) and not 0 <= chosen[0] <= chosen[-1] < elements.num_bins:
-            raise InputError(f"bins={list(chosen)}: partition {partition} has the bins 0 to {elements.num_bins - 1}")
+            raise InputError(f"bins={list(chosen)}: partition {partition} has bins 0 to {elements.num_bins - 1}")
         self.schema[name]
         place = _place(name)
         group, at = divmod(instance, self.pack)
@@ -366,7 +371,7 @@ class Instance:
         full = f"{place}.{name}"
         kind = self._series.schema[full].arrow_type
         if full not in self._chosen:
-            raise InputError(f"{full} was not asked for; add it to attributes=[{', '.join(sorted(self._chosen))}]")
+            raise InputError(f"{full} was not selected; add it to attributes=[{', '.join(sorted(self._chosen))}]")
         parts, numbers = [pa.array([], kind)], [np.empty(0, np.int64)]
         for partition in range(self._series.num_partitions):
             parts.append(self._series._column(partition, self.number, full, None).to_arrow(kind))

@@ -200,7 +200,7 @@ class _Run:
         with team.together(doing):
             if not checkpoints.folder(number).is_dir():
                 raise InputError(
-                    f"{checkpoints.path} is another folder here: --checkpoint-dir must be shared by all ranks"
+                    f"{checkpoints.path} differs on this machine; --checkpoint-dir must be shared by all ranks"
                 )
             for worker, batches in zip(workers, pending, strict=True):
                 written.append(checkpoints.write_part(number, worker, batches))
@@ -228,7 +228,7 @@ class _Run:
         supersteps = team.settle(failure, doing, -1 if found is None else found[0].superstep)
         if (supersteps != supersteps[0]).any():
             raise InputError(
-                f"{self.checkpoints.path}: ranks see different checkpoints; the folder must be shared by all"
+                f"{self.checkpoints.path}: ranks see different checkpoints; the folder must be shared by all ranks"
             )
         return found
 

@@ -56,7 +56,7 @@ class Team:
         self._mpi = mpi
         given = mpi.COMM_WORLD if comm is None else comm
         if not isinstance(given, mpi.Intracomm):
-            raise InputError(f"comm={given!r}: give an mpi4py communicator, such as MPI.COMM_WORLD")
+            raise InputError(f"comm={given!r}: expected an mpi4py communicator, such as MPI.COMM_WORLD")
         self.comm, self._alarms = given.Dup(), given.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
         self._sent_alarms: list[Any] = []
@@ -324,5 +324,7 @@ def load_mpi() -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         reason = "" if isinstance(error, ModuleNotFoundError) else f" ({' '.join(str(error).split())})"
-        raise InputError(f"engine='mpi' needs mpi4py and an MPI: pip install \"goffish[mpi]\"{reason}") from None
+        raise InputError(
+            f"engine='mpi' requires mpi4py and an MPI library: pip install \"goffish[mpi]\"{reason}"
+        ) from None
     return MPI

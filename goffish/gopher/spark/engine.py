@@ -180,7 +180,7 @@ def _stored(graph: PartitionedGraph, spark: SparkSession) -> Iterator[str]:
         return
     if not is_local(spark):
         raise InputError(
-            "executors on other machines cannot see a graph in memory: save it where they can open it, with "
+            "executors on other machines cannot read a graph in memory; save it at a shared location with "
             "graph.save(URI) or goffish partition FILE -o URI"
         )
     folder = tempfile.mkdtemp(prefix="goffish-")
@@ -283,7 +283,7 @@ class _Run:
         found = self._ask(frame, task)
         parts = self.graph.num_partitions
         if [report["partition"] for report in found] != list(range(parts)):
-            raise JobError(f"{self.program.name()}: Spark brought {len(found)} of {parts} partitions")
+            raise JobError(f"{self.program.name()}: Spark returned {len(found)} of {parts} partitions")
         return found
 
     def tell(self, what: str) -> None:

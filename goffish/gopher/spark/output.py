@@ -55,7 +55,7 @@ class Sample(Task):
         yield from job.report({"partition": partition, "sample": first})
         wanted = _distinct([answer[name] for name in job.program.label_columns if name in answer])
         if wanted.size and wanted[-1] >= worker.graph.num_vertices:
-            raise JobError(f"{job.program.name()}, result: there is no vertex number {wanted[-1]}")
+            raise JobError(f"{job.program.name()}, result: vertex number {wanted[-1]} does not exist")
         if self.block:
             yield from self._questions(worker.part, wanted)
 

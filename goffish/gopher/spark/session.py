@@ -29,9 +29,9 @@ GRAPHFRAMES = f"io.graphframes:graphframes-spark4_2.13:{_GRAPHFRAMES_VERSION}"
 GRAPHFRAMES_JARS = "GOFFISH_GRAPHFRAMES_JARS"
 #: What to do about a session without it.
 GRAPHFRAMES_ADVICE = (
-    "make the session by goffish.spark.session(graphframes=True) before there is any other, or start it with "
+    "create the session with goffish.spark.session(graphframes=True) before any other, or start it with "
     f"--packages {GRAPHFRAMES}, or with --jars graphframes-spark4_2.13-{_GRAPHFRAMES_VERSION}.jar,"
-    f"graphframes-graphx-spark4_2.13-{_GRAPHFRAMES_VERSION}.jar; where Maven cannot be reached, name the two jars in "
+    f"graphframes-graphx-spark4_2.13-{_GRAPHFRAMES_VERSION}.jar; without access to Maven, list the two jars in "
     f"the environment variable {GRAPHFRAMES_JARS}"
 )
 
@@ -122,7 +122,7 @@ def session(
     except Exception as error:
         raise InputError(f"Spark cannot start: {first_line(error)}") from error
     if graphframes and not has_graphframes(made):
-        raise InputError(f"the Spark session that runs here has no GraphFrames jar: {GRAPHFRAMES_ADVICE}")
+        raise InputError(f"the running Spark session has no GraphFrames jar: {GRAPHFRAMES_ADVICE}")
     return made
 
 
@@ -176,7 +176,7 @@ def borrowed(spark: SparkSession | None, partitions: int) -> Iterator[SparkSessi
     """A session of its own on the same Spark context, with the settings of the engine; the caller's stays as it is."""
     outer = session() if spark is None else spark
     if not hasattr(outer, "_jsparkSession"):
-        raise InputError("spark: a session over Spark Connect cannot run this engine; give a classic SparkSession")
+        raise InputError("spark: Spark Connect sessions are not supported; use a classic SparkSession")
     inner = outer.newSession()
     for key, value in {
         "spark.sql.adaptive.enabled": "false",
@@ -214,7 +214,7 @@ def named(doing: list[str]) -> Iterator[None]:
     except GoffishError:
         raise
     except Exception as error:
-        raise JobError(f"{doing[0]}: Spark gave up: {first_line(error)}") from error
+        raise JobError(f"{doing[0]}: Spark failed: {first_line(error)}") from error
 
 
 @contextmanager
@@ -232,7 +232,7 @@ def checkpoint_place(spark: SparkSession) -> Iterator[None]:
         return
     if not is_local(spark):
         raise InputError(
-            "Spark has no folder for checkpoints: start it with --conf spark.checkpoint.dir=URI (seen by all "
+            "Spark has no checkpoint folder; start it with --conf spark.checkpoint.dir=URI (accessible to all "
             "executors, such as hdfs:///tmp/goffish), or call spark.sparkContext.setCheckpointDir(URI)"
         )
     folder = tempfile.mkdtemp(prefix="goffish-spark-")

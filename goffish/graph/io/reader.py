@@ -118,17 +118,17 @@ def read(
 
 def _check_types(separator: Any, comments: Any, columns: Any, progress: Any) -> None:
     if separator is not None:
-        expect(separator, str, "separator", "give one character")
+        expect(separator, str, "separator", "expected one character")
     if comments is not None:
-        expect(comments, Sequence, "comments", "give characters")
+        expect(comments, Sequence, "comments", "expected characters")
         for mark in comments:
-            expect(mark, str, "one of comments", "give characters")
+            expect(mark, str, "one of comments", "expected characters")
     if columns is not None:
-        expect(columns, Mapping, "columns", 'give names or positions, such as {"source": 0, "target": "to"}')
+        expect(columns, Mapping, "columns", 'expected names or positions, such as {"source": 0, "target": "to"}')
         for at in columns.values():
-            expect(at, (str, int), "one of columns", "give names or positions")
+            expect(at, (str, int), "one of columns", "expected names or positions")
     if progress is not None and not callable(progress):
-        raise InputError(f"progress={progress!r}: give a function of (bytes read, total bytes)")
+        raise InputError(f"progress={progress!r}: expected a function of (bytes read, total bytes)")
 
 
 def _reader(format: str) -> _Reader:

@@ -287,7 +287,7 @@ def _float_or_nan(token: bytes) -> float:
 
 def _number_problem(kind: int) -> str:
     if kind == k.WEIGHT:
-        return "the weight must be a finite number that is not negative"
+        return "the weight must be a finite, non-negative number"
     return "the timestamp must be a number"
 
 
@@ -299,7 +299,7 @@ def _problem(source: Source, layout: Layout, block: Block, status: int, out: NDA
     name = _NAMES.get(kind, "column")
     if status == k.MISSING:
         if kind in (k.WEIGHT, k.STAMP):
-            problem = f"this line has no {name}, unlike the first one"
+            problem = f"this line has no {name}, but the first line has one"
         else:
             problem = "expected at least two columns, source and target"
     else:
@@ -310,8 +310,8 @@ def _problem(source: Source, layout: Layout, block: Block, status: int, out: NDA
             k.NEGATIVE: _number_problem(k.WEIGHT),
             k.EXTRA: f"more columns than the {len(layout.kinds)} of the first line",
             k.BAD_TAG: f"expected a line that begins with {layout.tag!r}",
-            k.OPEN_QUOTE: "a quoted field does not end in this line",
-            k.JUNK: f"something that is no separator follows the {name} (column {column + 1})",
+            k.OPEN_QUOTE: "a quoted field is not closed in this line",
+            k.JUNK: f"expected a separator after the {name} (column {column + 1})",
         }[status]
     error = FormatError(source.name, line, problem, shown)
     if status == k.NOT_INTEGER:

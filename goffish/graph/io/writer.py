@@ -57,13 +57,13 @@ def write(graph: Graph, path: str | os.PathLike[str], format: str = "auto", *, s
     >>> gf.read("path.csv")
     Graph(3 vertices, 2 edges, undirected)
     """
-    expect(graph, Graph, "graph", "give a goffish Graph first (a partitioned one's to_graph()), then the path")
+    expect(graph, Graph, "graph", "expected a goffish Graph, then the path; convert a PartitionedGraph with to_graph()")
     name = path_name(path)
     chosen = format_of_name(name, format)
     if separator is not None and chosen != "edges":
         raise InputError(f"separator does not apply to the format {chosen}")
     if separator is not None and (not isinstance(separator, str) or len(separator) != 1 or not separator.isascii()):
-        raise InputError(f"separator={separator!r}: give one ASCII character")
+        raise InputError(f"separator={separator!r}: must be one ASCII character")
     writer = _writer(chosen, name, separator)
     with _replacing(name) as raw:
         if chosen in ("parquet", "arrow"):
@@ -135,7 +135,7 @@ def _replacing(name: str) -> Iterator[BinaryIO]:
         return
     target = Path(name).expanduser()
     if target.is_dir():
-        raise InputError(f"{name}: is a directory; name a file in it")
+        raise InputError(f"{name}: is a directory; expected a file")
     try:
         with partial_file(target) as temporary, temporary.open("wb") as file:
             yield file

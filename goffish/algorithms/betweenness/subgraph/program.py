@@ -139,13 +139,13 @@ class PartitionedBetweenness(SubgraphProgram):
         if pivots_from not in get_args(PivotsFrom):
             raise InputError(f"pivots_from={pivots_from!r}: choose one of {', '.join(get_args(PivotsFrom))}")
         if pivots_from == "core" and (compression != "drop" or sources is not None):
-            raise InputError("pivots_from='core' needs compression='drop', and no sources")
+            raise InputError("pivots_from='core' requires compression='drop' and no sources")
         if sources is not None and pivots is not None:
-            raise InputError("give pivots or sources, not both")
+            raise InputError("pivots and sources are mutually exclusive")
         self.pivots = None if pivots is None else whole_number(pivots, "pivots")
         self.sources = None if sources is None else tuple(sources)
         if self.sources is not None and len(set(self.sources)) < len(self.sources):
-            raise InputError("sources: give each vertex label once")
+            raise InputError("sources: each vertex label may occur only once")
         self.seed = whole_number(seed, "seed", 0)
         self.top = None if top is None else whole_number(top, "top")
         self.batch, self.max_change, self.stable = Comparing(**comparing).checked()
@@ -159,7 +159,9 @@ class PartitionedBetweenness(SubgraphProgram):
         if self.weighted:
             check_weights(sg)
         if sg.directed and self.compression == "drop":
-            raise InputError("compression='drop' is for undirected graphs: use graph.to_undirected(), or 'none'")
+            raise InputError(
+                "compression='drop' requires an undirected graph; use graph.to_undirected(), or compression='none'"
+            )
 
     def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
         pieces = _pieces.setdefault(self, {}).setdefault(batch.partition, {})
