@@ -136,7 +136,7 @@ class Algorithm(Options, Marked):
         return []
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
-        """Answer on a whole graph in memory, without the engine; long work tells `note` how far it is."""
+        """Answer on a whole graph in memory, without the engine; long work reports its progress to `note`."""
         raise InputError(f"{self.name} runs only on the engine")
 
     def resumes_whole(self) -> bool:

@@ -25,7 +25,7 @@ def told_to(note: Note | None, what: str = "") -> Callable[[float, float], None]
 
 
 class Remaining:
-    """Time left of work that has just begun, as text such as ``", 2 min 30 s left"``; empty until it can be told."""
+    """Time left of work that has just begun, as text such as ``", 2 min 30 s left"``; empty without an estimate."""
 
     def __init__(self) -> None:
         self._begun, self._before = time.monotonic(), math.nan

@@ -43,7 +43,7 @@ class _Rows:
     bytes: int = 0
 
     def add(self, folder: Path, rows: list[dict[str, Any]]) -> None:
-        """Bring the file up to `rows`; a run that begins has a file of its own."""
+        """Extend the file to `rows`; each run starts a new file."""
         name = self.name or f"rows-{secrets.token_hex(4)}.jsonl"
         text = "".join(f"{json.dumps(row)}\n" for row in rows[self.count :]).encode()
         with (folder / name).open("r+b" if self.name else "wb") as file:

@@ -1,4 +1,4 @@
-"""A result as a folder: Parquet parts, written by whoever has them, and a manifest; it appears whole or not at all."""
+"""A result as a folder: Parquet parts, written where the rows are, and a manifest; published when complete."""
 
 from __future__ import annotations
 

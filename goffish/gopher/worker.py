@@ -56,7 +56,7 @@ class Worker:
     part : Slice
     graph : Totals
     subgraph_starts : int64, shape (partitions + 1,)
-        First subgraph of every partition; tells who owns a message's target.
+        First subgraph of every partition, to find the owner of a message's target.
     threads : int
         See `BatchStep.threads`.
     """

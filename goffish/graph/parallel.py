@@ -85,9 +85,9 @@ def run_tasks(call: Callable[..., Any], tasks: Iterable[Sequence[Any]], threads:
 
 
 def interruptible(work: int, call: Callable[..., Any], *given: Any) -> Any:
-    """Call a kernel of about `work` steps; a long one on a thread of its own, so that Ctrl-C ends the wait at once.
+    """Call a kernel of about `work` steps; a long one on a separate thread, so that Ctrl-C ends the wait at once.
 
-    The kernel itself goes on with arrays that are not read any more, until it is done or the process ends.
+    The kernel itself continues on arrays that are no longer read, until it is done or the process ends.
     """
     if work < _LONG:
         return call(*given)

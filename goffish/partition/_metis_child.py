@@ -1,4 +1,4 @@
-"""Run one METIS call in a process of its own: ``python _metis_child.py < request > answer``.
+"""Run one METIS call in a separate process: ``python _metis_child.py < request > answer``.
 
 METIS holds the interpreter lock for the whole call (seconds to minutes), prints to standard output, and can
 end the process. In a child it can be interrupted, its prints are a log, and a crash is an exit code. The

@@ -57,7 +57,7 @@ def links(graph: Graph, weights: NDArray[np.float64] | None = None) -> Links:
 
 
 def whole_numbers(weights: NDArray[Any], limit: int, smallest: int) -> NDArray[np.int64]:
-    """Weights as the whole numbers that METIS wants, the same on every machine.
+    """Weights as the integers that METIS requires, the same on every machine.
 
     Whole numbers between `smallest` and 2^30 stay as they are, provided that their sum fits. Otherwise all
     are scaled so that the largest becomes 2^30 (less if the sum would pass `limit`), rounded, and raised to

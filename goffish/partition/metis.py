@@ -87,7 +87,7 @@ def metis(graph: Graph, parts: int, options: MetisOptions | None = None) -> NDAr
 
     Directions are forgotten, self-loops dropped and parallel arcs merged first (METIS takes nothing else).
     Edge weights that are not whole numbers are scaled, see `whole_numbers`. From `parts` ≥ n on, every
-    vertex is a part of its own.
+    vertex is a separate part.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ _COMMENTS = (b"#", b"%")
 
 
 def predefined(graph: Graph, parts: int, options: PredefinedOptions) -> NDArray[np.int32]:
-    """Use an assignment that somebody else made.
+    """Use an existing assignment.
 
     ``assignment`` is one of
 
@@ -259,7 +259,7 @@ def _parse(path: Path, data: bytes, separator: bytes, header: bool, columns: int
 
 
 def _tidy(data: bytes, separator: bytes) -> bytes:
-    """Comments away, one separator between columns, no blanks around lines: what a CSV parser wants."""
+    """Comments away, one separator between columns, no blanks around lines, as a CSV parser requires."""
     if any(mark in data for mark in _COMMENTS):
         data = re.sub(rb"^[ \t]*[#%][^\n]*(\n|\Z)", b"", data, flags=re.MULTILINE)
     if b" " in data:

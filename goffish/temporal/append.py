@@ -1,4 +1,4 @@
-"""More windows of time-stamped edges for a series that is there already."""
+"""More windows of time-stamped edges for an existing series."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class InstanceComponents(_OfInstance):
 
     See docs/specs/time-series.md, section 4.4.
 
-    A subgraph of the template may fall into pieces in an instance, so every local piece has a label of its own.
+    A subgraph of the template may fall into pieces in an instance, so every local component has a separate label.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class InstancePageRank(_OfInstance):
         step.send_to_vertex(batch.remote_subgraph[rows], batch.remote_vertex[rows], value=remote_sum[rows])
 
     def _tell_who_exists(self, batch: SubgraphBatch, step: BatchTimeStep, alive: Flags) -> None:
-        """A vertex that exists tells the subgraphs that have arcs to it."""
+        """Each existing vertex notifies the subgraphs that have arcs to it."""
         batch["ghost_alive"] = self.vertex_exists is None
         if self.vertex_exists is None:
             return

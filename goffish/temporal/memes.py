@@ -32,7 +32,7 @@ class MemeTracking(TimeSeriesProgram):
     sources : sequence of labels, optional
         Holders from which the spread begins. Default: all vertices that hold the meme in the first instance.
     must_hold : bool
-        A vertex spreads the meme only in instances in which it holds it, not for ever after.
+        A vertex spreads the meme only in instances in which it holds it, not afterwards.
     """
 
     pattern = "sequential"

@@ -121,7 +121,7 @@ class TimeDependentShortestPath(TimeSeriesProgram):
         self, batch: SubgraphBatch, step: BatchTimeStep, roots: NDArray[np.int64], times: NDArray[np.float64],
         horizon: float,
     ) -> None:  # fmt: skip
-        """Follow the roots inside the window, and tell the owners of remote vertices."""
+        """Follow the roots inside the window, and notify the owners of remote vertices."""
         if not roots.size:
             return
         units = np.unique(np.searchsorted(batch.subgraph_offsets, roots, side="right") - 1)
@@ -175,7 +175,7 @@ class TimeDependentShortestPath(TimeSeriesProgram):
             step.vote_to_halt_timestep()
 
     def notes(self, timesteps: pa.Table) -> list[str]:
-        """A warning where latencies were met that no window has room for (docs/specs/time-series.md, section 6.3)."""
+        """A warning about latencies that exceed every window (docs/specs/time-series.md, section 6.3)."""
         when = [t for t, met in zip(*(timesteps[n].to_pylist() for n in ("timestep", "too_long")), strict=True) if met]
         if not when:
             return []

@@ -97,7 +97,7 @@ class VehicleTracking(TimeSeriesProgram):
         step.send_to_vertex(batch.remote_subgraph[rows], batch.remote_vertex[rows], far=batch["ghost"][rows], number=-1)
 
     def _look_from(self, batch: SubgraphBatch, step: BatchTimeStep) -> None:
-        """The last position, and how far it can have come: what all partitions were told alike."""
+        """The last position, and how far it can have come: sent to all partitions alike."""
         position, reach = batch["position"], batch["reach"]
         if step.timestep == step.moment.first:
             at = batch.find(self.start)
@@ -124,7 +124,7 @@ class VehicleTracking(TimeSeriesProgram):
         return np.asarray(occurrences(step.values(f"vertex.{self.plates}", units), self.plate)[near] > 0)
 
     def finish(self, table: pa.Table) -> pa.Table:
-        """Of the sightings that partitions told of, the nearest of each instance."""
+        """The nearest of the sightings that partitions reported, for each instance."""
         ordered = table.sort_by([(name, "ascending") for name in ("timestep", "distance", "number")])
         first = np.unique(ordered["timestep"].to_numpy(), return_index=True)[1]
         return ordered.take(pa.array(first)).drop_columns("number")

@@ -73,7 +73,7 @@ def betweenness(
     graph : Graph
         Self-loops and all but the lightest of parallel arcs are ignored.
     weighted : bool, optional
-        Whether paths are measured by the weights; by default if the graph has weights. Paths of equal length are told
+        Whether paths are measured by the weights; by default if the graph has weights. Paths of equal length are found
         by exact equality of float64 sums.
     normalized : bool
         Divide by the number of pairs of other vertices, (n - 1)(n - 2), halved for undirected graphs; with `endpoints`
@@ -203,7 +203,7 @@ def _chosen(reductions: Literal["all"] | Iterable[str]) -> tuple[str, ...]:
 def _sums(
     plan: Plan, running: Running, problem: Problem, algorithm: str, chosen: tuple[str, ...], **options: bool
 ) -> Sums:
-    """Run the searches of a plan; checkpoints know the job by the problem and the options."""
+    """Run the searches of a plan; checkpoints identify the job by the problem and the options."""
     folder, kept = running.checkpoint_dir, None
     if folder is not None:
         identity = {

@@ -3,7 +3,7 @@
 Paths are sampled as in KADABRA (Borassi and Natale, KADABRA is an ADaptive Algorithm for Betweenness via Random
 Approximation, ESA 2016, sections 3 and 4), from what is left when hanging trees are folded, whose share is exact. Where
 it stops differs: how often a vertex was met is binomial, so bounds are exact binomial ones, at sizes of the sample that
-a pilot of its own fixes beforehand, each with its share of the allowed failure.
+a separate pilot fixes beforehand, each with its share of the allowed failure.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ class _Goal:
 
 
 class _Sampler:
-    """Counts of sampled paths, drawn by several threads; sample i is the same whoever draws it."""
+    """Counts of sampled paths, drawn by several threads; sample i does not depend on the thread that draws it."""
 
     def __init__(self, core: Problem, owner: NDArray[Any], seed: int, threads: int) -> None:
         n = core.num_vertices

@@ -173,7 +173,7 @@ class Series:
     def fingerprint(self) -> str:
         """SHA-256 of template and instances, from the checksums of their files; that of `graph` is the same.
 
-        It changes when a value, an instance or the packing does, so that a checkpoint of a run over other data is told.
+        It changes when a value, an instance or the packing does, so that checkpoints of other data are detected.
         """
         return self._manifest.fingerprint()
 
@@ -288,7 +288,7 @@ class Series:
     def _existing(
         self, partition: int, instance: int, place: Place, bins: Iterable[int], rows: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Those of some rows that are there in an instance: an edge is if its flag says so and both its ends exist."""
+        """Those of some rows that exist in an instance: an edge exists if its flag is set and both its ends exist."""
         flag, of_vertices = f"{place}.{EXISTS}", f"vertex.{EXISTS}"
         if flag in self.schema:
             rows = rows[self.values(partition, instance, flag, bins)[rows]]

@@ -226,7 +226,7 @@ def _names(files: Iterable[Mapping[str, FileEntry]]) -> set[str]:
 
 
 def _put_template(graph: PartitionedGraph, folder: Folder, store: _Publication) -> None:
-    """The files of the template alone: those that are there where it is the graph of this very store."""
+    """The files of the template alone: the existing ones if it is the graph of this store."""
     if graph.path == folder.location and folder.size(manifests.NAME) is not None:
         manifest = read_manifest(folder)
         if manifest.fingerprint() != graph.fingerprint():

@@ -35,8 +35,8 @@ T = TypeVar("T")
 def open_team(comm: Any = None) -> Iterator[Team]:
     """A team for the length of a job.
 
-    An error that all ranks have agreed on leaves the block on all of them. One that the others cannot know of would
-    leave them waiting for ever, so it ends all processes at once, with one line on standard error.
+    An error that all ranks have agreed on leaves the block on all of them. One that the others cannot detect would
+    leave them waiting indefinitely, so it ends all processes at once, with one line on standard error.
     """
     team = Team(comm)
     try:

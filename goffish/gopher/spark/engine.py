@@ -279,7 +279,7 @@ class _Run:
         return _publish(target, self.program.name(), parts)
 
     def _of_all(self, frame: DataFrame, task: Any) -> Reports:
-        """What the tasks of all partitions tell."""
+        """Reports of the tasks of all partitions."""
         found = self._ask(frame, task)
         parts = self.graph.num_partitions
         if [report["partition"] for report in found] != list(range(parts)):
@@ -361,7 +361,7 @@ class _Run:
         return self._reports(frame.mapInArrow(task, COLUMNS))
 
     def _reports(self, frame: DataFrame) -> Reports:
-        """What the tasks tell the driver, in order of partition; runs them."""
+        """Reports of the tasks to the driver, in order of partition; runs them."""
         # All columns: to choose some of them costs the driver 20 ms.
         rows = frame.filter(f"kind = {REPORT}").collect()
         told: dict[int, list[tuple[int, bytes]]] = {}

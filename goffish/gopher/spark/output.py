@@ -20,7 +20,7 @@ from goffish.gopher.spark.tasks import Found, Rows, Task
 
 
 def common_schema(program: SubgraphProgram, reports: Sequence[Mapping[str, Any]]) -> pa.Schema:
-    """The columns that all files have, in one type each, from what the tasks of `Sample` tell."""
+    """The columns that all files have, in one type each, from the reports of the `Sample` tasks."""
     filled: list[pa.Table] = [report["sample"] for report in reports if report["sample"].num_columns]
     for table in filled:
         if table.column_names != filled[0].column_names:
@@ -40,7 +40,7 @@ def common_schema(program: SubgraphProgram, reports: Sequence[Mapping[str, Any]]
 class Sample(Task):
     """State → the first row of a partition's answer, for the driver, and questions for labels of other partitions.
 
-    Nobody has the labels of all vertices. Each partition is made the directory of one range of numbers (as the graph
+    No task has all vertex labels. Each partition is made the directory of one range of numbers (as the graph
     was read, `block` of them), which all vertices first report to and which answers what is asked of it.
     """
 
@@ -86,7 +86,7 @@ class Answer(Task):
 
 @dataclass(frozen=True)
 class Write(Task):
-    """State and labels that were asked for → one Parquet file; the driver is told what it is called."""
+    """State and labels that were asked for → one Parquet file; its name is sent to the driver."""
 
     schema: pa.Schema
     target: Path

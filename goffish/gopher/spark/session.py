@@ -142,7 +142,7 @@ def _graphframes_jars() -> list[str]:
 
 
 def has_graphframes(spark: SparkSession) -> bool:
-    """Whether the JVM of a session knows the classes of GraphFrames."""
+    """Whether the JVM of a session has the classes of GraphFrames."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -173,7 +173,7 @@ def _interrupts_after_stop() -> Iterator[None]:
 
 @contextmanager
 def borrowed(spark: SparkSession | None, partitions: int) -> Iterator[SparkSession]:
-    """A session of its own on the same Spark context, with the settings of the engine; the caller's stays as it is."""
+    """A separate session on the same Spark context, with the settings of the engine; the caller's stays as it is."""
     outer = session() if spark is None else spark
     if not hasattr(outer, "_jsparkSession"):
         raise InputError("spark: Spark Connect sessions are not supported; use a classic SparkSession")

@@ -40,7 +40,7 @@ _UNSHARED = "{} differs on this machine; checkpoint_dir must be shared by the dr
 
 @dataclass(frozen=True)
 class Job:
-    """What every task of a run knows.
+    """Inputs of every task of a run.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class Begin(Task):
                     yield partition, {}
 
     def rows(self, partition: int, found: Found) -> Rows:
-        """State, messages, and what the driver wants to know of them."""
+        """State, messages, and their report for the driver."""
         job = self.job
         begun = time.perf_counter()
         worker = job.worker(partition)
@@ -244,7 +244,7 @@ class Conclude(Task):
 
 
 def raise_reported(reports: Sequence[Mapping[str, Any]]) -> None:
-    """Raise the failure that a task told of, if one did."""
+    """Raise the failure that a task reported, if any."""
     told = sorted((report["text"], report["error"]) for report in reports if "error" in report)
     if told:
         known = (InputError, errors.StoreError, errors.CheckpointError, errors.DataError)

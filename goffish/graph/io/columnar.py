@@ -1,6 +1,6 @@
 """Parquet and Arrow IPC (Feather) files: a table of edges, with the rest in the schema's metadata.
 
-The metadata key ``goffish`` says whether the graph is directed. Where the edges alone do not tell all
+The metadata key ``goffish`` states whether the graph is directed. If the edges alone do not determine all
 vertices (isolated ones, vertex attributes, an order that is not ascending), ``goffish.vertices`` holds the
 table of vertices as a Base64-coded Arrow stream. Other tools see an ordinary table.
 """

@@ -22,7 +22,7 @@ from goffish.graph.io.storage import open_filesystem, reason_of
 
 Progress = Callable[[int, int | None], None]
 
-#: Decompressed bytes parsed at a time, and room in front of them for the unfinished rest of the block before.
+#: Decompressed bytes parsed at a time, and space in front of them for the unfinished rest of the block before.
 BLOCK, MARGIN = 4 << 20, 1 << 20
 
 #: Vertices or edges that a header may declare whatever the file holds.

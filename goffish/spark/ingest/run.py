@@ -109,7 +109,7 @@ def ingest(
     spec
         The YAML file that describes inputs, columns and rules, or what it would hold; see ``docs/guides/ingest.md``.
     output
-        Folder or URI of the store, which all executors can write. A store that is there is replaced in one step.
+        Folder or URI of the store, which all executors can write. An existing store is replaced in one step.
     spark : SparkSession, optional
         Default: the running one, else all processors of this machine. It stays as it is.
     quarantine
@@ -162,7 +162,7 @@ def check_places(output: str | Path, quarantine: str | Path | None, work: str | 
 
 
 def _inner(outer: SparkSession) -> SparkSession:
-    """A session of its own on the same Spark context: times in UTC, names with their case, the caller's shuffles."""
+    """A separate session on the same Spark context: times in UTC, names with their case, the caller's shuffles."""
     inner, context = outer.newSession(), outer.sparkContext
     shuffles = outer.conf.get("spark.sql.shuffle.partitions")
     if is_local(outer) and context.getConf().get("spark.sql.shuffle.partitions") is None and shuffles == "200":

@@ -65,7 +65,7 @@ def versions(spark: SparkSession, tables: list[DataFrame]) -> list[tuple[str, in
 
 
 def unreadable(error: Exception) -> InputError | None:
-    """What to say of a file that Spark could not read, if that is what an error of Spark tells of."""
+    """The message about a file that Spark could not read, if a Spark error is about one."""
     text = str(error)
     file = re.search(r"Encountered error while reading file (.+?)\.\s", text)
     if file is None:

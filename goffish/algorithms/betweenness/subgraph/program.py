@@ -239,7 +239,7 @@ def _state(compression: Compression, slots: int) -> dict[str, StateColumn]:
 
 
 def _exchange_names(work: Work) -> None:
-    """Tell units with arcs to a vertex its number as read; rows in that order do not depend on the partitions."""
+    """Send units with arcs to a vertex its original number; rows in that order do not depend on the partitions."""
     arcs, n = work.batch.in_remotes(), max(1, work.batch.num_vertices)
     # As one number, because sorting pairs takes ten times as long.
     units, vertices = np.divmod(np.unique(arcs.subgraph * n + arcs.source), n)
@@ -317,7 +317,7 @@ def _tell_share(work: Work) -> None:
 
 
 def _watch_clock(work: Work) -> None:
-    """On the master: tell all partitions, who read it in the next superstep, when the time is up."""
+    """On the master: notify all partitions, for the next superstep, when the time is up."""
     program = work.program
     if program.time_limit is not None and work.is_master:
         now = time.monotonic()
@@ -347,7 +347,7 @@ def _finish(work: Work) -> None:
 
 
 def _stage(do: Callable[[Work], None], then: Callable[[Work], None]) -> Callable[[Work], None]:
-    """Go on with a stage as long as somebody sends for it."""
+    """Continue a stage as long as there are messages for it."""
 
     def run(work: Work) -> None:
         (then if work.ended else do)(work)
