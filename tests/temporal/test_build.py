@@ -221,7 +221,7 @@ def test_snapshots(tmp_path: Path, directed: bool) -> None:
         build_from_snapshots(folder, tmp_path / "x", pattern=r"week(\d+)")
     with pytest.raises(InputError, match=r"expected a regular expression with a group"):
         build_from_snapshots(folder, tmp_path / "x", pattern=r"net")
-    with pytest.raises(InputError, match=r"'2024' in its name is not a time of the form %d/%m"):
+    with pytest.raises(InputError, match=r"'2024' in the file name is not a time of the form %d/%m"):
         build_from_snapshots(folder, tmp_path / "x", pattern=r"(\d+)", time_format="%d/%m")
     with pytest.raises(InputError, match=r"not a folder"):
         build_from_snapshots(folder / "none", tmp_path / "x")

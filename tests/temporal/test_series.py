@@ -153,7 +153,7 @@ def test_ranges_and_reverse(tmp_path: Path) -> None:
         store.instances("soon")
     with pytest.raises(InputError, match=r"no attribute .edge\.v. in this series; available: edge\.w"):
         store.instances(attributes=["edge.v"])
-    with pytest.raises(InputError, match=r"edge\.w was not asked for"):
+    with pytest.raises(InputError, match=r"edge\.w was not selected"):
         store.instances(attributes=[])[0].edge("w")
 
 

@@ -209,5 +209,5 @@ def test_not_instances(tmp_path: Path) -> None:
         write_series(graph, tmp_path / "s", schema, 5, unit="1")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="instance 0 is of type int: expected InstanceData"):
         write_series(graph, tmp_path / "s", schema, [5], unit="1")  # type: ignore[list-item]
-    with pytest.raises(InputError, match="values of instance 0 is of type list: give a mapping"):
+    with pytest.raises(InputError, match="values of instance 0 is of type list: expected a mapping"):
         write_series(graph, tmp_path / "s", schema, [InstanceData(0, 1, [3])], unit="1")  # type: ignore[arg-type]

@@ -195,7 +195,7 @@ def test_series_onto_its_own_store_and_without(tmp_path: Path) -> None:
     check_all_values(case, open_series(tmp_path / "s"))
     goffish.open(tmp_path / "s").save(tmp_path / "t")
     check_all_values(case, open_series(tmp_path / "t"))
-    with pytest.raises(StoreError, match="was replaced since it was opened"):
+    with pytest.raises(StoreError, match="was replaced after it was opened"):
         write_series(plain, tmp_path / "s", case.schema, case.instances, unit="1")
 
 
