@@ -1,4 +1,4 @@
-"""Exceptions of GoFFish; each message states the problem and its solution in one line."""
+"""Exceptions that GoFFish raises on purpose."""
 
 from __future__ import annotations
 
@@ -6,33 +6,38 @@ from os import PathLike
 
 
 class GoffishError(Exception):
-    """Base class of all errors of GoFFish.
+    """Base class of all errors that GoFFish raises on purpose.
 
     The command line prints the message on one line and exits with `exit_code`.
+
+    Attributes
+    ----------
+    exit_code : int
+        Exit code of the command line: 1, or 2 for invalid input.
     """
 
     exit_code = 1
 
 
 class InputError(GoffishError, ValueError):
-    """Invalid input, such as an option, a label, a weight or an array."""
+    """An argument, option, label, weight or array is invalid. Also a `ValueError`."""
 
     exit_code = 2
 
 
 class FormatError(InputError):
-    """A file does not follow its format.
+    """The content of a file does not follow its format.
 
     Parameters
     ----------
-    path
+    path : str or path-like
         The file.
-    line
-        One-based line number, or ``None`` for binary files.
-    problem
-        The problem and the accepted values, in one sentence.
-    text
-        Invalid line or field, quoted and shortened in the message.
+    line : int or None
+        One-based line number, or ``None`` in a binary format.
+    problem : str
+        What is wrong and what is accepted, in one sentence.
+    text : str, optional
+        The invalid line or field; quoted in the message, up to 80 characters.
     """
 
     def __init__(self, path: str | PathLike[str], line: int | None, problem: str, text: str | None = None) -> None:
@@ -43,11 +48,11 @@ class FormatError(InputError):
 
 
 class StoreError(InputError):
-    """A store is missing, damaged, or written by a newer version or another program."""
+    """A store is missing, damaged, not a GoFFish store, or written by a newer version."""
 
 
 class CheckpointError(StoreError):
-    """A checkpoint is damaged; the job can be restarted from the beginning."""
+    """A checkpoint is damaged; run the job again from the beginning."""
 
 
 class JobError(GoffishError):
@@ -55,8 +60,8 @@ class JobError(GoffishError):
 
 
 class GoffishWarning(UserWarning):
-    """An input has no effect; the command line prints the message on one line and continues."""
+    """An argument has no effect. The command line prints the message on one line and continues."""
 
 
 class DataError(JobError, InputError):
-    """Data of a job are invalid, such as a damaged slice or a value out of range; the message names the location."""
+    """A job read invalid data, such as a damaged slice or a value out of range; the message names its place."""

@@ -137,7 +137,7 @@ def spread(
         Who is infected by a vertex that is infectious in t - 1 is infectious from t on. So tracking the meme colours
         every vertex in the timestep of its infection, and none else (docs/specs/time-series.md, section 7).
     """
-    expect(graph, Graph, "graph", "give a goffish Graph")
+    expect(graph, Graph, "graph", "expected a goffish Graph")
     instances, n = whole_number(instances, "instances", 0), graph.num_vertices
     if not 0 <= probability <= 1:
         raise InputError(f"probability={probability}: give a number between 0 and 1")

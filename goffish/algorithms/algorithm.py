@@ -65,9 +65,9 @@ def as_label(text: str, graph: Graph | PartitionedGraph) -> int | str:
     try:
         number = int(text)
     except ValueError:
-        raise InputError(f"unknown vertex {text!r}: this graph's vertices are integers") from None
+        raise InputError(f"unknown vertex {text!r}: the vertex labels of this graph are integers") from None
     if not -(1 << 63) <= number < 1 << 63:
-        raise InputError(f"unknown vertex {text}: this graph's vertices are 64-bit integers")
+        raise InputError(f"unknown vertex {text}: the vertex labels of this graph are 64-bit integers")
     return number
 
 
@@ -121,7 +121,7 @@ class Algorithm(Options, Marked):
 
     def program(self, units: str) -> SubgraphProgram:
         """The program for the engine; `units` as in `goffish.gofs.build_layout`."""
-        raise InputError(f"{self.name} has no program for the engine")
+        raise InputError(f"{self.name} does not run on the engine")
 
     def needs_engine(self) -> bool:
         """Whether these options (or the algorithm) are answered by the engine only."""
@@ -129,15 +129,15 @@ class Algorithm(Options, Marked):
 
     def single_threaded(self) -> str | None:
         """What in these options makes `whole` use one thread; `None` where it shares its work among `threads`."""
-        return f"{self.name} of a graph in memory" if self.one_thread else None
+        return f"{self.name} in memory" if self.one_thread else None
 
     def only_whole(self) -> list[str]:
         """Names of the options given that no engine can follow: `whole` answers them."""
         return []
 
     def whole(self, graph: Graph, threads: int | None, note: Note | None = None) -> Result:
-        """Answer on a whole graph in memory, without the engine; long work tells `note` how far it is."""
-        raise InputError(f"{self.name} runs on the engine only")
+        """Answer on a whole graph in memory, without the engine; long work reports its progress to `note`."""
+        raise InputError(f"{self.name} runs only on the engine")
 
     def resumes_whole(self) -> bool:
         """Whether `whole` with these options can keep what it has in a folder and go on from there."""
@@ -147,7 +147,7 @@ class Algorithm(Options, Marked):
         self, graph: Graph, threads: int | None, note: Note | None, checkpoint_dir: Path, resume: bool
     ) -> Result:
         """As `whole`, keeping what it has in a folder."""
-        raise InputError(f"{self.name} keeps checkpoints on the engine only")
+        raise InputError(f"{self.name} writes checkpoints only on the engine")
 
     def labels(self) -> list[int | str]:
         """Vertex labels among the options, to be checked before the job starts."""
@@ -175,9 +175,9 @@ def _described(error: ValidationError, options: Mapping[str, Any], known: Any) -
     for item in error.errors(include_url=False, include_context=False):
         option = str(item["loc"][0]) if item["loc"] else ""
         if item["type"] == "extra_forbidden":
-            told.append(f"unknown option {option!r} (there are: {', '.join(known) or 'none'})")
+            told.append(f"unknown option {option!r}; accepted: {', '.join(known) or 'none'}")
         elif item["type"] == "missing":
-            told.append(f"option {option!r} is needed")
+            told.append(f"option {option!r} is required")
         else:
             problem = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
             told.append(f"{option}={options.get(option)!r} {problem}" if option else problem)

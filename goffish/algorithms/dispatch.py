@@ -71,13 +71,13 @@ def _answer(
         }  # fmt: skip
         given = [name for name, value in asked.items() if value is not None]
         if given:
-            raise InputError(f"{job.name} is computed on the whole graph in memory: leave out {', '.join(given)}")
+            raise InputError(f"{job.name} runs only in memory; omit {', '.join(given)}")
         graph = graph.to_graph() if isinstance(graph, PartitionedGraph) else graph
     if job is not None and isinstance(graph, Graph) and engine == "auto" and not job.needs_engine():
         only_engines = (parts, method, units, options.max_supersteps, options.checkpoint_every)
         if all(option is None for option in only_engines):
             if options.threads is not None and (single := job.single_threaded()):
-                told = f"threads={options.threads} has no effect: {single} takes one thread; leave it out"
+                told = f"threads={options.threads} has no effect: {single} uses one thread; omit threads"
                 warnings.warn(told, GoffishWarning, stacklevel=4)
             if options.checkpoint_dir is None:
                 return replace(job.whole(graph, options.threads, note), algorithm=job.name)
@@ -160,10 +160,10 @@ def _partitioned(
     if isinstance(graph, PartitionedGraph):
         if method is not None:
             raise InputError(
-                f"method={method!r}: the graph is partitioned already; gf.partition(graph, ...) cuts it anew"
+                f"method={method!r}: the graph is already partitioned; partition it again with gf.partition(graph, ...)"
             )
         if parts is not None and parts != graph.num_partitions:
-            raise InputError(f"parts={parts}: the graph is partitioned into {graph.num_partitions} already")
+            raise InputError(f"parts={parts}: the graph already has {graph.num_partitions} partitions; omit parts")
         turned = undirected and graph.info.directed
         if not turned and (units is None or units == graph.info.finder):
             return graph, 0.0

@@ -25,7 +25,7 @@ def told_to(note: Note | None, what: str = "") -> Callable[[float, float], None]
 
 
 class Remaining:
-    """Time left of work that has just begun, as text such as ``", 2 min 30 s left"``; empty until it can be told."""
+    """Time left of work that has just begun, as text such as ``", 2 min 30 s left"``; empty without an estimate."""
 
     def __init__(self) -> None:
         self._begun, self._before = time.monotonic(), math.nan
@@ -44,7 +44,7 @@ def checked_limit(time_limit: Any) -> float | None:
     if time_limit is None:
         return None
     if isinstance(time_limit, bool) or not isinstance(time_limit, Real) or not float(time_limit) >= 0.0:
-        raise InputError(f"time_limit={time_limit!r}: give a number of seconds, 0 or more")
+        raise InputError(f"time_limit={time_limit!r}: must be a number of seconds of at least 0")
     return float(time_limit)
 
 

@@ -37,4 +37,6 @@ def check_range(weights: NDArray[np.float64] | None) -> None:
     # A comparison with NaN is false: it is refused as well.
     if not (most <= MOST and least >= LEAST):
         found = given[np.argmax(weights)] if not most <= MOST else given[np.flatnonzero(weights == least)[0]]
-        raise InputError(f"weight {found:g}: weights must be 0 or from {LEAST:g} to {MOST:g}; scale all weights alike")
+        raise InputError(
+            f"weight {found:g}: weights must be 0 or from {LEAST:g} to {MOST:g}; scale all weights by the same factor"
+        )

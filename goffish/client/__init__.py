@@ -1,9 +1,8 @@
-"""Python clients of the scheduling service: `Client` and `AsyncClient`. Requires the extra ``service``.
+"""Clients of the scheduling service: submit jobs and request deployments from Python. Needs the extra ``service``.
 
->>> with Client("127.0.0.1:7077", token=os.environ["GOFFISH_TOKEN"]) as client:  # doctest: +SKIP
-...     job = client.submit_graph("pagerank", "web.store", key="monday")
-...     job = client.wait(job.id)
-...     table = client.result(job.id)
+>>> with Client("127.0.0.1:7077", token=os.environ["GOFFISH_TOKEN"]) as client:  # doctest: +SKIP ...     job =
+client.submit_graph("pagerank", "web.store", key="monday") ...     job = client.wait(job.id) ...     table =
+client.result(job.id)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of both clients; the build generates the synchronous module ``calls`` from ``async_calls``."""
+"""Calls of both clients. The build generates ``calls``, the synchronous version, from ``async_calls``."""
 
 from __future__ import annotations
 
@@ -29,13 +29,31 @@ from goffish.v1 import catalog_pb2, dataflows_pb2, jobs_pb2, planning_pb2
 
 
 class AsyncCalls(Connection):
-    """Calls that neither read nor write files."""
+    """All calls except those that read or write files."""
 
     _transport = grpc.aio
 
     async def submit(self, spec: jobs_pb2.JobSpec, key: str = "") -> jobs_pb2.Job:
-        """Submit a job given as a protocol message."""
-        # The key prevents duplicate jobs when the call is retried.
+        """Submit a job from its protocol message.
+
+        Parameters
+        ----------
+        spec : JobSpec
+            The job (``goffish.v1.jobs_pb2``).
+        key : str
+            Idempotency key: submitting with the same key returns the same job [default: a random key].
+
+        Returns
+        -------
+        Job
+            The submitted job.
+
+        Raises
+        ------
+        ServiceError
+            If the server rejects the job or cannot be reached.
+        """
+        # With a key a call that is tried again makes no second job.
         asked = requests.filled(jobs_pb2.SubmitRequest(), spec=spec, client_key=key or secrets.token_hex(16))
         for pause in PAUSES_S:
             try:
@@ -51,7 +69,23 @@ class AsyncCalls(Connection):
         return made
 
     async def job(self, job: str) -> jobs_pb2.Job:
-        """Return the current state of a job."""
+        """Return the current state of a job.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+
+        Returns
+        -------
+        Job
+            State, progress and specification.
+
+        Raises
+        ------
+        ServiceError
+            If there is no such job or the server cannot be reached.
+        """
         asked = requests.of_job(jobs_pb2.GetRequest(), job)
         found: jobs_pb2.Job = (await self._call(self.jobs.Get, asked)).job
         return found
@@ -65,22 +99,34 @@ class AsyncCalls(Connection):
         Parameters
         ----------
         algorithm : str
-            Name as in ``goffish run ALGORITHM``.
+            Name of the algorithm, as in ``goffish run ALGORITHM``.
         input_uri : str
-            Path below the server's data folders, or a URI returned by `upload`.
-        options : mapping, optional
+            Graph or store in the data folders of the server, or the URI that `upload` returned.
+        options : mapping of str to value, optional
             Options of the algorithm.
         key : str
-            Idempotency key: submitting the same key again returns the same job.
+            Idempotency key: submitting with the same key returns the same job [default: a random key].
         runner : {"local", "mpi", "spark", "cloud"}
+            Where the job runs [default: "local"].
         **more
-            Limits and options; see `goffish.client.requests.GraphOptions`.
+            ``workers`` (threads, or MPI ranks), ``checkpoint_every`` (supersteps), ``memory_mb`` and ``cpu_seconds``
+            (limits of all processes together), ``deadline_s`` (seconds from submission), ``budget`` (in the currency of
+            the cloud), ``labels`` (mapping), ``most_attempts`` (number of worker losses after which the job fails),
+            and, with ``runner="cloud"``, ``policy`` (scheduler policy) and ``cloud_name`` (catalogue of machine types).
+
+        Returns
+        -------
+        Job
+            The submitted job.
 
         Raises
         ------
         InputError
-            An argument has the wrong type.
+            If an argument has the wrong type.
+        TypeError
+            If a keyword argument is unknown.
         ServiceError
+            If the server rejects the job or cannot be reached.
         """
         return await self.submit(requests.graph_spec(algorithm, input_uri, options, runner, more), key)
 
@@ -88,24 +134,35 @@ class AsyncCalls(Connection):
         self, dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None = None, *, key: str = "",
         **more: Unpack[DataflowOptions],
     ) -> jobs_pb2.Job:  # fmt: skip
-        """Submit a dataflow to run on the simulated cloud.
+        """Submit a dataflow that runs on the simulated cloud.
 
         Parameters
         ----------
         dataflow : str or Dataflow
-            Name of a dataflow on the server, or a definition (`goffish.client.dataflow` reads a file).
-        options : mapping, optional
-            Options of the scheduler policy.
+            Name of a dataflow on the server, or a definition (`goffish.client.dataflow` reads one from a file).
+        options : mapping of str to value, optional
+            Options of the policy.
         key : str
-            Idempotency key: submitting the same key again returns the same job.
+            Idempotency key: submitting with the same key returns the same job [default: a random key].
         **more
-            Limits and options; see `goffish.client.requests.DataflowOptions`.
+            ``cloud_name`` (catalogue of machine types), ``policy`` (scheduler policy), ``rates`` (message rates over
+            time), ``hours`` (simulated hours), ``seed`` (random seed), ``hours_per_second`` (simulated hours per second
+            [default: unlimited]), and ``deadline_s``, ``budget``, ``labels`` and ``most_attempts`` as in
+            `submit_graph`.
+
+        Returns
+        -------
+        Job
+            The submitted job.
 
         Raises
         ------
         InputError
-            An argument has the wrong type.
+            If an argument has the wrong type.
+        TypeError
+            If a keyword argument is unknown.
         ServiceError
+            If the server rejects the job or cannot be reached.
         """
         return await self.submit(requests.dataflow_spec(dataflow, options, more), key)
 
@@ -113,16 +170,32 @@ class AsyncCalls(Connection):
         self, *states: str, labels: Mapping[str, str] | None = None, algorithm: str = "", client: str = "",
         page_size: int = 100,
     ) -> AsyncIterator[jobs_pb2.Job]:  # fmt: skip
-        """Iterate over jobs, newest first; pages are fetched as needed.
+        """Iterate over jobs, the newest first; pages are requested as needed.
 
         Parameters
         ----------
         *states : str
-            States to include, such as ``"running"``; default: all.
-        labels, algorithm, client
-            Include only jobs with all of these labels, this algorithm and this client.
+            Return only jobs in one of these states, such as ``"running"`` [default: all].
+        labels : mapping of str to str, optional
+            Return only jobs with all these labels.
+        algorithm : str
+            Return only jobs of this algorithm [default: all].
+        client : str
+            Return only jobs of this client [default: all].
         page_size : int
-            Jobs per request.
+            Jobs per request [default: 100].
+
+        Yields
+        ------
+        Job
+            One job after the other.
+
+        Raises
+        ------
+        InputError
+            If a state is unknown or an argument has the wrong type.
+        ServiceError
+            If the server rejects the call or cannot be reached.
         """
         asked = requests.filled(
             jobs_pb2.ListRequest(states=requests.states(states)), labels=labels, algorithm=algorithm, client=client,
@@ -137,12 +210,48 @@ class AsyncCalls(Connection):
             asked.page_token = page.next_page_token
 
     async def cancel(self, job: str) -> jobs_pb2.Job:
-        """Request the cancellation of a job."""
+        """Request the cancellation of a job.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+
+        Returns
+        -------
+        Job
+            The job; it may still be running.
+
+        Raises
+        ------
+        ServiceError
+            If there is no such job or the server cannot be reached.
+        """
         found: jobs_pb2.Job = (await self._call(self.jobs.Cancel, requests.of_job(jobs_pb2.CancelRequest(), job))).job
         return found
 
     async def watch(self, job: str, after: int = 0) -> AsyncIterator[jobs_pb2.Event]:
-        """Iterate over the events of a job until it ends; resume after interruptions up to ``patience_s``."""
+        """Iterate over the events of a job until it ends, each once.
+
+        If the server becomes unreachable, the client reconnects for up to `patience_s` seconds.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+        after : int
+            Number of the last event to skip [default: 0, from the first].
+
+        Yields
+        ------
+        Event
+            One event after the other.
+
+        Raises
+        ------
+        ServiceError
+            If there is no such job or the server stays unreachable.
+        """
         asked = requests.of_job(jobs_pb2.WatchRequest(), job, after=after)
         async with contextlib.aclosing(self._resumed(self.jobs.Watch, asked)) as answers:
             async for answer in answers:
@@ -150,15 +259,48 @@ class AsyncCalls(Connection):
                 yield answer.event
 
     async def wait(self, job: str) -> jobs_pb2.Job:
-        """Wait until a job ends and return it."""
+        """Wait until a job ends.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+
+        Returns
+        -------
+        Job
+            The job in its final state.
+
+        Raises
+        ------
+        ServiceError
+            If there is no such job or the server stays unreachable.
+        """
         async for _ in self.watch(job):
             pass
         return await self._patiently(job)
 
     async def log(self, job: str, max_bytes: int = 0, *, most_bytes: int | None = None) -> str:
-        """Return the end of a job's log, up to `max_bytes` bytes (0: the default of the server).
+        """Return the end of the log of a job.
 
-        `most_bytes` is a deprecated spelling of `max_bytes`.
+        Parameters
+        ----------
+        job : str
+            Job id.
+        max_bytes : int
+            Maximum number of bytes [default: the limit of the server].
+        most_bytes : int, optional
+            Deprecated spelling of `max_bytes`.
+
+        Returns
+        -------
+        str
+            The last lines.
+
+        Raises
+        ------
+        ServiceError
+            If there is no such job or the server cannot be reached.
         """
         if most_bytes is not None:
             warnings.warn("most_bytes is deprecated; use max_bytes", DeprecationWarning, stacklevel=2)
@@ -175,13 +317,28 @@ class AsyncCalls(Connection):
         Parameters
         ----------
         dataflow : str or Dataflow
-            Name of a dataflow on the server, or a definition (`goffish.client.dataflow` reads a file).
+            Name of a dataflow on the server, or a definition (`goffish.client.dataflow` reads one from a file).
         cloud : str or Catalogue, optional
-            Name of a catalogue on the server, or a definition (`goffish.client.catalogue` reads a file).
-        policy, options
-            Scheduler policy and its options.
-        rates : mapping, optional
-            Messages per second by processing element, instead of the rates of the dataflow.
+            Name of a catalogue of machine types on the server, or a definition (`goffish.client.catalogue`) [default:
+            the catalogue of the server].
+        policy : str
+            Scheduler policy [default: the policy of the server].
+        options : mapping of str to value, optional
+            Options of the policy.
+        rates : mapping of str to float, optional
+            Messages per second of each processing element [default: those of the dataflow].
+
+        Returns
+        -------
+        Plan
+            Machines, instances and expected metrics.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the server rejects the call or cannot be reached.
         """
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(planning_pb2.PlanRequest(setting=which), rates=rates)
@@ -197,12 +354,30 @@ class AsyncCalls(Connection):
 
         Parameters
         ----------
-        observations : Observations
-            Metrics of the previous intervals.
-        session : str
-            Name of the session that keeps the state of the policy between calls.
-        dataflow, cloud, policy, options
+        dataflow : str or Dataflow
             As in `plan`.
+        observations : Observations
+            Observed rates and metrics, and the current deployment.
+        cloud : str or Catalogue, optional
+            As in `plan`.
+        policy : str
+            As in `plan`.
+        options : mapping of str to value, optional
+            As in `plan`.
+        session : str
+            Key of the state that the policy keeps between calls [default: no state].
+
+        Returns
+        -------
+        AdaptResponse
+            The new deployment.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the server rejects the call or cannot be reached.
         """
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(planning_pb2.AdaptRequest(setting=which), observations=observations, session=session)
@@ -214,7 +389,37 @@ class AsyncCalls(Connection):
         forecast: Iterable[planning_pb2.Interval], cloud: str | dataflows_pb2.Catalogue | None = None,
         policy: str = "", options: Mapping[str, Any] | None = None, session: str = "",
     ) -> planning_pb2.PlanAheadResponse:  # fmt: skip
-        """Compute a deployment from observations and forecasts of the next intervals, in order."""
+        """Compute the deployment of the next interval from observations and forecasts.
+
+        Parameters
+        ----------
+        dataflow : str or Dataflow
+            As in `plan`.
+        observations : Observations
+            As in `adapt`.
+        forecast : iterable of Interval
+            Forecasts of the coming intervals, the next one first.
+        cloud : str or Catalogue, optional
+            As in `plan`.
+        policy : str
+            As in `plan`.
+        options : mapping of str to value, optional
+            As in `plan`.
+        session : str
+            As in `adapt`.
+
+        Returns
+        -------
+        PlanAheadResponse
+            The new deployment.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the server rejects the call or cannot be reached.
+        """
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(
             planning_pb2.PlanAheadRequest(setting=which), observations=observations, forecast=forecast, session=session
@@ -226,18 +431,32 @@ class AsyncCalls(Connection):
         self, core_hours: float, hours: float, market: str, prices: Mapping[str, float] | None = None,
         running: planning_pb2.RunningJob | None = None,
     ) -> planning_pb2.AdviseSpotResponse:  # fmt: skip
-        """Return the recommended action of a job on spot machines.
+        """Recommend the next action of a job on spot machines.
 
         Parameters
         ----------
-        core_hours, hours : float
-            Remaining work, and time until the deadline.
+        core_hours : float
+            Remaining work in core hours.
+        hours : float
+            Hours until the deadline.
         market : str
-            Name of a market; see `markets`.
-        prices : mapping, optional
-            Current spot price by machine type.
+            Name of a spot market; see `markets`.
+        prices : mapping of str to float, optional
+            Current spot price of each machine type.
         running : RunningJob, optional
-            Machine and checkpoint of a running job.
+            Machines and checkpoints of the job, if it is running.
+
+        Returns
+        -------
+        AdviseSpotResponse
+            The recommended action.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the server rejects the call or cannot be reached.
         """
         asked = requests.filled(
             planning_pb2.AdviseSpotRequest(), core_hours=core_hours, hours=hours, market=market, prices=prices,
@@ -251,38 +470,141 @@ class AsyncCalls(Connection):
         policy: str = "", options: Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None,
         policies: Iterable[str] = (),
     ) -> planning_pb2.ExplainResponse:  # fmt: skip
-        """Compute a plan, explain its choices, and compare it with other policies."""
+        """Explain a deployment and compare its cost with those of other policies.
+
+        Parameters
+        ----------
+        dataflow : str or Dataflow
+            As in `plan`.
+        cloud : str or Catalogue, optional
+            As in `plan`.
+        policy : str
+            As in `plan`.
+        options : mapping of str to value, optional
+            As in `plan`.
+        rates : mapping of str to float, optional
+            As in `plan`.
+        policies : iterable of str
+            Policies to compare with [default: those that the server chooses].
+
+        Returns
+        -------
+        ExplainResponse
+            The deployment, its reasons and the alternatives.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the server rejects the call or cannot be reached.
+        """
         which = requests.setting(dataflow, cloud, policy, options)
         asked = requests.filled(planning_pb2.ExplainRequest(setting=which), rates=rates, policies=policies)
         answer: planning_pb2.ExplainResponse = await self._call(self.planning.Explain, asked)
         return answer
 
     async def catalogues(self) -> dict[str, dataflows_pb2.Catalogue]:
-        """Return the machine type catalogues of the server by name."""
+        """Return the catalogues of machine types on the server.
+
+        Returns
+        -------
+        dict of str to Catalogue
+            Catalogues by name.
+
+        Raises
+        ------
+        ServiceError
+            If the server cannot be reached.
+        """
         answer = await self._call(self.catalog.ListCatalogues, catalog_pb2.ListCataloguesRequest())
         return {one.name: one.catalogue for one in answer.catalogues}
 
     async def prices(
         self, trace: str, since: datetime | None = None, until: datetime | None = None
     ) -> tuple[catalog_pb2.Price, ...]:
-        """Return the spot prices of a trace (`MachineClass.prices`); times without a zone are UTC."""
+        """Return the spot prices of a trace over time.
+
+        Parameters
+        ----------
+        trace : str
+            Name of the trace (`MachineClass.prices`).
+        since, until : datetime, optional
+            Time range; times without a zone are UTC [default: the whole trace].
+
+        Returns
+        -------
+        tuple of Price
+            Prices in the order of time.
+
+        Raises
+        ------
+        InputError
+            If an argument has the wrong type.
+        ServiceError
+            If the trace is unknown or the server cannot be reached.
+        """
         return tuple((await self._call(self.catalog.GetPrices, requests.prices(trace, since, until))).prices)
 
     async def markets(self) -> tuple[catalog_pb2.Market, ...]:
-        """Return the spot markets of the server."""
+        """Return the spot markets that the operator has fitted.
+
+        Returns
+        -------
+        tuple of Market
+            The markets.
+
+        Raises
+        ------
+        ServiceError
+            If the server cannot be reached.
+        """
         return tuple((await self._call(self.catalog.ListMarkets, catalog_pb2.ListMarketsRequest())).markets)
 
     async def dataflows(self) -> dict[str, dataflows_pb2.Dataflow]:
-        """Return the dataflows of the server by name."""
+        """Return the dataflows on the server.
+
+        Returns
+        -------
+        dict of str to Dataflow
+            Dataflows by name.
+
+        Raises
+        ------
+        ServiceError
+            If the server cannot be reached.
+        """
         answer = await self._call(self.catalog.ListDataflows, catalog_pb2.ListDataflowsRequest())
         return dict(zip(answer.names, answer.dataflows, strict=True))
 
     async def policies(self) -> tuple[catalog_pb2.PolicyInfo, ...]:
-        """Return the scheduler policies with JSON schemas of their options."""
+        """Return the scheduler policies, with JSON schemas of their options.
+
+        Returns
+        -------
+        tuple of PolicyInfo
+            The policies.
+
+        Raises
+        ------
+        ServiceError
+            If the server cannot be reached.
+        """
         return tuple((await self._call(self.catalog.ListPolicies, catalog_pb2.ListPoliciesRequest())).policies)
 
     async def algorithms(self) -> tuple[catalog_pb2.AlgorithmInfo, ...]:
-        """Return the algorithms of graph jobs with JSON schemas of their options."""
+        """Return the algorithms of graph jobs, with JSON schemas of their options.
+
+        Returns
+        -------
+        tuple of AlgorithmInfo
+            The algorithms.
+
+        Raises
+        ------
+        ServiceError
+            If the server cannot be reached.
+        """
         return tuple((await self._call(self.catalog.ListAlgorithms, catalog_pb2.ListAlgorithmsRequest())).algorithms)
 
     async def _call(self, method: Callable[..., Any], request: Any, usual_s: float | None = CALL_S) -> Any:
@@ -294,7 +616,7 @@ class AsyncCalls(Connection):
         return answer
 
     async def _patiently(self, job: str) -> jobs_pb2.Job:
-        """Return a job; retry while a server that has answered before is unavailable."""
+        """Return the job; retry while a server that has answered before is unreachable."""
         end = None
         while True:
             try:
@@ -304,7 +626,7 @@ class AsyncCalls(Connection):
             await asyncio.sleep(PAUSE_S)
 
     async def _resumed(self, method: Callable[..., Any], asked: Any) -> AsyncGenerator[Any, None]:
-        """Iterate over a stream; if it breaks off, request it again with the updated message `asked`."""
+        """Yield the responses of a stream; reconnect with `asked`, as the caller updated it, when the stream breaks."""
         while True:
             # The first answer of a stream may take long; this call checks that the server is available.
             await self._patiently(asked.id)
@@ -321,7 +643,7 @@ class AsyncCalls(Connection):
             await asyncio.sleep(PAUSE_S)
 
     async def _pieces(self, job: str) -> AsyncIterator[bytes]:
-        """Iterate over the bytes of a result, and check that none are missing."""
+        """Yield the bytes of a result, all of them."""
         asked, total = requests.of_job(jobs_pb2.FetchResultRequest(), job), 0
         async with contextlib.aclosing(self._resumed(self.jobs.FetchResult, asked)) as answers:
             async for answer in answers:

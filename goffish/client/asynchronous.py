@@ -1,4 +1,4 @@
-"""Asynchronous client, with the same methods as the synchronous one."""
+"""Asynchronous client, for event loops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from goffish.client.blocking import Client
 
 
 class AsyncClient(AsyncCalls):
-    """Asynchronous client; an async context manager with the parameters and methods of `Client`."""
+    """Asynchronous client of a server, with the parameters and methods of `Client`. An asynchronous context manager.
+
+    Examples
+    --------
+    >>> async def total(address):
+    ...     async with AsyncClient(address) as client:
+    ...         job = await client.submit_graph("triangles", "web.store")
+    ...         job = await client.wait(job.id)
+    ...         return await client.result(job.id)
+    """
 
     def __init__(
         self, address: str, token: str | None = None, *, authority: str | Path | None = None, tls: bool = False,
@@ -43,30 +52,100 @@ class AsyncClient(AsyncCalls):
         await self._channel.close()
 
     async def result(self, job: str) -> pa.Table:
-        """Return the result table of a completed job."""
+        """Return the result table of a finished job.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+
+        Returns
+        -------
+        pyarrow.Table
+            The table.
+
+        Raises
+        ------
+        ServiceError
+            If the job has no result or the server stays unreachable.
+        """
         pieces = [piece async for piece in self._pieces(job)]
         return pa.ipc.open_stream(b"".join(pieces)).read_all()
 
     async def result_batches(self, job: str) -> AsyncIterator[pa.RecordBatch]:
-        """Iterate over the result of a completed job in batches, without loading all of it into memory."""
+        """Iterate over the result of a finished job without holding all of it in memory.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            One batch after the other.
+
+        Raises
+        ------
+        ServiceError
+            If the job has no result or the server stays unreachable.
+        """
         with self._blocking() as client:
             batches = client.result_batches(job)
             while (batch := await asyncio.to_thread(next, batches, None)) is not None:
                 yield batch
 
     async def save_result(self, job: str, path: str | Path) -> Path:
-        """Write the result of a completed job to a file, as an Arrow IPC stream, without loading it into memory."""
+        """Write the result of a finished job to a file, as an Arrow IPC stream, without holding it in memory.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+        path : str or path-like
+            Local file, published when it is complete.
+
+        Returns
+        -------
+        pathlib.Path
+            The file; ``pyarrow.ipc.open_stream`` reads it.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written.
+        ServiceError
+            If the job has no result or the server stays unreachable.
+        """
         with self._blocking() as client:
             return await asyncio.to_thread(client.save_result, job, path)
 
     async def upload(self, path: str | Path) -> str:
-        """Upload a file to the server and return its URI."""
-        # In a thread, because it reads a file, and because grpc.aio loses the answer to a stream rejected early.
+        """Upload a file to the server.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Local file.
+
+        Returns
+        -------
+        str
+            URI of the file, for `submit_graph`.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read.
+        ServiceError
+            If the server rejects the file or cannot be reached.
+        """
+        # Not only because it reads a file: gRPC for event loops loses the answer to a stream that is refused early.
         with self._blocking() as client:
             return await asyncio.to_thread(client.upload, path)
 
     def _blocking(self) -> Client:
-        """Return a synchronous client for threads that do file I/O."""
+        """Return a synchronous client for the threads that wait for files."""
         client = self._make_blocking()
         client._answered = self._answered
         return client

@@ -33,30 +33,40 @@ class _Pieces(io.RawIOBase):
 
 
 def _read_batches(pieces: Iterator[bytes]) -> pa.RecordBatchStreamReader:
-    """Return a reader of record batches from the chunks of a result."""
+    """Return a reader of the batches of a result, which arrive in pieces."""
     return pa.ipc.open_stream(io.BufferedReader(_Pieces(pieces)))
 
 
 class Client(Calls):
-    """Synchronous client; a context manager.
+    """Synchronous client of a server. A context manager.
 
     Parameters
     ----------
     address : str
         ``HOST:PORT`` or ``unix:PATH``.
     token : str, optional
-        Client token, as printed by ``goffish clients add``.
-    authority, tls, certificate, key
-        See `goffish.client.channels.Access`.
+        Bearer token; sent to other machines only with TLS.
+    authority : str or path-like, optional
+        CA certificate of the server, for TLS with your own CA [default: the CAs that the computer trusts].
+    tls : bool
+        Use TLS [default: True with `authority` or `certificate`].
+    certificate, key : str or path-like, optional
+        Client certificate and its key, for mutual TLS.
     timeout_s : float, optional
-        Timeout of each unary call; default: 30 s, and 330 s for planning calls.
+        Timeout of each call that is not a stream, in seconds [default: 30, and 330 for planning calls].
     patience_s : float
-        How long `watch`, `wait` and result downloads retry while a server that has answered before is unavailable.
+        Time in seconds for which `watch`, `wait` and results reconnect to an unreachable server that has answered
+        before [default: 600].
 
     Attributes
     ----------
     jobs, planning, catalog
-        gRPC stubs; pass ``metadata=client.metadata`` to their calls.
+        gRPC stubs of the protocol; call them with ``metadata=client.metadata``.
+
+    Raises
+    ------
+    InputError
+        If the token would be sent unencrypted to another machine.
     """
 
     def __enter__(self) -> Client:
@@ -72,17 +82,66 @@ class Client(Calls):
         self._channel.close()
 
     def result(self, job: str) -> pa.Table:
-        """Return the result table of a completed job."""
+        """Return the result table of a finished job.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+
+        Returns
+        -------
+        pyarrow.Table
+            The table.
+
+        Raises
+        ------
+        ServiceError
+            If the job has no result or the server stays unreachable.
+        """
         return _read_batches(self._pieces(job)).read_all()
 
     def result_batches(self, job: str) -> Iterator[pa.RecordBatch]:
-        """Iterate over the result of a completed job in batches, without loading all of it into memory."""
+        """Iterate over the result of a finished job without holding all of it in memory.
+
+        Parameters
+        ----------
+        job : str
+            Job id.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            One batch after the other.
+
+        Raises
+        ------
+        ServiceError
+            If the job has no result or the server stays unreachable.
+        """
         yield from _read_batches(self._pieces(job))
 
     def save_result(self, job: str, path: str | Path) -> Path:
-        """Write the result of a completed job to a file, as an Arrow IPC stream, without loading it into memory.
+        """Write the result of a finished job to a file, as an Arrow IPC stream, without holding it in memory.
 
-        The file is written atomically; ``pyarrow.ipc.open_stream`` reads it.
+        Parameters
+        ----------
+        job : str
+            Job id.
+        path : str or path-like
+            Local file, published when it is complete.
+
+        Returns
+        -------
+        pathlib.Path
+            The file; ``pyarrow.ipc.open_stream`` reads it.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written.
+        ServiceError
+            If the job has no result or the server stays unreachable.
         """
         with output_file(path) as temporary, temporary.open("wb") as file:
             for piece in self._pieces(job):
@@ -90,6 +149,24 @@ class Client(Calls):
         return Path(path)
 
     def upload(self, path: str | Path) -> str:
-        """Upload a file to the server and return its URI."""
+        """Upload a file to the server.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Local file.
+
+        Returns
+        -------
+        str
+            URI of the file, for `submit_graph`.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read.
+        ServiceError
+            If the server rejects the file or cannot be reached.
+        """
         uri: str = self._call(self.jobs.Upload, requests.upload(path), usual_s=None).uri
         return uri

@@ -1,4 +1,4 @@
-"""Connection of a client: address, TLS, token, channel, stubs and retries."""
+"""Connection of a client to a server: address, TLS, token, channel, stubs and retries."""
 
 from __future__ import annotations
 
@@ -60,12 +60,14 @@ _RECONNECT_MS = 5_000
 
 
 class ServiceError(GoffishError):
-    """Error returned by the server.
+    """The server rejected or failed a call.
 
     Attributes
     ----------
     code : grpc.StatusCode
-        gRPC status of the call.
+        Status of the call.
+    exit_code : int
+        Exit code of the command line: 2 for ``INVALID_ARGUMENT`` and ``NOT_FOUND``, otherwise 1.
     """
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
@@ -83,17 +85,18 @@ class Access:
     address : str
         ``HOST:PORT`` or ``unix:PATH``.
     token : str, optional
+        Bearer token.
     authority : path, optional
-        Certificate authority of the server, for TLS with a private authority; default: those of the system.
+        CA certificate of the server, for TLS with your own CA [default: the CAs that the computer trusts].
     tls : bool
-        Whether to use TLS; implied by `authority` and `certificate`.
+        Use TLS [default: True with `authority` or `certificate`].
     certificate, key : path, optional
-        Certificate and private key of the client, for mutual TLS.
+        Client certificate and its key, for mutual TLS.
 
     Raises
     ------
     InputError
-        The token would leave this machine unencrypted.
+        If the token would be sent unencrypted to another machine.
     """
 
     address: str

@@ -1,4 +1,4 @@
-"""Request messages of both clients, built from arguments and definition files."""
+"""Requests of both clients, from arguments and from definitions in files."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ M = TypeVar("M")
 
 
 class JobOptions(TypedDict, total=False):
-    """Options of all jobs.
+    """Options of every job.
 
     Attributes
     ----------
     deadline_s : float
-        Deadline, in seconds from the submission.
+        Deadline in seconds from submission.
     budget : float
-        Cost limit, in the currency of the cloud.
-    labels : mapping
-        Names and values for filtering.
+        Maximum cost in the currency of the cloud.
+    labels : mapping of str to str
+        Labels of the job.
     max_attempts : int
-        Number of attempts, after lost workers, before the job fails. ``most_attempts`` is a deprecated spelling.
+        Number of worker losses after which the job fails. ``most_attempts`` is a deprecated spelling.
     """
 
     deadline_s: float | None
@@ -43,18 +43,18 @@ class JobOptions(TypedDict, total=False):
 
 
 class GraphOptions(JobOptions, total=False):
-    """Options of graph jobs.
+    """Options of a graph job.
 
     Attributes
     ----------
     workers : int
-        Number of threads or MPI ranks.
+        Threads, or MPI ranks.
     checkpoint_every : int
         Supersteps between checkpoints.
     memory_mb, cpu_seconds : float
-        Limits of all processes of the job together.
+        Limits of all processes together.
     policy, cloud_name : str
-        Scheduler policy and catalogue of machine types; with the runner ``cloud`` only.
+        With the runner ``cloud``: scheduler policy, and catalogue of machine types.
     """
 
     workers: int | None
@@ -66,14 +66,16 @@ class GraphOptions(JobOptions, total=False):
 
 
 class DataflowOptions(JobOptions, total=False):
-    """Options of dataflows on the simulated cloud.
+    """Options of a dataflow on the simulated cloud.
 
     Attributes
     ----------
     cloud_name, policy, rates : str
-        Catalogue of machine types, scheduler policy, and input rates.
-    hours, hours_per_second : float
-        Simulated duration, and simulated hours per real second; default: unlimited.
+        Catalogue of machine types, scheduler policy, and message rates over time.
+    hours : float
+        Simulated hours.
+    hours_per_second : float
+        Simulated hours per second [default: unlimited].
     seed : int
         Random seed.
     """
@@ -92,7 +94,7 @@ def filled(message: M, **fields: Any) -> M:
     Raises
     ------
     InputError
-        A value has the wrong type; names the field and the accepted type.
+        If a value does not match its field.
     """
     made: Any = message
     for name, value in fields.items():
@@ -112,10 +114,8 @@ def filled(message: M, **fields: Any) -> M:
 
 def _type_name(field: Any) -> str:
     if field.message_type is not None:
-        return (
-            "a mapping" if field.message_type.GetOptions().map_entry else f"a message of type {field.message_type.name}"
-        )
-    return {field.CPPTYPE_STRING: "text", field.CPPTYPE_DOUBLE: "a number"}.get(field.cpp_type, "a whole number")
+        return "a mapping" if field.message_type.GetOptions().map_entry else str(field.message_type.name)
+    return {field.CPPTYPE_STRING: "text", field.CPPTYPE_DOUBLE: "a number"}.get(field.cpp_type, "an integer")
 
 
 def _short(value: Any) -> str:
@@ -124,11 +124,12 @@ def _short(value: Any) -> str:
 
 
 def of_job(message: M, job: str, **fields: Any) -> M:
-    """Set the job ID and other fields of a request message.
+    """Return a request about a job.
 
     Raises
     ------
     InputError
+        If the job is not an id, or a value does not match its field.
     """
     if not isinstance(job, str):
         raise InputError(f"job: {_short(job)} is not a job ID")
@@ -138,17 +139,12 @@ def of_job(message: M, job: str, **fields: Any) -> M:
 def graph_spec(
     algorithm: str, input_uri: str, options: Mapping[str, Any] | None, runner: str, more: GraphOptions
 ) -> jobs_pb2.JobSpec:
-    """Return the specification of a graph job.
-
-    Parameters
-    ----------
-    algorithm, input_uri, options, runner
-    more : GraphOptions
-        Options; ``None`` means the default.
+    """Return the specification of a graph job; options that are ``None`` are left out.
 
     Raises
     ------
     InputError
+        If a value has the wrong type.
     """
     if runner not in RUNNERS:
         raise InputError(f"runner={runner!r}: choose one of {', '.join(RUNNERS)}")
@@ -160,11 +156,12 @@ def graph_spec(
 def dataflow_spec(
     dataflow: str | dataflows_pb2.Dataflow, options: Mapping[str, Any] | None, more: DataflowOptions
 ) -> jobs_pb2.JobSpec:
-    """Return the specification of a dataflow job.
+    """Return the specification of a dataflow on the simulated cloud.
 
     Raises
     ------
     InputError
+        If a value has the wrong type.
     """
     own, limits = _split(more, DataflowOptions)
     work = filled(jobs_pb2.DataflowJob(), **_either("dataflow", dataflow), options=texts(options), **own)
@@ -172,7 +169,7 @@ def dataflow_spec(
 
 
 def _split(given: Mapping[str, Any], kind: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split options into those of the kind of job and those of all jobs."""
+    """Separate the options of one kind of job from those of every job."""
     for name in given:
         if name not in kind.__annotations__:
             raise TypeError(f"unexpected keyword argument {name!r}; choose from {', '.join(kind.__annotations__)}")
@@ -199,27 +196,29 @@ def setting(
     dataflow: str | dataflows_pb2.Dataflow, cloud: str | dataflows_pb2.Catalogue | None, policy: str,
     options: Mapping[str, Any] | None,
 ) -> planning_pb2.Setting:  # fmt: skip
-    """Return the dataflow, catalogue and policy of a planning request.
+    """Return dataflow, catalogue and policy of a planning call.
 
     Raises
     ------
     InputError
+        If a value has the wrong type.
     """
     which = _either("dataflow", dataflow) | ({} if cloud is None else _either("cloud", cloud))
     return filled(planning_pb2.Setting(), **which, policy=policy, options=texts(options))
 
 
 def _either(field: str, given: Any) -> dict[str, Any]:
-    """Return the field for a name, or the field for a definition."""
+    """Return the field of a name or of a definition."""
     return {f"{field}_name" if isinstance(given, str) else f"{field}_definition": given}
 
 
 def prices(trace: str, since: datetime | None, until: datetime | None) -> catalog_pb2.GetPricesRequest:
-    """Return the request for a time range of a price trace.
+    """Return a request for a part of a price trace.
 
     Raises
     ------
     InputError
+        If a value has the wrong type.
     """
     asked = filled(catalog_pb2.GetPricesRequest(), trace=trace)
     for name, moment in (("since", since), ("until", until)):
@@ -231,11 +230,12 @@ def prices(trace: str, since: datetime | None, until: datetime | None) -> catalo
 
 
 def states(names: tuple[str, ...]) -> list[Any]:
-    """Convert names of states to numbers.
+    """Return the protocol numbers of job states.
 
     Raises
     ------
     InputError
+        If a state is unknown.
     """
     unknown = next((name for name in names if name not in STATES), None)
     if unknown is not None:
@@ -244,12 +244,12 @@ def states(names: tuple[str, ...]) -> list[Any]:
 
 
 def upload(path: str | Path) -> Iterator[jobs_pb2.UploadRequest]:
-    """Iterate over the upload messages of a file.
+    """Return the requests that upload a file piece by piece.
 
     Raises
     ------
     InputError
-        The file cannot be read; raised before anything is sent.
+        If the file cannot be read; raised before anything is sent.
     """
     path = Path(path)
     try:
@@ -269,11 +269,12 @@ def _pieces(path: Path, start: jobs_pb2.UploadStart) -> Iterator[jobs_pb2.Upload
 
 
 def texts(options: Mapping[str, Any] | None) -> dict[str, str]:
-    """Convert option values to text.
+    """Return options as strings.
 
     Raises
     ------
     InputError
+        If the options are not a mapping.
     """
     if not isinstance(options, Mapping | None):
         raise InputError(f"options: {_short(options)} is not a mapping")
@@ -281,12 +282,36 @@ def texts(options: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def dataflow(path: str | Path) -> dataflows_pb2.Dataflow:
-    """Read a dataflow from a YAML or JSON file, for plans and jobs.
+    """Read the definition of a dataflow from a YAML or JSON file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Local file.
+
+    Returns
+    -------
+    Dataflow
+        Definition for `Client.plan` and `Client.submit_dataflow`.
 
     Raises
     ------
     InputError
-        The definition is invalid; names the file, the field and the accepted values.
+        If the file cannot be read or a field is invalid; the message names file, field and accepted values.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from goffish.client import dataflow
+    >>> text = '''
+    ... name: lines
+    ... elements: [{id: read, cost: 0.001}, {id: count, cost: 0.002}]
+    ... edges: [[read, count]]
+    ... inputs: {read: 100}
+    ... '''
+    >>> _ = Path("lines.yaml").write_text(text)
+    >>> dataflow("lines.yaml").name
+    'lines'
     """
     from goffish.scheduling.dataflow.model import read_dataflow
     from goffish.scheduling.messages import dataflow_message
@@ -295,12 +320,34 @@ def dataflow(path: str | Path) -> dataflows_pb2.Dataflow:
 
 
 def catalogue(path: str | Path) -> dataflows_pb2.Catalogue:
-    """Read a catalogue of machine types from a YAML or JSON file, for plans.
+    """Read a catalogue of machine types from a YAML or JSON file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Local file.
+
+    Returns
+    -------
+    Catalogue
+        Definition for `Client.plan`.
 
     Raises
     ------
     InputError
-        The definition is invalid; names the file, the field and the accepted values.
+        If the file cannot be read or a field is invalid; the message names file, field and accepted values.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from goffish.client import catalogue
+    >>> text = '''
+    ... source: own prices
+    ... classes: [{name: small, cores: 2, price_per_hour: 0.08}]
+    ... '''
+    >>> _ = Path("machines.yaml").write_text(text)
+    >>> catalogue("machines.yaml").source
+    'own prices'
     """
     from goffish.cloud.catalogue import read_catalogue
     from goffish.scheduling.messages import catalogue_message

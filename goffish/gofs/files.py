@@ -89,7 +89,7 @@ class _LocalFolder:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
         except BlockingIOError:
-            raise StoreError(f"{self.path}: another process is writing this store; try again later") from None
+            raise StoreError(f"{self.path}: another process is writing this store; retry later") from None
         finally:
             os.close(descriptor)  # and with it the lock, as after a kill
             self._tidy(self.path)

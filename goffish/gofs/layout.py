@@ -64,7 +64,7 @@ def build_layout(
     if owners.shape != (n,):
         raise InputError(f"owner has shape {owners.shape}, expected ({n},)")
     if n and (owners.min() < 0 or owners.max() >= parts):
-        raise InputError(f"owner must be between 0 and {parts - 1}, found {owners.min()} … {owners.max()}")
+        raise InputError(f"owner must be between 0 and {parts - 1}, found {owners.min()} to {owners.max()}")
     order, rank, subgraph_offsets, subgraph_starts = number_by_owner(graph, owners, parts, finder=finder, cells=cells)
     vertex_starts = subgraph_offsets[subgraph_starts]
 

@@ -98,10 +98,12 @@ def decode(data: bytes, where: str) -> Manifest:
     except ValueError:
         raise StoreError(f"{where}: damaged or not a GoFFish store (the manifest is not JSON)") from None
     if not isinstance(body, dict) or body.get("format") != FORMAT:
-        raise StoreError(f"{where}: not a GoFFish store (no format mark {FORMAT!r})")
+        raise StoreError(f"{where}: not a GoFFish store (the manifest has no format {FORMAT!r})")
     version = body.get("version")
     if not isinstance(version, int) or version > VERSION:
-        raise StoreError(f"{where}: written in store format {version}, this GoFFish reads up to {VERSION}")
+        raise StoreError(
+            f"{where}: store format {version} is not supported; accepted: up to {VERSION}; upgrade GoFFish"
+        )
     expected = body.pop("checksum", None)
     if _digest(body) != expected:
         raise StoreError(f"{where}: damaged (the manifest does not match its checksum)")

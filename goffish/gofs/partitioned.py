@@ -1,4 +1,4 @@
-"""A graph cut into partitions and subgraphs, in memory or backed by a store."""
+"""Partitioned graphs, in memory or backed by a store."""
 
 from __future__ import annotations
 
@@ -34,18 +34,26 @@ from goffish.notebook import facts_html
 
 
 class PartitionedGraph:
-    """Partitions of one graph; each `Slice` is loaded when it is first asked for.
+    """Graph divided into partitions and subgraphs, in memory or backed by a store.
+
+    Returned by `partition` and `open`. Each slice (the arrays of a partition) is loaded on first use.
 
     Attributes
     ----------
     info : GraphInfo
+        Sizes, schema and partitioner.
     vertex_starts, subgraph_starts : int64, shape (partitions + 1,)
         First vertex and first subgraph number of each partition.
     path : str or None
-        Where the store lies; ``None`` for a graph in memory.
+        Location of the store; ``None`` for a graph in memory.
     companions : callable or None
-        For a partition, the files of its instances in the store that the graph was opened from: kind, bytes and entry
-        in the manifest. `save` carries them along.
+        Yields the time series files of a partition, which `save` copies.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.partition(gf.from_edges([1, 2, 5], [2, 3, 6]), parts=1)
+    PartitionedGraph(5 vertices, 3 edges, 1 partitions, 2 subgraphs)
     """
 
     def __init__(
@@ -69,24 +77,46 @@ class PartitionedGraph:
 
     @property
     def num_partitions(self) -> int:
+        """Number of partitions."""
         return self.info.num_partitions
 
     @property
     def num_vertices(self) -> int:
+        """Number of vertices."""
         return self.info.num_vertices
 
     @property
     def num_edges(self) -> int:
+        """Number of edges; an undirected edge counts once."""
         return self.info.num_edges
 
     @property
     def num_subgraphs(self) -> int:
+        """Number of subgraphs in all partitions."""
         return self.info.num_subgraphs
 
     def slice(self, partition: int) -> Slice:
-        """The arrays of one partition."""
+        """Return the arrays of one partition.
+
+        Parameters
+        ----------
+        partition : int
+            Partition number, from 0.
+
+        Returns
+        -------
+        Slice
+            Topology, vertex numbers and columns of the partition.
+
+        Raises
+        ------
+        InputError
+            If the partition does not exist.
+        StoreError
+            If the slice is missing or damaged.
+        """
         if not 0 <= partition < self.num_partitions:
-            raise InputError(f"partition {partition} does not exist: there are {self.num_partitions}")
+            raise InputError(f"partition {partition} does not exist; the graph has {self.num_partitions} partitions")
         with self._lock:
             found = self._slices.get(partition)
         if found is None:
@@ -96,42 +126,96 @@ class PartitionedGraph:
         return found
 
     def slices(self) -> list[Slice]:
-        """All partitions, in order."""
+        """Return the arrays of all partitions.
+
+        Returns
+        -------
+        list of Slice
+            One slice per partition, in order.
+        """
         return [self.slice(p) for p in range(self.num_partitions)]
 
     def find(self, label: int | str) -> int:
-        """Partitioned number of the vertex with this label; unknown labels raise `InputError`."""
+        """Look up the partitioned number of a vertex.
+
+        Parameters
+        ----------
+        label : int or str
+            Vertex label.
+
+        Returns
+        -------
+        int
+            Partitioned number.
+
+        Raises
+        ------
+        InputError
+            If the label is not a vertex of the graph.
+        """
         for part in self.slices():
             local = part.find(label)
             if local >= 0:
                 return part.vertex_start + local
         raise InputError(
-            f"unknown vertex {label!r}: it is not a vertex of this graph of {self.num_vertices:,} vertices "
+            f"unknown vertex {label!r}: not among the {self.num_vertices:,} vertices of this graph "
             f"with {self.info.label_type} labels"
         )
 
     def labels(self) -> pa.Array:
-        """Labels of all vertices in partitioned order."""
+        """Return the labels of all vertices in partitioned order.
+
+        Returns
+        -------
+        pyarrow.Array
+            Labels, int64 or string.
+        """
         return pa.concat_arrays([part.labels() for part in self.slices()]) if self.num_partitions else pa.array([])
 
     def vertex_ids(self) -> NDArray[np.integer[Any]]:
-        """Vertex number as the graph was read, for each partitioned number."""
+        """Return the original vertex number of each partitioned number.
+
+        Returns
+        -------
+        array of int, shape (n,)
+            Vertex numbers in the graph as it was read.
+        """
         parts = [part.vertex_ids for part in self.slices()]
         return np.concatenate(parts) if parts else np.empty(0, np.int32)
 
     def read_order(self) -> NDArray[np.int64]:
-        """The inverse of `vertex_ids`: takes any column from partitioned order to the order of reading."""
+        """Return the partitioned number of each original vertex number, the inverse of `vertex_ids`.
+
+        Returns
+        -------
+        int64, shape (n,)
+            Index that reorders a column from partitioned to original order.
+        """
         original = self.vertex_ids()
         order = np.empty(original.size, np.int64)
         order[original] = np.arange(original.size)
         return order
 
     def labels_by_number(self) -> pa.Array:
-        """Labels of all vertices in the order of reading."""
+        """Return the labels of all vertices in original order.
+
+        Returns
+        -------
+        pyarrow.Array
+            Labels, int64 or string.
+        """
         return self.labels().take(pa.array(self.read_order()))
 
     def describe(self) -> dict[str, Any]:
-        """What is known without reading a slice: sizes, schema, partitioner; plain values."""
+        """Return sizes, schema and partitioner, without reading a slice.
+
+        Returns
+        -------
+        dict
+            Plain values: ``path``, ``vertices``, ``edges``, ``partitions``, ``subgraphs``, ``directed``, ``weighted``,
+            ``label_type``, ``vertex_schema``, ``edge_schema``, ``partitioner``, ``finder`` and, per partition,
+            ``arcs``, ``remote``, ``part_vertices`` and ``part_subgraphs``.
+        """
         return {
             "path": self.path,
             "vertices": self.num_vertices,
@@ -144,18 +228,43 @@ class PartitionedGraph:
         }
 
     def owner(self) -> NDArray[np.int32]:
-        """Partition of each vertex, in the order of reading."""
+        """Return the partition of each vertex, in original order.
+
+        Returns
+        -------
+        int32, shape (n,)
+            Partition numbers.
+        """
         owner = np.repeat(np.arange(self.num_partitions, dtype=np.int32), self.info.vertices)
         return owner[self.read_order()]
 
     def fingerprint(self) -> str:
-        """SHA-256 over everything that the graph holds; a store has the same one as the graph it was written from."""
+        """Return the SHA-256 of topology, weights, labels, attributes and partitioner.
+
+        Returns
+        -------
+        str
+            Hexadecimal digest; a store and the graph that it was written from have the same.
+        """
         if self._fingerprint is None:
             self._fingerprint = fingerprint_of(self.info, self.slices())
         return self._fingerprint
 
     def to_graph(self) -> Graph:
-        """Put the graph together again, with the vertex numbers it was read with."""
+        """Assemble the graph in memory, with its original vertex numbers.
+
+        Returns
+        -------
+        Graph
+            The unpartitioned graph.
+
+        Raises
+        ------
+        InputError
+            If edge attributes do not cover all edges.
+        StoreError
+            If a slice is missing or damaged.
+        """
         kind = vertex_dtype(self.num_vertices)
         original = self.vertex_ids()
         degrees = np.zeros(self.num_vertices + 1, np.int64)
@@ -213,9 +322,24 @@ class PartitionedGraph:
         return pa.table(columns)
 
     def save(self, path: str | Path) -> PartitionedGraph:
-        """Write a GoFS store at `path` (a folder or any fsspec URI) and open it.
+        """Write the graph as a GoFS store and open it.
 
-        The instances of a store that the graph was opened from go with it.
+        A time series in the store from which the graph was opened is copied too.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Local folder or fsspec URI. A store there is replaced in one step.
+
+        Returns
+        -------
+        PartitionedGraph
+            The graph, backed by the store.
+
+        Raises
+        ------
+        StoreError
+            If the folder cannot be written or holds other files.
         """
         write_store(self, path)
         return open_store(path)
@@ -223,31 +347,58 @@ class PartitionedGraph:
     def instances(
         self, start: Any = None, end: Any = None, attributes: Sequence[str] | None = None, *, reverse: bool = False
     ) -> list[Any]:
-        """The instances of the time series in the store; each reads an attribute when it is asked for.
+        """Return the instances of the time series in the store; attributes are read on first use.
 
         Parameters
         ----------
-        start, end : int or moment, optional
-            Those that begin at `start` or later, and before `end`: numbers on the axis of the series, or dates and ISO
-            texts. Default: all.
+        start, end : int, datetime or str, optional
+            Select instances that start at `start` or later and before `end`: numbers on the axis of the series, or
+            dates and ISO 8601 strings [default: all].
         attributes : sequence of str, optional
-            The only ones that may be asked for (``vertex.NAME``, ``edge.NAME``); default: all.
+            Attributes that may be read (``vertex.NAME``, ``edge.NAME``) [default: all].
         reverse : bool
-            From the last to the first.
+            Return the last instance first [default: False].
+
+        Returns
+        -------
+        list of Instance
+            The selected instances.
 
         Raises
         ------
         InputError
-            A graph that is not in a store, an unknown attribute, a range outside the series.
+            If the graph is not backed by a store, an attribute is unknown, or the range is outside the series.
         StoreError
-            A store without a time series.
+            If the store has no time series.
         """
         if self.path is None:
-            raise InputError("only a store has instances: write one with goffish.gofs.series.write_series, and open it")
+            raise InputError("only stores have instances; write one with goffish.gofs.series.write_series and open it")
         return list(hooks.open_series(self.path).instances(start, end, attributes, reverse=reverse))
 
     def run(self, algorithm: Any, engine: str = "local", **options: Any) -> Any:
-        """Run an algorithm by name, or a program of your own; see `goffish.run`."""
+        """Run an algorithm by name, or your own program, on this graph.
+
+        Parameters
+        ----------
+        algorithm : str or SubgraphProgram
+            Name of an algorithm, or an instance of your program.
+        engine : {"local", "mpi", "spark"}
+            Engine [default: "local"].
+        **options
+            Options of the run and of the algorithm; see `goffish.run`.
+
+        Returns
+        -------
+        Result
+            See `goffish.run`.
+
+        Raises
+        ------
+        InputError
+            If the algorithm, an option or a vertex label is unknown or out of range.
+        JobError
+            If the program fails while it runs.
+        """
         return hooks.run(algorithm, self, engine=engine, **options)
 
     def __repr__(self) -> str:
@@ -273,12 +424,31 @@ def arc_positions(offsets: NDArray[np.int64], rows: NDArray[np.integer[Any]]) ->
 
 
 def open_store(path: str | Path) -> PartitionedGraph:
-    """Open a store: check format, version and the size of every file; slices are mapped when first used.
+    """Open a store and check its format, version and file sizes.
+
+    Slices are mapped, and their checksums verified, on first use.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Local folder or fsspec URI.
+
+    Returns
+    -------
+    PartitionedGraph
+        The graph, backed by the store.
 
     Raises
     ------
     StoreError
-        Missing, damaged, foreign or newer. A slice whose bytes do not match their checksum raises it when it is loaded.
+        If the store is missing, damaged, not a GoFFish store, or written by a newer version.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> _ = gf.partition(gf.from_edges([1, 2], [2, 3]), parts=1).save("path.store")
+    >>> gf.open("path.store").num_edges
+    2
     """
     folder = open_folder(path)
     manifest = read_manifest(folder)

@@ -134,5 +134,5 @@ def distinct(values: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
 def column_of(values: dict[str, Any], name: str) -> Any:
     """Look a column up, or say which ones there are."""
     if name not in values:
-        raise InputError(f"no column {name!r} in this graph; there are: {', '.join(sorted(values)) or 'none'}")
+        raise InputError(f"no column {name!r} in this graph; available: {', '.join(sorted(values)) or 'none'}")
     return values[name]

@@ -115,12 +115,12 @@ def check_store_place(path: str | Path) -> None:
     if "://" not in folder.location:
         existing = next(place for place in (local, *local.absolute().parents) if place.exists())
         if not existing.is_dir():
-            raise StoreError(f"{existing}: is a file; a store is a folder")
+            raise StoreError(f"{existing}: is a file; expected a folder")
         if not os.access(existing, os.W_OK):
             raise StoreError(f"{folder.location}: no permission to write in {existing}")
     names = folder.list()
     if manifests.NAME not in names and not all(is_store_file(name) for name in names):
-        raise StoreError(f"{folder.location}: is not empty and not a store; choose another folder")
+        raise StoreError(f"{folder.location}: is neither empty nor a store; choose another folder")
 
 
 def is_store_file(name: str) -> bool:
@@ -146,16 +146,35 @@ def check_sizes(folder: Folder, manifest: Manifest) -> None:
         if size is None:
             raise StoreError(f"{folder.location}/{entry.name}: missing; the store is incomplete")
         if size != entry.size:
-            raise StoreError(f"{folder.location}/{entry.name}: damaged ({size} bytes instead of {entry.size})")
+            raise StoreError(f"{folder.location}/{entry.name}: damaged (size {size} bytes, expected {entry.size})")
 
 
 def verify_store(path: str | Path, *, progress: Progress | None = None) -> int:
-    """Check the checksum of every file; returns the bytes read.
+    """Verify the checksum of every file of a store.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Local folder or fsspec URI.
+    progress : callable, optional
+        Called after each file with (files verified, files in total).
+
+    Returns
+    -------
+    int
+        Bytes read.
 
     Raises
     ------
     StoreError
-        Naming the first damaged file.
+        If a file is missing or damaged, or there is no store; the message names the first such file.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> _ = gf.partition(gf.from_edges([1, 2], [2, 3]), parts=1).save("path.store")
+    >>> gf.verify("path.store") > 0
+    True
     """
     folder = open_folder(path)
     entries = list(_entries(read_manifest(folder)))
@@ -202,7 +221,7 @@ def read_checked(folder: Folder, entry: FileEntry, mapped: pa.Buffer | None = No
     """
     if mapped is None and folder.size(entry.name) is None:
         raise StoreError(
-            f"{folder.location}/{entry.name}: is gone; the store was replaced or damaged since it was opened: "
+            f"{folder.location}/{entry.name}: is missing; the store was replaced or damaged after it was opened; "
             "open it again"
         )
     data = folder.read(entry.name) if mapped is None else mapped

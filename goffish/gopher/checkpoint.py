@@ -43,7 +43,7 @@ class _Rows:
     bytes: int = 0
 
     def add(self, folder: Path, rows: list[dict[str, Any]]) -> None:
-        """Bring the file up to `rows`; a run that begins has a file of its own."""
+        """Extend the file to `rows`; each run starts a new file."""
         name = self.name or f"rows-{secrets.token_hex(4)}.jsonl"
         text = "".join(f"{json.dumps(row)}\n" for row in rows[self.count :]).encode()
         with (folder / name).open("r+b" if self.name else "wb") as file:
@@ -159,7 +159,7 @@ class CheckpointFolder:
             yield
         except OSError as error:
             folder = self.folder(superstep)
-            raise StoreError(f"{folder}: checkpoint cannot be written ({error.strerror or error})") from error
+            raise StoreError(f"{folder}: cannot write the checkpoint ({error.strerror or error})") from error
 
     def load(self, workers: list[Worker]) -> tuple[Checkpoint, list[list[Batch]]] | None:
         """Restore the workers from the newest checkpoint; ``None`` if there is none.
@@ -185,7 +185,7 @@ class CheckpointFolder:
                 was = identity.get(key)
                 # The fingerprint of a graph tells nobody anything.
                 differ = "another graph or partitioning" if key == "graph" else f"{key} was {was!r}, is {value!r}"
-                raise InputError(f"{self.path}: the checkpoint is of another job ({differ})")
+                raise InputError(f"{self.path}: the checkpoint belongs to another job ({differ})")
         pending: list[list[Batch]] = []
         for worker in workers:
             file = self.path / body["folder"] / f"part-{worker.part.partition:05d}.npz"
@@ -235,8 +235,8 @@ def stable(name: str, value: Any) -> str:
     if isinstance(value, StateColumn):
         return f"{value.level} {value.dtype} {value.fill!r}"
     raise InputError(
-        f"option {name!r} is a {type(value).__name__}: jobs with checkpoints are told apart by numbers, texts, arrays, "
-        "lists and mappings only"
+        f"option {name!r} is a {type(value).__name__}: checkpoints support only options that are numbers, strings, "
+        "arrays, lists and mappings"
     )
 
 

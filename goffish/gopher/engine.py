@@ -85,9 +85,9 @@ class RunOptions:
         for name in ("comm", "spark", "output"):
             wanted = ("mpi", "spark") if name == "output" else ("mpi",) if name == "comm" else ("spark",)
             if getattr(self, name) is not None and self.engine not in wanted:
-                raise InputError(f"{name} is for {' and '.join(f'engine={one!r}' for one in wanted)}")
+                raise InputError(f"{name} requires {' or '.join(f'engine={one!r}' for one in wanted)}")
         if self.engine == "spark" and self.threads is not None:
-            raise InputError(f"threads={self.threads}: Spark shares out its own processors; leave out threads")
+            raise InputError(f"threads={self.threads}: Spark manages its own threads; omit threads")
         if self.threads is not None:
             thread_count(self.threads)
         for name in ("max_supersteps", "checkpoint_every"):
@@ -97,11 +97,9 @@ class RunOptions:
             path_name(self.checkpoint_dir, "checkpoint_dir")
             local_path(self.checkpoint_dir)
         elif self.resume or (self.checkpoint_every is not None and self.engine != "spark"):
-            raise InputError(f"{'resume' if self.resume else 'checkpoint_every'} needs checkpoint_dir")
+            raise InputError(f"{'resume' if self.resume else 'checkpoint_every'} requires checkpoint_dir")
         if self.progress is not None and not callable(self.progress):
-            raise InputError(
-                f"progress={self.progress!r}: give a function of (superstep, subgraphs that ran, messages)"
-            )
+            raise InputError(f"progress={self.progress!r}: expected a function of (superstep, active, messages, share)")
 
     @property
     def every(self) -> int:

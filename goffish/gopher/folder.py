@@ -1,4 +1,4 @@
-"""A result as a folder: Parquet parts, written by whoever has them, and a manifest; it appears whole or not at all."""
+"""A result as a folder: Parquet parts, written where the rows are, and a manifest; published when complete."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def check_folder(path: str | Path) -> None:
     """Refuse a place where no result folder can be written, before any work is done for it."""
     target = local_path(path)
     if target.exists() and not target.is_dir():
-        raise InputError(f"{path}: is a file; a result in parts is a folder")
+        raise InputError(f"{path}: is a file; expected a folder")
     if target.is_dir() and not (target / MANIFEST).exists() and any(target.iterdir()):
-        raise InputError(f"{path}: is not empty and not a result; choose another folder")
+        raise InputError(f"{path}: is neither empty nor a result folder; choose another folder")
     parent = target.absolute().parent
     if not parent.is_dir():
         raise InputError(f"{path}: the folder {target.parent} does not exist")
@@ -72,7 +72,9 @@ class FolderWriter:
         own = self._temporary / f"_{file.name}.{uuid.uuid4().hex}"
         try:
             if not self._temporary.is_dir():
-                raise InputError(f"{self.target} is another folder here: it must be shared by all that write to it")
+                raise InputError(
+                    f"{self.target} is a different folder on this machine; it must be shared by all writers"
+                )
             try:
                 with own.open("xb") as stream:
                     pq.write_table(table, stream)
@@ -144,17 +146,17 @@ def read_folder(path: Path) -> pa.Table:
     try:
         body = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         if body["format"] != _FORMAT:
-            raise ValueError("of another format")
+            raise ValueError("unknown format")
         parts = [Part(str(part["name"]), int(part["rows"]), int(part["size"])) for part in body["parts"]]
     except FileNotFoundError:
-        raise StoreError(f"{path}: is a folder without {MANIFEST}, so not a result, or not a complete one") from None
+        raise StoreError(f"{path}: not a complete result folder (no {MANIFEST})") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"{path / MANIFEST}: damaged ({error})") from None
     tables = []
     for part in parts:
         try:
             if (path / part.name).stat().st_size != part.size:
-                raise ValueError("its size is not that in the manifest")
+                raise ValueError("its size differs from the manifest")
             tables.append(pq.ParquetFile(path / part.name).read())
         except (OSError, ValueError, pa.ArrowException) as error:
             raise StoreError(f"{path / part.name}: missing or damaged ({error})") from error

@@ -24,7 +24,7 @@ def message_dtype(payload: Mapping[str, DTypeLike]) -> np.dtype[np.void]:
     """
     for name, kind in payload.items():
         if name in ("subgraph", "vertex"):
-            raise InputError(f"message column {name!r} is taken by the address of the message")
+            raise InputError(f"message column {name!r} is reserved for the address of the message")
         try:
             numeric = np.dtype(kind).kind in "biuf"
         except TypeError:
@@ -38,7 +38,7 @@ def make_batch(dtype: np.dtype[np.void], subgraph: Any, vertex: Any, payload: Ma
     """Broadcast addresses and payload columns into one batch."""
     expected = set(dtype.names or ()) - {"subgraph", "vertex"}
     if set(payload) != expected:
-        raise InputError(f"a message needs the payload columns {sorted(expected)}, got {sorted(payload)}")
+        raise InputError(f"a message requires the payload columns {sorted(expected)}, got {sorted(payload)}")
     shape = np.broadcast_shapes(np.shape(subgraph), np.shape(vertex), *(np.shape(v) for v in payload.values()))
     if len(shape) > 1:
         raise InputError(f"message columns must be scalars or one-dimensional, got shape {shape}")

@@ -1,4 +1,4 @@
-"""What a user writes: a program against subgraphs, its messages, state and aggregators."""
+"""Base class of subgraph programs: messages, state and aggregators."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Level = Literal["vertex", "subgraph", "remote", "neighbor", "free"]
 
 @dataclass(frozen=True)
 class StateColumn:
-    """One column of program state: a value per element of `level`, with its type and first value.
+    """One column of program state: its level, type and initial value.
 
-    A column of the level "free" belongs to the partition and has any number of values, none at first.
+    A column of the level "free" belongs to the partition, has any length and is empty at first.
     """
 
     level: Level
@@ -30,62 +30,180 @@ class StateColumn:
 
 
 def per_vertex(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
-    """State with one value for each vertex of a subgraph."""
+    """Declare a state column with one value per vertex.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        Type of the values, such as ``"int64"``: boolean, integer or floating point.
+    fill : scalar
+        Initial value [default: 0].
+
+    Returns
+    -------
+    StateColumn
+        Declaration for `SubgraphProgram.state`.
+
+    Raises
+    ------
+    TypeError
+        If `dtype` is not a type.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> class Ranks(gf.SubgraphProgram):
+    ...     state = {"rank": gf.per_vertex("float64", 1.0)}
+    >>> Ranks.state["rank"].level
+    'vertex'
+    """
     return StateColumn("vertex", np.dtype(dtype), fill)
 
 
 def per_subgraph(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
-    """State with one value for each subgraph."""
+    """Declare a state column with one value per subgraph.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        Type of the values, such as ``"int64"``: boolean, integer or floating point.
+    fill : scalar
+        Initial value [default: 0].
+
+    Returns
+    -------
+    StateColumn
+        Declaration for `SubgraphProgram.state`.
+
+    Raises
+    ------
+    TypeError
+        If `dtype` is not a type.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> class Sizes(gf.SubgraphProgram):
+    ...     state = {"size": gf.per_subgraph("int64")}
+    >>> Sizes.state["size"].level
+    'subgraph'
+    """
     return StateColumn("subgraph", np.dtype(dtype), fill)
 
 
 def per_remote(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
-    """State with one value for each remote vertex of a subgraph (its ghost)."""
+    """Declare a state column with one value per remote vertex of a subgraph.
+
+    A remote vertex (ghost) is a vertex of another subgraph at the far end of an arc.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        Type of the values, such as ``"int64"``: boolean, integer or floating point.
+    fill : scalar
+        Initial value [default: 0].
+
+    Returns
+    -------
+    StateColumn
+        Declaration for `SubgraphProgram.state`.
+
+    Raises
+    ------
+    TypeError
+        If `dtype` is not a type.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> class Ghosts(gf.SubgraphProgram):
+    ...     state = {"sent": gf.per_remote("bool", False)}
+    >>> Ghosts.state["sent"].level
+    'remote'
+    """
     return StateColumn("remote", np.dtype(dtype), fill)
 
 
 def per_neighbor(dtype: DTypeLike, fill: Any = 0) -> StateColumn:
-    """State with one value for each neighbouring subgraph."""
+    """Declare a state column with one value per neighboring subgraph.
+
+    Parameters
+    ----------
+    dtype : dtype-like
+        Type of the values, such as ``"int64"``: boolean, integer or floating point.
+    fill : scalar
+        Initial value [default: 0].
+
+    Returns
+    -------
+    StateColumn
+        Declaration for `SubgraphProgram.state`.
+
+    Raises
+    ------
+    TypeError
+        If `dtype` is not a type.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> class Links(gf.SubgraphProgram):
+    ...     state = {"received": gf.per_neighbor("int64", -1)}
+    >>> Links.state["received"].fill
+    -1
+    """
     return StateColumn("neighbor", np.dtype(dtype), fill)
 
 
 def per_partition(dtype: DTypeLike) -> StateColumn:
-    """State of any length, of a partition: what is assigned to ``batch["name"]`` takes the place of what was there."""
+    """Declare a state column of any length per partition; assigning to ``batch["name"]`` replaces its values."""
     return StateColumn("free", np.dtype(dtype))
 
 
 class SubgraphProgram:
-    """Base class of every program that runs on the Gopher engine.
+    """Base class of programs that run on the Gopher engine.
 
-    Override `compute` (called once per active subgraph and superstep) or `compute_batch` (called once per
-    partition with all its active subgraphs; the form for programs that treat many small subgraphs at once). An
-    instance is shared by all threads: keep options on ``self`` and everything that changes in `state`.
+    Override `compute`, which is called once per active subgraph and superstep, or `compute_batch`, which is called once
+    per partition with all its active subgraphs and suits programs with many small subgraphs. All threads share one
+    instance: keep options on ``self`` and everything that changes in `state`.
 
     Attributes
     ----------
     message : mapping of str to dtype
         Payload columns of a message.
     combine : {"min", "max", "sum"} or None
-        Merge messages to the same target before they leave a partition: keep the message whose first payload column is
-        least or largest, or add up all payload columns.
+        Merge messages to the same target before they leave a partition: keep the message with the smallest or largest
+        first payload column, or add up all payload columns.
     state : mapping of str to StateColumn
-        Columns that survive from superstep to superstep, reached as ``sg["name"]``; checkpoints hold exactly these.
+        Columns that persist between supersteps, accessed as ``sg["name"]``; checkpoints contain exactly these.
     aggregators : mapping of str to {"sum", "min", "max", "and", "or"}
-        Values reduced over all subgraphs, visible in the next superstep.
+        Values reduced over all subgraphs, readable in the next superstep.
     attributes : sequence of str
         Attributes that the program reads (``"vertex.NAME"``, ``"edge.NAME"``).
     rows : {"vertex", "subgraph", "free"}
-        What a row of the result stands for.
+        What a row of the result represents.
     label_columns : sequence of str
-        Result columns that hold vertex numbers as the graph was read (``sg.vertex_ids``), shown as labels; -1 as null.
-    needs_connected : bool
-        The answer is right only if every unit is connected, so partition-centric graphs are refused.
-    may_change : frozenset of str
-        Options (attributes of the instance) that a run which goes on from a checkpoint may give anew.
+        Result columns that hold vertex numbers (``sg.vertex_ids``); returned as labels, and -1 as null.
     nullable : sequence of str
         Further result columns in which -1 stands for null.
+    needs_connected : bool
+        Whether the program requires connected units; if so, partition-centric graphs are rejected.
+    may_change : frozenset of str
+        Options (attributes of the instance) that may differ when a run resumes from a checkpoint.
     share_done : str
-        Name of the aggregator that holds the share of the work that is done, 0 to 1, for those who wait.
+        Name of the aggregator that holds the completed share of the work, 0 to 1.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> class Sizes(gf.SubgraphProgram):
+    ...     rows = "subgraph"
+    ...     def compute(self, sg, step):
+    ...         step.vote_to_halt()
+    ...     def result(self, sg):
+    ...         return {"size": [sg.num_vertices]}
+    >>> gf.run(Sizes(), gf.from_edges([1, 2, 5], [2, 3, 6]), parts=1).table["size"].to_pylist()
+    [3, 2]
     """
 
     message: Mapping[str, DTypeLike] = {}
@@ -103,46 +221,89 @@ class SubgraphProgram:
     def init(self, sg: Any) -> None:
         """Prepare the state before superstep 1.
 
-        `sg` is a `Subgraph`, or a whole `SubgraphBatch` when the program defines `compute_batch`.
+        Parameters
+        ----------
+        sg : Subgraph or SubgraphBatch
+            A subgraph, or all subgraphs of a partition if the program defines `compute_batch`.
         """
 
     def compute(self, sg: Subgraph, step: Superstep) -> None:
-        """Do one superstep of one subgraph."""
+        """Run one superstep of one subgraph.
+
+        Parameters
+        ----------
+        sg : Subgraph
+            The subgraph and its state.
+        step : Superstep
+            Inbox, aggregators and sending.
+        """
         raise InputError(f"{self.name()}: define compute or compute_batch")
 
     def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
-        """Do one superstep of all active subgraphs of a partition."""
+        """Run one superstep of all active subgraphs of a partition.
+
+        Parameters
+        ----------
+        batch : SubgraphBatch
+            All subgraphs of the partition and their state.
+        step : BatchStep
+            Inbox, aggregators and sending; `BatchStep.active` lists the subgraphs to run.
+        """
         raise InputError(f"{self.name()}: define compute or compute_batch")
 
     def result(self, sg: Any) -> Mapping[str, ArrayLike]:
-        """Columns of the answer after the last superstep, one value per row (see `rows`)."""
+        """Return the columns of the result after the last superstep.
+
+        Parameters
+        ----------
+        sg : Subgraph or SubgraphBatch
+            A subgraph, or all subgraphs of a partition if the program defines `compute_batch`.
+
+        Returns
+        -------
+        mapping of str to array-like
+            Columns with one value per row (see `rows`).
+        """
         return {}
 
     @classmethod
     def name(cls) -> str:
+        """Return the name of the program, for messages and counters.
+
+        Returns
+        -------
+        str
+            Name of the class.
+        """
         return cls.__name__
 
     @classmethod
     def is_batched(cls) -> bool:
-        """Whether the program defines `compute_batch`."""
+        """Return whether the program defines `compute_batch`.
+
+        Returns
+        -------
+        bool
+            ``True`` if it does.
+        """
         return cls.compute_batch is not SubgraphProgram.compute_batch
 
 
 def check_program(program: SubgraphProgram) -> None:
-    """Refuse declarations that mean nothing, before the job starts.
+    """Reject invalid declarations before the job starts.
 
     Raises
     ------
     InputError
-        Naming the declaration and what is accepted.
+        If a declaration is invalid; the message names it and the accepted values.
     """
     if not isinstance(program, SubgraphProgram):
-        raise InputError(f"{program!r} is not a program: give an instance of your SubgraphProgram class")
+        raise InputError(f"{program!r} is not a program; expected an instance of your SubgraphProgram class")
     name = program.name()
     if program.combine is not None and program.combine not in ("min", "max", "sum"):
         raise InputError(f"{name}: combine={program.combine!r}: choose min, max, sum or None")
     if program.combine is not None and not program.message:
-        raise InputError(f"{name}: combine={program.combine!r} needs a message column to compare")
+        raise InputError(f"{name}: combine={program.combine!r} requires a message column")
     if program.rows not in ("vertex", "subgraph", "free"):
         raise InputError(f"{name}: rows={program.rows!r}: choose vertex, subgraph or free")
     for aggregator, how in program.aggregators.items():
@@ -155,7 +316,7 @@ def check_program(program: SubgraphProgram) -> None:
                 "per_neighbor or per_partition"
             )
         if kind.level == "free" and not program.is_batched():
-            raise InputError(f"{name}: state column {column!r} is of partitions: define compute_batch")
+            raise InputError(f"{name}: state column {column!r} belongs to partitions, which requires compute_batch")
         if kind.dtype.kind not in "biuf":
             raise InputError(f"{name}: state column {column!r} has type {kind.dtype}; use numbers")
     message_dtype(program.message)

@@ -1,4 +1,4 @@
-"""What every run returns: an Arrow table keyed by the user's labels, a summary and the counters."""
+"""Results of runs: an Arrow table keyed by vertex labels, a summary and the counters."""
 
 from __future__ import annotations
 
@@ -29,17 +29,25 @@ _PAIRS = {("source", "target"), ("partition", "subgraph"), ("subgraph", "neighbo
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The answer of one algorithm.
+    """Result of an algorithm: a table, a summary, and counters of the engine.
 
     Attributes
     ----------
     algorithm : str
+        Name of the algorithm or program.
     table : pyarrow.Table
-        One row per vertex (for graph-level answers: per item), first column the user's labels.
-    summary : dict
-        The few figures a person wants to see first; plain Python values.
+        One row per vertex with its label in the first column; other keys for algorithms whose results are not per
+        vertex.
+    summary : mapping of str to value
+        Key figures, as plain Python values.
     stats : RunStats or None
-        Counters of the engine; ``None`` where no engine ran.
+        Counters of the engine; ``None`` if an in-memory kernel ran.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.bfs(gf.from_edges([1], [2]), 1)
+    Result(bfs: 2 rows of ['vertex', 'distance', 'parent']; reached=2, farthest=1)
     """
 
     algorithm: str
@@ -48,10 +56,24 @@ class Result:
     stats: RunStats | None = None
 
     def to_pandas(self) -> pd.DataFrame:
+        """Convert the table to a pandas data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The rows and columns of `table`.
+        """
         frame: pd.DataFrame = self.table.to_pandas()
         return frame
 
     def to_polars(self) -> pl.DataFrame:
+        """Convert the table to a Polars data frame.
+
+        Returns
+        -------
+        polars.DataFrame
+            The rows and columns of `table`.
+        """
         import polars
 
         frame = polars.from_arrow(self.table)
@@ -59,41 +81,57 @@ class Result:
         return frame
 
     def to_dict(self, column: str | None = None) -> dict[Any, Any]:
-        """Map what each row is about to its value in `column`.
+        """Map the key of each row to its value in a column.
 
         Parameters
         ----------
         column : str, optional
-            Default: the first column behind the keys.
+            Name of the value column [default: the first column after the keys].
 
         Returns
         -------
         dict
-            Keys are the values of the first column; pairs in tables of edges (``source``, ``target``) and of subgraphs
-            (``partition``, ``subgraph``; ``subgraph``, ``neighbor``).
+            Keys are the values of the first column, or pairs in tables of edges (``source``, ``target``) and of
+            subgraphs (``partition``, ``subgraph``; ``subgraph``, ``neighbor``).
 
         Raises
         ------
         InputError
-            There is no such column, or several rows have one key.
+            If the column does not exist, or several rows have the same key.
         """
         names = self.table.column_names
         width = 2 if tuple(names[:2]) in _PAIRS else 1
         name = column if column is not None else names[width]
         if name not in names:
-            raise InputError(f"no column {name!r}; there are {', '.join(names)}")
+            raise InputError(f"no column {name!r}; available: {', '.join(names)}")
         columns = [self.table.column(at).to_pylist() for at in range(width)]
         keys = columns[0] if width == 1 else zip(*columns, strict=True)
         found = dict(zip(keys, self.table.column(name).to_pylist(), strict=True))
         if len(found) < self.table.num_rows:
-            raise InputError(f"several rows have the same {' and '.join(names[:width])}: use .table")
+            raise InputError(f"several rows have the same {' and '.join(names[:width])}; use .table")
         return found
 
     def write(self, path: str | Path) -> Path:
-        """Write the table as Parquet, CSV, JSON (one object per line) or Arrow IPC, by the suffix of `path`.
+        """Write the table to a file, in the format of its suffix.
 
-        The file appears whole or not at all. CSV has every text as it is: pass the table through `spreadsheet_safe` if
-        a spreadsheet opens it and labels are not your own.
+        The file is published when it is complete. CSV contains every string unchanged: pass the table through
+        `spreadsheet_safe` if labels come from an untrusted source and the file is opened in a spreadsheet.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Local file ending in ``.parquet``, ``.csv``, ``.json`` or ``.jsonl`` (one object per line), ``.arrow`` or
+            ``.feather`` (Arrow IPC).
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        InputError
+            If the suffix is unknown, or the file cannot be written.
         """
         return write_table(self.table, path)
 
@@ -109,20 +147,20 @@ class Result:
 
 
 def check_suffix(path: str | Path) -> Path:
-    """The local path of a table file to write; refuses an unknown suffix, before any work is done for it."""
+    """Return the local path of a table file to write; reject an unknown suffix before any work is done."""
     return check_place(path, _WRITERS)
 
 
 def check_readable(path: str | Path) -> None:
-    """Refuse a table file that `read_table` cannot read, by its suffix or because it does not exist."""
+    """Reject a table file with an unknown suffix, or one that does not exist."""
     if Path(path).suffix.lower() not in _READERS:
-        raise InputError(f"must be a table file; its suffix one of {', '.join(_READERS)}")
+        raise InputError(f"must be a table file with one of the suffixes {', '.join(_READERS)}")
     if not Path(path).is_file():
         raise InputError("must be an existing table file")
 
 
 def write_table(table: pa.Table, path: str | Path) -> Path:
-    """Write `table` in the format that the suffix of `path` names, through a temporary file beside it."""
+    """Write `table` in the format of the suffix of `path`, through a temporary file next to it."""
     target = check_suffix(path)
     with output_file(target) as temporary:
         _WRITERS[target.suffix.lower()](table, temporary)
@@ -130,10 +168,10 @@ def write_table(table: pa.Table, path: str | Path) -> Path:
 
 
 def spreadsheet_safe(table: pa.Table) -> pa.Table:
-    """A table whose texts no spreadsheet takes for formulas.
+    """Return a table in which no string is a spreadsheet formula.
 
-    Text cells and column names that begin with ``=``, ``+``, ``-``, ``@``, a tab or a line break get an apostrophe in
-    front (OWASP, CSV injection). Numbers stay as they are.
+    String cells and column names that start with ``=``, ``+``, ``-``, ``@``, a tab or a line break get a leading
+    apostrophe (OWASP, CSV injection). Numbers are unchanged.
     """
     risky = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
     for at, one in enumerate(table.schema):
@@ -148,12 +186,12 @@ def spreadsheet_safe(table: pa.Table) -> pa.Table:
 
 
 def read_table(path: str | Path) -> pa.Table:
-    """Read a table that `write_table` wrote, in the format that the suffix of `path` names, or a result folder.
+    """Read a table file in the format of its suffix, or a result folder.
 
     Raises
     ------
     InputError
-        The file is missing, its suffix names no format, or it does not hold a table of that format.
+        If the file is missing, its suffix is unknown, or its content does not match the suffix.
     """
     source = Path(path)
     if source.is_dir():

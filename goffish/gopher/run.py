@@ -50,7 +50,7 @@ def check_fit(program: SubgraphProgram, graph: PartitionedGraph) -> None:
     """Refuse a program that cannot run on a graph, before any work is done."""
     check_program(program)
     if program.needs_connected and graph.info.finder == "single":
-        raise InputError(f"{program.name()} needs connected subgraphs; this graph's units are whole partitions")
+        raise InputError(f"{program.name()} requires connected subgraphs; the units of this graph are whole partitions")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The counters of a run: what every superstep and partition did, and how long it took."""
+"""Counters of a run: work, messages and time of every superstep and partition."""
 
 from __future__ import annotations
 
@@ -31,24 +31,29 @@ STEP_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class RunStats:
-    """Counters of one run.
+    """Counters of one run of the engine.
 
     Attributes
     ----------
     program, engine : str
+        Name of the program and of the engine ("local", "mpi" or "spark").
     partitions, threads, subgraphs : int
+        Numbers of partitions, of threads (of all processes) and of subgraphs.
     supersteps : int
-        Supersteps in which at least one `compute` was called (docs/specs/engine.md, section 2, counting).
+        Number of supersteps in which at least one `compute` was called (docs/specs/engine.md, section 2).
     steps : pyarrow.Table
-        Columns of `STEP_SCHEMA`.
+        One row per superstep and partition: ``superstep``, ``partition``, ``active`` (subgraphs that ran), ``messages``
+        (sent by the program), ``combined`` (left after the combiner), ``remote`` (of these, to other partitions),
+        ``remote_bytes``, ``start`` and ``end`` (seconds since the run began), and ``busy`` (seconds of compute, added
+        over threads).
     phases : mapping of str to float
-        Wall seconds of load, init, compute, exchange, checkpoint and result.
+        Wall-clock seconds of load, init, compute, exchange, checkpoint and result.
     aggregates : mapping of str to value
-        What the aggregators held after the last superstep in which somebody contributed.
+        Aggregators after the last superstep with a contribution.
     edge_cut : float or None
-        Share of arcs that cross subgraphs of different partitions, where the partitioner reported it.
+        Share of arcs between subgraphs of different partitions, if the partitioner reported it.
     ranks : int
-        Processes that shared the work; `threads` are those of all of them together.
+        Number of processes that shared the work.
     """
 
     program: str
@@ -64,38 +69,73 @@ class RunStats:
     ranks: int = 1
 
     def total(self, column: str) -> int:
-        """Sum of a counter over the run."""
+        """Sum a counter over the run.
+
+        Parameters
+        ----------
+        column : str
+            Column of `steps`, such as ``"messages"``.
+
+        Returns
+        -------
+        int
+            The sum over supersteps and partitions.
+        """
         return int(pc.sum(self.steps.column(column)).as_py() or 0)
 
     @property
     def messages(self) -> int:
+        """Number of messages sent by the program."""
         return self.total("messages")
 
     def per_superstep(self, column: str) -> np.ndarray[Any, np.dtype[Any]]:
-        """A counter summed over partitions, one value per superstep."""
+        """Sum a counter over partitions.
+
+        Parameters
+        ----------
+        column : str
+            Column of `steps`, such as ``"messages"``.
+
+        Returns
+        -------
+        float64, shape (supersteps,)
+            One value per superstep.
+        """
         steps = self.steps.column("superstep").to_numpy()
         values = self.steps.column(column).to_numpy()
         return np.bincount(steps, values, self.supersteps + 1)[1:]
 
     def busy_per_partition(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Seconds of compute of each partition."""
+        """Return the compute time of each partition.
+
+        Returns
+        -------
+        float64, shape (partitions,)
+            Seconds, added over threads.
+        """
         partition, busy = (self.steps.column(name).to_numpy() for name in ("partition", "busy"))
         return np.bincount(partition, busy, self.partitions).astype(np.float64, copy=False)
 
     @property
     def imbalance(self) -> float:
-        """Largest over mean compute time of the partitions; 1 is perfect."""
+        """Maximum compute time of a partition over the mean; 1 is perfect balance."""
         busy = self.busy_per_partition()
         return float(busy.max() / busy.mean()) if busy.size and busy.mean() > 0 else 1.0
 
     @property
     def idle_share(self) -> float:
-        """Share of the threads' time that the compute phase left unused (docs/specs/engine.md, section 5.9)."""
+        """Share of the threads' time that the compute phase did not use (docs/specs/engine.md, section 5.9)."""
         capacity = self.threads * self.phases.get("compute", 0.0)
         return max(0.0, 1.0 - float(self.busy_per_partition().sum()) / capacity) if capacity > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values, for ``--json``."""
+        """Convert the counters to plain values, as in ``goffish run --json``.
+
+        Returns
+        -------
+        dict
+            All attributes, the totals of the message counters, ``imbalance`` and ``idle_share``.
+        """
         return {
             "program": self.program,
             "engine": self.engine,
@@ -115,12 +155,22 @@ class RunStats:
 
     @classmethod
     def from_dict(cls, values: Any) -> RunStats:
-        """The inverse of `to_dict`: counters from the JSON of ``goffish run --json`` or ``--stats-file``.
+        """Restore counters from `to_dict`, or from the JSON of ``goffish run --json`` or ``--stats-file``.
+
+        Parameters
+        ----------
+        values : mapping
+            What `to_dict` returned.
+
+        Returns
+        -------
+        RunStats
+            The counters.
 
         Raises
         ------
         InputError
-            Something is missing or is not what `to_dict` writes; the message names it.
+            If an entry is missing or invalid; the message names it.
         """
         if not isinstance(values, Mapping):
             raise InputError(f"run counters: expected an object, not {type(values).__name__}")

@@ -1,4 +1,4 @@
-"""What a program can do in a superstep: read its inbox and the aggregates, send, aggregate, vote."""
+"""What a program can do in a superstep: read the inbox and the aggregators, send, aggregate, vote to halt."""
 
 from __future__ import annotations
 
@@ -68,12 +68,41 @@ class _Step:
         self.contributions: dict[str, Any] = {}
 
     def aggregated(self, name: str) -> Any:
-        """Value of an aggregator over the previous superstep; ``None`` if nobody contributed."""
+        """Return the value of an aggregator over the previous superstep.
+
+        Parameters
+        ----------
+        name : str
+            A name in `SubgraphProgram.aggregators`.
+
+        Returns
+        -------
+        scalar or None
+            The value; ``None`` if there was no contribution.
+
+        Raises
+        ------
+        InputError
+            If the program does not declare the aggregator.
+        """
         self._check_aggregator(name)
         return self._aggregates.get(name)
 
     def aggregate(self, name: str, value: ArrayLike) -> None:
-        """Contribute one value (or an array of them) to an aggregator."""
+        """Contribute to an aggregator.
+
+        Parameters
+        ----------
+        name : str
+            A name in `SubgraphProgram.aggregators`.
+        value : array-like
+            One value, or several to be reduced.
+
+        Raises
+        ------
+        InputError
+            If the program does not declare the aggregator.
+        """
         self._check_aggregator(name)
         values = np.atleast_1d(np.asarray(value))
         if not values.size:
@@ -86,23 +115,75 @@ class _Step:
     def _check_aggregator(self, name: str) -> None:
         if name not in self._aggregators:
             declared = ", ".join(self._aggregators) or "none"
-            raise InputError(f"no aggregator {name!r}; declared are: {declared}")
+            raise InputError(f"no aggregator {name!r}; declared: {declared}")
 
     def send_to_subgraph(self, subgraph: ArrayLike, **payload: ArrayLike) -> None:
-        """Send to subgraphs by number; arrays send one message per element."""
+        """Send a message to one or more subgraphs.
+
+        Parameters
+        ----------
+        subgraph : array-like of int
+            Subgraph numbers; an array sends one message per entry.
+        **payload : array-like
+            A value for each payload column, or an array of the same length as `subgraph`.
+
+        Raises
+        ------
+        InputError
+            If a subgraph does not exist or the payload does not match `SubgraphProgram.message`.
+        """
         self._send(numbers("subgraph", subgraph, self.graph.num_subgraphs), NO_VERTEX, payload)
 
     def send_to_vertex(self, subgraph: ArrayLike, vertex: ArrayLike, **payload: ArrayLike) -> None:
-        """Send to vertices by partitioned number, in the subgraph that owns each."""
+        """Send a message to one or more vertices.
+
+        Parameters
+        ----------
+        subgraph : array-like of int
+            Number of the subgraph that owns each vertex.
+        vertex : array-like of int
+            Partitioned vertex numbers, such as ``sg.remote_vertex``.
+        **payload : array-like
+            A value for each payload column, or an array of the same length as `vertex`.
+
+        Raises
+        ------
+        InputError
+            If a subgraph or vertex does not exist or the payload does not match `SubgraphProgram.message`.
+        """
         target = numbers("vertex", vertex, self.graph.num_vertices)
         self._send(numbers("subgraph", subgraph, self.graph.num_subgraphs), target, payload)
 
     def send_to_partition(self, partition: ArrayLike, **payload: ArrayLike) -> None:
-        """Send one message that is delivered to every subgraph of a partition."""
+        """Send one message to every subgraph of a partition.
+
+        Parameters
+        ----------
+        partition : array-like of int
+            Partition numbers; an array sends one message per entry.
+        **payload : array-like
+            A value for each payload column, or an array of the same length as `partition`.
+
+        Raises
+        ------
+        InputError
+            If a partition does not exist or the payload does not match `SubgraphProgram.message`.
+        """
         self._send(~numbers("partition", partition, self.graph.num_partitions), NO_VERTEX, payload)
 
     def send_to_all(self, **payload: ArrayLike) -> None:
-        """Send to every subgraph of the graph, the sender included: one message per partition."""
+        """Send one message to every subgraph of the graph, including the sender, as one message per partition.
+
+        Parameters
+        ----------
+        **payload : array-like
+            A value for each payload column.
+
+        Raises
+        ------
+        InputError
+            If the payload does not match `SubgraphProgram.message`.
+        """
         self.send_to_partition(np.arange(self.graph.num_partitions), **payload)
 
     def _send(self, subgraph: ArrayLike, vertex: ArrayLike, payload: Mapping[str, ArrayLike]) -> None:
@@ -112,21 +193,33 @@ class _Step:
 
 
 def numbers(what: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
-    """Addresses as int64; one that does not exist fails the job.
+    """Return addresses as int64.
 
-    See docs/specs/engine.md, section 3.3: dropping it would hide a bug.
+    An address that does not exist fails the job: dropping the message would hide a bug (docs/specs/engine.md, section
+    3.3).
     """
     numbers = np.asarray(given)
     if numbers.size and numbers.dtype.kind not in "iu":
-        raise InputError(f"a message is addressed by whole numbers, not by {numbers.dtype} ({what})")
+        raise InputError(f"message to {what}: addresses must be integers, not {numbers.dtype}")
     if numbers.size and (numbers.min() < 0 or numbers.max() >= count):
         unknown = numbers.ravel()[np.flatnonzero((numbers < 0) | (numbers >= count))[0]]
-        raise InputError(f"message to {what} {unknown}, which does not exist (there are {count})")
+        raise InputError(f"message to {what} {unknown}, which does not exist; accepted: 0 to {count - 1}")
     return numbers.astype(np.int64, copy=False)
 
 
 class Superstep(_Step):
-    """One superstep of one subgraph."""
+    """One superstep of one subgraph: inbox, aggregators, and sending.
+
+    Attributes
+    ----------
+    number : int
+        Number of the superstep, from 1.
+    messages : structured array
+        Inbox: ``subgraph`` and ``vertex`` (local indices; -1 if the message addresses a whole subgraph) and the payload
+        columns, ordered by target subgraph, source subgraph and order of sending on every engine.
+    graph : Totals
+        ``num_vertices``, ``num_edges``, ``num_subgraphs`` and ``num_partitions`` of the whole graph.
+    """
 
     def __init__(self, sg: Subgraph, *context: Any) -> None:
         super().__init__(*context)
@@ -134,25 +227,42 @@ class Superstep(_Step):
         self.halted = False
 
     def send_to_neighbors(self, **payload: ArrayLike) -> None:
-        """Send one copy to every neighbouring subgraph."""
+        """Send one copy of a message to every neighboring subgraph.
+
+        Parameters
+        ----------
+        **payload : array-like
+            A value for each payload column.
+
+        Raises
+        ------
+        InputError
+            If the payload does not match `SubgraphProgram.message`.
+        """
         self._send(self._sg.neighbors, NO_VERTEX, payload)
 
     def vote_to_halt(self) -> None:
-        """Become inactive after this call, until a message arrives."""
+        """Make the subgraph inactive after this call, until a message arrives."""
         self.halted = True
 
 
 class BatchStep(_Step):
-    """One superstep of all active subgraphs of a partition.
+    """One superstep of all active subgraphs of a partition: inbox, aggregators, and sending.
 
     Attributes
     ----------
-    active : int64 array
-        Indices of the subgraphs to run, ascending.
+    number : int
+        Number of the superstep, from 1.
+    messages : structured array
+        Inbox of all subgraphs; see `Superstep`.
     message_offsets : int64, shape (subgraphs + 1,)
         Rows of `messages` for each subgraph of the partition.
+    active : int64 array
+        Indices of the subgraphs to run, ascending.
     threads : int
-        That the job has on this machine, for a program which knows that no other partition has work in this superstep.
+        Threads of the job on this machine, for programs in which only one partition has work in this superstep.
+    graph : Totals
+        ``num_vertices``, ``num_edges``, ``num_subgraphs`` and ``num_partitions`` of the whole graph.
     """
 
     def __init__(
@@ -169,7 +279,20 @@ class BatchStep(_Step):
         self.halted = np.zeros(batch.num_subgraphs, np.bool_)
 
     def send_to_neighbors(self, subgraphs: NDArray[np.int64], **payload: ArrayLike) -> None:
-        """Send to all neighbours of each listed subgraph; payload columns are scalars or aligned with the list."""
+        """Send a message to all neighbors of each listed subgraph.
+
+        Parameters
+        ----------
+        subgraphs : array of int64
+            Indices of the senders in the partition.
+        **payload : array-like
+            A value for each payload column, or an array of the same length as `subgraphs`.
+
+        Raises
+        ------
+        InputError
+            If the payload does not match `SubgraphProgram.message`.
+        """
         offsets = self._batch.neighbor_offsets
         counts = offsets[subgraphs + 1] - offsets[subgraphs]
         before = np.cumsum(counts) - counts
@@ -178,5 +301,11 @@ class BatchStep(_Step):
         self._send(self._batch.neighbors[rows], NO_VERTEX, spread)
 
     def vote_to_halt(self, subgraphs: NDArray[np.int64] | None = None) -> None:
-        """Let the listed subgraphs (default: all) become inactive until a message arrives."""
+        """Make the listed subgraphs inactive until a message arrives.
+
+        Parameters
+        ----------
+        subgraphs : array of int64, optional
+            Indices of subgraphs in the partition [default: all].
+        """
         self.halted[slice(None) if subgraphs is None else subgraphs] = True

@@ -1,4 +1,4 @@
-"""What a program sees of the graph: one subgraph, or all subgraphs of a partition, as array views."""
+"""Array views of the graph for programs: one subgraph, or all subgraphs of a partition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from goffish.kernels.subgraphs import SubgraphRows
 
 
 class RemoteArcs(NamedTuple):
-    """The arcs of a view that lead to other subgraphs, one row each.
+    """Arcs of a view that lead to other subgraphs, one row each.
 
     Attributes
     ----------
@@ -56,12 +56,12 @@ class _View:
         self._remotes = slice(int(remotes[first]), int(remotes[last]))
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """The subgraph's part of a state column, writable."""
+        """Return the values of a state column for this view, writable."""
         try:
             level, values = self._state[name]
         except KeyError:
             declared = ", ".join(self._state) or "none"
-            raise InputError(f"no state column {name!r}; declared are: {declared}") from None
+            raise InputError(f"no state column {name!r}; declared: {declared}") from None
         if level == "vertex":
             return values[self._vertices]
         if level == "remote":
@@ -91,29 +91,36 @@ class _View:
 
     @property
     def start(self) -> int:
-        """Partitioned number of the first vertex; vertex v of the view is ``start + v`` to the rest of the graph."""
+        """Partitioned number of the first vertex: vertex v of the view is ``start + v`` in messages."""
         return self._part.vertex_start + self._vertices.start
 
     @property
     def num_vertices(self) -> int:
+        """Number of vertices."""
         return self._vertices.stop - self._vertices.start
 
     @property
     def num_arcs(self) -> int:
-        """Arcs that start here, remote ones included."""
+        """Number of arcs that start here, including arcs to remote vertices."""
         offsets = self._part.out_arcs.offsets
         return int(offsets[self._vertices.stop] - offsets[self._vertices.start])
 
     @property
     def directed(self) -> bool:
+        """Whether the graph is directed."""
         return self._part.directed
 
     @property
     def offsets(self) -> NDArray[np.int64]:
+        """Row pointers into `targets`: the arcs of vertex v are ``targets[offsets[v]:offsets[v + 1]]``."""
         return self._part.out_arcs.offsets[self._vertices.start : self._vertices.stop + 1]
 
     @property
     def targets(self) -> NDArray[np.int32]:
+        """Target of each arc of the partition.
+
+        A target t >= 0 is a vertex of the same subgraph; t < 0 is remote vertex ``~t`` of the subgraph.
+        """
         return self._part.out_arcs.targets
 
     @property
@@ -123,7 +130,7 @@ class _View:
 
     @property
     def in_weights(self) -> NDArray[np.float64] | None:
-        """Weight of each incoming arc, aligned with `in_targets`."""
+        """Weight of each incoming arc, aligned with `in_targets`; ``None`` for an unweighted graph."""
         return self._weights("in_weight")
 
     def _weights(self, name: str) -> NDArray[np.float64] | None:
@@ -132,26 +139,27 @@ class _View:
 
     @property
     def in_offsets(self) -> NDArray[np.int64]:
-        """Row pointers of the arcs that end here; `in_targets` are their sources, encoded like `targets`."""
+        """Row pointers into `in_targets`, for the arcs that end here."""
         return self._part.in_arcs.offsets[self._vertices.start : self._vertices.stop + 1]
 
     @property
     def in_targets(self) -> NDArray[np.int32]:
+        """Source of each incoming arc of the partition, encoded like `targets`."""
         return self._part.in_arcs.targets
 
     @property
     def degrees(self) -> NDArray[np.int64]:
-        """Out-degree of each vertex, local and remote arcs together."""
+        """Out-degree of each vertex, including arcs to remote vertices."""
         return np.diff(self.offsets)
 
     @property
     def vertex_ids(self) -> NDArray[np.integer[Any]]:
-        """Vertex numbers in the graph as it was read."""
+        """Number of each vertex in the unpartitioned graph."""
         return self._part.vertex_ids[self._vertices]
 
     @property
     def remote_vertex(self) -> NDArray[np.integer[Any]]:
-        """Partitioned numbers of the remote vertices."""
+        """Partitioned number of each remote vertex."""
         return self._part.out_arcs.remote_vertex[self._remotes]
 
     @property
@@ -161,7 +169,7 @@ class _View:
 
     @property
     def subgraph_starts(self) -> NDArray[np.int64]:
-        """First subgraph of each partition, and last their number, shape (partitions + 1,)."""
+        """First subgraph of each partition, followed by the number of subgraphs, shape (partitions + 1,)."""
         return self._starts
 
     @property
@@ -171,31 +179,62 @@ class _View:
 
     @property
     def neighbors(self) -> NDArray[np.int64]:
-        """Neighbouring subgraphs in the quotient graph."""
+        """Neighboring subgraphs in the quotient graph."""
         return self._part.neighbor_subgraph[self._neighbor_rows]
 
     @property
     def neighbor_links(self) -> NDArray[np.int64]:
-        """Remote edges that lead to each neighbouring subgraph."""
+        """Number of remote edges to each neighboring subgraph."""
         return self._part.neighbor_links[self._neighbor_rows]
 
     def find(self, label: int | str) -> int:
-        """Index of the vertex with this label, or -1."""
+        """Look up a vertex by its label.
+
+        Parameters
+        ----------
+        label : int or str
+            Vertex label.
+
+        Returns
+        -------
+        int
+            Index of the vertex in this view, or -1.
+        """
         at = self._part.find(label)
         return at - self._vertices.start if self._vertices.start <= at < self._vertices.stop else -1
 
     def labels(self) -> pa.Array:
-        """The users' labels of the vertices."""
+        """Return the labels of the vertices.
+
+        Returns
+        -------
+        pyarrow.Array
+            One label per vertex, int64 or string.
+        """
         return self._part.labels()[self._vertices.start : self._vertices.stop]
 
     def attribute(self, name: str) -> Any:
-        """An attribute that the program declared: per vertex (``vertex.NAME``) or per arc (``edge.NAME``)."""
+        """Return an attribute that the program declares in `SubgraphProgram.attributes`.
+
+        Parameters
+        ----------
+        name : str
+            ``"vertex.NAME"`` or ``"edge.NAME"``.
+
+        Returns
+        -------
+        array or pyarrow.Array
+            One value per vertex of the view, or one per arc of the partition, aligned with `targets`.
+        """
         values = self._attribute(name)
         return values[self._vertices] if name.startswith("vertex.") else values
 
 
 class Subgraph(_View):
-    """One subgraph: a weakly connected piece of one partition."""
+    """One subgraph: a weakly connected component of the vertices of one partition.
+
+    Read and write a state column with ``sg["name"]``.
+    """
 
     __slots__ = ()
 
@@ -205,27 +244,54 @@ class Subgraph(_View):
         return self._part.subgraph_start + self._first
 
     def out_edges(self, vertex: int) -> NDArray[np.int32]:
-        """Targets of the arcs of one vertex: local ones (≥ 0) first, then remote ones (< 0)."""
+        """Return the targets of the arcs of one vertex.
+
+        Parameters
+        ----------
+        vertex : int
+            Index of the vertex in the subgraph.
+
+        Returns
+        -------
+        array of int32
+            Local targets (>= 0) first, then remote targets (< 0); see `targets`.
+        """
         offsets = self.offsets
         return self.targets[offsets[vertex] : offsets[vertex + 1]]
 
     @staticmethod
     def is_remote(target: int) -> bool:
-        """Whether a target is a remote vertex; its row in the remote table is then ``~target``."""
+        """Return whether a target is a remote vertex.
+
+        Parameters
+        ----------
+        target : int
+            An entry of `targets`.
+
+        Returns
+        -------
+        bool
+            If ``True``, ``~target`` is its row in the remote table.
+        """
         return target < 0
 
 
 class SubgraphBatch(_View):
-    """All subgraphs of one partition; index i stands for subgraph ``first_id + i``."""
+    """All subgraphs of one partition; index i represents subgraph ``first_id + i``.
+
+    Read and write a state column with ``batch["name"]``.
+    """
 
     __slots__ = ()
 
     @property
     def first_id(self) -> int:
+        """Number of the first subgraph in the whole graph."""
         return self._part.subgraph_start
 
     @property
     def num_subgraphs(self) -> int:
+        """Number of subgraphs."""
         return self._last - self._first
 
     @property
@@ -235,7 +301,7 @@ class SubgraphBatch(_View):
 
     @property
     def remote_offsets(self) -> NDArray[np.int64]:
-        """Rows of each subgraph in the remote table."""
+        """Rows of each subgraph in the remote table, shape (subgraphs + 1,)."""
         return self._part.out_arcs.remote_offsets
 
     @property
@@ -245,27 +311,67 @@ class SubgraphBatch(_View):
 
     @property
     def neighbor_offsets(self) -> NDArray[np.int64]:
-        """Rows of each subgraph among the neighbours."""
+        """Rows of each subgraph in `neighbors`, shape (subgraphs + 1,)."""
         return self._part.neighbor_offsets
 
     def subgraph(self, index: int) -> Subgraph:
-        """View of one subgraph, with the same state."""
+        """Return a view of one subgraph with the same state.
+
+        Parameters
+        ----------
+        index : int
+            Index in the partition, from 0.
+
+        Returns
+        -------
+        Subgraph
+            The view.
+        """
         return Subgraph(self._part, self._starts, self._state, self._attribute, index, index + 1)
 
     def with_attributes(self, attribute: Callable[[str], NDArray[Any] | pa.Array]) -> SubgraphBatch:
-        """The same view, with other attributes: per vertex of the partition, or per arc, by name."""
+        """Return the same view with other attributes.
+
+        Parameters
+        ----------
+        attribute : callable
+            Takes a name and returns the values per vertex of the partition, or per arc.
+
+        Returns
+        -------
+        SubgraphBatch
+            The view.
+        """
         return SubgraphBatch(self._part, self._starts, self._state, attribute, self._first, self._last)
 
     def subgraph_of_vertex(self) -> NDArray[np.int64]:
-        """Index of the subgraph that each vertex lies in."""
+        """Return the index of the subgraph of each vertex.
+
+        Returns
+        -------
+        array of int64, shape (vertices,)
+            Indices in the partition.
+        """
         return np.repeat(np.arange(self.num_subgraphs), np.diff(self.subgraph_offsets))
 
     def out_remotes(self) -> RemoteArcs:
-        """Arcs to vertices of other subgraphs."""
+        """Return the arcs to vertices of other subgraphs.
+
+        Returns
+        -------
+        RemoteArcs
+            ``source``, ``vertex`` and ``subgraph`` of each arc.
+        """
         return self._remote_arcs(self._part.out_arcs)
 
     def in_remotes(self) -> RemoteArcs:
-        """Arcs from vertices of other subgraphs, seen from their local end."""
+        """Return the arcs from vertices of other subgraphs.
+
+        Returns
+        -------
+        RemoteArcs
+            ``source`` is the local end; ``vertex`` and ``subgraph`` identify the remote end.
+        """
         return self._remote_arcs(self._part.in_arcs)
 
     def _remote_arcs(self, arcs: Arcs) -> RemoteArcs:

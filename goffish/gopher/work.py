@@ -41,7 +41,7 @@ def place(costs: Sequence[int], workers: int) -> list[list[int]]:
 
 
 class _Here(Executor):
-    """Whoever hands out work does it at once; what it raises goes straight to them."""
+    """Run work in the caller at once; its exceptions propagate directly."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future: Future[T] = Future()

@@ -56,7 +56,7 @@ class Worker:
     part : Slice
     graph : Totals
     subgraph_starts : int64, shape (partitions + 1,)
-        First subgraph of every partition; tells who owns a message's target.
+        First subgraph of every partition, to find the owner of a message's target.
     threads : int
         See `BatchStep.threads`.
     """
@@ -255,7 +255,7 @@ class Worker:
         """Columns of a result as arrays of the right length; a mismatch names the column."""
         columns = {name: np.atleast_1d(np.asarray(values)) for name, values in given.items()}
         if like is not None and list(columns) != list(like):
-            raise InputError(f"result gave the columns {list(columns)}, other subgraphs {list(like)}")
+            raise InputError(f"result returned the columns {list(columns)}, other subgraphs {list(like)}")
         lengths = {name: array.shape for name, array in columns.items()}
         if self.program.rows == "free":
             rows = len(next(iter(columns.values()))) if columns else 0

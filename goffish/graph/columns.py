@@ -21,7 +21,7 @@ def check_weights(weight: Any, rows: int) -> NDArray[np.float64]:
     try:
         given = np.asarray(weight)
         if given.dtype.kind not in "biufO" or any(isinstance(v, str | bytes) for v in _objects(given)):
-            raise TypeError(f"it holds {'texts' if given.dtype.kind in 'OUS' else given.dtype}")
+            raise TypeError(f"it holds {'strings' if given.dtype.kind in 'OUS' else given.dtype}")
         weights = np.ascontiguousarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"weight: not a column of real numbers ({error})") from None
@@ -30,7 +30,7 @@ def check_weights(weight: Any, rows: int) -> NDArray[np.float64]:
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise InputError(f"weight: row {row} holds {weights[row]}; weights must be finite and not negative")
+        raise InputError(f"weight: row {row} holds {weights[row]}; weights must be finite and non-negative")
     if given.dtype.kind in "iu" and given.dtype.itemsize == 8:
         _check_exact(given)
     return weights
@@ -50,7 +50,7 @@ def _check_exact(column: NDArray[np.integer[Any]]) -> None:
     if rounded.size:
         row = int(large[rounded[0]])
         raise InputError(
-            f"weight: row {row} holds {column[row]}, which would be rounded: whole numbers are exact up to 2^53"
+            f"weight: row {row} holds {column[row]}, which would be rounded: integers are exact up to 2^53"
         )
 
 
@@ -87,7 +87,7 @@ def attribute_column(values: Any, name: object, what: str) -> pa.Array | pa.Chun
             raise TypeError(f"a {type(values).__name__} is not a column")
         return values.to_arrow() if hasattr(values, "to_arrow") else pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"the {what} attribute {name!r} does not fit in one column ({error})") from None
+        raise InputError(f"the {what} attribute {name!r} cannot be stored in one column ({error})") from None
 
 
 def as_table(table: Any, name: str) -> pa.Table:
@@ -96,14 +96,14 @@ def as_table(table: Any, name: str) -> pa.Table:
         try:
             table = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(None)
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise InputError(f"{name}: a column of mixed types, or two of one name ({error})") from None
+            raise InputError(f"{name}: a column has mixed types, or two columns have the same name ({error})") from None
     elif from_library(table, "polars", "DataFrame"):
         table = table.to_arrow()
     elif isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
-    expect(table, pa.Table, name, "give a table (pyarrow.Table, pandas or polars DataFrame)")
+    expect(table, pa.Table, name, "expected a table (pyarrow.Table, pandas or Polars DataFrame)")
     names = table.column_names
     twice = next((n for i, n in enumerate(names) if n in names[:i]), None) if len(set(names)) < len(names) else None
     if twice is not None:
-        raise InputError(f"{name}: two columns are called {twice!r}; rename one")
+        raise InputError(f"{name}: two columns are named {twice!r}; rename one")
     return table

@@ -26,28 +26,39 @@ _NO_WEIGHTS = np.empty(0, np.float64)
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A directed or undirected graph as flat arrays (compressed sparse rows, sorted).
+    """Directed or undirected graph in memory, in compressed sparse rows (CSR).
 
-    Build one with `from_edges` or a reader rather than by hand. An undirected edge between different vertices is stored
-    as two arcs, one in the row of each end; a self-loop is stored as one arc.
+    Build a graph with `read`, `from_edges` or a conversion such as `from_pandas`, not with this constructor. An
+    undirected edge between different vertices is stored as two arcs, one in the row of each end; a self-loop is stored
+    as one arc.
 
     Attributes
     ----------
     offsets : int64, shape (n + 1,)
         Row pointers.
     targets : int32 or int64, shape (arcs,)
-        Neighbours, ascending in each row. ``int32`` whenever n < 2^31.
+        Neighbors, ascending within each row; int32 if n < 2^31.
     directed : bool
+        Whether edges have a direction.
     num_edges : int
-        Edges as a user counts them: an undirected edge once.
+        Number of edges; an undirected edge counts once.
     weights : float64, shape (arcs,), or None
-        Non-negative and finite.
-    labels : pyarrow.Array (int64 or string), length n, or None
-        The user's vertex labels; ``None`` means the labels are ``0 … n-1``.
+        Finite, non-negative weight of each arc.
+    labels : pyarrow.Array of int64 or string, length n, or None
+        Vertex labels; ``None`` stands for the labels 0 to n - 1.
     vertex_attributes, edge_attributes : pyarrow.Table or None
-        One row per vertex (in vertex order), one row per edge (in edge order, see `edge_of_arc`).
+        One row per vertex in vertex order, and one row per edge in edge order (see `edge_of_arc`).
     edge_of_arc : int64, shape (arcs,), or None
         Row of `edge_attributes` for each arc; present only with edge attributes.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> graph = gf.from_edges(["a", "b"], ["b", "c"])
+    >>> graph
+    Graph(3 vertices, 2 edges, undirected)
+    >>> graph.neighbors(1)
+    array([0, 2], dtype=int32)
     """
 
     offsets: NDArray[np.int64]
@@ -62,43 +73,84 @@ class Graph:
 
     @property
     def num_vertices(self) -> int:
+        """Number of vertices."""
         return self.offsets.size - 1
 
     @property
     def num_arcs(self) -> int:
+        """Number of arcs; an undirected edge between different vertices counts twice."""
         return self.targets.size
 
     @property
     def nbytes(self) -> int:
-        """Bytes of row pointers, targets and weights (labels and attributes are Arrow columns of their own)."""
+        """Memory of row pointers, targets and weights, in bytes; without labels and attributes."""
         return self.offsets.nbytes + self.targets.nbytes + (0 if self.weights is None else self.weights.nbytes)
 
     @cached_property
     def out_degrees(self) -> NDArray[np.int64]:
-        """Number of arcs in each row, shape (n,); a self-loop counts once."""
+        """Number of arcs of each vertex, int64, shape (n,); a self-loop counts once."""
         return np.diff(self.offsets)
 
     def neighbors(self, vertex: int) -> NDArray[np.integer[Any]]:
-        """Out-neighbours of a vertex number, ascending (a view)."""
+        """Return the out-neighbors of a vertex as a view of `targets`.
+
+        Parameters
+        ----------
+        vertex : int
+            Vertex number, 0 to n - 1.
+
+        Returns
+        -------
+        array of int32 or int64
+            Vertex numbers, ascending.
+        """
         return self.targets[self.offsets[vertex] : self.offsets[vertex + 1]]
 
     def label_column(self) -> pa.Array:
-        """Labels of all vertices in vertex order, also where they are implicit."""
+        """Return the labels of all vertices in vertex order.
+
+        Returns
+        -------
+        pyarrow.Array
+            Labels, int64 or string; 0 to n - 1 if the graph has no labels.
+        """
         return self.labels if self.labels is not None else pa.array(np.arange(self.num_vertices))
 
     def find(self, labels: ArrayLike) -> NDArray[np.int64]:
-        """Vertex numbers of `labels`; an unknown label raises `InputError`."""
+        """Look up the vertex numbers of labels.
+
+        Parameters
+        ----------
+        labels : array-like of int or str
+            Vertex labels.
+
+        Returns
+        -------
+        array of int64
+            One vertex number per label.
+
+        Raises
+        ------
+        InputError
+            If a label is not a vertex of the graph.
+        """
         return find_labels(self.labels, self.num_vertices, labels)
 
     def arc_sources(self) -> NDArray[np.integer[Any]]:
-        """Source vertex of every arc, shape (arcs,)."""
+        """Return the source vertex of every arc.
+
+        Returns
+        -------
+        array of int32 or int64, shape (arcs,)
+            Vertex numbers, ascending.
+        """
         out = np.empty(self.num_arcs, self.targets.dtype)
         kernels.arc_sources(self.offsets, out)
         return out
 
     @cached_property
     def reverse(self) -> Graph:
-        """The graph with every arc turned round; an undirected graph is its own reverse."""
+        """The graph with every arc reversed; an undirected graph is its own reverse."""
         if not self.directed:
             return self
         offsets, targets, rows = _transpose(self.offsets, self.targets, np.arange(self.num_arcs))
@@ -115,7 +167,18 @@ class Graph:
         )
 
     def to_undirected(self, *, parallel: Parallel = "min") -> Graph:
-        """Forget directions; ``u -> v`` and ``v -> u`` are merged as parallel edges are (see `from_edges`)."""
+        """Return the graph without edge directions.
+
+        Parameters
+        ----------
+        parallel : {"min", "sum", "first", "keep"}
+            How to merge ``u -> v`` with ``v -> u``; see `from_edges` [default: "min"].
+
+        Returns
+        -------
+        Graph
+            Undirected graph; the graph itself if it is undirected already.
+        """
         if not self.directed:
             return self
         src, dst, weight, attributes = self.edge_columns()
@@ -125,15 +188,28 @@ class Graph:
         )  # fmt: skip
 
     def unweighted(self) -> Graph:
-        """The same graph without weights."""
+        """Return the graph without weights.
+
+        Returns
+        -------
+        Graph
+            Shares its arrays with this graph.
+        """
         return self if self.weights is None else replace(self, weights=None)
 
     def edge_columns(
         self,
     ) -> tuple[NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.float64] | None, pa.Table | None]:
-        """Every edge once, as (source, target, weight, attributes); undirected ones with source ≤ target.
+        """Return every edge once, in CSR order.
 
-        Sources and targets are vertex numbers. Rows follow the CSR order.
+        Returns
+        -------
+        source, target : array of int32 or int64, shape (edges,)
+            Vertex numbers; ``source <= target`` in an undirected graph.
+        weight : float64, shape (edges,), or None
+            Weights, if the graph has any.
+        attributes : pyarrow.Table or None
+            Edge attributes, if the graph has any.
         """
         src = self.arc_sources()
         if self.directed:
@@ -174,40 +250,56 @@ def from_edges(
     vertex_attributes: Any = None,
     edge_attributes: Any = None,
 ) -> Graph:
-    """Build a graph from edge columns.
+    """Build a graph from columns of edges.
 
     Parameters
     ----------
     src, dst : array-like, shape (rows,)
-        Ends of each edge: integers (any width, signed or unsigned, up to int64) or strings. Without `labels` they are
-        the vertex labels themselves; with `labels` they are positions in it.
+        Ends of each edge: integers up to int64, or strings. They are vertex labels, or positions in `labels` if you
+        pass that.
     weight : array-like, shape (rows,), optional
-        Finite and not negative; whole numbers that float64 holds exactly (all up to 2^53).
+        Finite, non-negative weight of each edge. Integers must be exact in float64 (all up to 2^53 are).
     directed : bool
-        An undirected graph gets the reverse of every edge; rows ``u v`` and ``v u`` are then the same edge.
+        Whether edges have a direction [default: False]. In an undirected graph the rows ``u v`` and ``v u`` are the
+        same edge.
     labels : array-like of int or str, shape (n,), optional
-        Labels of all vertices, distinct; vertices that no edge names are isolated.
+        Distinct labels of all vertices [default: the labels in `src`, `dst` and `isolated`, ascending]. Vertices
+        without edges are isolated.
     self_loops : {"drop", "keep"}
+        What to do with edges from a vertex to itself [default: "drop"].
     parallel : {"min", "sum", "first", "keep"}
-        What becomes of several rows for one edge: the smallest weight, the sum, the first row, or all of them.
-        Attributes come from the row that was kept (``sum``: from the first).
+        What to do with several rows for the same edge: keep the smallest weight, the sum, the first row, or all rows
+        [default: "min"]. Attributes come from the row that is kept ("sum": the first).
     isolated : array-like, optional
-        Further vertex labels, for vertices without edges (only without `labels`).
-    vertex_attributes : table (Arrow, pandas, polars) or mapping of columns, optional
-        One value per vertex, in the order of the vertices (ascending labels; with `labels`, in their order).
+        Labels of further vertices without edges; not with `labels`.
+    vertex_attributes : table (Arrow, pandas, Polars) or mapping of columns, optional
+        One row per vertex, in vertex order.
     edge_attributes : table or mapping of columns, optional
-        One value per row.
+        One row per row of `src`.
 
     Returns
     -------
     Graph
-        Vertices numbered by ascending label (with `labels`: in their order).
+        Vertices are numbered by ascending label, or in the order of `labels`.
 
     Raises
     ------
     InputError
-        Columns of different length, a label that is missing or beyond int64, a weight that is NaN, infinite or
-        negative (also a sum of weights); the message names the row or the edge.
+        If columns differ in length, a label is missing or exceeds int64, or a weight (or a sum of weights) is negative,
+        NaN or infinite. The message names the row or the edge.
+
+    Notes
+    -----
+    Rows are sorted by two counting sorts: linear in the number of edges and vertices. Labels other than 0 to n - 1 are
+    hashed or sorted first.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.from_edges([1, 2], [2, 3], [0.5, 1.5], directed=True)
+    Graph(3 vertices, 2 edges, directed, weighted)
+    >>> gf.from_edges([0, 1], [1, 0], labels=["ann", "bob", "eve"])
+    Graph(3 vertices, 1 edges, undirected)
     """
     _check_choice("self_loops", self_loops, ("drop", "keep"))
     _check_choice("parallel", parallel, ("min", "sum", "first", "keep"))
@@ -216,7 +308,7 @@ def from_edges(
         raise InputError(f"source has {len(src_ids)} rows, target has {len(dst_ids)}")
     if labels is not None:
         if isolated is not None:
-            raise InputError("give either labels or isolated: labels already lists every vertex")
+            raise InputError("labels and isolated are mutually exclusive: labels already lists every vertex")
         label_column, n = _label_column(labels)
         src_ids, dst_ids = _positions(src_ids, n, "source"), _positions(dst_ids, n, "target")
     else:
@@ -250,10 +342,10 @@ def _label_column(labels: Any) -> tuple[pa.Array | None, int]:
 
 def _positions(ids: Any, n: int, name: str) -> NDArray[np.integer[Any]]:
     if isinstance(ids, pa.Array):
-        raise InputError(f"{name}: with labels given, edge ends are positions in it, not strings")
+        raise InputError(f"{name}: with labels, ends of edges must be positions in labels, not strings")
     if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= n):
         row = int(np.flatnonzero((ids < 0) | (ids >= n))[0])
-        raise InputError(f"{name}: row {row} holds {ids[row]}; positions run from 0 to {n - 1}")
+        raise InputError(f"{name}: row {row} holds {ids[row]}; positions must be from 0 to {n - 1}")
     return np.ascontiguousarray(ids, dtype=vertex_dtype(n))
 
 

@@ -17,7 +17,7 @@ from goffish.partial import is_uri
 T = TypeVar("T")
 
 #: What every function that takes a graph tells a caller who gave something else.
-GRAPH_ADVICE = "give a goffish Graph or PartitionedGraph (gf.read(path) or gf.from_networkx(G) makes a graph)"
+GRAPH_ADVICE = "expected a goffish Graph or PartitionedGraph; create one with gf.read(path) or gf.from_networkx(G)"
 
 
 def expect(value: Any, kinds: type | tuple[type, ...], name: str, advice: str) -> None:
@@ -45,7 +45,7 @@ def whole_number(value: Any, name: str, lowest: int = 1) -> int:
     except TypeError:
         number = lowest - 1
     if isinstance(value, bool | np.bool_) or number < lowest:
-        raise InputError(f"{name}={value!r}: give a whole number, at least {lowest}")
+        raise InputError(f"{name}={value!r}: must be an integer of at least {lowest}")
     return number
 
 
@@ -60,7 +60,7 @@ def options_of(kind: type[T], given: Mapping[str, Any]) -> T:
     known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     for name in given:
         if name not in known:
-            raise InputError(f"unknown option {name!r} (there are: {', '.join(known)})")
+            raise InputError(f"unknown option {name!r}; accepted: {', '.join(known)}")
     return kind(**given)
 
 
@@ -68,9 +68,9 @@ def path_name(path: Any, name: str = "path") -> str:
     """The name of a file or folder, from a text or a path object."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise InputError(f"{name} is {_described(path)}: give the name of a file (text or pathlib.Path)")
+        raise InputError(f"{name} is {_described(path)}: expected a file name (str or pathlib.Path)")
     if not text or "\0" in text:
-        raise InputError(f"{name}={text!r}: not the name of a file")
+        raise InputError(f"{name}={text!r}: not a file name")
     is_uri(path)  # refuses a path object made from a URI
     return text
 

@@ -125,7 +125,7 @@ def arc_sources(offsets, out):
 def number_edges(offsets, targets, rows, edge_of_arc):
     """Number the edges of an undirected graph in row order; both arcs of an edge get the same number.
 
-    `rows` tells parallel edges apart (the input row of each arc). Returns for each edge its arc in the
+    `rows` distinguishes parallel edges (the input row of each arc). Returns for each edge its arc in the
     row of the smaller end.
     """
     count = 0

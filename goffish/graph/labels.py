@@ -70,7 +70,7 @@ def _to_arrow_or_numpy(values: Any, name: str) -> pa.Array | NDArray[Any]:
             column = values.to_numpy()
         elif isinstance(values, Sequence | array) and not isinstance(values, str | bytes):
             column = _from_sequence(values, name)
-    expect(column, (pa.Array, np.ndarray), name, "give a column of integers or texts (list, array, series)")
+    expect(column, (pa.Array, np.ndarray), name, "expected a column of integers or strings (list, array or series)")
     if isinstance(column, np.ndarray) and column.ndim != 1:
         raise InputError(f"{name}: expected one column, got an array of shape {column.shape}")
     return column
@@ -84,7 +84,7 @@ def _from_sequence(values: Any, name: str) -> NDArray[Any]:
         # NumPy's own strings lose trailing NULs, and make "1" of a 1 among strings
         return np.asarray(values, object) if column.dtype.kind == "U" else column
     except (ValueError, TypeError, OverflowError) as error:
-        raise InputError(f"{name}: expected one column of integers or texts ({error})") from None
+        raise InputError(f"{name}: expected one column of integers or strings ({error})") from None
 
 
 def _strings(column: NDArray[Any], name: str) -> Any:
@@ -181,20 +181,20 @@ def find_labels(labels: pa.Array | None, n: int, wanted: ArrayLike | Any) -> NDA
         return np.empty(0, np.int64)
     if labels is None:
         if isinstance(column, pa.Array):
-            raise InputError(f"unknown vertex {column[0].as_py()!r}: this graph's vertices are integers")
+            raise InputError(f"unknown vertex {column[0].as_py()!r}: the vertex labels of this graph are integers")
         numbers = column.astype(np.int64, copy=False)
         bad = np.flatnonzero((numbers < 0) | (numbers >= n))
     else:
         values = column if isinstance(column, pa.Array) else pa.array(column.astype(np.int64, copy=False))
         if values.type != labels.type:
             kind = "integers" if pa.types.is_integer(labels.type) else "strings"
-            raise InputError(f"unknown vertex {values[0].as_py()!r}: this graph's vertices are {kind}")
+            raise InputError(f"unknown vertex {values[0].as_py()!r}: the vertex labels of this graph are {kind}")
         numbers = pc.index_in(values, value_set=labels).fill_null(-1).to_numpy().astype(np.int64)
         bad = np.flatnonzero(numbers < 0)
     if bad.size:
         shown = column[int(bad[0])]
         shown = shown.as_py() if isinstance(shown, pa.Scalar) else int(shown)
-        raise InputError(f"unknown vertex {shown!r}: it is not a vertex of this graph of {n:,} vertices")
+        raise InputError(f"unknown vertex {shown!r}: not among the {n:,} vertices of this graph")
     return numbers
 
 

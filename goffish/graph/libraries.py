@@ -35,26 +35,48 @@ def from_scipy(
     self_loops: SelfLoops = "drop",
     parallel: Parallel = "min",
 ) -> Graph:
-    """Build a graph from a square sparse adjacency matrix; every stored entry (also a zero) is an edge.
+    """Build a graph from a SciPy sparse adjacency matrix.
+
+    Every stored entry is an edge, including stored zeros.
 
     Parameters
     ----------
-    matrix : scipy sparse array or matrix, shape (n, n)
+    matrix : scipy.sparse array or matrix, shape (n, n)
+        Adjacency matrix.
     directed : bool, optional
-        By default a symmetric matrix makes an undirected graph, any other a directed one.
+        Whether edges have a direction [default: True unless the matrix is symmetric].
     labels : array-like of int or str, shape (n,), optional
-        By default 0 … n-1.
+        Vertex labels [default: 0 to n - 1].
     weighted : bool, optional
-        By default there are weights unless every entry is 1 (or True).
+        Use the entries as weights [default: True unless all entries are 1 or True].
     missing_reverse : {"add", "error"}
-        With ``directed=False``: an entry whose reverse is missing or different stands for the edge all the
-        same (`parallel` decides between two different ones), or is an error.
-    self_loops, parallel
-        As for `from_edges`; entries stored twice are parallel edges.
+        With ``directed=False``: what to do with an entry whose reverse is missing or different. "add" makes it an
+        undirected edge, merged by `parallel` with a different reverse; "error" raises `InputError` [default: "add"].
+    self_loops : {"drop", "keep"}
+        What to do with entries on the diagonal [default: "drop"].
+    parallel : {"min", "sum", "first", "keep"}
+        What to do with entries that are stored twice; see `from_edges` [default: "min"].
+
+    Returns
+    -------
+    Graph
+        Vertices in the order of the rows.
+
+    Raises
+    ------
+    InputError
+        If `matrix` is not sparse, square and real, or an entry has no equal reverse with ``missing_reverse="error"``.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from scipy.sparse import csr_array
+    >>> gf.from_scipy(csr_array([[0, 1, 0], [1, 0, 2], [0, 2, 0]]))
+    Graph(3 vertices, 2 edges, undirected, weighted)
     """
     if not hasattr(matrix, "tocoo"):
         raise InputError(
-            f"matrix is of type {type(matrix).__name__}: give a sparse one (scipy.sparse.csr_array(matrix))"
+            f"matrix is of type {type(matrix).__name__}: expected a sparse matrix; use scipy.sparse.csr_array(matrix)"
         )
     if matrix.ndim != 2:
         raise InputError(f"the matrix is not square (shape {matrix.shape})")
@@ -78,8 +100,7 @@ def from_scipy(
         if missing_reverse == "error" and not paired.all():
             at = int(np.flatnonzero(~paired)[0])
             raise InputError(
-                f"entry ({src[at]}, {dst[at]}) has no equal reverse; "
-                'use directed=True, or missing_reverse="add" to make it an undirected edge'
+                f'entry ({src[at]}, {dst[at]}) has no equal reverse; use directed=True, or missing_reverse="add"'
             )
         keep = (src <= dst) | ~paired  # a pair is one edge
         src, dst, values = src[keep], dst[keep], values[keep]
@@ -120,15 +141,37 @@ def _has_reverse(
 
 
 def to_scipy(graph: Graph) -> sparse.csr_array:
-    """Adjacency matrix, rows and columns in vertex order; an undirected graph gives a symmetric one.
+    """Convert a graph to a SciPy sparse adjacency matrix.
 
-    Entries are weights, or 1.0; parallel edges are entries of their own. Column numbers and weights are
-    shared with the graph (below 2^31 arcs): do not write to them.
+    Parameters
+    ----------
+    graph : Graph
+        Graph in memory.
+
+    Returns
+    -------
+    scipy.sparse.csr_array, shape (n, n)
+        Weights, or 1.0 without weights; rows and columns in vertex order. The matrix of an undirected graph is
+        symmetric. Parallel edges are separate entries. Column indices and weights are shared with the graph (below 2^31
+        arcs): do not modify them.
+
+    Raises
+    ------
+    InputError
+        If `graph` is not a `Graph`, or SciPy is missing.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.to_scipy(gf.from_edges([1, 2], [2, 3])).toarray()
+    array([[0., 1., 0.],
+           [1., 0., 1.],
+           [0., 1., 0.]])
     """
     with needed_for("to_scipy"):
         from scipy import sparse
 
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     data = np.ones(graph.num_arcs) if graph.weights is None else graph.weights
     n = graph.num_vertices
     # SciPy wants one index type; it would widen the targets otherwise
@@ -143,26 +186,46 @@ def from_networkx(
     self_loops: SelfLoops = "drop",
     parallel: Parallel = "min",
 ) -> Graph:
-    """Build a graph from a networkx graph of any of the four kinds.
+    """Build a graph from a NetworkX graph or multigraph.
 
-    Vertices are numbered by ascending label. An edge without the attribute `weight` weighs 1, as networkx
-    has it, provided that some edge has it; ``weight=None`` ignores weights. Other attributes become columns,
-    null where an edge or vertex lacks them.
+    Parameters
+    ----------
+    graph : networkx.Graph
+        Any of the four NetworkX graph classes.
+    weight : str or None
+        Edge attribute with the weights, used if any edge has it; edges without it get weight 1. ``None`` ignores
+        weights [default: "weight"].
+    self_loops : {"drop", "keep"}
+        What to do with self-loops [default: "drop"].
+    parallel : {"min", "sum", "first", "keep"}
+        What to do with parallel edges; see `from_edges` [default: "min"].
+
+    Returns
+    -------
+    Graph
+        Vertices are numbered by ascending label. Other attributes become columns, with nulls where they are missing.
 
     Raises
     ------
     InputError
-        Nodes that are neither all integers nor all strings (relabel with
-        `networkx.convert_node_labels_to_integers`), or an attribute whose values have no common type.
+        If nodes are neither all integers nor all strings (relabel them with
+        `networkx.convert_node_labels_to_integers`), or the values of an attribute have no common type.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> import networkx as nx
+    >>> gf.from_networkx(nx.path_graph(3))
+    Graph(3 vertices, 2 edges, undirected)
     """
-    expect_library(graph, "networkx", "Graph", "give a networkx graph")
+    expect_library(graph, "networkx", "Graph", "expected a NetworkX graph")
     nodes = list(graph)
     kinds = {int if isinstance(v, int | np.integer) and not isinstance(v, bool) else type(v) for v in nodes}
     if not kinds <= {int} and not kinds <= {str}:
         shown = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise InputError(
-            f"vertex labels must be all integers or all strings, these are {shown}; "
-            "networkx.convert_node_labels_to_integers(graph, label_attribute=...) makes them integers"
+            f"vertex labels must be all integers or all strings, got {shown}; use "
+            "networkx.convert_node_labels_to_integers(graph, label_attribute=...)"
         )
     labels = sorted(nodes)
     number = {label: i for i, label in enumerate(labels)}
@@ -193,11 +256,36 @@ def _attributes(rows: Sequence[dict[Any, Any]], without: set[Any], what: str) ->
 
 
 def to_networkx(graph: Graph, *, weight: str = "weight") -> nx.Graph:
-    """A networkx graph of the kind that fits (parallel edges make a multigraph); nulls are left out."""
+    """Convert a graph to a NetworkX graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph in memory.
+    weight : str
+        Name of the edge attribute for weights [default: "weight"].
+
+    Returns
+    -------
+    networkx.Graph, DiGraph, MultiGraph or MultiDiGraph
+        The class that matches the graph: directed or not, and a multigraph if there are parallel edges. Null attributes
+        are left out.
+
+    Raises
+    ------
+    InputError
+        If `graph` is not a `Graph`, or NetworkX is missing.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> sorted(gf.to_networkx(gf.from_edges([1, 2], [2, 3])).edges)
+    [(1, 2), (2, 3)]
+    """
     with needed_for("to_networkx"):
         import networkx as nx
 
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     multi = kernels.has_parallel(graph.offsets, graph.targets)
     kinds = {(False, False): nx.Graph, (True, False): nx.DiGraph, (False, True): nx.MultiGraph}
     result = kinds.get((graph.directed, multi), nx.MultiDiGraph)()
@@ -227,8 +315,38 @@ def from_igraph(
     self_loops: SelfLoops = "drop",
     parallel: Parallel = "min",
 ) -> Graph:
-    """Build a graph from an igraph one; vertex labels are the attribute ``name``, or else 0 … n-1."""
-    expect_library(graph, "igraph", "Graph", "give an igraph.Graph")
+    """Build a graph from an igraph graph.
+
+    Parameters
+    ----------
+    graph : igraph.Graph
+        Graph to convert. The vertex attribute ``name``, if it exists, becomes the labels; otherwise labels are 0 to n -
+        1.
+    weight : str or None
+        Edge attribute with the weights, used if it exists; ``None`` ignores weights [default: "weight"].
+    self_loops : {"drop", "keep"}
+        What to do with self-loops [default: "drop"].
+    parallel : {"min", "sum", "first", "keep"}
+        What to do with parallel edges; see `from_edges` [default: "min"].
+
+    Returns
+    -------
+    Graph
+        Vertices in the order of `graph`, with all other attributes as columns.
+
+    Raises
+    ------
+    InputError
+        If `graph` is not an igraph graph, names are not distinct, or the values of an attribute have no common type.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> import igraph
+    >>> gf.from_igraph(igraph.Graph([(0, 1), (1, 2)]))
+    Graph(3 vertices, 2 edges, undirected)
+    """
+    expect_library(graph, "igraph", "Graph", "expected an igraph.Graph")
     ends = np.array(graph.get_edgelist(), np.int64).reshape(-1, 2)
     names = graph.vs["name"] if "name" in graph.vs.attributes() else np.arange(graph.vcount())
     vertex_attributes = {a: attribute_column(graph.vs[a], a, "vertex") for a in graph.vs.attributes() if a != "name"}
@@ -247,10 +365,36 @@ def from_igraph(
 
 
 def to_igraph(graph: Graph, *, weight: str = "weight") -> igraph.Graph:
-    """An igraph graph; labels other than 0 … n-1 become the vertex attribute ``name``."""
+    """Convert a graph to an igraph graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph in memory.
+    weight : str
+        Name of the edge attribute for weights [default: "weight"].
+
+    Returns
+    -------
+    igraph.Graph
+        Vertices in the same order. Labels other than 0 to n - 1 become the vertex attribute ``name``.
+
+    Raises
+    ------
+    InputError
+        If `graph` is not a `Graph`.
+    ImportError
+        If igraph is not installed.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.to_igraph(gf.from_edges([1, 2], [2, 3])).vs["name"]
+    [1, 2, 3]
+    """
     import igraph
 
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     src, dst, weights, attributes = graph.edge_columns()
     result = igraph.Graph(graph.num_vertices, np.column_stack((src, dst)), directed=graph.directed)
     if graph.labels is not None:

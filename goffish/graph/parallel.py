@@ -23,7 +23,7 @@ def thread_count(threads: int | None = None) -> int:
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise InputError(f"threads={threads!r}: give a positive whole number, or None for all processors")
+        raise InputError(f"threads={threads!r}: must be a positive integer, or None for all processors")
     return threads
 
 
@@ -85,9 +85,9 @@ def run_tasks(call: Callable[..., Any], tasks: Iterable[Sequence[Any]], threads:
 
 
 def interruptible(work: int, call: Callable[..., Any], *given: Any) -> Any:
-    """Call a kernel of about `work` steps; a long one on a thread of its own, so that Ctrl-C ends the wait at once.
+    """Call a kernel of about `work` steps; a long one on a separate thread, so that Ctrl-C ends the wait at once.
 
-    The kernel itself goes on with arrays that are not read any more, until it is done or the process ends.
+    The kernel itself continues on arrays that are no longer read, until it is done or the process ends.
     """
     if work < _LONG:
         return call(*given)

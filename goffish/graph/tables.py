@@ -30,27 +30,43 @@ def from_arrow(
     self_loops: SelfLoops = "drop",
     parallel: Parallel = "min",
 ) -> Graph:
-    """Build a graph from a table of edges.
+    """Build a graph from an Arrow table of edges.
 
     Parameters
     ----------
     edges : pyarrow.Table
-        One row per edge. Columns other than the three named ones become edge attributes.
+        One row per edge. Columns other than `source`, `target` and `weight` become edge attributes.
     source, target : str
-        Columns with the vertex labels, integers or strings.
+        Columns of vertex labels, integers or strings [default: "source", "target"].
     weight : str or None
-        Column of weights, if there is one of that name; ``None`` makes it an ordinary attribute.
+        Column of weights, used if it exists; with ``None`` such a column is an ordinary attribute [default: "weight"].
     directed : bool
+        Whether edges have a direction [default: False].
     vertices : pyarrow.Table, optional
-        One row per vertex: labels in the first column, attributes in the others. It brings isolated vertices
-        and fixes the order of the vertices; every end of an edge must be in it.
-    self_loops, parallel
-        As for `from_edges`.
+        One row per vertex: the label in the first column, attributes in the others. The table adds isolated vertices,
+        sets the vertex order and must contain both ends of every edge.
+    self_loops : {"drop", "keep"}
+        What to do with self-loops; see `from_edges` [default: "drop"].
+    parallel : {"min", "sum", "first", "keep"}
+        What to do with parallel edges; see `from_edges` [default: "min"].
+
+    Returns
+    -------
+    Graph
+        Vertices are numbered by ascending label, or in the order of `vertices`.
 
     Raises
     ------
     InputError
-        A missing column, a missing label, a bad weight, an end that is not in `vertices`.
+        If a column or a label is missing, a weight is negative, NaN or infinite, or an end of an edge is not in
+        `vertices`.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> import pyarrow as pa
+    >>> gf.from_arrow(pa.table({"source": ["a", "b"], "target": ["b", "c"], "weight": [1.0, 2.0]}))
+    Graph(3 vertices, 2 edges, undirected, weighted)
     """
     edges = as_table(edges, "edges")
     vertices = None if vertices is None else as_table(vertices, "vertices")
@@ -74,7 +90,7 @@ def from_arrow(
             edge_attributes=attributes,
         )
     if vertices.num_columns == 0:
-        raise InputError("vertices: the first column must hold the vertex labels, and there is none")
+        raise InputError("vertices: the table has no columns; expected the vertex labels in the first one")
     labels = _plain(vertices.column(0))
     attribute_names = vertices.column_names[1:]
     return from_edges(
@@ -104,29 +120,79 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
 
 
 def to_arrow(graph: Graph, *, source: str = "source", target: str = "target", weight: str = "weight") -> pa.Table:
-    """Edges as a table: every edge once, with labels, weight (of a weighted graph) and edge attributes.
+    """Convert the edges of a graph to an Arrow table.
 
-    Vertices without edges and vertex attributes are in `vertices_to_arrow`.
+    Vertex attributes and vertices without edges are in `vertices_to_arrow`.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph in memory.
+    source, target, weight : str
+        Column names [default: "source", "target", "weight"].
+
+    Returns
+    -------
+    pyarrow.Table
+        One row per edge: labels of both ends, the weight if the graph has weights, and the edge attributes.
+
+    Raises
+    ------
+    InputError
+        If `graph` is not a `Graph`, or an edge attribute has one of the column names.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.to_arrow(gf.from_edges([1, 2], [2, 3])).to_pydict()
+    {'source': [1, 2], 'target': [2, 3]}
     """
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     src, dst, weights, attributes = graph.edge_columns()
     columns: dict[str, Any] = {source: _labels_of(graph, src), target: _labels_of(graph, dst)}
     if weights is not None:
         columns[weight] = pa.array(weights)
     for name, column in named_columns(attributes):
         if name in columns:
-            raise InputError(f"the edge attribute {name!r} has the name of another column; rename one")
+            raise InputError(f"the edge attribute {name!r} and another column have the same name; rename one")
         columns[name] = column
     return pa.table(columns)
 
 
 def vertices_to_arrow(graph: Graph, *, vertex: str = "vertex") -> pa.Table:
-    """Vertices as a table: labels in the first column, then the vertex attributes."""
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one's to_graph())")
+    """Convert the vertices of a graph to an Arrow table.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph in memory.
+    vertex : str
+        Name of the label column [default: "vertex"].
+
+    Returns
+    -------
+    pyarrow.Table
+        One row per vertex: the label, then the vertex attributes.
+
+    Raises
+    ------
+    InputError
+        If `graph` is not a `Graph`, or a vertex attribute is named like the label column.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> graph = gf.from_edges([1], [2], vertex_attributes={"age": [30, 40]})
+    >>> gf.vertices_to_arrow(graph).to_pydict()
+    {'vertex': [1, 2], 'age': [30, 40]}
+    """
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     columns: dict[str, Any] = {vertex: graph.label_column()}
     for name, column in named_columns(graph.vertex_attributes):
         if name in columns:
-            raise InputError(f"the vertex attribute {name!r} has the name of the label column; rename that")
+            raise InputError(
+                f"the vertex attribute {name!r} is named like the label column; set vertex to another name"
+            )
         columns[name] = column
     return pa.table(columns)
 
@@ -153,7 +219,44 @@ def from_pandas(
     self_loops: SelfLoops = "drop",
     parallel: Parallel = "min",
 ) -> Graph:
-    """Build a graph from a data frame of edges; see `from_arrow`. The index is not used."""
+    """Build a graph from a pandas data frame of edges.
+
+    Parameters
+    ----------
+    edges : pandas.DataFrame
+        One row per edge; the index is ignored. Columns other than `source`, `target` and `weight` become edge
+        attributes.
+    source, target : str
+        Columns of vertex labels, integers or strings [default: "source", "target"].
+    weight : str or None
+        Column of weights, used if it exists; with ``None`` such a column is an ordinary attribute [default: "weight"].
+    directed : bool
+        Whether edges have a direction [default: False].
+    vertices : pandas.DataFrame, optional
+        One row per vertex: the label in the first column, attributes in the others; see `from_arrow`.
+    self_loops : {"drop", "keep"}
+        What to do with self-loops; see `from_edges` [default: "drop"].
+    parallel : {"min", "sum", "first", "keep"}
+        What to do with parallel edges; see `from_edges` [default: "min"].
+
+    Returns
+    -------
+    Graph
+        Vertices are numbered by ascending label, or in the order of `vertices`.
+
+    Raises
+    ------
+    InputError
+        If a column or a label is missing, a weight is negative, NaN or infinite, or an end of an edge is not in
+        `vertices`.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> import pandas as pd
+    >>> gf.from_pandas(pd.DataFrame({"source": [1, 2], "target": [2, 3]}))
+    Graph(3 vertices, 2 edges, undirected)
+    """
     return from_arrow(
         as_table(edges, "edges"),
         source=source,
@@ -167,7 +270,33 @@ def from_pandas(
 
 
 def to_pandas(graph: Graph, *, source: str = "source", target: str = "target", weight: str = "weight") -> pd.DataFrame:
-    """Edges as a data frame; see `to_arrow`."""
+    """Convert the edges of a graph to a pandas data frame.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph in memory.
+    source, target, weight : str
+        Column names [default: "source", "target", "weight"].
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per edge: labels of both ends, the weight if the graph has weights, and the edge attributes.
+
+    Raises
+    ------
+    InputError
+        If `graph` is not a `Graph`, or an edge attribute has one of the column names.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.to_pandas(gf.from_edges([1, 2], [2, 3]))
+       source  target
+    0       1       2
+    1       2       3
+    """
     frame: pd.DataFrame = to_arrow(graph, source=source, target=target, weight=weight).to_pandas()
     return frame
 
@@ -183,7 +312,43 @@ def from_polars(
     self_loops: SelfLoops = "drop",
     parallel: Parallel = "min",
 ) -> Graph:
-    """Build a graph from a data frame of edges; see `from_arrow`."""
+    """Build a graph from a Polars data frame of edges.
+
+    Parameters
+    ----------
+    edges : polars.DataFrame
+        One row per edge. Columns other than `source`, `target` and `weight` become edge attributes.
+    source, target : str
+        Columns of vertex labels, integers or strings [default: "source", "target"].
+    weight : str or None
+        Column of weights, used if it exists; with ``None`` such a column is an ordinary attribute [default: "weight"].
+    directed : bool
+        Whether edges have a direction [default: False].
+    vertices : polars.DataFrame, optional
+        One row per vertex: the label in the first column, attributes in the others; see `from_arrow`.
+    self_loops : {"drop", "keep"}
+        What to do with self-loops; see `from_edges` [default: "drop"].
+    parallel : {"min", "sum", "first", "keep"}
+        What to do with parallel edges; see `from_edges` [default: "min"].
+
+    Returns
+    -------
+    Graph
+        Vertices are numbered by ascending label, or in the order of `vertices`.
+
+    Raises
+    ------
+    InputError
+        If a column or a label is missing, a weight is negative, NaN or infinite, or an end of an edge is not in
+        `vertices`.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> import polars as pl
+    >>> gf.from_polars(pl.DataFrame({"source": [1, 2], "target": [2, 3]}))
+    Graph(3 vertices, 2 edges, undirected)
+    """
     return from_arrow(
         as_table(edges, "edges"),
         source=source,
@@ -197,7 +362,31 @@ def from_polars(
 
 
 def to_polars(graph: Graph, *, source: str = "source", target: str = "target", weight: str = "weight") -> pl.DataFrame:
-    """Edges as a data frame; see `to_arrow`."""
+    """Convert the edges of a graph to a Polars data frame.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph in memory.
+    source, target, weight : str
+        Column names [default: "source", "target", "weight"].
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per edge: labels of both ends, the weight if the graph has weights, and the edge attributes.
+
+    Raises
+    ------
+    InputError
+        If `graph` is not a `Graph`, or an edge attribute has one of the column names.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.to_polars(gf.from_edges([1, 2], [2, 3])).rows()
+    [(1, 2), (2, 3)]
+    """
     import polars as pl
 
     frame: pl.DataFrame = pl.from_arrow(to_arrow(graph, source=source, target=target, weight=weight))

@@ -6,7 +6,7 @@ import os
 
 
 def choose_kernel_cache() -> None:
-    """Set ``NUMBA_CACHE_DIR`` where numba would find no place of its own and refuse to work at all.
+    """Set ``NUMBA_CACHE_DIR`` where numba would find no default place and refuse to work.
 
     That is so in a container or a service that runs as a user without a home on a read-only installation. The folder
     belongs to the user alone, for numba runs what it finds there.

@@ -46,7 +46,7 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: str = "never")
 def _compile_once(compiled: Dispatcher, compile_types: Callable[[Any], Any], types: Any) -> Any:
     """Compile, or wait until another process of this machine has, and load what it kept.
 
-    Processes take turns at the kernels of a module. A kernel calls those of its own module and of modules that its
+    Processes take turns at the kernels of a module. A kernel calls those of its module and of modules that its
     module imports, never the other way round: no two processes wait for each other.
     """
     source, cached = compiled.py_func.__code__.co_filename, compiled._cache._cache_file

@@ -12,7 +12,7 @@ from goffish.kernels.compile import kernel
 
 @kernel(inline="always")
 def push(keys, items, size, key, item, ties):
-    """Add an entry to a heap of `size` entries, whose arrays have room; with `ties`, equal keys are ordered by item."""
+    """Add an entry to a heap of `size` entries, with spare entries; with `ties`, equal keys are ordered by item."""
     at = size
     while at > 0:
         up = (at - 1) >> 2

@@ -137,7 +137,7 @@ def can_sample(
     """Whether this betweenness is answered."""
     if callable(weight):
         return _BY_FUNCTION
-    return k is None or (isinstance(k, Integral) and int(k) > 0) or "a k that is not a positive integer"
+    return k is None or (isinstance(k, Integral) and int(k) > 0) or "k that is not a positive integer"
 
 
 def can_sample_edges(G: Any, k: Any = None, normalized: Any = True, weight: Any = None, seed: Any = None) -> Verdict:
@@ -154,7 +154,7 @@ def can_relate(G: Any, sources: Any, targets: Any, normalized: Any = False, weig
         if not isinstance(nodes, _COLLECTIONS):
             return f"nodes of type {type(nodes).__name__}"
     try:
-        return len(set(sources)) == len(sources) or "sources that are named twice"
+        return len(set(sources)) == len(sources) or "duplicate sources"
     except TypeError:
         return "sources that cannot be nodes"
 

@@ -34,7 +34,7 @@ def louvain_communities(
     weight : hashable
         Edge attribute; `None` ignores weights.
     resolution : float
-        Above 1 for smaller communities, below for larger ones.
+        Resolution: above 1 for smaller communities, below 1 for larger ones.
     threshold : float
         A level that gains no more modularity than this is the last.
     max_level : int, optional
@@ -124,11 +124,11 @@ def can_divide(
     if callable(weight):
         return "weights given by a function"
     if not (is_real(resolution) and 0 <= resolution < math.inf):
-        return "a resolution that is negative or not a finite number"
+        return "resolution that is negative or not finite"
     if not (is_real(threshold) and 0 <= threshold < math.inf):
-        return "a threshold that is negative or not a finite number"
+        return "threshold that is negative or not finite"
     if not (max_level is None or isinstance(max_level, Integral)):
-        return "a max_level that is no integer"
+        return "max_level that is not an integer"
     return True
 
 
@@ -155,7 +155,7 @@ def can_assess(G: Any, communities: Any, weight: Any = "weight", resolution: Any
     """Whether this modularity is answered."""
     if callable(weight):
         return "weights given by a function"
-    return is_real(resolution) or "a resolution that is not a real number"
+    return is_real(resolution) or "resolution that is not a real number"
 
 
 def _at(G: BackendGraph, max_level: int | None, levels: Callable[[], list[NDArray[np.int64]]]) -> list[set[Any]]:

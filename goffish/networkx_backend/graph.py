@@ -130,7 +130,7 @@ class BackendGraph:
         ------
         NotImplementedError
             Values that are not 64-bit numbers, or that `goffish.algorithms.weights.check_range` refuses; networkx then
-            goes on with its own code.
+            runs its own code.
         """
         if attribute not in self._weights:
             if attribute in self.columns:
@@ -155,7 +155,7 @@ class BackendGraph:
         Raises
         ------
         NotImplementedError
-            Weights that are negative, not finite or not numbers; networkx then goes on with its own code.
+            Weights that are negative, not finite or not numbers; networkx then runs its own code.
         """
         parallel = parallel if self._multigraph else "keep"
         ones = attribute is None or self.weights(attribute).ones
@@ -253,7 +253,7 @@ def convert(graph: nx.Graph) -> BackendGraph:
         return graph
     from goffish.graph.guards import expect_library
 
-    expect_library(graph, "networkx", "Graph", "give a networkx graph")
+    expect_library(graph, "networkx", "Graph", "expected a NetworkX graph")
     return convert_from_nx(graph, preserve_edge_attrs=True, preserve_node_attrs=True, preserve_graph_attrs=True)
 
 

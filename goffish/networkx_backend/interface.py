@@ -131,7 +131,7 @@ def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
         return f"fewer than {_SMALL} nodes"
     options = dict(zip(_ARGUMENTS.get(name, ()), args[1:], strict=False)) | kwargs
     if name in _ONE_WALK or _is_short(name, graph, options):
-        return "networkx is done before a conversion would be"
+        return "NetworkX is faster than the conversion"
     return True
 
 

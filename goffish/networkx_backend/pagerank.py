@@ -104,18 +104,18 @@ def can_rank(
 ) -> bool | str:
     """Whether these ranks are answered."""
     if nstart is not None:
-        return "nstart: the iteration begins elsewhere"
+        return "nstart"
     if dangling is not None:
-        return "dangling: rank of dangling nodes goes where the personalization says"
+        return "dangling; dangling nodes use personalization"
     if not (is_real(alpha) and 0 <= alpha < 1):
         return "alpha outside of [0, 1)"
     if not (is_real(tol) and 0 < tol < math.inf and isinstance(max_iter, Integral)):
-        return "a tol that is not positive, or a max_iter that is no integer"
+        return "tol that is not positive, or max_iter that is not an integer"
     if callable(weight):
         return "weights given by a function"
     if personalization is None:
         return True
     if not isinstance(personalization, Mapping):
-        return "a personalization that is no mapping"
+        return "personalization that is not a mapping"
     usable = all(is_real(w) and 0 <= w < math.inf for w in personalization.values())
-    return usable or "a personalization that is negative or not finite"
+    return usable or "personalization that is negative or not finite"

@@ -61,7 +61,7 @@ def shortest_path_length(
     if end < 0 or not reached[end]:
         import networkx as nx
 
-        raise nx.NetworkXNoPath(f"no path leads from {source} to {target}")
+        raise nx.NetworkXNoPath(f"no path from {source} to {target}")
     return int(distance[end]) if _whole(G, weight) else float(distance[end])
 
 
@@ -86,7 +86,7 @@ def descendants_at_distance(G: BackendGraph, source: Any, distance: int) -> set[
 
 def can_search(G: Any, source: Any = None, cutoff: Any = None) -> Verdict:
     """Whether lengths counted in edges are answered."""
-    return True if cutoff is None or is_real(cutoff) else "a cutoff that is not a real number"
+    return True if cutoff is None or is_real(cutoff) else "cutoff that is not a real number"
 
 
 def can_search_all(G: Any, cutoff: Any = None) -> Verdict:
@@ -113,7 +113,7 @@ def can_choose(G: Any, source: Any = None, target: Any = None, weight: Any = Non
 
 def can_reach(G: Any, source: Any, distance: Any) -> Verdict:
     """Whether the nodes at this distance are answered."""
-    return True if is_real(distance) else "a distance that is not a real number"
+    return True if is_real(distance) else "distance that is not a real number"
 
 
 def known(G: BackendGraph, node: Any) -> int:

@@ -1,6 +1,6 @@
-"""Who owns which vertex: METIS, hash, ranges, streaming partitioners, given assignments; quality figures.
+"""Graph partitioning: METIS, hash, range, streaming and predefined assignments, and their quality.
 
-The package can be called: ``goffish.partition(graph, parts=8)`` is `partition_graph`.
+The package is callable: ``goffish.partition(graph, parts=8)`` calls `partition_graph`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _HOMES = {
 
 
 class _CallableRoom(ModuleType):
-    """A room whose name is also the public function: whoever imports it first, the name stays callable.
+    """A package that can be called like its main function, whichever import loaded it first.
 
-    Its names are loaded when they are first used: the command line reads the options without loading kernels.
+    Names are loaded on first use, so that the command line can read the options without loading kernels.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

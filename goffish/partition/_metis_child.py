@@ -1,4 +1,4 @@
-"""Run one METIS call in a process of its own: ``python _metis_child.py < request > answer``.
+"""Run one METIS call in a separate process: ``python _metis_child.py < request > answer``.
 
 METIS holds the interpreter lock for the whole call (seconds to minutes), prints to standard output, and can
 end the process. In a child it can be interrupted, its prints are a log, and a crash is an exit code. The
@@ -24,7 +24,7 @@ def _read(source: io.BufferedReader, code: str, count: int) -> array[int] | None
     while at < len(view):
         got = source.readinto(view[at:])
         if not got:
-            raise SystemExit("the request is incomplete")
+            raise SystemExit("incomplete request")
         at += got
     return values
 

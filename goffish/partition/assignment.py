@@ -51,7 +51,7 @@ def assign(graph: Graph, parts: int, method: str = "metis", **options: Any) -> N
     InputError
         Unknown method, unknown or ill-typed option, `parts` out of range.
     """
-    expect(graph, Graph, "graph", "give a goffish Graph (a partitioned one has its owner())")
+    expect(graph, Graph, "graph", "expected a goffish Graph; a PartitionedGraph has owner()")
     expect(method, str, "method", f"choose one of {', '.join(_METHODS)}")
     parts = check_parts(parts)
     checked = check_options(method, options)
@@ -65,5 +65,5 @@ def check_parts(parts: Any) -> int:
     except TypeError:
         number = 0
     if isinstance(parts, bool | np.bool_) or not 1 <= number < 2**31:
-        raise InputError(f"parts={parts!r}: the number of partitions is a whole number from 1 to 2147483647")
+        raise InputError(f"parts={parts!r}: must be an integer from 1 to 2147483647")
     return number

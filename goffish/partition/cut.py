@@ -88,33 +88,83 @@ def partition_graph(
     threads: int | None = None,
     **options: Any,
 ) -> PartitionedGraph:
-    """Partition a graph and renumber it so that every partition and subgraph owns one range of vertices.
+    """Partition a graph, so that each partition and each subgraph owns one range of vertex numbers.
 
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        One that is partitioned already is cut anew.
+        Graph to partition; a partitioned graph is partitioned again.
     parts : int
-        Number of partitions; more than there are vertices leaves some empty. At most 2^16, or one per vertex.
+        Number of partitions, 1 to max(65,536, number of vertices). With more partitions than vertices some are empty.
     method : {"metis", "hash", "range", "ldg", "fennel", "predefined"}
+        Partitioning method [default: "metis"].
     units : {"components", "single", "vertex"}
-        Unit of computation in a partition: its connected subgraphs, the whole partition, or every vertex.
+        Unit of computation: connected subgraphs, whole partitions, or single vertices [default: "components"].
     split : int, optional
-        Cut subgraphs of more vertices than this further (with ``units="components"`` only).
+        Split subgraphs of more than this number of vertices with METIS; only with ``units="components"`` [default: no
+        splitting].
     threads : int, optional
-        For building the layout; default: all processors.
+        Number of threads that build the layout [default: all processors].
     **options
-        Of the method, see `goffish.partition.OPTIONS`.
+        Options of the method, listed under Other Parameters.
 
     Returns
     -------
     PartitionedGraph
-        In memory; `PartitionedGraph.save` makes it a store.
+        In memory; `PartitionedGraph.save` writes it as a store.
+
+    Other Parameters
+    ----------------
+    recursive : bool
+        "metis": recursive bisection instead of direct k-way partitioning [default: False].
+    vertex_weights : {"one", "degree"} or array-like
+        "metis": what to balance: vertices, 1 + degree, or one number per vertex [default: "one"].
+    edge_weights : {"none", "weight"} or array-like
+        "metis": cost of a cut edge: 1, its weight, or one number per arc [default: "none"].
+    imbalance : float
+        "metis", "ldg", "fennel": maximum size of a part, as a multiple of the mean [default: 1.03, 1.0, 1.1].
+    objective : {"cut", "volume"}
+        "metis": minimize cut edges or the communication volume [default: "cut"].
+    contiguous : bool
+        "metis": make every part connected; requires a connected graph [default: False].
+    min_connectivity : bool
+        "metis": also minimize the number of neighbors of each part [default: False].
+    part_shares : array-like
+        "metis": target share of each part, one positive number per part [default: equal parts].
+    iterations : int
+        "metis": refinement passes on each level [default: 10].
+    cuts : int
+        "metis": number of partitionings to compute; the best is kept [default: 1].
+    balance : {"vertices", "edges"}
+        "range": whether ranges have equal numbers of vertices or of arcs [default: "vertices"].
+    order : {"natural", "random", "bfs", "degree"}
+        "ldg", "fennel": order of arrival [default: "natural"].
+    passes : int
+        "ldg", "fennel": passes over the vertices [default: 1].
+    gamma : float
+        "fennel": exponent of the load penalty, 1 < `gamma` <= 10 [default: 1.5].
+    assignment : path, array-like or mapping of label to int
+        "predefined": part of each vertex; a file has the columns ``label`` and ``part``, or one part number per line.
+    seed : int
+        "metis", "hash", "ldg", "fennel": random seed, 0 <= `seed` < 2^31 [default: 0].
 
     Raises
     ------
     InputError
-        No graph, an unknown method or option, `parts` or `split` out of range.
+        If `graph` is not a graph, a method or option is unknown, or a value is out of range.
+
+    References
+    ----------
+    G. Karypis, V. Kumar, "A fast and high quality multilevel scheme for partitioning irregular graphs", SIAM Journal on
+    Scientific Computing 20 (1998). I. Stanton, G. Kliot, "Streaming graph partitioning for large distributed graphs",
+    KDD 2012. C. Tsourakakis et al., "FENNEL", WSDM 2014.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> graph = gf.from_edges([1, 2, 3, 3, 4, 5, 6], [2, 3, 1, 4, 5, 6, 4])
+    >>> gf.partition(graph, parts=2).owner().tolist() in ([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0])
+    True
     """
     expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
     if units not in _UNITS:
@@ -122,7 +172,7 @@ def partition_graph(
     if split is not None:
         split = whole_number(split, "split")
         if units != "components":
-            raise InputError(f"split={split}: cuts connected subgraphs, so it does not go with units={units!r}")
+            raise InputError(f"split={split}: requires units='components', not {units!r}")
     threads = thread_count(threads)
     if isinstance(graph, PartitionedGraph):
         graph = graph.to_graph()

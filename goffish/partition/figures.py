@@ -1,4 +1,4 @@
-"""How good an assignment is: cut, communication volume, balance, subgraphs, quotient graph."""
+"""Quality of an assignment: cut, communication volume, balance, subgraphs, quotient graph."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ DIAMETER_BUDGET = 200_000_000
 
 @dataclass(frozen=True)
 class PartitionQuality:
-    """Figures of one assignment. Arrays have one entry per partition, shape (parts,).
+    """Quality of an assignment. Arrays have one entry per partition, shape (parts,).
 
     Attributes
     ----------
     parts, vertices, edges : int
-        Of the whole graph; an undirected edge counts once.
+        Numbers of the whole graph; an undirected edge counts once.
     edge_cut : int
         Edges whose ends have different owners.
     edge_cut_share : float
         ``edge_cut / edges`` (0 without edges).
     edge_cut_weight : float or None
-        Their weight, if the graph has weights.
+        Weight of the cut edges, if the graph has weights.
     communication_volume : int
-        Sum over all vertices of the number of other partitions among the vertex's neighbours (METIS manual,
-        section 4.1; directions are forgotten): the values sent when every vertex tells its neighbours one
-        value.
+        Sum over all vertices of the number of other partitions among the vertex's neighbors, ignoring directions (METIS
+        manual, section 4.1): the values sent when every vertex sends one value to its neighbors.
     max_communication_volume : int
         Largest share of one partition.
     boundary_vertices : int
-        Vertices with a neighbour in another partition.
+        Vertices with a neighbor in another partition.
     vertex_balance, arc_balance : float
-        Largest partition over the mean: 1 is perfect, `parts` is worst.
+        Largest partition over the mean: 1 is best, `parts` is worst.
     empty_partitions : int
+        Partitions without vertices.
     subgraphs : int
-        Connected pieces of all partitions: the nodes of the quotient graph.
+        Connected components of all partitions: the vertices of the quotient graph.
     quotient_edges : int
         Pairs of subgraphs that are joined by at least one edge.
     quotient_diameter : int
         Largest eccentricity in hops inside any component of the quotient graph.
     diameter_exact : bool
-        False: `quotient_diameter` is only a lower bound (at least that of a double sweep), because the
-        exact one would have taken too long.
+        False if `quotient_diameter` is only a lower bound (at least that of a double sweep), because the search
+        exceeded its budget.
     part_vertices, part_arcs, part_edges : int64
         Vertices; arcs in their rows; edges with both ends in the partition.
     part_volume, part_boundary, part_subgraphs : int64
@@ -84,7 +84,7 @@ class PartitionQuality:
     part_subgraphs: NDArray[np.int64]
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures as plain Python values (arrays as lists), ready for JSON."""
+        """Return all measures as plain Python values (arrays as lists), ready for JSON."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
 
@@ -92,27 +92,46 @@ class PartitionQuality:
 def quality(
     graph: Graph, owner: NDArray[np.integer[Any]], parts: int, *, diameter_budget: int = DIAMETER_BUDGET
 ) -> PartitionQuality:
-    """Measure an assignment.
+    """Measure the quality of an assignment of vertices to partitions.
 
     Parameters
     ----------
     graph : Graph
-    owner : integers, shape (n,)
-        Owner of each vertex, 0 … parts-1.
+        Graph in memory.
+    owner : array of int, shape (n,)
+        Partition of each vertex, 0 to `parts` - 1, such as `PartitionedGraph.owner`.
     parts : int
+        Number of partitions.
     diameter_budget : int
-        Arcs of the quotient graph that the search for its diameter may look at before it settles for a
-        lower bound.
+        Maximum number of arcs of the quotient graph to visit for its diameter; beyond it the diameter is a lower bound
+        [default: 200,000,000, about a second].
+
+    Returns
+    -------
+    PartitionQuality
+        Edge cut, communication volume, balance, subgraphs and quotient graph, such as ``edge_cut``, ``edge_cut_share``,
+        ``communication_volume``, ``vertex_balance``, ``subgraphs`` and ``quotient_diameter``.
 
     Raises
     ------
     InputError
-        `owner` has the wrong shape or a number outside 0 … parts-1.
+        If `owner` has the wrong shape or a number outside 0 to `parts` - 1.
 
     Notes
     -----
-    O(n + arcs + parts), and the diameter: F. Takes, W. Kosters, Determining the diameter of small world
-    networks (CIKM 2011).
+    Linear in vertices, arcs and parts, plus the search for the diameter.
+
+    References
+    ----------
+    F. Takes, W. Kosters, "Determining the diameter of small world networks", CIKM 2011.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> import numpy as np
+    >>> found = gf.quality(gf.from_edges([1, 2], [2, 3]), np.array([0, 0, 1]), 2)
+    >>> found.edge_cut, found.edge_cut_share
+    (1, 0.5)
     """
     expect(graph, Graph, "graph", GRAPH_ADVICE)
     owner = _check_owner(graph, owner, parts)
@@ -163,7 +182,7 @@ def _check_owner(graph: Graph, owner: NDArray[np.integer[Any]], parts: int) -> N
         )
     bad = np.flatnonzero((owner < 0) | (owner >= parts))
     if bad.size:
-        raise InputError(f"owner: vertex number {bad[0]} has {owner[bad[0]]}; partitions run from 0 to {parts - 1}")
+        raise InputError(f"owner: vertex number {bad[0]} has {owner[bad[0]]}; partitions must be from 0 to {parts - 1}")
     return np.ascontiguousarray(owner, dtype=np.int32)
 
 

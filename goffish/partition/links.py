@@ -57,7 +57,7 @@ def links(graph: Graph, weights: NDArray[np.float64] | None = None) -> Links:
 
 
 def whole_numbers(weights: NDArray[Any], limit: int, smallest: int) -> NDArray[np.int64]:
-    """Weights as the whole numbers that METIS wants, the same on every machine.
+    """Weights as the integers that METIS requires, the same on every machine.
 
     Whole numbers between `smallest` and 2^30 stay as they are, provided that their sum fits. Otherwise all
     are scaled so that the largest becomes 2^30 (less if the sum would pass `limit`), rounded, and raised to
@@ -79,10 +79,10 @@ def whole_numbers(weights: NDArray[Any], limit: int, smallest: int) -> NDArray[n
 def check_numbers(name: str, values: NDArray[Any], size: int, of: str) -> NDArray[Any]:
     """An array option: right length, finite, not negative, not all zero."""
     if values.size != size:
-        raise InputError(f"{name}: {values.size} numbers given, expected one for each of the {size} {of}")
+        raise InputError(f"{name}: got {values.size} numbers, expected one for each of the {size} {of}")
     bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
     if bad.size:
-        raise InputError(f"{name}: position {bad[0]} holds {values[bad[0]]}; numbers must be finite and not negative")
+        raise InputError(f"{name}: position {bad[0]} holds {values[bad[0]]}; numbers must be finite and non-negative")
     if size and not values.any():
         raise InputError(f"{name}: all numbers are zero; at least one must be positive")
     return values

@@ -87,7 +87,7 @@ def metis(graph: Graph, parts: int, options: MetisOptions | None = None) -> NDAr
 
     Directions are forgotten, self-loops dropped and parallel arcs merged first (METIS takes nothing else).
     Edge weights that are not whole numbers are scaled, see `whole_numbers`. From `parts` ≥ n on, every
-    vertex is a part of its own.
+    vertex is a separate part.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def _edge_weights(graph: Graph, options: MetisOptions) -> NDArray[np.float64] | 
         if given == "none":
             return None
         if graph.weights is None:
-            raise InputError("edge_weights='weight': this graph has no weights; leave the option out")
+            raise InputError("edge_weights='weight': the graph has no weights; omit edge_weights")
         return graph.weights
     checked = check_numbers("edge_weights", given, graph.num_arcs, "arcs")
     numbers: NDArray[np.float64] = checked.astype(np.float64)
@@ -206,8 +206,8 @@ def _check_connected(simple: Links) -> None:
     _, count = local_components(simple.offsets, simple.targets, np.zeros(n, np.int8), symmetric=True)
     if count > 1:
         raise InputError(
-            f"contiguous=True needs a connected graph, and this one has {count:,} components: leave it out "
-            "(the connected pieces of each part become subgraphs anyway) or keep the largest component"
+            f"contiguous=True requires a connected graph; this one has {count:,} components; omit contiguous "
+            "(connected components of each part become subgraphs in any case) or keep the largest component"
         )
 
 
@@ -236,7 +236,7 @@ def _call(
             )
         columns[3] = whole_numbers(weights, limit, smallest=1)
     if simple.targets.size > limit:
-        raise InputError(f"this build of METIS takes at most {limit:,} arcs; the graph has {simple.targets.size:,}")
+        raise InputError(f"this build of METIS supports at most {limit:,} arcs; the graph has {simple.targets.size:,}")
     request = {
         "code": "q" if index == np.int64 else "i",
         "sizes": [-1 if column is None else column.size for column in columns],

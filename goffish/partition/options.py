@@ -37,7 +37,7 @@ Numbers = Annotated[
     BeforeValidator(_as_numbers),
     WithJsonSchema({"type": "array", "items": {"type": "number"}}),
 ]
-Seed = Annotated[int, Field(ge=0, lt=2**31, strict=True, description="Same seed, same assignment.")]
+Seed = Annotated[int, Field(ge=0, lt=2**31, strict=True, description="Random seed.")]
 
 
 class MethodOptions(BaseModel):
@@ -51,34 +51,34 @@ class MetisOptions(MethodOptions):
 
     recursive: bool = Field(
         default=False,
-        description="Recursive bisection instead of direct k-way; often a better cut for few parts.",
+        description="Use recursive bisection instead of k-way partitioning; often a better cut for few parts.",
     )
     vertex_weights: Literal["one", "degree"] | Numbers = Field(
         default="one",
-        description="What is balanced: vertices (one), 1 + degree (degree), or one number per vertex.",
+        description="Quantity to balance: vertices (one), 1 + degree (degree), or one number per vertex.",
     )
     edge_weights: Literal["none", "weight"] | Numbers = Field(
         default="none",
-        description="What a cut edge costs: 1 (none), its weight (weight), or one number per arc.",
+        description="Cost of a cut edge: 1 (none), its weight (weight), or one number per arc.",
     )
     imbalance: float = Field(
-        default=1.03, ge=1.0, le=1000.0, description="Heaviest part allowed, as a multiple of the mean part."
+        default=1.03, ge=1.0, le=1000.0, description="Maximum size of a part, as a multiple of the mean."
     )
     objective: Literal["cut", "volume"] = Field(
-        default="cut", description="Minimise cut edges, or the total communication volume (k-way only)."
+        default="cut", description="Minimize cut edges, or the total communication volume (k-way only)."
     )
     contiguous: bool = Field(
-        default=False, description="Every part connected (k-way only; the graph has to be connected itself)."
+        default=False, description="Make every part connected (k-way only; requires a connected graph)."
     )
     min_connectivity: bool = Field(
-        default=False, description="Also keep the number of neighbours of each part small (k-way only)."
+        default=False, description="Also minimize the number of neighbors of each part (k-way only)."
     )
     part_shares: Numbers | None = Field(
         default=None,
-        description="Wanted share of each part, one positive number per part; default: equal parts.",
+        description="Target share of each part, one positive number per part [default: equal parts].",
     )
-    iterations: int = Field(default=10, ge=1, le=10_000, description="Refinement passes on each level.")
-    cuts: int = Field(default=1, ge=1, le=1_000, description="Partitionings computed, of which the best is kept.")
+    iterations: int = Field(default=10, ge=1, le=10_000, description="Number of refinement passes on each level.")
+    cuts: int = Field(default=1, ge=1, le=1_000, description="Number of partitionings to compute; the best is kept.")
     seed: Seed = 0
 
     @model_validator(mode="after")
@@ -89,7 +89,7 @@ class MetisOptions(MethodOptions):
             ("objective='volume'", self.objective == "volume"),
         ):
             if self.recursive and set_:
-                raise ValueError(f"{name} is for k-way partitioning: leave out recursive=True")
+                raise ValueError(f"{name} requires k-way partitioning; omit recursive=True")
         return self
 
 
@@ -103,20 +103,20 @@ class RangeOptions(MethodOptions):
     """Contiguous ranges of vertex numbers."""
 
     balance: Literal["vertices", "edges"] = Field(
-        default="vertices", description="Equal numbers of vertices, or of arcs, in every range."
+        default="vertices", description="Balance the numbers of vertices, or of arcs, of the ranges."
     )
 
 
 class _StreamOptions(MethodOptions):
     order: Literal["natural", "random", "bfs", "degree"] = Field(
         default="natural",
-        description="Order of arrival: as numbered, shuffled, breadth first, or highest degree first.",
+        description="Order of arrival: by number, shuffled, breadth first, or highest degree first.",
     )
     passes: int = Field(
         default=1,
         ge=1,
         le=1_000,
-        description="Passes over the vertices; from the second on they are placed anew.",
+        description="Number of passes over the vertices; later passes reassign them.",
     )
     seed: Seed = 0
 
@@ -144,7 +144,7 @@ class FennelOptions(_StreamOptions):
 def _check_assignment(value: Any) -> Any:
     if isinstance(value, str | PathLike | Mapping) or hasattr(value, "__len__"):
         return value
-    raise ValueError("should be a path, an array with one part number per vertex, or a mapping from label to part")
+    raise ValueError("must be a path, an array with one part number per vertex, or a mapping of label to part")
 
 
 class PredefinedOptions(MethodOptions):
@@ -152,7 +152,7 @@ class PredefinedOptions(MethodOptions):
 
     assignment: Annotated[Any, WithJsonSchema({"type": "string"}), BeforeValidator(_check_assignment)] = Field(
         description="File with the columns label and part (text, CSV, Parquet), or with one part number "
-        "per line (METIS .part.K); in Python also an array or a mapping from label to part."
+        "per line (METIS .part.K); in Python also an array or a mapping of label to part."
     )
 
 
@@ -179,7 +179,7 @@ def check_options(method: str, options: Mapping[str, Any]) -> MethodOptions:
         for item in error.errors(include_url=False, include_context=False):
             name = str(item["loc"][0]) if item["loc"] else ""
             if item["type"] == "extra_forbidden":
-                text = f"unknown; {method} takes {', '.join(model.model_fields)}"
+                text = f"unknown; {method} accepts {', '.join(model.model_fields)}"
             else:
                 text = item["msg"].removeprefix("Value error, ").removeprefix("Input ")
             problems.setdefault(name, []).append(text)

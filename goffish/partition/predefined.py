@@ -19,14 +19,14 @@ from goffish.graph.io.streams import Source
 from goffish.partition.options import PredefinedOptions
 
 _ACCEPTED = (
-    "accepted are two columns, vertex label and part number (separated by a comma, tab, semicolon or "
+    "expected two columns, vertex label and part number (separated by a comma, tab, semicolon or "
     "blanks), or one part number per line in vertex order"
 )
 _COMMENTS = (b"#", b"%")
 
 
 def predefined(graph: Graph, parts: int, options: PredefinedOptions) -> NDArray[np.int32]:
-    """Use an assignment that somebody else made.
+    """Use an existing assignment.
 
     ``assignment`` is one of
 
@@ -95,7 +95,7 @@ def _in_order(graph: Graph, column: pa.Array, parts: int, place: _Place) -> NDAr
 
 
 def _part_numbers(column: pa.Array, parts: int, place: _Place) -> NDArray[np.int32]:
-    accepted = f"part numbers are whole numbers from 0 to {parts - 1}"
+    accepted = f"part numbers must be integers from 0 to {parts - 1}"
     if len(column) == 0:
         return np.empty(0, np.int32)
     missing = column.is_null(nan_is_null=True)
@@ -129,7 +129,7 @@ def _by_label(graph: Graph, labels: pa.Array, part: NDArray[np.int32], place: _P
         if again.size:
             row = int(again[0])
             name = graph.label_column()[int(vertex[row])].as_py()
-            raise place.error(row, f"vertex {name!r} occurs a second time; expected every vertex once")
+            raise place.error(row, f"vertex {name!r} occurs twice; expected every vertex once")
         missing = np.flatnonzero(owner < 0)
         name = graph.label_column()[int(missing[0])].as_py()
         raise place.error(
@@ -147,7 +147,7 @@ def _vertices(graph: Graph, labels: pa.Array, place: _Place) -> NDArray[np.int64
         bad = pc.invert(pc.match_substring_regex(labels, r"^[+-]?[0-9]{1,18}$"))
         if bad.true_count:
             row = bad.index(True).as_py()
-            raise place.error(row, f"vertex {labels[row].as_py()[:40]!r}: this graph's vertices are integers")
+            raise place.error(row, f"vertex {labels[row].as_py()[:40]!r}: the vertex labels of this graph are integers")
     try:
         wanted = labels.cast(known.type)
     except pa.ArrowInvalid as error:
@@ -259,7 +259,7 @@ def _parse(path: Path, data: bytes, separator: bytes, header: bool, columns: int
 
 
 def _tidy(data: bytes, separator: bytes) -> bytes:
-    """Comments away, one separator between columns, no blanks around lines: what a CSV parser wants."""
+    """Comments away, one separator between columns, no blanks around lines, as a CSV parser requires."""
     if any(mark in data for mark in _COMMENTS):
         data = re.sub(rb"^[ \t]*[#%][^\n]*(\n|\Z)", b"", data, flags=re.MULTILINE)
     if b" " in data:

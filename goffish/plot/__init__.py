@@ -1,11 +1,10 @@
-"""Pictures of partitioned graphs, runs and results: pure functions that return matplotlib figures.
+"""Plots of partitioned graphs, runs and results: pure functions that return matplotlib figures.
 
-Nothing here touches matplotlib's global state or needs a display::
+They do not change matplotlib's global state and need no display::
 
     from goffish import plot
 
-    figure = plot.quotient_graph(store)
-    plot.save(figure, "cut.png")
+    figure = plot.quotient_graph(store) plot.save(figure, "cut.png")
 """
 
 from goffish.plot.animation import animate

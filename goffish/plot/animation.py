@@ -105,41 +105,53 @@ def animate(
     labels: bool | None = None,
     title: str | None = None,
 ) -> Animation:
-    """Animate a small graph with its vertices coloured by a value, or by reachability.
+    """Prepare an animation of a small graph with its vertices colored by a value, or by whether they were reached.
 
     Parameters
     ----------
     graph : Graph
-        At most 2,000 vertices and 20,000 edges; vertices times timesteps at most 400,000.
+        Graph of at most 2,000 vertices and 20,000 edges; vertices times timesteps at most 400,000.
     values : Result or pyarrow.Table
-        With the columns ``vertex`` and `time`; rows without a timestep are left out.
+        Table with the columns ``vertex`` and `time`; rows without a timestep are ignored.
     column : str, optional
-        Column for the colours: groups and numbers as in `goffish.plot.graph`, with one scale for all timesteps.
-        Default: a vertex is reached in the first timestep in which it has a row.
-    time, timesteps
-        As for `goffish.plot.series.values_over_time`.
+        Column to color by, as in `goffish.plot.graph`, with one scale for all timesteps [default: color the vertices
+        that were reached, that is, from the first timestep in which they have a row].
+    time : str
+        Column of timesteps [default: "timestep"].
+    timesteps : sequence of int or pyarrow.Table, optional
+        Timesteps to show, as in `values_over_time` [default: those of `values`].
     keep : bool, optional
-        Whether a vertex keeps its last value in timesteps without a value (grey otherwise); default: only if every
-        vertex has at most one row, such as the time of an event.
+        Keep the last value of a vertex in timesteps without one, instead of drawing it gray [default: True if no vertex
+        has more than one row].
     coordinates : pyarrow.Table, optional
-        Columns ``vertex``, ``x``, ``y`` (y points up; both to the same scale) with a row for each vertex. Default: the
-        layout of `goffish.plot.graph`, which depends on the graph only.
+        Columns ``vertex``, ``x``, ``y`` (y points up; equal scales), one row per vertex [default: the layout of
+        `goffish.plot.graph`, which depends on the graph only].
     labels : bool, optional
-        Show vertex labels where they fit; default: up to 60 vertices.
+        Draw the vertex labels where they fit [default: True up to 60 vertices].
     title : str, optional
+        Title of the animation.
 
     Returns
     -------
     Animation
-        For `goffish.plot.animation_files`: `page`, `still` and `write_animation`.
+        Input of `animation_page`, `still` and `write_animation`.
 
     Raises
     ------
     InputError
         If the graph or the series is too large, the table is empty, lacks a column or has several values for a vertex
-        in one timestep, a vertex is unknown or has no coordinates, or matplotlib is missing.
+        in a timestep, a vertex is unknown or has no coordinates, or matplotlib is missing.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> import pyarrow as pa
+    >>> from goffish import plot
+    >>> reached = pa.table({"vertex": [1, 2, 3], "timestep": [0, 0, 1]})
+    >>> plot.animate(gf.from_edges([1, 2], [2, 3]), reached).timesteps
+    array([0, 1])
     """
-    expect(graph, Graph, "graph", "expected a goffish Graph; call to_graph() on a partitioned graph")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     check_size(graph.num_vertices)
     if graph.num_edges > MOST_EDGES:
         raise InputError(f"the graph has {graph.num_edges:,} edges; at most {MOST_EDGES:,} can be animated")

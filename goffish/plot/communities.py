@@ -69,31 +69,38 @@ class _Nodes:
 
 @styled
 def communities(graph: Communities | Graph, division: Result | Any = None, *, largest: int = 40) -> Figure:
-    """Draw communities and the edges between them, with the distributions of sizes and degrees.
+    """Draw communities and the edges between them, with the distributions of community sizes and degrees.
 
     Parameters
     ----------
     graph : Communities or Graph
-        A result of community detection, or the graph of `division`.
-    division : Result, table, mapping or column, optional
-        With a graph: the result, or a table (Arrow, pandas, polars) with the columns ``vertex`` and ``community``, a
-        mapping from vertex label to community, or one community per vertex in vertex order. Every vertex must have a
+        A result of community detection, or a graph with a `division`.
+    division : Result, table, mapping or array-like, optional
+        With a `Graph`: a result or table (Arrow, pandas, Polars) with the columns ``vertex`` and ``community``, a
+        mapping of vertex label to community, or one community per vertex in vertex order. Every vertex needs a
         community.
     largest : int
-        Number of communities with a separate node, up to 500: those with the most vertices. The caption summarises the
+        Number of the largest communities that are drawn as nodes, at most 500 [default: 40]. The caption counts the
         others.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The area of a node shows its number of vertices, its colour the conductance; it is named after the member with
-        the largest weighted degree within the community. The width of a line shows the weight of the edges between two
-        communities; the strongest link of every node and the strongest links overall are drawn.
+        The area of a node is its number of vertices and its color the conductance; its label is the member with the
+        largest weighted degree inside the community. The width of a line is the weight of the edges between two
+        communities; the strongest link of every node and the strongest of all are drawn.
 
     Raises
     ------
     InputError
-        If the division does not match the vertices of the graph, the graph has none, or matplotlib is missing.
+        If the division does not match the vertices of the graph, there are no communities, or matplotlib is missing.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish import plot
+    >>> found = gf.louvain(gf.from_edges([1, 2, 3, 3, 4, 5, 6], [2, 3, 1, 4, 5, 6, 4]))
+    >>> figure = plot.communities(found)
     """
     largest = whole_number(largest, "largest")
     if largest > MOST_COMMUNITIES:

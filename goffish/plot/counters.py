@@ -29,7 +29,7 @@ _LINES = (
 
 @styled
 def supersteps(stats: RunStats | Result) -> Figure:
-    """Draw messages and active subgraphs per superstep, one panel above the other.
+    """Draw messages and active subgraphs per superstep, in two panels.
 
     Parameters
     ----------
@@ -39,13 +39,19 @@ def supersteps(stats: RunStats | Result) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        Upper panel: messages sent, left after combining, and sent to other partitions. Lower panel: subgraphs
-        whose `compute` was called. An axis is logarithmic when its values span more than a factor of 100.
+        Upper panel: messages sent, left after combining, and sent to other partitions. Lower panel: subgraphs whose
+        `compute` was called. An axis is logarithmic if its values span more than a factor of 100.
 
     Raises
     ------
     InputError
         If there are no counters (no engine ran), the run had no superstep, or matplotlib is missing.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish import plot
+    >>> figure = plot.supersteps(gf.run("components", gf.from_edges([1, 2], [2, 3]), parts=2))
     """
     stats = check_supersteps(stats)
     steps = np.arange(1, stats.supersteps + 1)

@@ -17,12 +17,28 @@ _METADATA: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pd
 
 
 def check_picture(path: str | Path) -> Path:
-    """Return the local path of a picture; refuse one that `save` could not write, before any computation.
+    """Check that `save` can write a figure to a path, before any work is done.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Local file ending in ``.png``, ``.svg`` or ``.pdf``.
+
+    Returns
+    -------
+    pathlib.Path
+        The local path.
 
     Raises
     ------
     InputError
-        If the suffix is unknown, the folder is missing, or matplotlib is missing.
+        If the suffix is unknown, the folder is missing or not writable, or matplotlib is missing.
+
+    Examples
+    --------
+    >>> from goffish import plot
+    >>> plot.check_picture("cut.png").name
+    'cut.png'
     """
     target = check_place(path_name(path), _METADATA)
     require_matplotlib()
@@ -30,14 +46,34 @@ def check_picture(path: str | Path) -> Path:
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure as PNG, SVG or PDF, by the suffix of `path`.
+    """Write a figure as PNG, SVG or PDF, by the suffix of the path.
 
-    The file is written atomically; equal figures have equal bytes.
+    The file is published when it is complete, and equal figures produce equal bytes.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Figure to write.
+    path : str or path-like
+        Local file ending in ``.png``, ``.svg`` or ``.pdf``.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
 
     Raises
     ------
     InputError
         If the suffix is unknown, or the folder is missing or not writable.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish import plot
+    >>> store = gf.partition(gf.from_edges([1, 2], [2, 3]), parts=2)
+    >>> plot.save(plot.quotient_graph(store), "cut.svg").name
+    'cut.svg'
     """
     target = check_picture(path)
     expect_library(figure, "matplotlib.figure", "Figure", "expected a figure, then a path")

@@ -64,26 +64,33 @@ class _Nodes:
 
 @styled
 def quotient_graph(graph: PartitionedGraph, *, largest: int = 60) -> Figure:
-    """Draw the subgraphs of a partitioned graph and the cut edges between them.
+    """Draw the quotient graph: the subgraphs of a partitioned graph and the edges between them.
 
     Parameters
     ----------
     graph : PartitionedGraph
+        Graph to draw.
     largest : int
-        Number of subgraphs with a separate node: those with the most vertices. The others share one dashed node per
-        partition or, with more than 24 partitions, are counted in the caption. Among equally large subgraphs, every
-        partition shows some.
+        Number of the largest subgraphs that are drawn as separate nodes, at least 1 [default: 60]. The other subgraphs
+        of a partition share one dashed node; with more than 24 partitions they are only counted in the caption. Of
+        equally large subgraphs every partition shows some.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The area of a node shows its number of vertices, its colour the partition; the width of a line shows the number
-        of edges between two nodes. Nodes without cut edges are in rows at the bottom.
+        The area of a node is its number of vertices and its color the partition; the width of a line is the number of
+        edges between two nodes. Nodes without such edges are in rows at the bottom.
 
     Raises
     ------
     InputError
         If the graph is not partitioned, `largest` is not positive, or matplotlib is missing.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish import plot
+    >>> figure = plot.quotient_graph(gf.partition(gf.from_edges([1, 2], [2, 3]), parts=2))
     """
     expect(graph, PartitionedGraph, "graph", "expected a PartitionedGraph; call gf.partition(graph, parts)")
     largest = whole_number(largest, "largest")

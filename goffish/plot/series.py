@@ -67,36 +67,43 @@ def values_over_time(
     timesteps: Sequence[int] | pa.Table | None = None,
     unit: str | None = None,
 ) -> Figure:
-    """Draw a value over time: of chosen vertices, or its distribution over all vertices.
+    """Draw how a value changes over time: of selected vertices, or its distribution over all vertices.
 
     Parameters
     ----------
     values : Result or pyarrow.Table
-        Keyed by (``vertex``, `time`), or by `time` alone, which gives a single line.
+        Table keyed by (``vertex``, `time`), or by `time` alone, which draws one line.
     column : str, optional
-        Numeric column; default: the first column that is not a key.
-    vertices : sequence of labels, optional
-        Labels of vertices with one line each, at most 21. Default: minimum, quartiles, median and maximum over all
-        vertices.
+        Column of numbers [default: the first column that is not a key].
+    vertices : sequence of int or str, optional
+        Labels of at most 21 vertices to draw as lines [default: minimum, quartiles, median and maximum of all
+        vertices].
     time : str
-        Column with the numbers of the timesteps; rows without one are left out.
+        Column of timesteps; rows without one are ignored [default: "timestep"].
     timesteps : sequence of int or pyarrow.Table, optional
-        Timesteps of the run, if the table does not contain all of them; a `SeriesResult` includes them. A table with
-        the columns ``timestep`` and ``start`` also adds dates to the axis, if there is a calendar.
+        Timesteps that were run, if some have no row [default: those of `values`; a `SeriesResult` includes all]. A
+        table with the columns ``timestep`` and ``start`` adds dates to the axis if there is a calendar.
     unit : str, optional
-        Unit of the values, for the axis.
+        Unit of the values, for the axis label.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Lines are interrupted at timesteps without a value; NaN and infinities are left out and counted below. The axis
-        is logarithmic if all values are positive and span more than a factor of 100.
+        Lines are interrupted at timesteps without a value; NaN and infinite values are left out and counted in the
+        caption. The axis is logarithmic if all values are positive and span more than a factor of 100.
 
     Raises
     ------
     InputError
-        If the table is empty or lacks a column, a vertex is unknown or has several rows in a timestep, a column has an
-        unsupported type, or matplotlib is missing.
+        If the table is empty or lacks a column, a vertex is unknown or has several rows in a timestep, a column cannot
+        be drawn, or matplotlib is missing.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from goffish import plot
+    >>> load = pa.table({"vertex": [1, 2, 1, 2], "timestep": [0, 0, 1, 1], "load": [1.0, 2.0, 3.0, 4.0]})
+    >>> figure = plot.values_over_time(load, vertices=[1, 2])
     """
     table = table_of(values)
     name = value_name(table, column, time)
@@ -145,28 +152,36 @@ def wavefront(
     timesteps: Sequence[int] | pa.Table | None = None,
     vertices: int | None = None,
 ) -> Figure:
-    """Draw the number of newly reached vertices in each timestep, and the share reached so far.
+    """Draw how many vertices were newly reached in each timestep, and the share reached so far.
 
     Parameters
     ----------
     values : Result or pyarrow.Table
-        With the columns ``vertex`` and `time`. A vertex is reached in its first timestep; a vertex without a timestep,
-        or with null, is not reached.
-    time, timesteps
-        As for `values_over_time`.
+        Table with the columns ``vertex`` and `time`. A vertex is reached in its first timestep; a vertex without one
+        was not reached.
+    time : str
+        Column of timesteps [default: "timestep"].
+    timesteps : sequence of int or pyarrow.Table, optional
+        Timesteps that were run; see `values_over_time`.
     vertices : int, optional
-        Number of vertices of the graph, if the table does not contain all of them; default: those in the table.
+        Number of vertices of the graph, if the table leaves out unreached ones [default: the vertices in the table].
 
     Returns
     -------
     matplotlib.figure.Figure
-        Upper panel: bars, newly reached vertices. Lower panel: reached so far, in percent of all vertices.
+        Upper panel: newly reached vertices. Lower panel: vertices reached so far, in percent.
 
     Raises
     ------
     InputError
-        If the table is empty or lacks a column, no vertex was reached, `vertices` is less than the number in the table,
-        or matplotlib is missing.
+        If the table is empty or lacks a column, no vertex was reached, `vertices` is smaller than the number of
+        vertices in the table, or matplotlib is missing.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from goffish import plot
+    >>> figure = plot.wavefront(pa.table({"vertex": [1, 2, 3], "timestep": [0, 0, 1]}))
     """
     axis, new, total = _front(values, time, timesteps, vertices)
     reached = int(new.sum())
@@ -204,18 +219,24 @@ def spread_curve(
     timesteps: Sequence[int] | pa.Table | None = None,
     vertices: int | None = None,
 ) -> Figure:
-    """Draw the number of vertices reached up to each timestep and, if given, the number of active vertices.
+    """Draw how many vertices were reached up to each timestep and, optionally, how many were active in it.
 
     Parameters
     ----------
-    values, time, timesteps, vertices
-        As for `wavefront`.
+    values : Result or pyarrow.Table
+        Table with the columns ``vertex`` and `time`; see `wavefront`.
     active : Result or pyarrow.Table, optional
-        Either one row per active vertex and timestep (a column ``vertex``), or one number per timestep.
+        One row per active vertex and timestep (with a column ``vertex``), or one number per timestep.
     active_column : str, optional
-        The column with that number; default: the first column that is not a key.
+        Column of that number [default: the first column that is not a key].
+    time : str
+        Column of timesteps [default: "timestep"].
     active_time : str
-        The column of timesteps of `active` (``at`` in results of `HashtagAggregation`).
+        Column of timesteps in `active`, such as ``at`` in results of ``hashtags`` [default: "timestep"].
+    timesteps : sequence of int or pyarrow.Table, optional
+        Timesteps that were run; see `values_over_time`.
+    vertices : int, optional
+        Number of vertices of the graph; see `wavefront`.
 
     Returns
     -------
@@ -225,7 +246,13 @@ def spread_curve(
     Raises
     ------
     InputError
-        As for `wavefront`, also for `active`.
+        As in `wavefront`, also about `active`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from goffish import plot
+    >>> figure = plot.spread_curve(pa.table({"vertex": [1, 2, 3], "timestep": [0, 0, 1]}))
     """
     more: Ints | None = None
     busy: Floats | None = None

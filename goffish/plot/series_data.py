@@ -140,27 +140,35 @@ def _of_run(timesteps: pa.Table, steps: Ints) -> list[int]:
 
 
 def in_windows(values: Result | pa.Table, time: str, window: int, origin: int | None = None) -> pa.Table:
-    """Number points in time by windows, so that they can be drawn as timesteps.
+    """Number points in time by windows, to plot arrivals as timesteps.
 
     Parameters
     ----------
     values : Result or pyarrow.Table
+        Table with the column `time`.
     time : str
-        Column of numbers, such as ``arrival``; null (or NaN) for missing values.
+        Column of numbers, such as ``arrival``; null or NaN where there is no time.
     window : int
         Length of a window, in the unit of that column.
     origin : int, optional
-        Start of window 0; default: the earliest point in time.
+        Start of window 0 [default: the earliest time].
 
     Returns
     -------
     pyarrow.Table
-        With the column ``timestep``, replaced or appended.
+        The table with the column ``timestep``, replaced or appended.
 
     Raises
     ------
     InputError
-        If the table is empty or lacks the column, the column is not numeric, or a value is before `origin`.
+        If the table is empty or lacks the column, the column does not hold numbers, or a time is before `origin`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from goffish import plot
+    >>> plot.in_windows(pa.table({"vertex": [1, 2], "arrival": [5, 17]}), "arrival", 10).to_pydict()
+    {'vertex': [1, 2], 'arrival': [5, 17], 'timestep': [0, 1]}
     """
     table = table_of(values)
     moments = numbers_of(table, time)
@@ -184,20 +192,29 @@ def largest_groups(values: Result | pa.Table, column: str | None = None, time: s
     Parameters
     ----------
     values : Result or pyarrow.Table
-        One row for each member of a group in a timestep.
+        One row per member of a group and timestep.
     column : str, optional
-        Column of the groups, such as ``component`` or ``community``; null for none. Default: the first column that is
-        not a key.
+        Column of groups, such as ``component`` or ``community``; null for no group [default: the first column that is
+        not a key].
+    time : str
+        Column of timesteps [default: "timestep"].
 
     Returns
     -------
     pyarrow.Table
-        `time` and ``largest …``: one row per timestep that has a group, for `goffish.plot.values_over_time`.
+        Columns `time` and ``largest COLUMN``, one row per timestep with a group; an input of `values_over_time`.
 
     Raises
     ------
     InputError
         If the table is empty or lacks a column.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from goffish import plot
+    >>> plot.largest_groups(pa.table({"vertex": [1, 2, 3], "timestep": [0, 0, 0], "component": [1, 1, 3]})).to_pydict()
+    {'timestep': [0], 'largest component': [2]}
     """
     table = table_of(values)
     name = value_name(table, column, time)

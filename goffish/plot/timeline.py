@@ -66,28 +66,34 @@ class _Bars:
 
 @styled
 def gantt(stats: RunStats | Result) -> Figure:
-    """Draw the compute phases of each partition: a row per partition, a bar per superstep.
+    """Draw when each partition computed: one row per partition, one bar per superstep.
 
     Parameters
     ----------
     stats : RunStats or Result
-        Counters of a run on an engine.
+        Counters of a run on an engine, or its result.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Bars extend from the start to the end of a partition's compute phase and are coloured by superstep. A red foot
-        marks the slowest partition of each superstep: the one with the most compute time, for which the others wait at
-        the barrier (dashed). The panel on the right shows the total compute time of each partition.
-        With more than 48 partitions, the slowest 48 are drawn. With more than 40 supersteps, several share a bar, whose
-        length is their sum; groups of supersteps are adjacent, without the time in between. With up to 40, long pauses
-        between compute phases are shortened to grey strips, labelled with their true lengths where the label fits.
-        Supersteps before a resumed checkpoint directly precede the others.
+        Bars extend from the start to the end of a partition's compute phase and are colored by superstep. A red mark
+        shows the slowest partition of each superstep (most compute time), for which the others wait at the barrier
+        (dashed). The right panel adds up the compute time of each partition. Of more than 48 partitions only the
+        slowest 48 are drawn. With more than 40 supersteps, a bar combines several: its length is the sum of theirs, and
+        the time between groups is left out. With up to 40, long pauses between compute phases are shortened to gray
+        strips, labeled with their true length if it fits. Supersteps before a resumed checkpoint directly precede the
+        others.
 
     Raises
     ------
     InputError
         If there are no counters (no engine ran), the run had no superstep, or matplotlib is missing.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish import plot
+    >>> figure = plot.gantt(gf.run("components", gf.from_edges([1, 2], [2, 3]), parts=2))
     """
     stats = check_supersteps(stats)
     bars = _bars(stats)

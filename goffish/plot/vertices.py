@@ -29,25 +29,35 @@ from goffish.graph.guards import whole_number
 
 
 def around(graph: Graph, vertex: int | str, hops: int = 1) -> Graph:
-    """Return the vertices within some hops of a vertex, ignoring edge directions, and the edges between them.
+    """Extract the neighborhood of a vertex.
 
     Parameters
     ----------
     graph : Graph
-    vertex : label
+        Graph in memory.
+    vertex : int or str
+        Label of the central vertex.
     hops : int
+        Maximum distance from it, ignoring directions [default: 1].
 
     Returns
     -------
     Graph
-        Without weights and attributes; vertices in the order of `graph`.
+        The vertices within `hops`, in the order of `graph`, and the edges between them; without weights and attributes.
 
     Raises
     ------
     InputError
-        If the vertex is not in the graph.
+        If the vertex is not in the graph, or `hops` is negative.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish import plot
+    >>> plot.around(gf.from_edges([1, 2, 3], [2, 3, 4]), 1)
+    Graph(2 vertices, 1 edges, undirected)
     """
-    expect(graph, Graph, "graph", "expected a goffish Graph; call to_graph() on a partitioned graph")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     labels = graph.label_column()
     try:
         start = pc.index(labels, pa.scalar(vertex).cast(labels.type)).as_py()
@@ -80,32 +90,39 @@ _FONT = 7.0
 
 @styled
 def graph(graph: Graph, values: Result | pa.Table, column: str | None = None, *, labels: bool | None = None) -> Figure:
-    """Draw a small graph with its vertices coloured by a result.
+    """Draw a small graph with its vertices colored by a result.
 
     Parameters
     ----------
     graph : Graph
-        At most 2,000 vertices.
+        Graph of at most 2,000 vertices.
     values : Result or pyarrow.Table
-        With a column ``vertex`` of labels of the graph; vertices without a row are grey.
+        Table with a column ``vertex`` of labels; vertices without a row are gray.
     column : str, optional
-        Column for the colours; default: the second column. Strings, booleans and names of groups (``component``,
-        ``community`` …) have one colour and shape each, other numbers a colour scale.
+        Column to color by [default: the second column]. Strings, booleans and group names (``component``,
+        ``community``, ...) get one color and shape each; other numbers use a color scale.
     labels : bool, optional
-        Show vertex labels; default: up to 60 vertices.
+        Draw the vertex labels [default: True up to 60 vertices].
 
     Returns
     -------
     matplotlib.figure.Figure
-        The layout depends on the graph only, so pictures of several columns can be compared side by side.
+        The layout depends on the graph only, so that figures of several columns can be compared.
 
     Raises
     ------
     InputError
-        If the graph is too large, a column is missing, the table does not match the vertices of the graph, or
+        If the graph is too large or empty, a column is missing, the table does not match the vertices of the graph, or
         matplotlib is missing.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish import plot
+    >>> graph = gf.from_edges([1, 2, 5], [2, 3, 6])
+    >>> figure = plot.graph(graph, gf.connected_components(graph))
     """
-    expect(graph, Graph, "graph", "expected a goffish Graph; call to_graph() on a partitioned graph")
+    expect(graph, Graph, "graph", "expected a goffish Graph; convert a PartitionedGraph with to_graph()")
     check_size(graph.num_vertices)
     table = values.table if isinstance(values, Result) else values
     name, found = _column(graph, table, column)
@@ -135,7 +152,23 @@ def graph(graph: Graph, values: Result | pa.Table, column: str | None = None, *,
 
 
 def check_size(vertices: int) -> None:
-    """Refuse a graph that is too large for pictures of single vertices, or empty."""
+    """Reject a graph that is too large or empty for a drawing of single vertices.
+
+    Parameters
+    ----------
+    vertices : int
+        Number of vertices.
+
+    Raises
+    ------
+    InputError
+        If there are no vertices, or more than `MOST_VERTICES` (2,000).
+
+    Examples
+    --------
+    >>> from goffish import plot
+    >>> plot.check_size(100)
+    """
     if vertices > MOST_VERTICES:
         raise InputError(
             f"the graph has {vertices:,} vertices; up to {MOST_VERTICES:,} can be drawn: "

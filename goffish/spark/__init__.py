@@ -1,8 +1,8 @@
-"""GoFFish on a Spark cluster: the session, graphs as DataFrames and GraphFrames, and what ``spark-submit`` starts.
+"""GoFFish on a Spark cluster: sessions, graphs as DataFrames and GraphFrames, motifs and time series.
 
-`session` builds a session that suits the engine; ``goffish.run(..., engine="spark", spark=session)`` runs on it.
-`vertices_and_edges`, `to_graphframe` and `from_graphframe` bring graphs to Spark and back, `motifs` finds patterns;
-`map_instances`, `series_frames` and `iterate_instances` do the like for time series.
+`session` creates a session with the settings that the engine needs; ``goffish.run(..., engine="spark", spark=session)``
+runs on it. `vertices_and_edges`, `to_graphframe` and `from_graphframe` convert graphs, and `motifs` finds patterns.
+`map_instances`, `series_frames` and `iterate_instances` process time series.
 """
 
 from pathlib import Path
@@ -26,5 +26,17 @@ __all__ = [
 
 
 def entry() -> Path:
-    """The script that ``spark-submit`` runs: it takes the arguments of the command line ``goffish``."""
+    """Return the script to pass to ``spark-submit``; it accepts the arguments of the command ``goffish``.
+
+    Returns
+    -------
+    pathlib.Path
+        The script.
+
+    Examples
+    --------
+    >>> from goffish.spark import entry
+    >>> entry().name
+    '__main__.py'
+    """
     return Path(__file__).parents[1] / "__main__.py"

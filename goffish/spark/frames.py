@@ -1,4 +1,4 @@
-"""Graphs as Spark DataFrames and as GraphFrames, and back."""
+"""Conversion between graphs, Spark DataFrames and GraphFrames."""
 
 from __future__ import annotations
 
@@ -35,25 +35,34 @@ def from_graphframe(frame: Any, *, weight: str | None = None, directed: bool = T
     Parameters
     ----------
     frame : GraphFrame
-        Or any object with the DataFrames ``vertices`` (column ``id``) and ``edges`` (``src``, ``dst``). The columns
-        come to the driver as Arrow.
+        A GraphFrame, or any object with the DataFrames ``vertices`` (column ``id``) and ``edges`` (``src``, ``dst``).
+        The columns are collected on the driver as Arrow.
     weight : str, optional
-        The column of ``edges`` with the weights.
+        Column of ``edges`` with the weights [default: no weights].
     directed : bool
-        With ``False`` the rows ``u v`` and ``v u`` are the same edge, as in what `to_graphframe` makes of an undirected
-        graph.
+        Whether edges have a direction [default: True]. With ``False`` the rows ``u v`` and ``v u`` are the same edge,
+        as `to_graphframe` writes them for an undirected graph.
 
     Returns
     -------
     Graph
-        Labels are the ids, ascending; of parallel edges the one with the smallest weight. Self-loops are kept, further
-        columns are not.
+        Labels are the ids, ascending. Of parallel edges the one with the smallest weight is kept; self-loops are kept;
+        other columns are dropped.
 
     Raises
     ------
     InputError
-        A column is missing; ids that are neither whole numbers nor texts, that are missing or not distinct; an edge
-        that ends at a vertex which is not in ``vertices``; a weight that is negative or not finite.
+        If a column is missing, ids are not distinct integers or strings, an end of an edge is not in ``vertices``, or a
+        weight is negative or not finite.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from types import SimpleNamespace
+    >>> from goffish.spark import from_graphframe, session, vertices_and_edges
+    >>> vertices, edges = vertices_and_edges(gf.from_edges([1, 2], [2, 3]), spark=session())
+    >>> from_graphframe(SimpleNamespace(vertices=vertices, edges=edges), directed=False)
+    Graph(3 vertices, 2 edges, undirected)
     """
     vertices, edges = frames_of(frame)
     wanted = ["src", "dst", *([] if weight is None else [weight])]
@@ -66,26 +75,39 @@ def from_graphframe(frame: Any, *, weight: str | None = None, directed: bool = T
     )  # fmt: skip
     distinct = ids.unique()
     if len(distinct) < len(ids):
-        raise InputError("vertices: the column id holds the same value more than once")
+        raise InputError("vertices: the column id has duplicate values")
     if len(distinct) < graph.num_vertices:
         known = distinct.cast(graph.label_column().type)
         strangers = graph.label_column().filter(pc.invert(pc.is_in(graph.label_column(), known)))
-        raise InputError(f"edges: {strangers[0].as_py()!r} is an end of an edge but not an id of vertices")
+        raise InputError(f"edges: {strangers[0].as_py()!r} is the end of an edge but not in vertices.id")
     return graph
 
 
 def to_graphframe(graph: PartitionedGraph | Graph, *, spark: SparkSession | None = None) -> GraphFrame:
-    """A GraphFrame of a graph; the executors read it from its store.
+    """Convert a graph to a GraphFrame; executors read it from its store.
 
     Parameters
     ----------
-    graph, spark
-        See `vertices_and_edges`. The session must have the GraphFrames jar, as ``session(graphframes=True)`` has.
+    graph : PartitionedGraph or Graph
+        Graph to convert; see `vertices_and_edges`.
+    spark : SparkSession, optional
+        Session with the GraphFrames jars, as created by ``session(graphframes=True)`` [default: the running session].
+
+    Returns
+    -------
+    graphframes.GraphFrame
+        The DataFrames of `vertices_and_edges`.
 
     Raises
     ------
     InputError
-        As `vertices_and_edges`; also where graphframes-py or the jar is missing: it says what to add.
+        As in `vertices_and_edges`, or if graphframes-py or its jar is missing; the message says how to add it.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.spark import session, to_graphframe
+    >>> frame = to_graphframe(gf.from_edges([1], [2]), spark=session(graphframes=True))  # doctest: +SKIP
     """
     with needed_for("GraphFrames"):
         graphframes = import_module("graphframes")
@@ -99,28 +121,37 @@ def to_graphframe(graph: PartitionedGraph | Graph, *, spark: SparkSession | None
 def vertices_and_edges(
     graph: PartitionedGraph | Graph, *, spark: SparkSession | None = None
 ) -> tuple[DataFrame, DataFrame]:
-    """The vertices and the edges of a graph as two DataFrames, with the columns that GraphFrames expects.
+    """Convert a graph to two DataFrames, with the columns that GraphFrames expects.
 
     Parameters
     ----------
     graph : PartitionedGraph or Graph
-        Of a store, each executor opens slices of its own, at the path or URI of the store. A graph in memory goes
-        through the driver.
+        Graph to convert. Executors read a store themselves, at its path or URI; a graph in memory passes through the
+        driver.
     spark : SparkSession, optional
-        Default: the running session, or `goffish.spark.session()`.
+        Session [default: the running session, or `goffish.spark.session`].
 
     Returns
     -------
     vertices : DataFrame
         ``id`` (the label, bigint or string) and the vertex attributes.
     edges : DataFrame
-        ``src``, ``dst``, ``weight`` where the graph has weights, and the edge attributes. An undirected edge is two
-        rows, one for each direction, but a self-loop is one.
+        ``src``, ``dst``, ``weight`` if the graph has weights, and the edge attributes. An undirected edge is two rows,
+        one for each direction; a self-loop is one row.
 
     Raises
     ------
     InputError
-        `graph` is no graph, or an attribute has one of the names above or a type that Spark does not have.
+        If `graph` is not a graph, an attribute has the name of another column or a type that Spark does not support, or
+        the session uses Spark Connect.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.spark import session, vertices_and_edges
+    >>> vertices, edges = vertices_and_edges(gf.from_edges([1, 2], [2, 3]), spark=session())
+    >>> edges.columns, edges.count()
+    (['src', 'dst'], 4)
     """
     expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
     own = classic(spark)
@@ -232,7 +263,7 @@ def _from_store(graph: PartitionedGraph, path: str, spark: SparkSession) -> tupl
 def _columns(own: Mapping[str, Any], attributes: Mapping[str, Any], what: str) -> pa.Table:
     for name in attributes:
         if name in own:
-            raise InputError(f"{what} attribute {name!r}: the DataFrame has a column of this name already; rename it")
+            raise InputError(f"{what} attribute {name!r}: the DataFrame already has a column of this name; rename it")
     return pa.table({**own, **attributes})
 
 
@@ -241,14 +272,14 @@ def _dictionary(table: pa.Table | None) -> dict[str, Any]:
 
 
 def schemas_of(table: pa.Table) -> tuple[Any, pa.Schema]:
-    """Spark's types for the columns of a table, and the Arrow types that Spark wants to be brought for these."""
+    """Return the Spark types of the columns of a table, and the Arrow types that Spark requires for them."""
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
     try:
         schema = from_arrow_schema(table.schema)
         return schema, to_arrow_schema(schema)
     except Exception as error:
-        raise InputError(f"an attribute has a type that Spark does not have: {str(error).splitlines()[0]}") from None
+        raise InputError(f"an attribute has a type that Spark does not support: {str(error).splitlines()[0]}") from None
 
 
 def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -260,7 +291,7 @@ def classic(spark: SparkSession | None) -> SparkSession:
     """The session that was given, or the running one; its executors must be able to open stores."""
     spark = session() if spark is None else spark
     if not hasattr(spark, "_jsparkSession"):
-        raise InputError("spark: executors cannot read stores through Spark Connect; give a classic SparkSession")
+        raise InputError("spark: Spark Connect sessions are not supported; use a classic SparkSession")
     return spark
 
 
@@ -268,7 +299,7 @@ def frames_of(frame: Any) -> tuple[DataFrame, DataFrame]:
     vertices, edges = getattr(frame, "vertices", None), getattr(frame, "edges", None)
     if not (hasattr(vertices, "toArrow") and hasattr(edges, "toArrow")):
         raise InputError(
-            f"{type(frame).__name__} is no GraphFrame: give one, or an object with the DataFrames vertices and edges"
+            f"{type(frame).__name__} is not a GraphFrame, nor an object with the DataFrames vertices and edges"
         )
     _need(vertices, ["id"], "vertices")
     _need(edges, ["src", "dst"], "edges")
@@ -278,4 +309,4 @@ def frames_of(frame: Any) -> tuple[DataFrame, DataFrame]:
 def _need(frame: DataFrame, names: list[str], which: str) -> None:
     for name in names:
         if name not in frame.columns:
-            raise InputError(f"{which}: there is no column {name!r}, only {', '.join(frame.columns)}")
+            raise InputError(f"{which}: no column {name!r}; available: {', '.join(frame.columns)}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TERM = re.compile(r"(?P<no>!)?\((?P<src>\w*)\)(?:(?P<arrow>-\[(?P<edge>\w*)\]->)\((?P<dst>\w*)\))?", re.ASCII)
-_ACCEPTED = 'give terms such as "(a)-[e]->(b)", "(a)-[]->()", "!(b)-[]->(a)" or "(a)", separated by ";"'
+_ACCEPTED = 'expected terms such as "(a)-[e]->(b)", "(a)-[]->()", "!(b)-[]->(a)" or "(a)", separated by ";"'
 
 
 @dataclass(frozen=True)
@@ -29,32 +29,40 @@ class _Term:
 
 
 def motifs(graph: PartitionedGraph | Graph | Any, pattern: str, *, spark: SparkSession | None = None) -> DataFrame:
-    """Find all places of a graph where a pattern of edges fits.
+    """Find all occurrences of a pattern of vertices and edges in a graph.
 
     Parameters
     ----------
     graph : PartitionedGraph, Graph or GraphFrame
-        Or any object with the DataFrames ``vertices`` (with ``id``) and ``edges`` (``src``, ``dst``). An undirected
-        graph has its edges in both directions.
+        Graph to search, or any object with the DataFrames ``vertices`` (``id``) and ``edges`` (``src``, ``dst``). An
+        undirected graph has its edges in both directions.
     pattern : str
-        Terms separated by semicolons, all of which have to hold: ``(a)-[e]->(b)`` is an edge from `a` to `b` that is
-        called `e`; names may be left out, then the vertex or edge is not in the answer. ``!(a)-[]->(b)``: there is no
-        such edge; at least one of its ends has a name and every name occurs in a term without ``!``. ``(a)``: any
-        vertex. The same name is the same vertex; different names may be the same vertex as well.
+        Terms separated by semicolons, all of which must match. ``(a)-[e]->(b)`` is an edge named `e` from `a` to `b`;
+        names may be omitted, and then the vertex or edge is not in the result. ``!(a)-[]->(b)`` excludes such an edge;
+        at least one end must be named, and every name must occur in a term without ``!``. ``(a)`` is any vertex. Equal
+        names match the same vertex; different names may match the same vertex.
     spark : SparkSession, optional
-        For graphs that are no DataFrames yet; default: the running session, or `goffish.spark.session()`.
+        Session for graphs that are not DataFrames yet [default: the running session, or `goffish.spark.session`].
 
     Returns
     -------
     DataFrame
-        One row per place, one column per name in the order in which they occur: for vertices and edges alike structs
-        of all their columns, so that ``motifs(g, "(a)-[e]->(b); (b)-[f]->(c)").filter("e.time < f.time")`` says more
-        about them. Parallel edges without a name give as many equal rows.
+        One row per occurrence, one column per name in order of appearance: structs of all columns of the vertex or
+        edge. Conditions are filters, such as ``motifs(g, "(a)-[e]->(b); (b)-[f]->(c)").filter("e.time < f.time")``.
+        Unnamed parallel edges produce equal rows.
 
     Raises
     ------
     InputError
-        The pattern cannot be read, calls a vertex and an edge the same, an edge twice, or is about nothing.
+        If the pattern is invalid, uses a name for both a vertex and an edge, names two edges alike, or names nothing.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.spark import motifs, session
+    >>> graph = gf.from_edges([1, 2, 3], [2, 3, 1], directed=True)
+    >>> motifs(graph, "(a)-[]->(b); (b)-[]->(c); (c)-[]->(a)", spark=session()).count()
+    3
     """
     terms, names = _parse(pattern)
     owned = isinstance(graph, Graph | PartitionedGraph)
@@ -126,13 +134,13 @@ def _parse(pattern: str) -> tuple[list[_Term], dict[str, str]]:
         negated, edge = match["no"] is not None, match["edge"] or ""
         src, dst = match["src"], match["dst"]
         if negated and (edge or not (src or dst)):
-            raise InputError(f"pattern: {text.strip()!r}: a term with ! has no name for its edge, and one for an end")
+            raise InputError(f"pattern: {text.strip()!r}: a term with ! must not name its edge and must name an end")
         if not negated:
             for name, kind in ((src, "vertex"), (edge, "edge"), (dst or "", "vertex")):
                 if name and names.setdefault(name, f"{kind} {name}") != f"{kind} {name}":
                     raise InputError(f"pattern: {name!r} is the name of a vertex and of an edge")
             if edge and any(term.edge == f"edge {edge}" for term in terms):
-                raise InputError(f"pattern: two edges are called {edge!r}")
+                raise InputError(f"pattern: two edges are named {edge!r}")
         ends = [f"vertex {end}" if end else f"{side} {place}" for side, end in (("from", src), ("to", dst))]
         terms.append(_Term(ends[0], ends[1] if match["arrow"] else None, f"edge {edge}" if edge else "", negated))
     unbound = {end for t in terms if t.negated for end in (t.src, t.dst or "") if end.startswith("vertex ")}
@@ -140,7 +148,7 @@ def _parse(pattern: str) -> tuple[list[_Term], dict[str, str]]:
     if unbound:
         raise InputError(f"pattern: {min(unbound)[7:]!r} occurs only in terms with !")
     if len({name.lower() for name in names}) < len(names):
-        raise InputError("pattern: two names differ in nothing but upper and lower case; Spark takes them for the same")
+        raise InputError("pattern: two names differ only in case, which Spark ignores; rename one")
     if not names:
         raise InputError(f"pattern: nothing in {pattern!r} has a name; {_ACCEPTED}")
     return terms, names

@@ -1,8 +1,8 @@
-"""Time series on Spark: instances as rows of DataFrames, mapped over, merged, or iterated over in the order of time.
+"""Time series on Spark: instances as DataFrame rows, to map over, merge, or iterate over in the order of time.
 
-The three patterns of docs/specs/time-series.md, section 3.1, as Spark jobs over the same store: independent is a map
-over instances, eventually dependent a map and a merge, sequentially dependent an iteration. The executors open the
-store themselves.
+The three patterns of docs/specs/time-series.md, section 3.1, are Spark jobs over the same store: independent is a map
+over instances, eventually dependent a map and a merge, sequentially dependent an iteration. Executors open the store
+themselves.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OWN = ("id", "src", "dst", "far", "timestep")
 
 
 class SeriesFrames(NamedTuple):
-    """Instances as DataFrames; `goffish.spark.motifs` takes it as it is."""
+    """Instances as DataFrames; an input of `goffish.spark.motifs`."""
 
     vertices: DataFrame
     edges: DataFrame
@@ -52,27 +52,47 @@ def map_instances(
     attributes: Sequence[str] | None = None,
     spark: SparkSession | None = None,
 ) -> DataFrame:
-    """What a function makes of every instance (the independent pattern); a task gets the instances of whole packs.
+    """Apply a function to every instance of a time series on the executors (the independent pattern).
 
     Parameters
     ----------
-    series
-        A series, or the path or URI of its store, which executors reach too.
-    function
+    series : Series, PartitionedGraph, str or path-like
+        A series, or the path or URI of its store, which executors must be able to open.
+    function : callable
         Takes an `Instance` and returns a table (Arrow, or a mapping of columns). It is sent to the executors.
     schema : str
-        Columns of what it returns, such as ``"vertex bigint, rank double"``.
-    start, end
-        Only instances that begin in this half-open range.
+        Columns that `function` returns, such as ``"vertex bigint, rank double"``.
+    start, end : int, datetime or str, optional
+        Select instances that start at `start` or later and before `end` [default: all].
     attributes : sequence of str, optional
-        The only ones that `function` may ask for.
+        Attributes that `function` may read [default: all].
     spark : SparkSession, optional
-        Default: the running session, or `goffish.spark.session()`.
+        Session [default: the running session, or `goffish.spark.session`].
 
     Returns
     -------
     DataFrame
-        ``timestep`` and the columns of `schema`. To merge (the eventually dependent pattern), group it.
+        ``timestep`` and the columns of `schema`. Group the rows to merge them (the eventually dependent pattern). A
+        task processes the instances of whole packs.
+
+    Raises
+    ------
+    InputError
+        If an attribute is unknown, the range is outside the series, or `schema` has a column ``timestep``.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, write_series
+    >>> from goffish.spark import map_instances, session
+    >>> schema = SeriesSchema(edge=(Attribute("exists", "bool", default=True),))
+    >>> days = [InstanceData(0, 1), InstanceData(1, 2, {"edge.exists": [True, False]})]
+    >>> store = write_series(gf.from_edges([1, 2], [2, 3]), "days.store", schema, days, unit="1")
+    >>> def edges(day):
+    ...     return {"edges": [sum(day.edge("exists").to_pylist())]}
+    >>> found = map_instances(store, edges, "edges bigint", spark=session())
+    >>> sorted(tuple(row) for row in found.collect())
+    [(0, 2), (1, 1)]
     """
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import LongType, StructField, StructType
@@ -82,7 +102,7 @@ def map_instances(
         opened.schema[name]
     columns = own.createDataFrame([], schema).schema
     if "timestep" in columns.names:
-        raise InputError("schema: the column timestep is there already; give the others")
+        raise InputError("schema: timestep is added automatically; omit it")
     full = StructType([StructField("timestep", LongType()), *columns.fields])
     numbers = opened.between(start, end)
     job = _Mapped(*_place(opened), tuple(numbers), to_arrow_schema(full), function, _tuple(attributes))
@@ -97,27 +117,43 @@ def series_frames(
     attributes: Sequence[str] | None = None,
     spark: SparkSession | None = None,
 ) -> SeriesFrames:
-    """Vertices and edges of the instances as two DataFrames, with the columns that GraphFrames and `motifs` expect.
+    """Convert the instances of a time series to two DataFrames, with the columns that GraphFrames and `motifs` expect.
 
     Parameters
     ----------
-    series, start, end, spark
-        See `map_instances`.
+    series : Series, PartitionedGraph, str or path-like
+        A series, or the path or URI of its store, which executors must be able to open.
+    start, end : int, datetime or str, optional
+        Select instances that start at `start` or later and before `end` [default: all].
     attributes : sequence of str, optional
-        ``vertex.NAME`` and ``edge.NAME`` that become columns; default: all but ``exists``.
+        Attributes (``vertex.NAME``, ``edge.NAME``) that become columns [default: all except ``exists``].
+    spark : SparkSession, optional
+        Session [default: the running session, or `goffish.spark.session`].
 
     Returns
     -------
     vertices : DataFrame
-        ``id`` (the label), ``timestep`` and attributes; a row for every instance in which the vertex exists.
+        ``id`` (the label), ``timestep`` and attributes; one row per instance in which the vertex exists.
     edges : DataFrame
-        ``src``, ``dst``, ``timestep`` and attributes; a row for every instance in which the edge exists. An undirected
-        edge is two rows, one for each direction, but a self-loop is one.
+        ``src``, ``dst``, ``timestep`` and attributes; one row per instance in which the edge exists. An undirected edge
+        is two rows, one for each direction; a self-loop is one row.
 
     Raises
     ------
     InputError
-        An unknown attribute, one with a name of a column above, a range outside the series.
+        If an attribute is unknown or has the name of another column, or the range is outside the series.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, write_series
+    >>> from goffish.spark import series_frames, session
+    >>> schema = SeriesSchema(edge=(Attribute("exists", "bool", default=True),))
+    >>> days = [InstanceData(0, 1), InstanceData(1, 2, {"edge.exists": [True, False]})]
+    >>> store = write_series(gf.from_edges([1, 2], [2, 3]), "days.store", schema, days, unit="1")
+    >>> vertices, edges = series_frames(store, spark=session())
+    >>> vertices.count(), edges.count()
+    (6, 6)
     """
     opened, own = as_series(series), classic(spark)
     return _frames(opened, tuple(opened.between(start, end)), attributes, own)
@@ -133,17 +169,49 @@ def iterate_instances(
     attributes: Sequence[str] | None = None,
     keep_every: int = 5,
 ) -> DataFrame:
-    """Carry a state from instance to instance (the sequentially dependent pattern).
+    """Carry a state from instance to instance of a time series (the sequentially dependent pattern).
 
     Parameters
     ----------
+    series : Series, PartitionedGraph, str or path-like
+        A series, or the path or URI of its store, which executors must be able to open.
     state : DataFrame
-        Before the first instance, in any shape.
-    step
-        Called with the state, the vertices and the edges of the instance (see `series_frames`) and the timestep; gives
+        State before the first instance, in any form.
+    step : callable
+        Called with the state, the vertices and edges of the instance (see `series_frames`) and the timestep; returns
         the next state.
+    start, end : int, datetime or str, optional
+        Select instances that start at `start` or later and before `end` [default: all].
+    attributes : sequence of str, optional
+        Attributes (``vertex.NAME``, ``edge.NAME``) that become columns [default: all except ``exists``].
     keep_every : int
-        Instances after which the state is computed and its history forgotten, so that plans stay short.
+        Number of instances after which the state is computed and its lineage truncated, to keep query plans short
+        [default: 5].
+
+    Returns
+    -------
+    DataFrame
+        State after the last instance.
+
+    Raises
+    ------
+    InputError
+        If an attribute is unknown or has the name of another column, the range is outside the series, or `keep_every`
+        is not a positive integer.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, write_series
+    >>> from goffish.spark import iterate_instances, session
+    >>> schema = SeriesSchema(edge=(Attribute("exists", "bool", default=True),))
+    >>> days = [InstanceData(0, 1), InstanceData(1, 2, {"edge.exists": [True, False]})]
+    >>> store = write_series(gf.from_edges([1, 2], [2, 3]), "days.store", schema, days, unit="1")
+    >>> def add(state, vertices, edges, timestep):
+    ...     return state.union(edges.selectExpr("count(*) as rows"))
+    >>> state = session().createDataFrame([(0,)], "rows bigint")
+    >>> [row[0] for row in iterate_instances(store, state, add).collect()]
+    [0, 4, 2]
     """
     opened, own = as_series(series), state.sparkSession
     every = whole_number(keep_every, "keep_every", 1)
@@ -193,7 +261,7 @@ def _chosen(series: Series, attributes: Sequence[str] | None) -> dict[str, list[
         series.schema[name]
         place, own = name.split(".", 1)
         if own in _OWN:
-            raise InputError(f"attribute {name!r}: the DataFrame has a column of this name; leave it out of attributes")
+            raise InputError(f"attribute {name!r}: the DataFrame has a column of this name; omit it from attributes")
         found[place].append(name)
     return found
 
@@ -252,7 +320,7 @@ class _Mapped(_OfInstances):
             table = made if isinstance(made, pa.Table) else pa.table(dict(made))
             missing = [name for name in self.schema.names[1:] if name not in table.column_names]
             if missing:
-                raise InputError(f"the function's table has no column {missing[0]!r}; the schema names it")
+                raise InputError(f"the function returned no column {missing[0]!r}, which is in the schema")
             table = table.select(self.schema.names[1:])
             table = table.add_column(0, "timestep", pa.array(np.full(table.num_rows, at, np.int64)))
             yield table.cast(self.schema)
@@ -343,7 +411,7 @@ def _open(path: str, fingerprint: str) -> Series:
     if found is None:
         found = open_series(path)
         if found.fingerprint() != fingerprint:
-            raise InputError(f"{path}: was replaced while the job ran, or is another store on this machine")
+            raise InputError(f"{path}: was replaced during the job, or differs on this machine")
         _cached.clear()
         _cached[path, fingerprint] = found
     return found

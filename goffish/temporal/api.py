@@ -1,4 +1,4 @@
-"""`run_series`: any application or program, over a stored time series."""
+"""Run applications and programs over a stored time series."""
 
 from __future__ import annotations
 
@@ -39,40 +39,64 @@ def run_series(
     note: Note | None = None,
     **options: Any,
 ) -> SeriesResult:
-    """Run an application by name, or a program of your own, over the instances of a store.
+    """Run an application by name, or your own program, over the instances of a stored time series.
 
     Parameters
     ----------
     application : str or TimeSeriesProgram
-        ``tdsp``, ``memes``, ``hashtags``, ``components``, ``pagerank``, ``vehicles``, ``communities``; or one of
-        your own programs.
-    series : Series, PartitionedGraph or path
-        Of a store with a time series.
-    start, end, given, temporal_parallelism
-        See `goffish.temporal.run.run_series`.
+        "tdsp", "memes", "hashtags", "components", "pagerank", "vehicles" or "communities"; or an instance of your
+        program.
+    series : Series, PartitionedGraph, str or path-like
+        A series, or the store that contains it.
+    start, end : int, datetime or str, optional
+        Run the instances that start at `start` or later and before `end`: numbers on the axis of the series, or dates
+        and ISO 8601 strings [default: all].
+    given : mapping of str to value, optional
+        Message to every subgraph in superstep 1 of the first timestep; in the independent and eventually dependent
+        patterns, of every timestep.
+    temporal_parallelism : int
+        Number of timesteps to run concurrently in those two patterns: by threads, groups of MPI ranks, or Spark jobs
+        [default: 1]. The result does not depend on it.
     engine : {"auto", "local", "mpi", "spark"}
-        ``auto`` answers ``components`` and ``pagerank`` from whole instances in memory, `threads` of them side by side
-        (or `temporal_parallelism`, if that is given), unless the template is too large for that or the call asks
-        for something that only engines have, such as checkpoints; in any other case it is ``local``.
+        "auto" computes "components" and "pagerank" on whole instances in memory, in parallel on `threads` (or
+        `temporal_parallelism`) of them, unless the template is too large or an option requires an engine; otherwise it
+        is "local" [default: "auto"].
     note : callable, optional
-        Called with a line of text on how far work without supersteps is.
+        Called with a line of text that reports the progress of work without supersteps.
     **options
-        ``threads``, ``comm``, ``spark``, ``max_supersteps``, ``checkpoint_dir``, ``checkpoint_every``, ``resume`` and
-        ``progress`` as of `goffish.gopher.RunOptions`; all others are the application's, see ``goffish timeseries run
+        Options of the run, listed under Other Parameters, and of the application; see ``goffish timeseries run
         APPLICATION --help``.
 
     Returns
     -------
     SeriesResult
-        Its table has rows by vertex and timestep, or by vertex; ``timesteps`` one row per timestep.
+        A `Result` with rows by vertex and timestep, or by vertex. `timesteps` has one row per timestep: ``timestep``,
+        ``start``, ``end``, ``supersteps`` and the reports of the program. `summary` holds ``timesteps`` and, on an
+        engine, ``supersteps``.
+
+    Other Parameters
+    ----------------
+    threads, comm, spark, max_supersteps, checkpoint_dir, checkpoint_every, resume, progress : optional
+        See `goffish.run`.
 
     Raises
     ------
     InputError
-        An unknown application, option or vertex; an attribute that the series does not have; a range outside the
-        series.
+        If the application, an option, a vertex or an attribute is unknown, or the range is outside the series.
+    StoreError
+        If the store has no time series.
     JobError
-        A program failed; the message names subgraph, timestep and superstep.
+        If a program fails; the message names subgraph, timestep and superstep.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, write_series
+    >>> schema = SeriesSchema(edge=(Attribute("exists", "bool", default=True),))
+    >>> days = [InstanceData(0, 1), InstanceData(1, 2, {"edge.exists": [True, False]})]
+    >>> store = write_series(gf.from_edges([1, 2], [2, 3]), "days.store", schema, days, unit="1")
+    >>> gf.run_series("components", store).timesteps.select(["timestep", "components"]).to_pydict()
+    {'timestep': [0, 1], 'components': [1, 2]}
     """
     if engine not in ("auto", *ENGINES):
         raise InputError(f"engine={engine!r}: choose one of {', '.join(('auto', *ENGINES))}")
@@ -83,7 +107,7 @@ def run_series(
     over = {name: value for name, value in over.items() if value != _USUAL.get(name)}
     if isinstance(application, TimeSeriesProgram):
         if options:
-            raise InputError(f"unknown option {next(iter(options))!r}: a program has its options when it is made")
+            raise InputError(f"unknown option {next(iter(options))!r}: pass options to the constructor of the program")
         return engine_run.run_series(application, opened, options=asked, **over)
     made = make_application(application, options)
     if auto and "given" not in over and asked == RunOptions(threads=asked.threads, progress=asked.progress):

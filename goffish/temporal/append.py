@@ -1,4 +1,4 @@
-"""More windows of time-stamped edges for a series that is there already."""
+"""More windows of time-stamped edges for an existing series."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def append_from_events(
     notes, inside = [], moments >= limits[0]
     if not inside.all():
         early = f"before {told(int(limits[0]), series.unit)}, where the series ends"
-        notes.append(f"{np.count_nonzero(~inside):,} of {inside.size:,} events are {early}, and were left out")
+        notes.append(f"{np.count_nonzero(~inside):,} of {inside.size:,} events are {early} and were skipped")
     ends = [as_id_column(table.column(name), name) for name in (source, target)]
     if self_loops == "drop":
         apart = np.asarray(pa.compute.not_equal(pa.array(ends[0]), pa.array(ends[1])))
         if (inside & ~apart).any():
-            notes.append(f"{np.count_nonzero(inside & ~apart):,} events from a vertex to itself were left out")
+            notes.append(f"{np.count_nonzero(inside & ~apart):,} events from a vertex to itself were skipped")
         inside &= apart
     rows = np.flatnonzero(inside)
     u, v = (c.take(pa.array(rows)) if isinstance(c, pa.Array) else c[rows] for c in ends)
@@ -103,7 +103,7 @@ def _check_attributes(series: Series, spec: list[tuple[Any, str | None, str]]) -
     # First what is missing: who gives nothing gets the default, `count`, which is perhaps not one of the series.
     for name in [*sorted(has.keys() - given.keys()), *sorted(given)]:
         if name not in given:
-            raise InputError(f"attributes: {name!r} is one of the series; say how it is made, as when it was built")
+            raise InputError(f"attributes: {name!r} is an attribute of the series; pass the same rule as in build")
         if name not in has:
             raise InputError(f"attributes: {name!r} is not one of the series, which has: {', '.join(has) or 'none'}")
         if has[name] != given[name]:
@@ -113,10 +113,12 @@ def _check_attributes(series: Series, spec: list[tuple[Any, str | None, str]]) -
 def _limits(series: Series, moments: NDArray[np.int64], step: int | None) -> NDArray[np.int64]:
     """Borders of the windows that follow, as far as the last event."""
     if not len(series) and step is None:
-        raise InputError("window is needed: the series has no instance yet")
+        raise InputError("window is required: the series has no instances")
     step = step or int(series.ends[-1] - series.starts[-1])
     first = int(series.ends[-1]) if len(series) else int(moments.min(initial=0)) // step * step
     count = 0 if not moments.size else max(0, (int(moments.max()) - first) // step + 1)
     if count > MOST_WINDOWS:
-        raise InputError(f"{count:,} windows follow, at most {MOST_WINDOWS:,}: give a longer window, or another unit")
+        raise InputError(
+            f"{count:,} windows, at most {MOST_WINDOWS:,} are accepted; use a longer window or another unit"
+        )
     return first + step * np.arange(count + 1, dtype=np.int64)

@@ -58,9 +58,11 @@ def build_from_spark(
     with needed_for("Spark DataFrames"):
         from pyspark.sql import DataFrame
     if not isinstance(frame, DataFrame):
-        raise InputError(f"frame is of type {type(frame).__name__}: give a pyspark.sql.DataFrame")
+        raise InputError(f"frame is of type {type(frame).__name__}; expected a pyspark.sql.DataFrame")
     if "inputs" in spec or "instances" not in spec:
-        raise InputError("spec: give the fields of an ingest job without inputs (the data frame) and with instances")
+        raise InputError(
+            "spec: expected the fields of an ingest job, with instances and without inputs (the data frame)"
+        )
     from goffish.spark.ingest.run import ingest
 
     with tempfile.TemporaryDirectory(prefix="goffish-") as temporary:

@@ -119,8 +119,8 @@ def length(value: Any, time_unit: str, name: str) -> int:
     elif time_unit != "1" and isinstance(value, timedelta):
         steps = value / timedelta(microseconds=1)
     if not 1 <= steps < 2**62 or steps != int(steps):
-        more = "" if time_unit == "1" else " or a length of time such as 15min, 1h, 7d"
-        raise InputError(f"{name}={value!r}: give a positive whole number{more}")
+        more = "" if time_unit == "1" else " or a duration such as 15min, 1h, 7d"
+        raise InputError(f"{name}={value!r}: must be a positive integer{more}")
     return int(steps)
 
 
@@ -157,8 +157,8 @@ def time_column(column: Any, time_unit: str, name: str) -> NDArray[np.int64]:
             return found
         raise ValueError(f"it holds {kind}")
     except (pa.ArrowException, ValueError) as error:
-        accepted = "whole numbers" if time_unit == "1" else "numbers, timestamps or ISO texts"
-        raise InputError(f"{name}: not a column of times ({error}); give {accepted}") from None
+        accepted = "whole numbers" if time_unit == "1" else "numbers, timestamps or ISO 8601 strings"
+        raise InputError(f"{name}: not a column of times ({error}); expected {accepted}") from None
 
 
 def event_times(column: Any, name: str = "timestamp") -> NDArray[np.int64]:
@@ -202,7 +202,7 @@ class EdgeFinder:
         bad = np.flatnonzero(self._keys[place] != keys) if self._keys.size else np.arange(keys.size)
         if bad.size:
             first, second = (label_of(column, int(bad[0])) for column in (source, target))
-            raise InputError(f"{where}unknown edge {first!r} - {second!r}: it is not an edge of the template")
+            raise InputError(f"{where}unknown edge {first!r} - {second!r}: not in the template")
         return self._numbers[place]
 
     def vertices(self, labels: Any, where: str) -> NDArray[np.int64]:

@@ -25,13 +25,14 @@ _LARGEST = 2**60
 
 @dataclass(frozen=True, eq=False)
 class TemporalPaths:
-    """Best paths from, or to, one vertex.
+    """Best paths from, or to, one vertex; returned by `temporal_paths`.
 
     Attributes
     ----------
     kind : str
+        What the paths optimize.
     table : pyarrow.Table
-        One row per vertex: ``vertex``, and ``arrival``, ``departure``, ``duration`` or ``hops``; null where there is no
+        One row per vertex: ``vertex``, and ``arrival``, ``departure``, ``duration`` or ``hops``; null if there is no
         path.
     """
 
@@ -43,12 +44,22 @@ class TemporalPaths:
     _via: NDArray[np.int64]
 
     def path(self, vertex: int | str) -> list[tuple[Any, Any, int]]:
-        """The edges of the best path to (of ``latest-departure``: from) a vertex: source, target and departure.
+        """Return the edges of the best path to a vertex (of "latest-departure": from it).
+
+        Parameters
+        ----------
+        vertex : int or str
+            Vertex label.
+
+        Returns
+        -------
+        list of tuple
+            (source, target, departure) of each edge.
 
         Raises
         ------
         InputError
-            There is no such vertex, or no path.
+            If the vertex is unknown or has no path.
         """
         at = self._labels.index(pa.scalar(vertex, self._labels.type)).as_py()
         if at < 0:
@@ -56,7 +67,7 @@ class TemporalPaths:
         found, edge = [], int(self._edge_in[at])
         if edge < 0:
             if self.table.column(1)[at].as_py() is None:
-                raise InputError(f"there is no path for vertex {vertex!r}")
+                raise InputError(f"vertex {vertex!r} has no path")
             return []
         src, dst, begin = self._edges
         while edge >= 0:
@@ -77,44 +88,67 @@ def temporal_paths(
     end: int | None = None,
     directed: bool = True,
 ) -> TemporalPaths:
-    """Best time-respecting paths: each edge is taken at its time, and not before the one ahead of it has been passed.
+    """Find the best time-respecting paths from or to one vertex along time-stamped edges.
 
-    One sweep over the edges in the order of time (the problems are those of Wu et al., "Path problems in temporal
-    graphs", VLDB 2014): O(m log m) for m edges.
+    In a time-respecting path, each edge is taken at its time, after the arrival of the previous edge.
 
     Parameters
     ----------
-    source, target : arrays of labels
-        Of the time-stamped edges.
-    time : integer array
-        When each edge can be taken.
+    source, target : array-like of int or str, shape (m,)
+        Labels of the ends of each edge.
+    time : array-like of int, shape (m,)
+        Time at which each edge can be taken, at most 2^60 in absolute value.
     vertex : int or str
-        Where the paths begin; for ``latest-departure``, where they end.
+        Start of the paths; with "latest-departure", their end.
     kind : {"earliest-arrival", "latest-departure", "fastest", "fewest-hops"}
-    duration : int or integer array
-        What an edge takes, at least 0, in the unit of the times.
+        What to optimize [default: "earliest-arrival"].
+    duration : int or array-like of int
+        Travel time of the edges, at least 0, in the unit of `time` [default: 0].
     start, end : int, optional
-        Paths leave at `start` or later and have arrived at `end`; default: the whole time.
+        Earliest departure and latest arrival [default: unlimited].
     directed : bool
-        Whether edges can be taken from source to target only.
+        Whether edges can be taken from source to target only [default: True].
+
+    Returns
+    -------
+    TemporalPaths
+        ``table`` has the columns ``vertex`` and ``arrival``, ``departure``, ``duration`` or ``hops``, by `kind` (null
+        without a path); ``path(vertex)`` returns the edges of one path.
 
     Raises
     ------
     InputError
-        Columns of different lengths, a duration below 0, an unknown vertex or kind, times beyond 2^60.
+        If columns differ in length, a duration is negative, the vertex or `kind` is unknown, or a time exceeds 2^60.
+
+    Notes
+    -----
+    One sweep over the edges in the order of time: O(m log m) for m edges.
+
+    References
+    ----------
+    H. Wu et al., "Path problems in temporal graphs", VLDB 2014.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> found = gf.temporal_paths([1, 2], [2, 3], [5, 7], 1)
+    >>> found.table.to_pydict()
+    {'vertex': [1, 2, 3], 'arrival': [5, 5, 7]}
+    >>> found.path(3)
+    [(1, 2, 5), (2, 3, 7)]
     """
     if kind not in get_args(Kind):
         raise InputError(f"kind={kind!r}: choose one of {', '.join(get_args(Kind))}")
     labels, src, dst, begin = event_columns(source, target, time)
     took = _whole("duration", duration)
     if took.size and took.min() < 0:
-        raise InputError(f"duration={int(took.min())}: at least 0")
+        raise InputError(f"duration={int(took.min())}: must be at least 0")
     if took.ndim and took.shape != begin.shape:
         raise InputError(f"duration has {took.size} rows, time {begin.size}")
     took = np.broadcast_to(took, begin.shape)
     at = labels.index(pa.scalar(vertex, labels.type)).as_py() if len(labels) else -1
     if at < 0:
-        raise InputError(f"unknown vertex {vertex!r}: no edge begins or ends there")
+        raise InputError(f"unknown vertex {vertex!r}: no edge starts or ends at it")
     if not directed:
         src, dst = np.concatenate((src, dst)), np.concatenate((dst, src))
         begin, took = np.tile(begin, 2), np.tile(took, 2)
@@ -149,7 +183,7 @@ def event_columns(source: Any, target: Any, time: Any) -> tuple[pa.Array, Intege
     ends = [as_id_column(column, name) for name, column in (("source", source), ("target", target))]
     if not len(ends[0]) == len(ends[1]) == when.size:
         told = f"{len(ends[0])}, {len(ends[1])} and {when.size} rows"
-        raise InputError(f"source, target and time have {told}: one per edge each")
+        raise InputError(f"source, target and time have {told}; expected one row per edge in each")
     (src, dst), labels, n = number_labels(*ends)
     return pa.array(np.arange(n)) if labels is None else labels, src, dst, when
 
@@ -164,7 +198,7 @@ def _order(times: NDArray[np.int64]) -> NDArray[np.int64]:
 def _whole(name: str, given: Any) -> NDArray[np.int64]:
     values = np.asarray(given)
     if values.size and values.dtype.kind not in "iu":
-        raise InputError(f"{name} holds {values.dtype}: whole numbers")
+        raise InputError(f"{name} holds {values.dtype}; expected integers")
     if values.size and max(abs(int(values.min())), abs(int(values.max()))) > _LARGEST:
-        raise InputError(f"{name}: at most 2^60")
+        raise InputError(f"{name}: values must be at most 2^60")
     return values.astype(np.int64, copy=False)

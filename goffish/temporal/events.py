@@ -122,7 +122,7 @@ def build_from_events(
     unit, notes = unit_of(time_unit), []
     moments = time_column(table.column(time), time_unit, time)
     if (np.diff(moments) < 0).any():
-        notes.append("the events were not in the order of time and were sorted")
+        notes.append("the events were not in time order and were sorted")
     limits = _limits(moments, window, borders, start, time_unit)
     spec = specification(attributes, table)
     ends = [as_id_column(table.column(name), name) for name in (source, target)]
@@ -139,7 +139,7 @@ def build_from_events(
     if self_loops == "drop":
         loops = numbers[0] == numbers[1]
         if loops.any():
-            notes.append(f"{np.count_nonzero(loops):,} events from a vertex to itself were left out")
+            notes.append(f"{np.count_nonzero(loops):,} events from a vertex to itself were skipped")
         inside &= ~loops
     rows = np.flatnonzero(inside)
     u, v = (c.take(pa.array(rows)) if isinstance(c, pa.Array) else c[rows] for c in ends)
@@ -155,15 +155,15 @@ def _limits(
 ) -> NDArray[np.int64]:
     """Borders of the windows on the axis."""
     if (window is None) == (borders is None):
-        raise InputError("give either window (the length of all windows) or borders (where each begins and ends)")
+        raise InputError("window and borders are mutually exclusive, and one of them is required")
     if borders is not None:
         if start is not None:
-            raise InputError("start goes with window: the first of borders is where the first window begins")
+            raise InputError("start requires window; with borders, the first border is the start")
         limits = np.array([at(border, time_unit, "one of borders") for border in borders], np.int64)
         bad = np.flatnonzero(np.diff(limits) <= 0)
         if limits.size < 2 or bad.size:
-            where = f"border {bad[0] + 1} is not after the one before" if bad.size else f"there are {limits.size}"
-            raise InputError(f"borders: give at least two moments, ascending; {where}")
+            where = f"border {bad[0] + 1} is not after the previous one" if bad.size else f"got {limits.size}"
+            raise InputError(f"borders: expected at least two ascending times; {where}")
         return limits
     step = length(window, time_unit, "window")
     if not moments.size:
@@ -172,8 +172,10 @@ def _limits(
     first = int(moments.min()) // step * step if start is None else at(start, time_unit, "start")
     count = max((int(moments.max()) - first) // step + 1, 1)
     if count > MOST_WINDOWS:
-        told = f"window={window!r} makes {count:,} windows of the time from the first event to the last"
-        raise InputError(f"{told}, at most {MOST_WINDOWS:,}: give a longer one, another time_unit, or borders")
+        told = f"window={window!r} produces {count:,} windows"
+        raise InputError(
+            f"{told}, at most {MOST_WINDOWS:,} are accepted; use a longer window, another time_unit, or borders"
+        )
     return first + step * np.arange(count + 1, dtype=np.int64)
 
 
@@ -187,9 +189,9 @@ def specification(given: Mapping[str, str | tuple[str, str]] | None, table: pa.T
         column, how = (None, rule) if isinstance(rule, str) else rule
         if how not in _HOW or (column is None) != (how == "count"):
             accepted = f'"count" or (column, how) with how one of {", ".join(_HOW[1:])}'
-            raise InputError(f"attributes: {name!r}: {rule!r}: give {accepted}")
+            raise InputError(f"attributes: {name!r}: {rule!r}: expected {accepted}")
         if name == "exists":
-            raise InputError("attributes: 'exists' says which edges have events; choose another name")
+            raise InputError("attributes: 'exists' is reserved; choose another name")
         if column is None:
             found.append((Attribute(name, "int64", 0), None, how))
             continue
@@ -198,7 +200,7 @@ def specification(given: Mapping[str, str | tuple[str, str]] | None, table: pa.T
             raise InputError(f"attributes: {name!r}: no column {column!r} in the events; the columns are {known}")
         if table.column(column).null_count:
             row = int(np.flatnonzero(table.column(column).is_null().to_numpy())[0])
-            raise InputError(f"row {row} of the events has no {column!r}; give every event one, or leave the row out")
+            raise InputError(f"row {row} of the events has no {column!r}; add a value or remove the row")
         found.append((_aggregated(name, type_name(table.column(column).type), column, how), column, how))
     return found
 
@@ -206,7 +208,7 @@ def specification(given: Mapping[str, str | tuple[str, str]] | None, table: pa.T
 def _aggregated(name: str, kind: str, column: str, how: str) -> Attribute:
     numeric = TYPES[kind] not in (pa.bool_(), pa.string()) and not kind.startswith("list")
     if how in ("sum", "mean", "min", "max") and not numeric:
-        raise InputError(f"attributes: {name!r}: the {how} of {column!r} needs numbers; it holds {kind}")
+        raise InputError(f"attributes: {name!r}: the {how} of {column!r} requires numbers; the column holds {kind}")
     if how == "list":
         return Attribute(name, f"list<{kind}>", ())
     if how == "mean":

@@ -61,7 +61,7 @@ def community_evolution(instances: Iterable[tuple[Any, Any]], *, threshold: floa
         A threshold out of range, columns of different lengths, a vertex that is twice in an instance.
     """
     if not 0 < threshold <= 1:
-        raise InputError(f"threshold={threshold}: more than 0, at most 1")
+        raise InputError(f"threshold={threshold}: must be greater than 0 and at most 1")
     members: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
     before: tuple[Any, Integers, Integers] | None = None
@@ -99,9 +99,11 @@ def _checked(timestep: int, vertices: Any, communities: Any) -> tuple[pa.Array, 
     labels = vertices if isinstance(vertices, pa.Array) else pa.array(vertices)
     given = np.asarray(communities)
     if len(labels) != given.size:
-        raise InputError(f"instance {timestep}: {len(labels)} vertices and {given.size} communities: one for each")
+        raise InputError(
+            f"instance {timestep}: {len(labels)} vertices and {given.size} communities; expected one per vertex"
+        )
     if len(labels.unique()) < len(labels):
-        raise InputError(f"instance {timestep}: a vertex is there twice")
+        raise InputError(f"instance {timestep}: a vertex occurs twice")
     found, index = np.unique(given, return_inverse=True)
     return labels, index.astype(np.int64), found.size
 

@@ -94,8 +94,8 @@ def spread(
 ):  # fmt: skip
     """Reach all holders that are connected to the roots; rows of remote vertices to probe, each once in a timestep.
 
-    A vertex all of whose neighbours are reached is closed: it has nobody to tell any more. Those with remote neighbours
-    stay open, since only their owner knows what they hold.
+    A vertex all of whose neighbours are reached is closed: it has nothing left to send. Those with remote neighbours
+    stay open, since only their owner has their values.
     """
     count = 0
     queue = np.empty(holds.size, np.int64)

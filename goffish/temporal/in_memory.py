@@ -45,7 +45,7 @@ def fits(series: Series) -> bool:
 def components_of_instances(
     series: Series, edge_exists: str | None, vertex_exists: str | None, **running: Any
 ) -> SeriesResult:
-    """As `InstanceComponents`; the timesteps tell the number of ``components``.
+    """As `InstanceComponents`; the timesteps report the number of ``components``.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def ranks_of_instances(
     vertex_exists: str | None,
     **running: Any,
 ) -> SeriesResult:
-    """As `InstancePageRank`, after the same number of ``updates``, which the timesteps tell.
+    """As `InstancePageRank`, after the same number of ``updates``, which the timesteps report.
 
     Every rank is summed in the order of the vertices, so the answer does not depend on threads and partitions.
     See `components_of_instances` for the other parameters.

@@ -1,4 +1,4 @@
-"""One instance of a series as a graph of its own, for everything that works on a graph in memory."""
+"""One instance of a series as a separate graph, for everything that works on a graph in memory."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class InstanceComponents(_OfInstance):
 
     See docs/specs/time-series.md, section 4.4.
 
-    A subgraph of the template may fall into pieces in an instance, so every local piece has a label of its own.
+    A subgraph of the template may fall into pieces in an instance, so every local component has a separate label.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class InstancePageRank(_OfInstance):
     iterations : int
         Updates at most.
     tolerance : float
-        Stop after an update that changed less, in sum.
+        Stop after an update with a smaller L1 change.
     edge_exists, vertex_exists : str, optional
         Boolean attributes; ``None`` if all edges, or vertices, exist in every instance.
     """
@@ -119,9 +119,9 @@ class InstancePageRank(_OfInstance):
     ) -> None:
         super().__init__(edge_exists, vertex_exists)
         if not 0 <= damping < 1:
-            raise InputError(f"damping={damping}: at least 0 and less than 1")
+            raise InputError(f"damping={damping}: must be at least 0 and less than 1")
         if iterations < 1:
-            raise InputError(f"iterations={iterations}: at least 1")
+            raise InputError(f"iterations={iterations}: must be at least 1")
         self.damping, self.iterations, self.tolerance = damping, iterations, tolerance
 
     def compute_batch(self, batch: SubgraphBatch, step: BatchTimeStep) -> None:
@@ -151,7 +151,7 @@ class InstancePageRank(_OfInstance):
         step.send_to_vertex(batch.remote_subgraph[rows], batch.remote_vertex[rows], value=remote_sum[rows])
 
     def _tell_who_exists(self, batch: SubgraphBatch, step: BatchTimeStep, alive: Flags) -> None:
-        """A vertex that exists tells the subgraphs that have arcs to it."""
+        """Each existing vertex notifies the subgraphs that have arcs to it."""
         batch["ghost_alive"] = self.vertex_exists is None
         if self.vertex_exists is None:
             return

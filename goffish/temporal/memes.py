@@ -32,7 +32,7 @@ class MemeTracking(TimeSeriesProgram):
     sources : sequence of labels, optional
         Holders from which the spread begins. Default: all vertices that hold the meme in the first instance.
     must_hold : bool
-        A vertex spreads the meme only in instances in which it holds it, not for ever after.
+        A vertex spreads the meme only in instances in which it holds it, not afterwards.
     """
 
     pattern = "sequential"
@@ -154,7 +154,7 @@ def occurrences(values: Any, wanted: str | int | bool) -> NDArray[np.int64]:
     """
     if isinstance(values, np.ndarray):
         if values.dtype.kind not in "biu" or isinstance(wanted, str):
-            raise InputError(f"{wanted!r} is looked for in an attribute of type {values.dtype}")
+            raise InputError(f"{wanted!r} cannot occur in an attribute of type {values.dtype}")
         return np.asarray(values == wanted, np.int64)
     column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     listed = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
@@ -162,7 +162,7 @@ def occurrences(values: Any, wanted: str | int | bool) -> NDArray[np.int64]:
     try:
         held = pc.fill_null(pc.equal(flat, pa.scalar(wanted)), False).to_numpy(zero_copy_only=False).astype(np.int64)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
-        raise InputError(f"{wanted!r} is looked for in an attribute of type {column.type}") from None
+        raise InputError(f"{wanted!r} cannot occur in an attribute of type {column.type}") from None
     if not listed:
         return np.asarray(held, np.int64)
     owner = pc.list_parent_indices(column).to_numpy()

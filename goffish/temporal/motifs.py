@@ -23,32 +23,44 @@ KINDS = tuple(f"ab {second} {third}" for second in ("bc", "cb", "ac", "ca")
 
 
 def temporal_triangles(source: Any, target: Any, time: Any, within: int) -> pa.Table:
-    """How many triples of edges make a triangle in at most some time, by the order and the directions of its edges.
-
-    The motifs of Paranjape, Benson & Leskovec ("Motifs in temporal networks", WSDM 2017) with three vertices and three
-    edges of different pairs. Cost: for every triangle of the static graph, the events between its vertices.
+    """Count temporal triangles: three time-stamped edges between three vertices within a time window.
 
     Parameters
     ----------
-    source, target : arrays of labels
-        Of the time-stamped edges; edges from a vertex to itself are left out.
-    time : integer array
+    source, target : array-like of int or str, shape (m,)
+        Labels of the ends of each edge; self-loops are ignored.
+    time : array-like of int, shape (m,)
+        Time of each edge.
     within : int
-        The last edge comes at most so long after the first, at least 0. Of edges at the same time, the one that is
-        first in the arrays counts as the earlier one.
+        Maximum time between the first and the last edge, at least 0. Edges with equal times count in array order.
 
     Returns
     -------
     pyarrow.Table
-        ``motif`` (such as ``"ab bc ca"``, the cycle) and ``count``, for all eight.
+        Columns ``motif`` (order and directions of the edges, such as "ab bc ca" for the cycle) and ``count``, for all
+        eight motifs.
 
     Raises
     ------
     InputError
-        Columns of different lengths, times that are not whole numbers, a negative window.
+        If columns differ in length, times are not integers, or `within` is negative.
+
+    Notes
+    -----
+    Visits every triangle of the static graph and the events between its vertices.
+
+    References
+    ----------
+    A. Paranjape, A. Benson, J. Leskovec, "Motifs in temporal networks", WSDM 2017.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.temporal_triangles([1, 2, 3], [2, 3, 1], [0, 1, 2], within=5).to_pylist()[1]
+    {'motif': 'ab bc ca', 'count': 1}
     """
     if within < 0:
-        raise InputError(f"within={within}: at least 0")
+        raise InputError(f"within={within}: must be at least 0")
     labels, src, dst, when = event_columns(source, target, time)
     found = _count(len(labels), src, dst, when, int(within), thread_count(None))
     counts = dict.fromkeys(KINDS, 0)

@@ -24,7 +24,7 @@ def _as_labels(value: Any) -> Any:
 
 
 Labels = Annotated[list[Label] | None, BeforeValidator(_as_labels), WithJsonSchema({"type": "string"})]
-_EXISTS = "Boolean attribute of the edges that are there; none: all are, always."
+_EXISTS = "Boolean edge attribute that states existence [default: all edges exist in every instance]."
 
 
 class Application(Options):
@@ -32,7 +32,7 @@ class Application(Options):
 
     def program(self, series: Series) -> TimeSeriesProgram:
         """The program for the engines."""
-        raise InputError(f"{self.name} has no program for the engine")
+        raise InputError(f"{self.name} does not run on the engine")
 
     def labels(self) -> list[int | str]:
         """Vertex labels among the options, which must be vertices of the template."""
@@ -56,14 +56,14 @@ class TimeDependentShortestPaths(Application):
     """Earliest arrivals from one vertex (docs/specs/time-series.md, section 4.1)."""
 
     name = "tdsp"
-    title = "Earliest arrival at every vertex, over edges whose latencies change with time."
+    title = "Earliest arrival at every vertex along edges with time-dependent latencies."
 
-    source: Label = Field(description="Label of the vertex that is left at the start.")
-    latency: str = Field(default="latency", description="Edge attribute: time an edge takes, in the unit of the times.")
+    source: Label = Field(description="Label of the source vertex.")
+    latency: str = Field(default="latency", description="Edge attribute: travel time, in the time unit of the series.")
     exists: str | None = Field(default=None, description=_EXISTS)
     semantics: Literal["window", "departure"] = Field(
         default="window",
-        description="window: an edge is taken inside one instance; departure: with the latency when it is entered.",
+        description="window: an edge must be traversed within one instance; departure: at its latency on departure.",
     )
 
     def program(self, series: Series) -> TimeSeriesProgram:
@@ -79,14 +79,15 @@ class Memes(Application):
     """Contiguous spread of a meme (docs/specs/time-series.md, section 4.2)."""
 
     name = "memes"
-    title = "The timestep in which a meme first reaches each vertex, by contact."
+    title = "Timestep in which a meme first reaches each vertex by contact."
 
-    meme: str | int = Field(description="What to look for.")
-    attribute: str = Field(default="memes", description="Vertex attribute: what a vertex holds, one value or a list.")
+    meme: str | int = Field(description="Meme to track.")
+    attribute: str = Field(default="memes", description="Vertex attribute: the memes of a vertex, one value or a list.")
     sources: Labels = Field(
-        default=None, description="Where it begins, as in a,b,c; default: all that hold it in the first instance."
+        default=None,
+        description="Source vertices, such as a,b,c [default: all vertices that hold it in the first instance].",
     )
-    must_hold: bool = Field(default=False, description="A vertex spreads it only while it holds it.")
+    must_hold: bool = Field(default=False, description="Spread the meme only from vertices that hold it.")
 
     def program(self, series: Series) -> TimeSeriesProgram:
         from goffish.temporal.memes import MemeTracking
@@ -102,10 +103,10 @@ class Hashtags(Application):
     """Occurrences in every instance (docs/specs/time-series.md, section 4.3)."""
 
     name = "hashtags"
-    title = "How often a hashtag occurs in every instance, its change, and the total."
+    title = "Occurrences of a hashtag in every instance, their change, and the total."
 
-    hashtag: str | int = Field(description="What to count.")
-    attribute: str = Field(default="memes", description="Vertex attribute: what a vertex holds, one value or a list.")
+    hashtag: str | int = Field(description="Hashtag to count.")
+    attribute: str = Field(default="memes", description="Vertex attribute: the memes of a vertex, one value or a list.")
 
     def program(self, series: Series) -> TimeSeriesProgram:
         from goffish.temporal.memes import HashtagAggregation
@@ -116,10 +117,10 @@ class Hashtags(Application):
 
 class _OfInstances(Application):
     edge_exists: str | None = Field(
-        default=None, description="Boolean attribute of the edges that are there; default: exists, if there is one."
+        default=None, description="Boolean edge attribute that states existence [default: exists, if available]."
     )
     vertex_exists: str | None = Field(
-        default=None, description="Boolean attribute of the vertices that are there; default: exists, if there is one."
+        default=None, description="Boolean vertex attribute that states existence [default: exists, if available]."
     )
 
     def flags(self, series: Series) -> tuple[str | None, str | None]:
@@ -134,7 +135,7 @@ class ComponentsOfInstances(_OfInstances):
     """Weakly connected components (docs/specs/time-series.md, section 4.4)."""
 
     name = "components"
-    title = "Connected components of every instance."
+    title = "Weakly connected components of every instance."
 
     def program(self, series: Series) -> TimeSeriesProgram:
         from goffish.temporal.instances import InstanceComponents
@@ -153,11 +154,11 @@ class PageRankOfInstances(_OfInstances):
     """PageRank (docs/specs/time-series.md, section 4.4)."""
 
     name = "pagerank"
-    title = "PageRank in every instance."
+    title = "PageRank of every instance."
 
-    damping: float = Field(default=0.85, ge=0, lt=1, description="Probability to follow an edge.")
-    iterations: int = Field(default=100, ge=1, description="Updates at most.")
-    tolerance: float = Field(default=1e-9, ge=0, description="Stop after an update that changed less, in sum.")
+    damping: float = Field(default=0.85, ge=0, lt=1, description="Probability of following an arc.")
+    iterations: int = Field(default=100, ge=1, description="Maximum number of updates.")
+    tolerance: float = Field(default=1e-9, ge=0, description="Stop after an update with a smaller L1 change.")
 
     def program(self, series: Series) -> TimeSeriesProgram:
         from goffish.temporal.instances import InstancePageRank
@@ -177,13 +178,13 @@ class Vehicles(Application):
     """Where a vehicle was seen (docs/specs/time-series.md, section 4.4)."""
 
     name = "vehicles"
-    title = "Where a vehicle was seen in every instance, within what it can have driven."
+    title = "Where a vehicle was seen in every instance, within its driving distance."
 
-    plate: str | int = Field(description="The plate.")
-    last_seen: Label = Field(description="Label of the vertex where it was at the start.")
-    max_speed: float = Field(gt=0, description="Distance per unit of the times.")
-    distance: str = Field(default="distance", description="Edge attribute: length.")
-    plates: str = Field(default="plates", description="Vertex attribute: what was seen, one plate or a list.")
+    plate: str | int = Field(description="License plate of the vehicle.")
+    last_seen: Label = Field(description="Label of the vertex where the vehicle was at the start.")
+    max_speed: float = Field(gt=0, description="Maximum speed: distance per time unit of the series.")
+    distance: str = Field(default="distance", description="Edge attribute: length of the edge.")
+    plates: str = Field(default="plates", description="Vertex attribute: observed license plates, one value or a list.")
 
     def program(self, series: Series) -> TimeSeriesProgram:
         from goffish.temporal.vehicles import VehicleTracking
@@ -199,12 +200,16 @@ class Communities(_OfInstances):
     """Louvain in every instance, and how its communities go on (Greene, Doyle & Cunningham, ASONAM 2010)."""
 
     name = "communities"
-    title = "Communities of every instance, numbered alike over time: born, died, grown, merged, split."
+    title = "Communities of every instance, matched over time: born, died, grown, merged, split."
 
-    weight: str | None = Field(default=None, description="Edge attribute; default: weight, if there is one.")
-    threshold: float = Field(default=0.3, gt=0, le=1, description="Least Jaccard index of one community over time.")
-    resolution: float = Field(default=1.0, ge=0, description="Above 1 for smaller communities, below for larger ones.")
-    seed: int = Field(default=0, ge=0, description="The same seed, the same communities.")
+    weight: str | None = Field(default=None, description="Edge attribute with weights [default: weight, if available].")
+    threshold: float = Field(
+        default=0.3, gt=0, le=1, description="Minimum Jaccard index to match a community over time."
+    )
+    resolution: float = Field(
+        default=1.0, ge=0, description="Resolution: above 1 for smaller communities, below 1 for larger ones."
+    )
+    seed: int = Field(default=0, ge=0, description="Random seed.")
 
     def answer(self, series: Series, running: dict[str, Any], note: Note | None = None) -> SeriesResult:
         from goffish.gopher import RunOptions
@@ -214,12 +219,12 @@ class Communities(_OfInstances):
         options = running.pop("options", RunOptions())
         if options.engine != "local":
             raise InputError(
-                f"communities: engine={options.engine!r}: an instance is divided in one process; "
-                "goffish.temporal.spark.map_instances spreads instances over a cluster"
+                f"communities: engine={options.engine!r}: instances are not partitioned; to use a cluster, call "
+                "goffish.spark.map_instances"
             )
         given = {name for name, value in vars(options).items() if value != getattr(RunOptions, name)}
         for name in [*running.keys() - {"start", "end"}, *given - {"threads", "progress"}]:
-            raise InputError(f"communities: {name} is for programs on the engine")
+            raise InputError(f"communities: {name} requires a program on the engine")
         edge_exists, vertex_exists = self.flags(series)
         weight = self.weight or ("weight" if "edge.weight" in series.schema else None)
         graphs = InstanceGraphs(series, edge_exists=edge_exists, vertex_exists=vertex_exists, weight=weight)

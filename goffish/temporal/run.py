@@ -24,16 +24,16 @@ from goffish.temporal.values import SeriesValues
 
 @dataclass(frozen=True, eq=False)
 class SeriesResult(Result):
-    """The answer of a program over a time series.
+    """Result of a program over a time series.
 
     Attributes
     ----------
     timesteps : pyarrow.Table
         One row per timestep that was run: ``timestep``, ``start``, ``end``, ``supersteps``, and the program's reports.
     reads : SeriesCounters or None
-        What this process read of the store; ``None`` where other processes did.
+        What this process read from the store; ``None`` if other processes read it.
     notes : tuple of str
-        What a user should know of the run: data that could not be used.
+        Remarks about the run, such as data that could not be used.
     """
 
     timesteps: pa.Table = None

@@ -20,11 +20,9 @@ from goffish.temporal.values import SeriesValues
 def check_side_by_side(program: TimeSeriesProgram, options: RunOptions) -> None:
     """Refuse what cannot be run side by side."""
     if program.pattern == "sequential":
-        raise InputError(
-            f"temporal_parallelism: {program.name()} is sequential, each timestep needs the one before; leave it at 1"
-        )
+        raise InputError(f"temporal_parallelism: {program.name()} is sequential; omit temporal_parallelism")
     if options.checkpoint_dir is not None:
-        raise InputError("temporal_parallelism: checkpoints are of runs with temporal_parallelism=1")
+        raise InputError("temporal_parallelism: checkpoints require temporal_parallelism=1")
 
 
 def run_side_by_side(

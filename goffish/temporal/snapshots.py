@@ -79,18 +79,18 @@ def build_from_snapshots(
     unit = unit_of(time_unit)
     if time_format is not None and unit == "1":
         raise InputError(
-            f'time_format={time_format!r}: dates need a calendar; give time_unit "s", "ms" or "us", or none'
+            f'time_format={time_format!r}: dates require a calendar; set time_unit to "s", "ms" or "us", or omit it'
         )
     step = None if period is None else length(period, time_unit, "period")
     if pattern is None:
         if time_format is not None:
-            raise InputError(f"time_format={time_format!r}: give also the pattern that finds the time in a name")
+            raise InputError(f"time_format={time_format!r}: requires pattern, which finds the time in a file name")
         begin = 0 if start is None else at(start, time_unit, "start")
         starts = begin + (step or length(1, time_unit, "period")) * np.arange(len(files), dtype=np.int64)
         ends = starts + (step or length(1, time_unit, "period"))
     else:
         if start is not None:
-            raise InputError("start goes without pattern: the names of the files say when instances begin")
+            raise InputError("start and pattern are mutually exclusive: file names state when instances start")
         times = [_time(file, pattern, time_format, time_unit) for file in files]
         order = np.argsort(times, kind="stable")
         files, starts = [files[i] for i in order], np.array(times, np.int64)[order]
@@ -126,12 +126,12 @@ def _files(snapshots: str | Path | Sequence[str | Path]) -> list[Path]:
     else:
         folder = Path(snapshots)
         if not folder.is_dir():
-            raise InputError(f"{folder}: not a folder; give the folder with the snapshots, or a list of files")
+            raise InputError(f"{folder}: not a folder; expected a folder of snapshots or a list of files")
         files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
         if not files:
-            raise InputError(f"{folder}: no files in this folder; a snapshot is an edge list")
+            raise InputError(f"{folder}: the folder is empty; expected edge lists")
     if not files:
-        raise InputError("no snapshots: give a folder or a list of files")
+        raise InputError("no snapshots; expected a folder or a list of files")
     return files
 
 
@@ -139,11 +139,11 @@ def _time(file: Path, pattern: str, time_format: str | None, time_unit: str) -> 
     try:
         found = re.search(pattern, file.name)
         if found is None:
-            raise InputError(f"{file}: pattern {pattern!r} does not match the name of this file")
+            raise InputError(f"{file}: pattern {pattern!r} does not match the file name")
         text = found["time"] if "time" in found.groupdict() else found[1]
     except (re.error, IndexError) as error:
         raise InputError(
-            f"pattern={pattern!r}: give a regular expression with a group for the time ({error})"
+            f"pattern={pattern!r}: expected a regular expression with a group for the time ({error})"
         ) from None
     try:
         if time_format is None:
@@ -151,8 +151,8 @@ def _time(file: Path, pattern: str, time_format: str | None, time_unit: str) -> 
         value = datetime.strptime(text, time_format)
         return moment(value if value.tzinfo else value.replace(tzinfo=UTC), "us")
     except (ValueError, TypeError):
-        accepted = "a whole number" if time_format is None else f"a time of the form {time_format}"
-        raise InputError(f"{file}: {text!r} in its name is not {accepted}") from None
+        accepted = "an integer" if time_format is None else f"a time of the form {time_format}"
+        raise InputError(f"{file}: {text!r} in the file name is not {accepted}") from None
 
 
 def _check_ends(files: list[Path], starts: Any, ends: Any, unit: Unit) -> None:
@@ -162,7 +162,7 @@ def _check_ends(files: list[Path], starts: Any, ends: Any, unit: Unit) -> None:
         when = (
             f"ends at {told(int(ends[i]), unit)}, after {files[i + 1].name} begins ({told(int(starts[i + 1]), unit)})"
         )
-        raise InputError(f"period: {files[i].name} {when}; give a shorter one, or none")
+        raise InputError(f"period: {files[i].name} {when}; use a shorter period or omit it")
 
 
 def _read(file: Path, options: dict[str, Any]) -> Graph:

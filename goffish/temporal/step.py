@@ -137,9 +137,9 @@ class _Temporal:
         """Contribute to a figure of this timestep."""
         if name not in self._program.reports:
             declared = ", ".join(self._program.reports) or "none"
-            raise InputError(f"no report {name!r}; declared are: {declared}")
+            raise InputError(f"no report {name!r}; declared: {declared}")
         if self.moment.phase == "merge":
-            raise InputError("reports are of timesteps: not allowed in merge")
+            raise InputError("reports are not allowed in merge")
         self.sent.reported.setdefault(name, []).extend(np.atleast_1d(np.asarray(value)).tolist())
 
     def emit(self, vertex: ArrayLike | None = None, **columns: ArrayLike) -> None:
@@ -154,9 +154,13 @@ class _Temporal:
         """
         wanted = list(self._program.emits)
         if sorted(columns) != sorted(wanted):
-            raise InputError(f"emit got the columns {sorted(columns)}, the program declares {sorted(wanted)}")
+            raise InputError(f"emit received the columns {sorted(columns)}; the program declares {sorted(wanted)}")
         if (vertex is None) == self._program.emits_vertices:
-            raise InputError("emit needs vertex" if vertex is None else "emit: this program's rows are not of vertices")
+            raise InputError(
+                "emit requires vertex"
+                if vertex is None
+                else "emit: the rows of this program do not represent vertices; omit vertex"
+            )
         rows: dict[str, Any] = {name: np.asarray(columns[name], self._program.emits[name]) for name in wanted}
         if vertex is not None:
             rows["vertex"] = self._ids()[np.asarray(vertex)].astype(np.int64)

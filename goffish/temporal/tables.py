@@ -84,9 +84,9 @@ def build_from_table(
     options = options_of(StoreOptions, more)
     expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
     if vertices is None and edges is None:
-        raise InputError("give a table of vertices or of edges")
+        raise InputError("expected a table of vertices or of edges")
     if ends is not None and (starts is None or period is not None):
-        raise InputError("ends go with starts, and without period")
+        raise InputError("ends requires starts and excludes period")
     unit, finder = unit_of(time_unit), EdgeFinder(graph.to_graph() if isinstance(graph, PartitionedGraph) else graph)
     keys = {"vertex": (instance, vertex), "edge": (instance, source, target)}
     tables = {
@@ -104,16 +104,18 @@ def build_from_table(
         if early.size:
             i = int(early[0])
             begins = f"instance {i + 1} begins at {told(int(first[i + 1]), unit)}"
-            raise InputError(f"starts: {begins}, not after instance {i} ({told(int(first[i]), unit)}); sort them")
+            raise InputError(
+                f"starts: {begins}, which is not after instance {i} ({told(int(first[i]), unit)}); sort them"
+            )
     step = None if period is None else length(period, time_unit, "period")
     last = ends_of(first, step) if ends is None else np.array([at(x, time_unit, "one of ends") for x in ends], np.int64)
     if last.size != first.size:
-        raise InputError(f"ends: there are {last.size}, and {first.size} starts")
+        raise InputError(f"ends: got {last.size} for {first.size} starts")
 
     notes, rows = [], {}
     for place, table in tables.items():
         if (np.diff(numbers[place]) < 0).any():
-            notes.append(f"the rows of {place} values were not in the order of time and were sorted")
+            notes.append(f"the rows of {place} values were not in time order and were sorted")
         rows[place] = _ordered(finder, table, keys[place], numbers[place], first, unit)
     schema = _schema({place: found[2] for place, found in rows.items()}, dict(defaults or {}))
 
@@ -146,7 +148,7 @@ def _instances_of(column: pa.ChunkedArray, starts: Sequence[Any] | None, time_un
     numbers = time_column(column, "1", "the column of instances")
     bad = np.flatnonzero((numbers < 0) | (numbers >= len(starts)))
     if bad.size:
-        told = f"instance {numbers[bad[0]]} does not exist: there are {len(starts)} starts"
+        told = f"instance {numbers[bad[0]]} does not exist; got {len(starts)} starts"
         raise InputError(f"row {bad[0]}: {told}")
     return numbers
 
@@ -215,5 +217,5 @@ def _schema(columns: Mapping[str, Mapping[str, pa.Array]], defaults: dict[str, A
             found[place].append(Attribute(name, kind, None if static is not None else default, static))
     if defaults:
         known = ", ".join(f"{place}.{name}" for place, some in columns.items() for name in some) or "none"
-        raise InputError(f"defaults: no attribute {next(iter(defaults))!r}; there are: {known}")
+        raise InputError(f"defaults: no attribute {next(iter(defaults))!r}; available: {known}")
     return SeriesSchema(tuple(found["vertex"]), tuple(found["edge"]))

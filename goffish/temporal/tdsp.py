@@ -121,7 +121,7 @@ class TimeDependentShortestPath(TimeSeriesProgram):
         self, batch: SubgraphBatch, step: BatchTimeStep, roots: NDArray[np.int64], times: NDArray[np.float64],
         horizon: float,
     ) -> None:  # fmt: skip
-        """Follow the roots inside the window, and tell the owners of remote vertices."""
+        """Follow the roots inside the window, and notify the owners of remote vertices."""
         if not roots.size:
             return
         units = np.unique(np.searchsorted(batch.subgraph_offsets, roots, side="right") - 1)
@@ -147,7 +147,7 @@ class TimeDependentShortestPath(TimeSeriesProgram):
             tail = batch.vertex_ids[np.searchsorted(batch.offsets, arc, side="right") - 1]
             raise InputError(
                 f"edge.{self.latency} is {latency[arc]:g} for an edge of vertex number {tail} in instance "
-                f"{step.timestep}: times are at least 0"
+                f"{step.timestep}: must be at least 0"
             )
         if self.semantics == "window":
             batch["too_long"][:] |= bool((latency > step.moment.end - step.moment.start).any())
@@ -175,14 +175,14 @@ class TimeDependentShortestPath(TimeSeriesProgram):
             step.vote_to_halt_timestep()
 
     def notes(self, timesteps: pa.Table) -> list[str]:
-        """A warning where latencies were met that no window has room for (docs/specs/time-series.md, section 6.3)."""
+        """A warning about latencies that exceed every window (docs/specs/time-series.md, section 6.3)."""
         when = [t for t, met in zip(*(timesteps[n].to_pylist() for n in ("timestep", "too_long")), strict=True) if met]
         if not when:
             return []
         shown = ", ".join(map(str, when[:5])) + (", …" if len(when) > 5 else "")
         return [
-            f"some edges take longer than an instance lasts (edge.{self.latency}, timesteps {shown}): "
-            "under the semantics window they are never used"
+            f"some edges exceed the duration of an instance (edge.{self.latency}, timesteps {shown}): "
+            "with semantics=window they are never used"
         ]
 
     def result(self, sg: SubgraphBatch) -> Mapping[str, ArrayLike]:

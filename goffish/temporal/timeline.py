@@ -1,6 +1,6 @@
 """TI-BSP on every engine: a program over a time series as an ordinary one, with the supersteps of all timesteps.
 
-A timestep of S supersteps takes S + 1 of the engine: in the last one `end_of_timestep` is called, which has to know
+A timestep of S supersteps takes S + 1 of the engine: in the last one `end_of_timestep` is called, which requires
 that all subgraphs of the whole graph have halted. What crosses timesteps waits at its sender until then, as state of
 the partition; so messages, checkpoints and lost executors are the engine's business, as in any other program.
 """
@@ -53,7 +53,7 @@ class Clock:
     superstep: int
 
     def told(self) -> dict[str, Any]:
-        """What every partition contributes, so that all know it in the next superstep."""
+        """Contributions of every partition, available to all in the next superstep."""
         return {"tibsp.phase": self.phase, "tibsp.index": self.index, "tibsp.superstep": self.superstep}
 
 

@@ -58,7 +58,7 @@ class VehicleTracking(TimeSeriesProgram):
         self, plate: str | int, start: int | str, max_speed: float, distance: str = "distance", plates: str = "plates"
     ) -> None:
         if not max_speed > 0:
-            raise InputError(f"max_speed={max_speed}: more than 0")
+            raise InputError(f"max_speed={max_speed}: must be greater than 0")
         self.plate, self.start, self.max_speed = plate, start, max_speed
         self.distance, self.plates = distance, plates
         self.values = (f"edge.{distance}", f"vertex.{plates}")
@@ -84,7 +84,7 @@ class VehicleTracking(TimeSeriesProgram):
         length = np.asarray(step.values(f"edge.{self.distance}", units), np.float64)
         if (length < 0).any():
             raise InputError(
-                f"edge.{self.distance} is {length.min():g} in instance {step.timestep}: lengths are at least 0"
+                f"edge.{self.distance} is {length.min():g} in instance {step.timestep}: must be at least 0"
             )
         never, improved = np.zeros(batch.num_vertices, np.bool_), np.empty(batch.remote_vertex.size, np.int64)
         entries = Entries(np.searchsorted(roots, batch.subgraph_offsets), roots, label[roots])
@@ -97,7 +97,7 @@ class VehicleTracking(TimeSeriesProgram):
         step.send_to_vertex(batch.remote_subgraph[rows], batch.remote_vertex[rows], far=batch["ghost"][rows], number=-1)
 
     def _look_from(self, batch: SubgraphBatch, step: BatchTimeStep) -> None:
-        """The last position, and how far it can have come: what all partitions were told alike."""
+        """The last position, and how far it can have come: sent to all partitions alike."""
         position, reach = batch["position"], batch["reach"]
         if step.timestep == step.moment.first:
             at = batch.find(self.start)
@@ -124,7 +124,7 @@ class VehicleTracking(TimeSeriesProgram):
         return np.asarray(occurrences(step.values(f"vertex.{self.plates}", units), self.plate)[near] > 0)
 
     def finish(self, table: pa.Table) -> pa.Table:
-        """Of the sightings that partitions told of, the nearest of each instance."""
+        """The nearest of the sightings that partitions reported, for each instance."""
         ordered = table.sort_by([(name, "ascending") for name in ("timestep", "distance", "number")])
         first = np.unique(ordered["timestep"].to_numpy(), return_index=True)[1]
         return ordered.take(pa.array(first)).drop_columns("number")

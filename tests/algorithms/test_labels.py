@@ -226,5 +226,5 @@ def test_edges_are_keys() -> None:
     assert gf.edge_betweenness(gf.from_edges(["x"], ["y"])).to_dict() == {("x", "y"): 1.0}
     links = gf.run("quotient", gf.partition(gf.from_edges([0, 1, 2], [1, 2, 3]), 2, "range")).to_dict()
     assert links == {(0, 1): 1, (1, 0): 1}
-    with pytest.raises(gf.InputError, match=r"several rows have the same level: use \.table"):
+    with pytest.raises(gf.InputError, match=r"several rows have the same level; use \.table"):
         gf.landscape(graph).to_dict()

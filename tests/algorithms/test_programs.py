@@ -97,9 +97,9 @@ def test_maximum_value_is_exact_for_huge_labels_and_refuses_what_is_not_a_number
 
 def test_weights_that_add_up_to_infinity_are_refused_by_pagerank() -> None:
     graph = from_edges([0, 0, 1], [1, 2, 2], [1.7e308, 1.7e308, 1.0])
-    with pytest.raises(InputError, match="scale all weights alike"):
+    with pytest.raises(InputError, match="scale all weights by the same factor"):
         run_program(PageRank(weighted=True), build_layout(graph, np.zeros(3, np.int32), 1))
-    with pytest.raises(InputError, match="scale all weights alike"):
+    with pytest.raises(InputError, match="scale all weights by the same factor"):
         make("pagerank", {"weighted": True}).whole(graph, None)
 
 

@@ -61,7 +61,7 @@ def test_checkpoint_every_is_checked_with_a_folder(tmp_path: Path) -> None:
 def test_threads_that_would_do_nothing_are_pointed_out(name: str) -> None:
     """Breaks when `threads` is ignored without a word."""
     options = {"source": 0} if name in ("bfs", "sssp") else {}
-    with pytest.warns(GoffishWarning, match=rf"^threads=2 has no effect: {name} of a graph in memory takes one thread"):
+    with pytest.warns(GoffishWarning, match=rf"^threads=2 has no effect: {name} in memory uses one thread"):
         gf.run(name, PATH, threads=2, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -71,7 +71,7 @@ def test_threads_that_would_do_nothing_are_pointed_out(name: str) -> None:
 
 
 def test_threads_of_the_sequential_variant_are_pointed_out() -> None:
-    with pytest.warns(GoffishWarning, match="^threads=2 has no effect: variant='sequential' takes one thread"):
+    with pytest.warns(GoffishWarning, match="^threads=2 has no effect: variant='sequential' uses one thread"):
         gf.louvain(PATH, variant="sequential", threads=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -80,7 +80,7 @@ def test_threads_of_the_sequential_variant_are_pointed_out() -> None:
 
 
 def test_a_method_is_refused_for_a_partitioned_graph() -> None:
-    with pytest.raises(InputError, match="partitioned already"):
+    with pytest.raises(InputError, match="already partitioned"):
         gf.run("components", CUT, method="hash")
 
 

@@ -37,7 +37,7 @@ NEEDED: dict[str, Any] = {
 }  # fmt: skip
 #: Answers that are lengths, or one over lengths; all others do not depend on the unit of the weights.
 LENGTHS = {"distance": 1, "closeness": -1, "harmonic": -1}
-RULE = "weights must be 0 or from 1e-140 to 1e+140; scale all weights alike"
+RULE = "weights must be 0 or from 1e-140 to 1e+140; scale all weights by the same factor"
 TOO_SMALL_OR_LARGE = [
     *(PLAIN * factor for factor in (5e-324, 1e-310, 1e-141, 1e140, 2e307)),
     *(np.full(7, weight) for weight in (5e-324, 5e-141, 2e140, 1e308)),

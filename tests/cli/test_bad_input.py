@@ -18,12 +18,12 @@ BAD_FILES = {
     "empty.txt": ("", "empty.txt: no edges found: the file is empty"),
     "comments.txt": ("# a\n% b\n", "comments.txt: no edges found: the file holds only comments"),
     "one-column.txt": ("1\n2\n", "one-column.txt:1: expected at least two columns"),
-    "text-weight.txt": ("1 2 3.0\n2 3 abc\n", "text-weight.txt:2: the weight must be a finite number"),
+    "text-weight.txt": ("1 2 3.0\n2 3 abc\n", "text-weight.txt:2: the weight must be a finite, non-negative number"),
     "too-big.txt": ("1 2\n9223372036854775808 3\n", "too-big.txt:2: the source does not fit in 64 bits"),
     "short-line.txt": ("1 2\n3\n", "short-line.txt:2: expected at least two columns"),
-    "negative.txt": ("1 2 1\n2 3 -4\n", "negative.txt:2: the weight must be a finite number that is not negative"),
-    "nan.txt": ("1 2 1\n2 3 nan\n", "nan.txt:2: the weight must be a finite number"),
-    "binary.txt": ("\0\1\2" * 500, "binary.txt: this is a binary file"),
+    "negative.txt": ("1 2 1\n2 3 -4\n", "negative.txt:2: the weight must be a finite, non-negative number"),
+    "nan.txt": ("1 2 1\n2 3 nan\n", "nan.txt:2: the weight must be a finite, non-negative number"),
+    "binary.txt": ("\0\1\2" * 500, "binary.txt: unknown binary format"),
     "what.bin": ("\0\1\2" * 500, "what.bin: unknown format"),
 }
 
@@ -46,22 +46,25 @@ def test_bad_file(place: Place, name: str) -> None:
         (("info", "."), ".: is a folder without manifest.json; give a graph file or a store"),
         (("verify", "small.txt"), "small.txt: not a GoFFish store"),
         (("export", "small.txt", "-o", "x.csv"), "small.txt: is not a store"),
-        (("info", "small.txt", "--columns", "source"), "give ROLE=COLUMN pairs, such as source=0,target=1"),
-        (("info", "small.txt", "--columns", "from=1"), "choose from source, target, weight, timestamp"),
+        (("info", "small.txt", "--columns", "source"), "write ROLE=COLUMN pairs, as in source=0,target=1"),
+        (("info", "small.txt", "--columns", "from=1"), "accepted: source, target, weight, timestamp"),
         (("info", "small.txt", "--format", "xml"), "choose one of auto, edges"),
         (("info", "small.gofs", "--directed"), "--directed applies to raw files only; small.gofs is a store"),
         (("run", "bfs", "small.txt"), "Missing option '--source' (see goffish run bfs --help)"),
         (("run", "bfs", "small.txt", "--source", "99"), "unknown vertex 99"),
         (("run", "bfs", "small.gofs", "--source", "99"), "unknown vertex 99"),
-        (("run", "bfs", "small.txt", "--source", "a"), "unknown vertex 'a': this graph's vertices are integers"),
-        (("run", "bfs", "small.txt", "--source", "9" * 20), "this graph's vertices are 64-bit integers"),
+        (
+            ("run", "bfs", "small.txt", "--source", "a"),
+            "unknown vertex 'a': the vertex labels of this graph are integers",
+        ),
+        (("run", "bfs", "small.txt", "--source", "9" * 20), "the vertex labels of this graph are 64-bit integers"),
         (("run", "bfs", "names.csv", "--source", "z"), "unknown vertex 'z'"),
         (("run", "bfs", "names.gofs", "--source", "1"), "unknown vertex '1'"),
         (("run", "small.txt"), "unknown algorithm 'small.txt': choose one of components, bfs"),
         (("start",), "unknown command 'start': choose one of import, export"),
         (("run", "components", "small.txt", "--fast"), "No such option: --fast"),
         (("run", "max-value", "small.txt", "--attribute", "age"), "no column 'vertex.age'"),
-        (("run", "components", "small.gofs", "--parts", "3"), "parts=3: the graph is partitioned into 2"),
+        (("run", "components", "small.gofs", "--parts", "3"), "parts=3: the graph already has 2"),
         (("run", "components", "small.gofs", "--method", "hash"), "--method applies to raw files only"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -93,15 +96,15 @@ def test_bad_argument(refuses: Callable[..., str], args: tuple[str, ...], told: 
         (("import", "nope", "-o", "no/x.csv"), "no/x.csv: the folder no does not exist"),
         (("import", "nope", "-o", "x.xyz"), "x.xyz: unknown suffix; use one of .txt"),
         (("import", "nope", "-o", "x.gr"), "DIMACS files can be read, not written"),
-        (("partition", "nope", "-o", "small.txt"), "small.txt: is a file; a store is a folder"),
-        (("partition", "nope", "-o", "."), ".: is not empty and not a store"),
-        (("partition", "nope", "-o", "s", "-k", "0"), "parts=0: the number of partitions is a whole number from 1"),
-        (("partition", "nope", "-o", "s", "-k", "-1"), "parts=-1: the number of partitions"),
+        (("partition", "nope", "-o", "small.txt"), "small.txt: is a file; expected a folder"),
+        (("partition", "nope", "-o", "."), ".: is neither empty nor a store"),
+        (("partition", "nope", "-o", "s", "-k", "0"), "parts=0: must be an integer from 1"),
+        (("partition", "nope", "-o", "s", "-k", "-1"), "parts=-1: must be an integer"),
         (("partition", "nope", "-o", "s", "-k", "x"), "'--parts' / '-k': must be a whole number"),
         (("partition", "nope", "-o", "s", "--method", "x"), "choose one of metis, hash"),
         (("partition", "nope", "-o", "s", "--units", "x"), "choose one of components, single, vertex"),
         (("partition", "nope", "-o", "s", "--imbalance", "0.5"), "imbalance=0.5: should be greater than or equal to 1"),
-        (("partition", "nope", "-o", "s", "--method", "hash", "--cuts", "2"), "unknown; hash takes seed"),
+        (("partition", "nope", "-o", "s", "--method", "hash", "--cuts", "2"), "unknown; hash accepts seed"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -265,7 +268,7 @@ def test_unexpected_exception(shared: Place) -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (("components",), "components of a graph in memory"), (("bfs", "--source", "1"), "bfs of a graph in memory"),
+        (("components",), "components in memory"), (("bfs", "--source", "1"), "bfs in memory"),
         (("louvain", "--variant", "sequential"), "variant='sequential'"),
     ],
 )  # fmt: skip
@@ -273,7 +276,7 @@ def test_threads_without_effect_are_pointed_out(place: Place, args: tuple[str, .
     command, *options = args
     ended = place("run", command, "small.txt", *options, "--threads", "2", "--json", real=command == "components")
     assert ended.json["algorithm"] == command
-    assert ended.err == f"warning: threads=2 has no effect: {told} takes one thread; leave it out\n"
+    assert ended.err == f"warning: threads=2 has no effect: {told} uses one thread; omit threads\n"
     if command != "louvain":
         assert place("run", command, "small.txt", *options, "--threads", "2", "--engine", "local").err == ""
     told = " ".join(place("run", command, "--help").out.replace("│", " ").split())

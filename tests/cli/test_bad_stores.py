@@ -41,7 +41,7 @@ def lose_a_folder(store: Path) -> str:
 def newer_version(store: Path) -> str:
     manifest = store / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": 99}))
-    return "manifest.json: written in store format 99, this GoFFish reads up to 1"
+    return "manifest.json: store format 99 is not supported; accepted: up to 1"
 
 
 def cut_manifest(store: Path) -> str:
@@ -74,8 +74,8 @@ def test_checkpoint_of_another_job(place: Place) -> None:
     assert_refused(stopped, code=1)
     assert "not finished after 7 supersteps" in stopped.err
     for args, told in (
-        ((*base, "--source", "1", "--resume"), "the checkpoint is of another job (options was"),
-        (("run", "bfs", *base[2:], "--source", "0", "--resume"), "of another job (program was"),
+        ((*base, "--source", "1", "--resume"), "the checkpoint belongs to another job (options was"),
+        (("run", "bfs", *base[2:], "--source", "0", "--resume"), "belongs to another job (program was"),
         (("run", "sssp", "grid.gofs", *base[5:], "--source", "0", "--resume"), "(another graph or partitioning)"),
     ):
         ended = place(*args)

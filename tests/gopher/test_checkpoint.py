@@ -89,7 +89,7 @@ def test_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
         (make("bfs", {"source": 0}), LAYOUT),
         (make("sssp", {"source": 0}), build_layout(grid(24, 20), grid_blocks(24, 20, 1, 1), 1)),
     ):
-        with pytest.raises(InputError, match="the checkpoint is of another job"):
+        with pytest.raises(InputError, match="the checkpoint belongs to another job"):
             run_program(job.program(""), layout, checkpoint_dir=tmp_path, resume=True)
 
 
@@ -111,14 +111,14 @@ def test_checkpoint_of_other_weights_or_options_is_refused(tmp_path: Path) -> No
 
     sssp = make("sssp", {"source": 0})
     stop(sssp.program(""), path_graph(1.0), "weights")
-    with pytest.raises(InputError, match="of another job"):
+    with pytest.raises(InputError, match="belongs to another job"):
         resume(sssp.program(""), path_graph(5.0), "weights")
     assert resume(sssp.program(""), path_graph(1.0), "weights").to_dict()[39] == 39.0
 
     zeros, other = np.zeros(5000), np.zeros(5000)
     other[1000] = 100
     stop(Shifted(zeros), LAYOUT, "options")
-    with pytest.raises(InputError, match="of another job"):
+    with pytest.raises(InputError, match="belongs to another job"):
         resume(Shifted(other), LAYOUT, "options")
     assert resume(Shifted(zeros.copy()), LAYOUT, "options").table.num_rows == 480
     with pytest.raises(InputError, match="option 'shift' is a object"):
@@ -178,7 +178,7 @@ def test_full_disk_while_checkpointing_keeps_the_checkpoint_before(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "savez", full)
-    with pytest.raises(StoreError, match=r"checkpoint cannot be written \(No space left on device\)"):
+    with pytest.raises(StoreError, match=r"cannot write the checkpoint \(No space left on device\)"):
         run_program(
             make("sssp", {"source": 0}).program(""),
             LAYOUT,

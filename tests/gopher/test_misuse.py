@@ -66,7 +66,7 @@ def test_an_exception_names_program_subgraph_and_superstep(method: str, where: s
         (lambda step: step.send_to_partition(-1, x=1), "partition -1, which does not exist"),
         (lambda step: step.send_to_vertex(0, -3, x=1), "vertex -3, which does not exist"),
         (lambda step: step.send_to_vertex(0, 8, x=1), "vertex 8, which does not exist"),
-        (lambda step: step.send_to_subgraph(1.7, x=1), "whole numbers, not by float64"),
+        (lambda step: step.send_to_subgraph(1.7, x=1), "addresses must be integers, not float64"),
         (lambda step: step.send_to_subgraph(0, x=2.9), "message column 'x' is int64, got float64"),
     ],
 )
@@ -97,7 +97,7 @@ def test_undeclared_state_and_attributes_are_errors() -> None:
 def test_a_program_must_define_compute_and_addresses_are_reserved() -> None:
     with pytest.raises(JobError, match="define compute or compute_batch"):
         run_program(SubgraphProgram(), CHAIN)
-    with pytest.raises(InputError, match="'vertex' is taken"):
+    with pytest.raises(InputError, match="'vertex' is reserved"):
         run_program(type("P", (SubgraphProgram,), {"message": {"vertex": np.int64}})(), CHAIN)
     with pytest.raises(InputError, match="use numbers, not Python objects"):
         run_program(type("P", (SubgraphProgram,), {"message": {"x": object}})(), CHAIN)
@@ -107,7 +107,7 @@ def test_a_program_must_define_compute_and_addresses_are_reserved() -> None:
     ("declaration", "problem"),
     [
         ({"combine": "mean"}, "combine='mean': choose min, max, sum"),
-        ({"combine": "min", "message": {}}, "needs a message column"),
+        ({"combine": "min", "message": {}}, "requires a message column"),
         ({"rows": "vertices"}, "rows='vertices': choose vertex, subgraph or free"),
         ({"aggregators": {"x": "avg"}}, "aggregator 'x' is 'avg': choose one of sum, min"),
         ({"state": {"got": np.int64}}, "declare it with per_vertex"),
@@ -162,7 +162,7 @@ def test_unknown_engine_and_thread_counts() -> None:
 
 def test_a_program_that_needs_connected_units_refuses_partitions() -> None:
     layout = build_layout(from_edges([0, 2], [1, 3]), np.zeros(4, np.int32), 1, finder="single")
-    with pytest.raises(InputError, match="needs connected subgraphs"):
+    with pytest.raises(InputError, match="requires connected subgraphs"):
         run_program(make("max-value", {}).program("single"), layout)
     assert nx.number_connected_components(nx.Graph([(0, 1), (2, 3)])) == 2
     assert run_program(make("components", {}).program("single"), layout).to_dict() == {0: 1, 1: 1, 2: 3, 3: 3}

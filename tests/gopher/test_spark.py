@@ -240,7 +240,7 @@ def test_a_folder_that_cannot_be_written_leaves_the_old_one(spark: Any, tmp_path
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("keep")
     for place, told in (
-        (tmp_path / "full", "is not empty and not a result"),
+        (tmp_path / "full", "is neither empty nor a result folder"),
         (tmp_path / "none" / "out", "the folder .* does not exist"),
         ("s3://bucket/out", "URIs are not supported here; give a local path"),
     ):
@@ -258,7 +258,7 @@ def test_a_part_that_is_written_again_is_the_same(tmp_path: Path) -> None:
     folder.publish("x", [folder.write(4, table)])
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["_manifest.json", "part-00004.parquet"]
     assert read_table(tmp_path / "out").equals(table)
-    with pytest.raises(InputError, match="is another folder here"):
+    with pytest.raises(InputError, match="is a different folder on this machine"):
         folder.write(4, table)
 
 
@@ -339,7 +339,7 @@ def test_a_store_that_was_replaced_is_refused(spark: Any, tmp_path: Path) -> Non
     write_store(GRID, tmp_path / "store")
     graph = open_store(tmp_path / "store")
     write_store(SOCIAL, tmp_path / "store")
-    with pytest.raises(InputError, match="was replaced while the job ran"):
+    with pytest.raises(InputError, match="was replaced during the job"):
         run_spark(Rounds(1), graph, spark=spark)
 
 

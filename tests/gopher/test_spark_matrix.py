@@ -129,5 +129,5 @@ def test_on_spark(spark: Any, stores: dict[str, str], name: str) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", IN_MEMORY)
 def test_what_has_no_program_says_so(name: str, engine: str) -> None:
-    with pytest.raises(InputError, match=f"{name} is computed on the whole graph in memory: leave out engine"):
+    with pytest.raises(InputError, match=f"{name} runs only in memory; omit engine"):
         gf.run(name, layout(name), engine=engine)

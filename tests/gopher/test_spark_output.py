@@ -36,5 +36,5 @@ def test_the_command_line(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixt
     app([*command, f"{tmp_path}/out/"], standalone_mode=False)
     assert "20 rows written to" in capsys.readouterr().out
     assert read_table(tmp_path / "out").sort_by("vertex").equals(gf.run("components", store, engine="local").table)
-    with pytest.raises(InputError, match="is not empty and not a result"):
+    with pytest.raises(InputError, match="is neither empty nor a result folder"):
         gf.run("components", store, engine="spark", spark=spark, output=tmp_path)

@@ -123,7 +123,7 @@ def test_scipy_weights_and_types():
         from_scipy(sparse.csr_array((2, 3)))
     with pytest.raises(InputError, match="real numbers"):
         from_scipy(sparse.csr_array(np.array([[0, 1j], [0, 0]])))
-    with pytest.raises(InputError, match="not negative"):
+    with pytest.raises(InputError, match="non-negative"):
         from_scipy(sparse.csr_array(np.array([[0, -1.0], [0, 0]])))
 
 
@@ -173,7 +173,7 @@ def test_networkx_mixed_attribute():
     source = nx.Graph()
     source.add_edge(1, 2, kind="x")
     source.add_edge(2, 3, kind=5)
-    with pytest.raises(InputError, match="'kind' does not fit in one column"):
+    with pytest.raises(InputError, match="'kind' cannot be stored in one column"):
         from_networkx(source)
 
 

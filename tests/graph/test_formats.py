@@ -277,7 +277,7 @@ def test_formats_refuse_what_they_cannot_hold(tmp_path):
     for graph, name, message in [
         (directed, "a.metis", "undirected"),
         (loops, "a.metis", "self-loops"),
-        (from_edges([1], [2], [0.5]), "a.metis", "whole numbers"),
+        (from_edges([1], [2], [0.5]), "a.metis", "store only integers"),
         (directed, "a.gr", "not written"),
         (directed, "a.xyz", "unknown suffix"),
         (from_edges(["a\nb"], ["c"]), "a.txt", "line break"),

@@ -77,8 +77,8 @@ def test_texts_in_bytes_are_texts() -> None:
     [
         (np.array([1, 2j]), "real numbers"),
         ([1, 1j], "real numbers"),
-        (["1", "2"], "texts"),
-        (np.array(["1", 2], object), "texts"),
+        (["1", "2"], "strings"),
+        (np.array(["1", 2], object), "strings"),
         ([[1], [1, 2]], "real numbers"),
         ([[1, 2]], "shape"),
         (5, "shape"),
@@ -115,15 +115,15 @@ def test_attributes_come_from_tables_of_any_kind() -> None:
     ("given", "problem"),
     [
         ({"a": [1, 2], "b": [1]}, "'b' has 1 rows, expected 2"),
-        ({"a": [1, "x"]}, "'a' does not fit in one column"),
-        ({"a": 5}, "'a' does not fit"),
-        ({"a": "xy"}, "'a' does not fit"),
-        ({1: [1, 2]}, "give a text"),
-        ([1, 2], "give a table"),
-        ("xy", "give a table"),
-        (5, "give a table"),
-        (pa.table([[1, 2], [3, 4]], names=["a", "a"]), "two columns are called 'a'"),
-        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "two of one name"),
+        ({"a": [1, "x"]}, "'a' cannot be stored in one column"),
+        ({"a": 5}, "'a' cannot be stored"),
+        ({"a": "xy"}, "'a' cannot be stored"),
+        ({1: [1, 2]}, "must be a string"),
+        ([1, 2], "expected a table"),
+        ("xy", "expected a table"),
+        (5, "expected a table"),
+        (pa.table([[1, 2], [3, 4]], names=["a", "a"]), "two columns are named 'a'"),
+        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "two columns have the same name"),
         (pd.DataFrame({"a": [1]}), "1 rows, expected 2"),
     ],
 )
@@ -144,9 +144,9 @@ def test_objects_of_the_wrong_kind(name: str, given) -> None:
 
 
 def test_frames_and_matrices_of_the_wrong_form() -> None:
-    with pytest.raises(InputError, match="two of one name"):
+    with pytest.raises(InputError, match="two columns have the same name"):
         gf.from_pandas(pd.DataFrame([[1, 2, 3]], columns=["source", "target", "target"]))
-    with pytest.raises(InputError, match="two columns are called 'target'"):
+    with pytest.raises(InputError, match="two columns are named 'target'"):
         gf.from_arrow(pa.table([[1], [2], [3]], names=["source", "target", "target"]))
     with pytest.raises(InputError, match="vertices"):
         gf.from_pandas(pd.DataFrame({"source": [1], "target": [2]}), vertices=[1, 2])
@@ -162,7 +162,7 @@ def test_what_is_no_path(path) -> None:
 
 
 def test_writing_what_is_no_graph(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"graph is of type str: .*first"):
+    with pytest.raises(InputError, match=r"graph is of type str: .*then the path"):
         gf.write(str(tmp_path / "g.txt"), TRIANGLE)
     for given in (None, 5, nx.path_graph(2), gf.partition(TRIANGLE, 1)):
         with pytest.raises(InputError, match="Graph"):

@@ -25,12 +25,12 @@ BROKEN = [
     ("a.csv", "source,target\n", None, "no edges found"),
     ("a.txt", "# c\n1\n2\n", 2, "expected at least two columns, source and target: '1'"),
     ("a.txt", "# c\n1 2\n\n3\n", 4, "expected at least two columns, source and target: '3'"),
-    ("a.txt", "1 2 3\n2 3 heavy\n", 2, "weight must be a finite number that is not negative: 'heavy'"),
+    ("a.txt", "1 2 3\n2 3 heavy\n", 2, "weight must be a finite, non-negative number: 'heavy'"),
     ("a.txt", "1 2 heavy\n", 1, "column 3 is not a number"),
     ("a.txt", "1 2 3\n2 3\n", 2, "this line has no weight"),
     ("a.txt", "1 2\n2 3 4\n", 2, "more columns than the 2 of the first line"),
-    ("a.txt", "1 2 3\n2 3 -4\n", 2, "not negative: '2 3 -4'"),
-    ("a.txt", "1 2 3\n2 3 -1e-320\n", 2, "not negative"),
+    ("a.txt", "1 2 3\n2 3 -4\n", 2, "non-negative number: '2 3 -4'"),
+    ("a.txt", "1 2 3\n2 3 -1e-320\n", 2, "non-negative"),
     ("a.txt", "1 2 3\n2 3 NaN\n", 2, "'NaN'"),
     ("a.txt", "1 2 3\n2 3 inf\n", 2, "'inf'"),
     ("a.txt", "1 2 3\n2 3 1e999\n", 2, "'1e999'"),
@@ -38,16 +38,16 @@ BROKEN = [
     ("a.txt", "1 2\n1 9223372036854775808\n", 2, "the target does not fit in 64 bits"),
     ("a.txt", "1 2\n-9223372036854775809 1\n", 2, "the source does not fit in 64 bits"),
     ("a.txt", "1 2\n123456789012345678901234567890 1\n", 2, "does not fit in 64 bits"),
-    ("a.csv", "1,2,3\n1,2,3 4\n", 2, "something that is no separator follows the weight"),
-    ("a.csv", 'a,b\nc,"d\n', 2, "quoted field does not end"),
+    ("a.csv", "1,2,3\n1,2,3 4\n", 2, "expected a separator after the weight"),
+    ("a.csv", 'a,b\nc,"d\n', 2, "quoted field is not closed"),
     ("a.txt", b"caf\xe9 b\n", None, "not UTF-8"),
     ("a.txt", "1 2\n".encode("utf-16"), None, "UTF-16"),
     ("a.txt", "1 2\r2 3\r", None, "carriage returns only"),
-    ("a.csv", '"x"y,b\nc,d\n', 1, "something that is no separator follows the source"),
-    ("a.txt", b"\x7fELF\0\0\0", None, "binary file"),
-    ("a.txt.gz", gzip.compress(b"1 2\n" * 9999, mtime=0)[:60], None, "damaged or cut short"),
-    ("a.txt.bz2", bz2.compress(b"1 2\n" * 9999)[:40], None, "damaged or cut short"),
-    ("a.txt.zst", zstandard.compress(bytes(range(33, 120)) * 99)[:60], None, "damaged or cut short"),
+    ("a.csv", '"x"y,b\nc,d\n', 1, "expected a separator after the source"),
+    ("a.txt", b"\x7fELF\0\0\0", None, "unknown binary format"),
+    ("a.txt.gz", gzip.compress(b"1 2\n" * 9999, mtime=0)[:60], None, "damaged or truncated"),
+    ("a.txt.bz2", bz2.compress(b"1 2\n" * 9999)[:40], None, "damaged or truncated"),
+    ("a.txt.zst", zstandard.compress(bytes(range(33, 120)) * 99)[:60], None, "damaged or truncated"),
     ("out.x", "% bip unweighted\n1 1\n", None, "bipartite"),
     ("a.unknown", "hello\n", None, "unknown format"),
     ("a.unknown", b"\x89PNG\r\n", None, "unknown format"),
@@ -56,15 +56,15 @@ BROKEN = [
     ("a.metis", "3 2 7\n", 1, "three digits 0 or 1"),
     ("a.metis", "3 2\n2\n1 4\n2\n", 3, "in the range 1 to 3: '4'"),
     ("a.metis", "% c\n3 2\n% c\n2\n1 0\n2\n", 5, "in the range 1 to 3: '0'"),
-    ("a.metis", "3 3\n2\n1 3\n2\n", 1, "promises 3 edges, but the file lists 4 neighbours"),
-    ("a.metis", "3 1\n2\n1 3\n2\n", 3, "more neighbours than the 1 edges"),
-    ("a.metis", "4 2\n2\n1 3\n2\n", 4, "promises 4 vertices, but only 3"),
+    ("a.metis", "3 3\n2\n1 3\n2\n", 1, "declares 3 edges, but the file lists 4 neighbors"),
+    ("a.metis", "3 1\n2\n1 3\n2\n", 3, "more neighbors than the 1 edges"),
+    ("a.metis", "4 2\n2\n1 3\n2\n", 4, "declares 4 vertices, but only 3"),
     ("a.metis", "2 1\n2\n1\n\n1\n", 5, "more vertex lines than the 2"),
     ("a.metis", "4 2\n2\n1\n4\n1\n", 5, "vertex 4 lists 1, but vertex 1 does not list 4"),
     ("a.metis", "3 2 1\n2 5\n1 5 3 7\n2 8\n", 3, "between 2 and 3 has two different weights"),
-    ("a.metis", "3 2 1\n2\n1 5 3 7\n2 7\n", 2, "last neighbour of this line has no edge weight"),
+    ("a.metis", "3 2 1\n2\n1 5 3 7\n2 7\n", 2, "last neighbor in this line has no edge weight"),
     ("a.metis", "2 1 100\n3 2\n\n", 3, "must begin with 1 numbers"),
-    ("a.metis", "3 2\n2\n1 b\n2\n", 3, "expected a whole number: 'b'"),
+    ("a.metis", "3 2\n2\n1 b\n2\n", 3, "expected an integer: 'b'"),
     ("a.metis", "2 1 1\n2 -3\n1 -3\n", 2, "not be negative"),
     ("a.mtx", "", None, "empty or has no size line"),
     ("a.mtx", "1 2 3\n", 1, "expected '%%MatrixMarket"),
@@ -73,14 +73,14 @@ BROKEN = [
     ("a.mtx", MM + "real skew-symmetric\n3 3 0\n", 1, "skew-symmetric"),
     ("a.mtx", MM + "complex hermitian\n3 3 0\n", 1, "complex"),
     ("a.mtx", "%%MatrixMarket matrix array real general\n2 2\n", 1, "only sparse"),
-    ("a.mtx", MM + "pattern general\n%\n3 3 2\n1 2\n", 3, "promises 2 entries, the file has 1"),
+    ("a.mtx", MM + "pattern general\n%\n3 3 2\n1 2\n", 3, "declares 2 entries, the file has 1"),
     ("a.mtx", MM + "pattern general\n3 3 2\n1 2\n\n4 1\n", 5, "in the range 1 to 3"),
     ("a.mtx", MM + "real general\n3 3 1\n1 2\n", 3, "no weight"),
     ("a.mtx", MM + "real general\n3 3 1\n1 b 1\n", 3, "not an integer"),
-    ("a.mtx", MM + "real general\n3 3 1\n1 2 -1\n", 3, "not negative"),
+    ("a.mtx", MM + "real general\n3 3 1\n1 2 -1\n", 3, "non-negative"),
     ("a.gr", "c\n", None, "no problem line"),
     ("a.gr", "c\np max 3 1\n", 2, "expected 'p sp n m'"),
-    ("a.gr", "p sp 3 2\na 1 2 5\n", 1, "promises 2 edges, the file has 1"),
+    ("a.gr", "p sp 3 2\na 1 2 5\n", 1, "declares 2 edges, the file has 1"),
     ("a.gr", "p sp 3 1\nc\na 1 4 5\n", 3, "in the range 1 to 3"),
     ("a.gr", "p sp 3 1\nb 1 2 5\n", 2, "begins with 'a'"),
     ("a.parquet", "PAR1", None, "not a readable Parquet file"),
@@ -115,7 +115,7 @@ def test_a_line_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "MARGIN", 100)
     path = tmp_path / "a.txt"
     path.write_text("1 2 " + "9" * 5000 + "\n")
-    with pytest.raises(FormatError, match="longer than 100 bytes"):
+    with pytest.raises(FormatError, match="exceeds 100 bytes"):
         read(path)
 
 
@@ -156,7 +156,7 @@ def test_no_permission(tmp_path, monkeypatch):
         ({"columns": {"source": 1, "target": 1}}, "two roles"),
         ({"columns": {"source": "x"}}, "no column 'x'"),
         ({"weighted": True}, "no weight column"),
-        ({"weighted": False, "columns": {"weight": 1}}, "names a weight"),
+        ({"weighted": False, "columns": {"weight": 1}}, "mutually exclusive"),
         ({"parallel": "max"}, "parallel='max'"),
         ({"self_loops": "count"}, "self_loops='count'"),
     ],
@@ -171,18 +171,18 @@ def test_bad_options(tmp_path, options, message):
 @pytest.mark.parametrize(
     ("name", "content", "line", "told"),
     [
-        ("a.mtx", MM + "pattern general\n2000000000 2000000000 1\n1 2\n", 2, "promises 2,000,000,000 vertices"),
-        ("a.mtx", MM + "pattern general\n99999999999 99999999999 1\n1 2\n", 2, "4,194,304, or 128 for each edge"),
-        ("a.gr", "p sp 2000000000 1\na 1 2 3\n", 1, "promises 2,000,000,000 vertices"),
-        ("a.col", "p edge 2000000000 1\ne 1 2\n", 1, "promises 2,000,000,000 vertices"),
-        ("a.metis", "2000000000 1\n2\n1\n", 1, "promises 2,000,000,000 vertices; 17 bytes hold 4,194,304 at most"),
-        ("a.metis", "2 900000000000\n2\n1\n", 1, "promises 900,000,000,000 edges"),
-        ("a.metis", "5000000 1 010 1000\n2\n1\n", 1, "promises 5,000,000 vertices"),
+        ("a.mtx", MM + "pattern general\n2000000000 2000000000 1\n1 2\n", 2, "declares 2,000,000,000 vertices"),
+        ("a.mtx", MM + "pattern general\n99999999999 99999999999 1\n1 2\n", 2, "4,194,304, or 128 per edge"),
+        ("a.gr", "p sp 2000000000 1\na 1 2 3\n", 1, "declares 2,000,000,000 vertices"),
+        ("a.col", "p edge 2000000000 1\ne 1 2\n", 1, "declares 2,000,000,000 vertices"),
+        ("a.metis", "2000000000 1\n2\n1\n", 1, "declares 2,000,000,000 vertices; 17 bytes hold 4,194,304 at most"),
+        ("a.metis", "2 900000000000\n2\n1\n", 1, "declares 900,000,000,000 edges"),
+        ("a.metis", "5000000 1 010 1000\n2\n1\n", 1, "declares 5,000,000 vertices"),
     ],
 )
 @pytest.mark.parametrize("compress", [bytes, lambda data: gzip.compress(data, mtime=0), bz2.compress])
 def test_headers_that_the_file_does_not_bear_out(tmp_path, name, content, line, told, compress):
-    """Breaks when memory is taken for what a header promises and a small file cannot hold."""
+    """Breaks when memory is taken for what a header declares and a small file cannot hold."""
     path = tmp_path / name
     path.write_bytes(compress(content.encode()))
     with limited_memory(1500), pytest.raises(FormatError) as caught:

@@ -94,7 +94,7 @@ def test_what_dispatch_asks() -> None:
 
 
 def test_not_a_graph() -> None:
-    with pytest.raises(InputError, match="give a networkx graph"):
+    with pytest.raises(InputError, match="expected a NetworkX graph"):
         convert([(0, 1)])
 
 

@@ -102,7 +102,7 @@ def test_networkx_knows_the_functions() -> None:
         assert "goffish" in _registered_algorithms[name].backends
     routed = {name for name in interface.__all__ if name in _registered_algorithms}
     assert routed == set(FUNCTIONS), "a function is routed but not told, or told but not routed"
-    assert "goffish : Compiled kernels" in nx.pagerank.__doc__
+    assert "goffish : Compiled multithreaded kernels" in nx.pagerank.__doc__
 
 
 def test_checks_take_what_the_functions_take() -> None:

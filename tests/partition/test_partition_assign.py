@@ -90,7 +90,7 @@ def test_ranges_ascend_and_balance():
 
 @pytest.mark.parametrize("parts", [0, -1, 2.5, "4", None, True, 2**31])
 def test_parts_that_are_no_number_of_partitions(parts):
-    with pytest.raises(InputError, match="whole number from 1 to"):
+    with pytest.raises(InputError, match="integer from 1 to"):
         assign(PATH, parts)
 
 
@@ -102,12 +102,12 @@ def test_unknown_method_lists_the_methods():
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
-        ("hash", {"sed": 1}, "option sed=1: unknown; hash takes seed"),
+        ("hash", {"sed": 1}, "option sed=1: unknown; hash accepts seed"),
         ("hash", {"seed": -1}, "seed=-1"),
         ("metis", {"imbalance": "much"}, "imbalance='much'"),
         ("metis", {"imbalance": 0.9}, "greater than or equal to 1"),
         ("metis", {"vertex_weights": "size"}, "'one' or 'degree', or an array of numbers"),
-        ("metis", {"vertex_weights": [1.0, 2.0]}, "2 numbers given, expected one for each of the 7 vertices"),
+        ("metis", {"vertex_weights": [1.0, 2.0]}, "got 2 numbers, expected one for each of the 7 vertices"),
         ("metis", {"vertex_weights": [0] * 7}, "all numbers are zero"),
         ("metis", {"vertex_weights": [1, 1, 1, np.nan, 1, 1, 1]}, "position 3"),
         ("metis", {"edge_weights": "weight"}, "no weights"),

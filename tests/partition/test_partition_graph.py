@@ -1,4 +1,4 @@
-"""`partition_graph`: its limits, and what splitting promises (sizes, determinism, the same answers)."""
+"""`partition_graph`: its limits, and what splitting declares (sizes, determinism, the same answers)."""
 
 from __future__ import annotations
 

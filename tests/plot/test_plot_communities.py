@@ -203,13 +203,13 @@ def test_all_ways_to_give_a_division_draw_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ({"vertex": [0, 1, 2], "rank": [0, 0, 1]}, "the table has no column 'community'; there are: vertex, rank"),
+        ({"vertex": [0, 1, 2], "rank": [0, 0, 1]}, "the table has no column 'community'; available: vertex, rank"),
         ({"node": [0, 1, 2], "community": [0, 0, 1]}, "no column 'vertex'"),
-        ({"vertex": [0, 1, 9], "community": [0, 0, 1]}, "a vertex 9 that the graph does not have"),
+        ({"vertex": [0, 1, 9], "community": [0, 0, 1]}, "vertex 9 is not in the graph"),
         ({"vertex": [0, 1], "community": [0, 0]}, "no community for vertex 2"),
-        ({"vertex": [0], "community": [0]}, r"no community for vertex 1 \(nor for 1 others\)"),
-        ({"vertex": [0, 1, 1], "community": [0, 0, 1]}, "several rows for the vertex 1"),
-        ({"vertex": ["a", "b", "c"], "community": [0, 0, 1]}, "not the same graph"),
+        ({"vertex": [0], "community": [0]}, r"no community for vertex 1 \(nor for 1 other vertices\)"),
+        ({"vertex": [0, 1, 1], "community": [0, 0, 1]}, "several rows for vertex 1"),
+        ({"vertex": ["a", "b", "c"], "community": [0, 0, 1]}, "vertex labels have type"),
     ],
 )
 def test_unusable_tables_are_explained(table: dict[str, list[object]], told: str) -> None:
@@ -252,8 +252,8 @@ def test_bad_input_of_the_command_is_one_line(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     gf.write(gf.from_networkx(nx.path_graph(3)), tmp_path / "g.csv")
     tables = {
-        "unknown.csv": ({"vertex": [0, 1, 2, 77], "community": [0, 0, 1, 1]}, "vertex 77 that the graph does not"),
-        "other.csv": ({"vertex": [0, 1, 2], "rank": [0.1, 0.2, 0.3]}, "no column 'community'; there are: vertex, rank"),
+        "unknown.csv": ({"vertex": [0, 1, 2, 77], "community": [0, 0, 1, 1]}, "vertex 77 is not in the graph"),
+        "other.csv": ({"vertex": [0, 1, 2], "rank": [0.1, 0.2, 0.3]}, "no column 'community'; available: vertex, rank"),
     }
     for name, (columns, told) in tables.items():
         pd.DataFrame(columns).to_csv(name, index=False)

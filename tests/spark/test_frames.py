@@ -104,8 +104,8 @@ def test_frames_that_are_no_graph_are_refused(spark: Any) -> None:
 
     ids, ends = {"id": [1, 2]}, {"src": [1], "dst": [2]}
     cases: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
-        (ends, ends, {}, "vertices: there is no column 'id'"),
-        (ids, ids, {}, "edges: there is no column 'src'"),
+        (ends, ends, {}, "vertices: no column 'id'"),
+        (ids, ids, {}, "edges: no column 'src'"),
         (ids, ends, {"weight": "w"}, "edges: there is no column 'w', only src, dst"),
         ({"id": [1, 2, 1]}, ends, {}, "the column id holds the same value more than once"),
         (ids, {"src": [1], "dst": [9]}, {}, "edges: 9 is an end of an edge but not an id"),
@@ -116,9 +116,9 @@ def test_frames_that_are_no_graph_are_refused(spark: Any) -> None:
     for vertices, edges, options, told in cases:
         with pytest.raises(InputError, match=told):
             from_graphframe(SimpleNamespace(vertices=frame(vertices), edges=frame(edges)), **options)
-    with pytest.raises(InputError, match="int is no GraphFrame"):
+    with pytest.raises(InputError, match="int is not a GraphFrame"):
         from_graphframe(3)
-    with pytest.raises(InputError, match="give a goffish Graph or PartitionedGraph"):
+    with pytest.raises(InputError, match="expected a goffish Graph or PartitionedGraph"):
         vertices_and_edges(3, spark=spark)  # type: ignore[arg-type]
     wrong = from_edges([0], [1], edge_attributes={"src": [1]})
     with pytest.raises(InputError, match="edge attribute 'src': the DataFrame has a column of this name"):

@@ -117,15 +117,15 @@ def test_motifs_in_time(spark: Any) -> None:
     [
         ("", "nothing in '' has a name"),
         ("()-[]->()", "has a name"),
-        ("(a)-[e]-(b)", r"'\(a\)-\[e\]-\(b\)' cannot be read; give terms such as"),
+        ("(a)-[e]-(b)", r"'\(a\)-\[e\]-\(b\)' cannot be read; expected terms such as"),
         ("(a)-[e*2]->(b)", "cannot be read"),
         ("!(a)", "cannot be read"),
         ("(a)-[a]->(b)", "'a' is the name of a vertex and of an edge"),
-        ("(a)-[e]->(b); (b)-[e]->(c)", "two edges are called 'e'"),
+        ("(a)-[e]->(b); (b)-[e]->(c)", "two edges are named 'e'"),
         ("(a)-[]->(b); !(b)-[]->(c)", "'c' occurs only in terms with !"),
-        ("(a)-[]->(b); !(b)-[e]->(a)", "no name for its edge"),
-        ("(a)-[]->(b); !()-[]->()", "no name for its edge, and one for an end"),
-        ("(a)-[]->(A)", "differ in nothing but"),
+        ("(a)-[]->(b); !(b)-[e]->(a)", "must not name its edge"),
+        ("(a)-[]->(b); !()-[]->()", "must not name its edge and must name an end"),
+        ("(a)-[]->(A)", "differ only in case"),
     ],
 )
 def test_patterns_that_mean_nothing_are_refused(spark: Any, pattern: str, told: str) -> None:

@@ -125,12 +125,12 @@ def test_motifs_over_instances(spark: Any, series: Series) -> None:
 
 
 def test_wrong_use(spark: Any, series: Series, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the column timestep is there already"):
+    with pytest.raises(InputError, match="timestep is added automatically"):
         map_instances(series, dict, "timestep int", spark=spark)
     with pytest.raises(InputError, match=r"no attribute 'edge.nothing' in this series"):
         series_frames(series, attributes=["edge.nothing"], spark=spark)
     with pytest.raises(InputError, match="outside the series"):
         series_frames(series, start=700, spark=spark)
     told = map_instances(series, lambda instance: {"x": [1]}, "y int", spark=spark)
-    with pytest.raises(Exception, match="has no column 'y'"):
+    with pytest.raises(Exception, match="returned no column 'y'"):
         told.collect()

@@ -115,7 +115,7 @@ def test_windows_with_a_calendar(tmp_path: Path) -> None:
     ]
     for i, frame in enumerate(frames):
         built = build_from_events(frame, tmp_path / f"{i}", window="1h")
-        assert built.notes == ("the events were not in the order of time and were sorted",)
+        assert built.notes == ("the events were not in time order and were sorted",)
         found = built.store.instances()
         assert [n.edge("count").to_pylist() for n in found] == [[0, 1], [1, 0], [0, 0], [1, 0]]
         assert found[0].start == int(times[1].timestamp()) * 10**6
@@ -135,7 +135,7 @@ def test_real_messages(tmp_path: Path) -> None:
     assert table.num_rows == 5 and set(table.column_names) == {"source", "target", "timestamp"}
     built = build_from_events(tmp_path / "m.txt", tmp_path / "s", window=3600)
     assert [n.edge("count").to_pylist() for n in built.store.instances()] == [[2, 1], [0, 0], [1, 0]]
-    assert built.notes[-1] == "1 events from a vertex to itself were left out"
+    assert built.notes[-1] == "1 events from a vertex to itself were skipped"
 
 
 EVENTS = {"source": [0, 1], "target": [1, 2], "timestamp": [5, 9], "x": ["a", None]}
@@ -144,20 +144,23 @@ EVENTS = {"source": [0, 1], "target": [1, 2], "timestamp": [5, 9], "x": ["a", No
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({}, "give either window .* or borders"),
-        ({"window": 1, "borders": [0, 9]}, "give either window .* or borders"),
-        ({"window": 0}, "window=0: give a positive whole number"),
-        ({"window": "1 month"}, "window='1 month': give a positive whole number or a length of time such as 15min"),
-        ({"borders": [9, 5]}, "give at least two moments, ascending; border 1 is not after the one before"),
-        ({"borders": [9]}, "give at least two moments, ascending; there are 1"),
-        ({"borders": [0, 9], "start": 0}, "start goes with window"),
+        ({}, "window and borders are mutually exclusive"),
+        ({"window": 1, "borders": [0, 9]}, "window and borders are mutually exclusive"),
+        ({"window": 0}, "window=0: must be a positive integer"),
+        ({"window": "1 month"}, "window='1 month': must be a positive integer or a duration such as 15min"),
+        ({"borders": [9, 5]}, "expected at least two ascending times; border 1 is not after the previous one"),
+        ({"borders": [9]}, "expected at least two ascending times; got 1"),
+        ({"borders": [0, 9], "start": 0}, "start requires window"),
         ({"window": 1, "time_unit": "h"}, "time_unit='h': choose one of s, ms, us, 1"),
         ({"window": 1, "time": "when"}, "no column 'when' in the events; the columns are source, target, timestamp, x"),
-        ({"window": 1, "attributes": {"y": ("x", "median")}}, 'give "count" or'),
+        ({"window": 1, "attributes": {"y": ("x", "median")}}, 'expected "count" or'),
         ({"window": 1, "attributes": {"y": ("z", "sum")}}, "'y': no column 'z' in the events"),
         ({"window": 1, "attributes": {"y": ("x", "last")}}, "row 1 of the events has no 'x'"),
         ({"window": 1, "attributes": {"exists": "count"}}, "choose another name"),
-        ({"window": "1us", "time_unit": "s"}, r"makes 4,000,001 windows .* at most 1,000,000: give a longer one"),
+        (
+            {"window": "1us", "time_unit": "s"},
+            r"produces 4,000,001 windows, at most 1,000,000 are accepted; use a longer window",
+        ),
     ],
 )
 def test_bad_events(tmp_path: Path, options: dict[str, Any], match: str) -> None:
@@ -168,9 +171,11 @@ def test_bad_events(tmp_path: Path, options: dict[str, Any], match: str) -> None
 
 def test_bad_columns_of_events(tmp_path: Path) -> None:
     texts = pa.table(EVENTS).slice(0, 1)
-    with pytest.raises(InputError, match="the sum of 'x' needs numbers; it holds string"):
+    with pytest.raises(InputError, match="the sum of 'x' requires numbers; the column holds string"):
         build_from_events(texts, tmp_path / "s", window=1, attributes={"y": ("x", "sum")})
-    with pytest.raises(InputError, match=r"x: not a column of times .*; give numbers, timestamps or ISO texts"):
+    with pytest.raises(
+        InputError, match=r"x: not a column of times .*; expected numbers, timestamps or ISO 8601 strings"
+    ):
         build_from_events(texts, tmp_path / "s", window=1, time="x")
     with pytest.raises(InputError, match=r"x: row 1 has no time"):
         build_from_events(pa.table(EVENTS), tmp_path / "s", window=1, time="x")
@@ -212,11 +217,11 @@ def test_snapshots(tmp_path: Path, directed: bool) -> None:
         InputError, match=r"period: net-2024-03-01.txt ends at 3, after net-2024-03-02.txt begins \(2\)"
     ):
         build_from_snapshots(folder, tmp_path / "x", pattern=r"-(\d+)\.txt", period=2)
-    with pytest.raises(InputError, match=r"does not match the name of this file"):
+    with pytest.raises(InputError, match=r"does not match the file name"):
         build_from_snapshots(folder, tmp_path / "x", pattern=r"week(\d+)")
-    with pytest.raises(InputError, match=r"give a regular expression with a group"):
+    with pytest.raises(InputError, match=r"expected a regular expression with a group"):
         build_from_snapshots(folder, tmp_path / "x", pattern=r"net")
-    with pytest.raises(InputError, match=r"'2024' in its name is not a time of the form %d/%m"):
+    with pytest.raises(InputError, match=r"'2024' in the file name is not a time of the form %d/%m"):
         build_from_snapshots(folder, tmp_path / "x", pattern=r"(\d+)", time_format="%d/%m")
     with pytest.raises(InputError, match=r"not a folder"):
         build_from_snapshots(folder / "none", tmp_path / "x")
@@ -232,7 +237,7 @@ def test_tables(tmp_path: Path, kind: str) -> None:
         graph, tmp_path / "s", vertices=make(vertices), edges=make(edges), starts=[0, 10, 20], period=10,
         defaults={"vertex.load": 0.0, "vertex.size": {"column": "size"}, "edge.name": "-"}, pack=2,
     )  # fmt: skip
-    assert built.notes == ("the rows of vertex values were not in the order of time and were sorted",)
+    assert built.notes == ("the rows of vertex values were not in time order and were sorted",)
     found = built.store.instances()
     assert [i.vertex("load").to_pylist() for i in found] == [[2.5, 0, 0, 0], [0] * 4, [0, 0, 0, 1.5]]
     assert [i.vertex("size").to_pylist() for i in found] == [[8, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 9]]
@@ -265,16 +270,16 @@ TABLE = {"instance": [0, 1, 1], "vertex": [0, 1, 2], "x": [1, 2, 3]}
         (
             {"vertex": [0, 1, 99]},
             {},
-            r"row 2, instance 1 \(1\): unknown vertex 99: it is not a vertex of this graph of 4",
+            r"row 2, instance 1 \(1\): unknown vertex 99: not among the 4 vertices",
         ),
         ({"vertex": [0, 1, 1]}, {}, r"row 2, instance 1 \(1\): a second row for vertex 1"),
         ({}, {"vertex": "node"}, "no column 'node' in the table of vertices; the columns are instance, vertex, x"),
-        ({}, {"starts": [0]}, "row 1: instance 1 does not exist: there are 1 starts"),
-        ({}, {"starts": [5, 0]}, r"starts: instance 1 begins at 0, not after instance 0 \(5\); sort them"),
+        ({}, {"starts": [0]}, "row 1: instance 1 does not exist; got 1 starts"),
+        ({}, {"starts": [5, 0]}, r"starts: instance 1 begins at 0, which is not after instance 0 \(5\); sort them"),
         ({}, {"starts": [0, 5], "ends": [6, 7]}, r"instance 1 begins at 5, before instance 0 ends \(6\)"),
-        ({}, {"starts": [0, 5], "ends": [5]}, "ends: there are 1, and 2 starts"),
-        ({}, {"ends": [1]}, "ends go with starts"),
-        ({}, {"defaults": {"vertex.y": 1}}, "defaults: no attribute 'vertex.y'; there are: vertex.x"),
+        ({}, {"starts": [0, 5], "ends": [5]}, "ends: got 1 for 2 starts"),
+        ({}, {"ends": [1]}, "ends requires starts"),
+        ({}, {"defaults": {"vertex.y": 1}}, "defaults: no attribute 'vertex.y'; available: vertex.x"),
         ({"instance": ["a", "b", "c"]}, {}, "the column of instances: not a column of times"),
         ({"x": [datetime(2024, 1, 1)] * 3}, {}, r"attribute type timestamp.* choose one of bool"),
     ],
@@ -282,12 +287,10 @@ TABLE = {"instance": [0, 1, 1], "vertex": [0, 1, 2], "x": [1, 2, 3]}
 def test_bad_tables(tmp_path: Path, change: dict[str, Any], options: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
         build_from_table(grid(4, 1), tmp_path / "s", vertices=pa.table(TABLE | change), **options)
-    with pytest.raises(InputError, match="give a table of vertices or of edges"):
+    with pytest.raises(InputError, match="expected a table of vertices or of edges"):
         build_from_table(grid(4, 1), tmp_path / "s")
     edges = pa.table({"instance": [0, 0], "source": [0, 0], "target": [1, 2], "x": [1, 1]})
-    with pytest.raises(
-        InputError, match=r"row 1, instance 0 \(0\): unknown edge 0 - 2: it is not an edge of the templ"
-    ):
+    with pytest.raises(InputError, match=r"row 1, instance 0 \(0\): unknown edge 0 - 2: not in the templ"):
         build_from_table(grid(4, 1), tmp_path / "s", edges=edges)
 
 
@@ -298,7 +301,7 @@ def test_spark_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.
         with pytest.raises(InputError, match=r"pyspark is not installed: pip install 'goffish\[spark\]'"):
             build_from_spark(None, tmp_path / "s", {})
     pytest.importorskip("pyspark")
-    with pytest.raises(InputError, match=r"frame is of type NoneType: give a pyspark.sql.DataFrame"):
+    with pytest.raises(InputError, match=r"frame is of type NoneType; expected a pyspark.sql.DataFrame"):
         build_from_spark(None, tmp_path / "s", {})
 
 

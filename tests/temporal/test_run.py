@@ -100,11 +100,11 @@ def test_side_by_side(store: str, wanted: dict[str, Any], count: int) -> None:
 
 
 def test_what_cannot_be_side_by_side(store: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is sequential, each timestep needs the one before"):
+    with pytest.raises(InputError, match="is sequential; omit temporal_parallelism"):
         run_series(make("meme"), store, temporal_parallelism=2)
     with pytest.raises(InputError, match="temporal_parallelism"):
         run_series(make("hashtag"), store, temporal_parallelism=0)
-    with pytest.raises(InputError, match="checkpoints are of runs"):
+    with pytest.raises(InputError, match="checkpoints require"):
         run_series(make("hashtag"), store, temporal_parallelism=2, checkpoint_dir=tmp_path)
 
 
@@ -190,7 +190,7 @@ def test_ranges_of_time(store: str) -> None:
 
 def test_attributes_that_are_not_there(store: str) -> None:
     with pytest.raises(
-        InputError, match=r"no attribute 'edge.time' in this series; there are: vertex.memes, edge.latency"
+        InputError, match=r"no attribute 'edge.time' in this series; available: vertex.memes, edge.latency"
     ):
         run_series(TimeDependentShortestPath(0, latency="time"), store)
 
@@ -219,5 +219,5 @@ def test_checkpoints_are_of_one_series(store: str, tmp_path: Path) -> None:
 
 def test_what_is_no_series(store: str) -> None:
     for wrong in (gf.open(store).instances(), None, 3):
-        with pytest.raises(InputError, match=r"series is (None|of type (list|int)): give a store"):
+        with pytest.raises(InputError, match=r"series is (None|of type (list|int)): expected a store"):
             gf.run_series("hashtags", wrong, hashtag="mu")

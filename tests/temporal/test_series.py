@@ -104,7 +104,7 @@ def test_bins_that_are_not_asked_for(tmp_path: Path) -> None:
     assert series.counters().slices_read == len(wanted)
     assert (series.values(0, 0, "vertex.y", bins=wanted)[~inside] == 9).all()
     assert series.values(0, 0, "vertex.t", bins=[]).null_count == 20
-    with pytest.raises(InputError, match=r"partition 0 has the bins 0 to 3"):
+    with pytest.raises(InputError, match=r"partition 0 has bins 0 to 3"):
         series.values(0, 0, "vertex.x", bins=[4])
 
 
@@ -143,17 +143,17 @@ def test_ranges_and_reverse(tmp_path: Path) -> None:
     assert numbers(moment("2024-03-02", "us") + 1, moment("2024-03-07", "us") + 1) == [2, 3]
     assert numbers("2024-03-04", "2024-03-07") == [], "a gap"
     assert numbers(None, day[1]) == [0]
-    with pytest.raises(InputError, match=r"2025-01-01T00:00:00 to … is outside the series, which covers 2024-03-01T"):
+    with pytest.raises(InputError, match=r"2025-01-01T00:00:00 to … is outside the series \(2024-03-01T"):
         store.instances("2025-01-01")
     with pytest.raises(InputError, match="is outside the series"):
         store.instances(None, "2024-02-01")
     with pytest.raises(InputError, match="is before start="):
         store.instances("2024-03-02", "2024-03-01")
-    with pytest.raises(InputError, match="start='soon': give whole microseconds since 1970, a date"):
+    with pytest.raises(InputError, match="start='soon': expected integer microseconds since 1970, a date"):
         store.instances("soon")
-    with pytest.raises(InputError, match=r"no attribute .edge\.v. in this series; there are: edge\.w"):
+    with pytest.raises(InputError, match=r"no attribute .edge\.v. in this series; available: edge\.w"):
         store.instances(attributes=["edge.v"])
-    with pytest.raises(InputError, match=r"edge\.w was not asked for"):
+    with pytest.raises(InputError, match=r"edge\.w was not selected"):
         store.instances(attributes=[])[0].edge("w")
 
 
@@ -200,6 +200,6 @@ def test_template_and_instances_are_of_one_version(tmp_path: Path) -> None:
     case.write(tmp_path / "s")
     series = open_series(tmp_path / "s")
     append_instances(tmp_path / "s", [InstanceData(15, 16, {"edge.latency": np.array([1, 1, 1, 1])})])
-    with pytest.raises(StoreError, match="was replaced since the series was opened: open it again"):
+    with pytest.raises(StoreError, match="was replaced after the series was opened; open it again"):
         _ = series.graph
     assert open_series(tmp_path / "s").graph.num_vertices == 4

@@ -29,19 +29,23 @@ from goffish.gofs.series import (
 from goffish.graph import from_edges
 
 BAD = {
-    "overlap": ([(0, 2), (1, 3)], {}, r"instance 1 begins at 1, before instance 0 ends \(2\): .* must not overlap"),
-    "unsorted": ([(5, 6), (1, 2)], {}, r"instance 1 begins at 1, before instance 0 ends \(6\): instances must be asc"),
-    "empty period": ([(4, 4)], {}, "instance 0 ends at 4, not after it begins"),
-    "too late": ([(0, 2**70)], {}, "end of instance 0=1180591620717411303424: give a whole number"),
-    "no time": ([("now", 4)], {}, "start of instance 0='now': give a whole number"),
-    "unknown attribute": ([(0, 1)], {"edge.x": [1]}, "instance 0: no attribute 'edge.x' in this series; there are"),
+    "overlap": (
+        [(0, 2), (1, 3)],
+        {},
+        r"instance 1 begins at 1, before instance 0 ends \(2\): instances must ascend in time without overlap",
+    ),
+    "unsorted": ([(5, 6), (1, 2)], {}, r"instance 1 begins at 1, before instance 0 ends \(6\): instances must asc"),
+    "empty period": ([(4, 4)], {}, "instance 0 ends at 4, which is not after its start"),
+    "too late": ([(0, 2**70)], {}, "end of instance 0=1180591620717411303424: expected an integer"),
+    "no time": ([("now", 4)], {}, "start of instance 0='now': expected an integer"),
+    "unknown attribute": ([(0, 1)], {"edge.x": [1]}, "instance 0: no attribute 'edge.x' in this series; available"),
     "too short": ([(0, 1)], {"edge.w": [1]}, "instance 0, edge.w has 1 rows, expected 2: one for each edge"),
     "wrong type": ([(0, 1)], {"edge.w": ["x", "y"]}, "instance 0, edge.w: not a column of type int64"),
     "text as number": ([(0, 1)], {"edge.w": pa.array(["1", "2"])}, "instance 0, edge.w: not a column of type int64"),
     "fraction": ([(0, 1)], {"edge.w": np.array([1.5, 2])}, "instance 0, edge.w: not a column of type int64"),
-    "unknown element": ([(0, 1)], {"vertex.a": SparseColumn([3], ["x"])}, "element 3 does not exist; they run .* to 2"),
-    "element twice": ([(0, 1)], {"vertex.a": SparseColumn([1, 1], ["x", "y"])}, "element 1 is given twice"),
-    "ragged": ([(0, 1)], {"vertex.a": SparseColumn([1], ["x", "y"])}, "give as many whole numbers of elements as"),
+    "unknown element": ([(0, 1)], {"vertex.a": SparseColumn([3], ["x"])}, "element 3 does not exist; accepted: 0 to 2"),
+    "element twice": ([(0, 1)], {"vertex.a": SparseColumn([1, 1], ["x", "y"])}, "element 1 occurs twice"),
+    "ragged": ([(0, 1)], {"vertex.a": SparseColumn([1], ["x", "y"])}, "expected one integer element per value"),
 }
 
 
@@ -69,11 +73,11 @@ def test_bad_instances_are_refused_and_nothing_is_written(tmp_path: Path, what: 
         (lambda: Attribute("x", "complex"), "attribute type complex: choose one of bool, int8"),
         (lambda: Attribute("x", "int8", 300), "default=300 is not of type int8"),
         (lambda: Attribute("x", "int64", True), "default=True is not of type int64"),
-        (lambda: Attribute("x", "list<string>", ["a"]), "a list attribute has the default"),
-        (lambda: Attribute("", "int8"), "give a text"),
-        (lambda: Attribute("x", "int8", 1, "y"), "give either default or default_column"),
-        (lambda: SeriesSchema(edge=(Attribute("x", "int8"), Attribute("x", "bool"))), "two edge attributes are called"),
-        (lambda: SeriesSchema(edge=(Attribute("exists", "int8"),)), "edge.exists has the type int8"),
+        (lambda: Attribute("x", "list<string>", ["a"]), "a list attribute accepts only the default"),
+        (lambda: Attribute("", "int8"), "must be a string"),
+        (lambda: Attribute("x", "int8", 1, "y"), "default and default_column are mutually exclusive"),
+        (lambda: SeriesSchema(edge=(Attribute("x", "int8"), Attribute("x", "bool"))), "two edge attributes are named"),
+        (lambda: SeriesSchema(edge=(Attribute("exists", "int8"),)), "edge.exists has type int8"),
     ],
 )
 def test_bad_schema(make: Any, match: str) -> None:
@@ -201,9 +205,9 @@ def test_missing_flags_are_missing_values(tmp_path: Path) -> None:
 
 def test_not_instances(tmp_path: Path) -> None:
     graph, schema = from_edges([0], [1]), SeriesSchema()
-    with pytest.raises(InputError, match="instances is of type int: give InstanceData"):
+    with pytest.raises(InputError, match="instances is of type int: expected an iterable of InstanceData"):
         write_series(graph, tmp_path / "s", schema, 5, unit="1")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="instance 0 is of type int: give InstanceData"):
+    with pytest.raises(InputError, match="instance 0 is of type int: expected InstanceData"):
         write_series(graph, tmp_path / "s", schema, [5], unit="1")  # type: ignore[list-item]
-    with pytest.raises(InputError, match="values of instance 0 is of type list: give a mapping"):
+    with pytest.raises(InputError, match="values of instance 0 is of type list: expected a mapping"):
         write_series(graph, tmp_path / "s", schema, [InstanceData(0, 1, [3])], unit="1")  # type: ignore[arg-type]

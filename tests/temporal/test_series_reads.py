@@ -238,7 +238,7 @@ def test_cache_is_bounded_in_bytes(tmp_path: Path) -> None:
         before = series.counters().slices_read
         series.values(0, 35, "vertex.x")
         assert series.counters().slices_read - before == again
-    with pytest.raises(InputError, match="cache_bytes=-1: give a whole number, at least 0"):
+    with pytest.raises(InputError, match="cache_bytes=-1: must be an integer of at least 0"):
         open_series(tmp_path / "s", cache_bytes=-1)
     with pytest.raises(InputError, match="cache_slots='x'"):
         open_series(tmp_path / "s", cache_slots="x")  # type: ignore[arg-type]
@@ -246,9 +246,9 @@ def test_cache_is_bounded_in_bytes(tmp_path: Path) -> None:
 
 def test_unknown_places(stores: dict[tuple[int, int], Path]) -> None:
     series = open_series(stores[10, 5])
-    with pytest.raises(InputError, match=r"no attribute 'vertex.z' in this series; there are: vertex.x, edge.y"):
+    with pytest.raises(InputError, match=r"no attribute 'vertex.z' in this series; available: vertex.x, edge.y"):
         series.values(0, 0, "vertex.z")
-    with pytest.raises(InputError, match="instance 50 does not exist: there are 50"):
+    with pytest.raises(InputError, match="instance 50 does not exist; the series has 50"):
         series.values(0, 50, "vertex.x")
-    with pytest.raises(InputError, match="partition 1 does not exist: there are 1"):
+    with pytest.raises(InputError, match="partition 1 does not exist; the graph has 1"):
         series.values(1, 0, "vertex.x")

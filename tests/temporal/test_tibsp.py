@@ -331,7 +331,7 @@ def test_wrong_declarations() -> None:
     for program, text in (
         (wrong, "choose one of independent"),
         (Both(), "derive from TimeSeriesProgram alone"),
-        (3, "give an instance"),
+        (3, "expected an instance"),
     ):
         with pytest.raises(InputError, match=text):
             check_series_program(program)  # type: ignore[arg-type]

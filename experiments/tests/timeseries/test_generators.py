@@ -148,7 +148,7 @@ def test_bad_options() -> None:
         spread(graph, 3, duration=2.5)
     with pytest.raises(InputError, match="duration=0"):
         spread(graph, 3, duration=0)
-    with pytest.raises(InputError, match="high=0: give a whole number, at least 1"):
+    with pytest.raises(InputError, match="high=0: must be an integer of at least 1"):
         latencies(3, 0, 0)
     with pytest.raises(InputError, match="high=4294967296: at most"):
         latencies(3, 0, 2**32)

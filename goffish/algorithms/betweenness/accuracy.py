@@ -21,13 +21,13 @@ def _pair(exact: ArrayLike, estimate: ArrayLike) -> tuple[NDArray[np.float64], N
     true, found = np.asarray(exact, np.float64), np.asarray(estimate, np.float64)
     if true.ndim != 1 or true.shape != found.shape:
         raise InputError(
-            f"exact and estimate must be one value per vertex each, not of shapes {true.shape}, {found.shape}"
+            f"exact and estimate must each hold one value per vertex, got shapes {true.shape}, {found.shape}"
         )
     return true, found
 
 
 def _with_ties(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values in which those that only rounding tells apart are equal."""
+    """Values in which those that differ only by rounding are equal."""
     scale = float(np.abs(values).max(initial=0.0)) or 1.0
     rounded: NDArray[np.float64] = np.round(values / scale, 12)
     return rounded
@@ -97,7 +97,7 @@ def largest_error(exact: ArrayLike, estimate: ArrayLike) -> float:
 def compared(
     exact: NDArray[np.float64], estimate: NDArray[np.float64], *, top: int | None, directed: bool
 ) -> dict[str, Any]:
-    """What a summary tells of the agreement.
+    """Measures of the agreement for the summary.
 
     Parameters
     ----------

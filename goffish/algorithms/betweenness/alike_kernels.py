@@ -1,4 +1,4 @@
-"""Kernels that find vertices with the same neighbourhood and vertices whose neighbours all know each other."""
+"""Kernels that find vertices with the same neighbourhood and vertices whose neighbors are all adjacent."""
 
 from __future__ import annotations
 

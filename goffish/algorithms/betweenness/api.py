@@ -28,7 +28,7 @@ _SHARE = re.compile(r"(\d+(?:\.\d+)?)%")
 
 
 def _as_top(value: Any) -> Any:
-    told = "must be a number of vertices, or a share of them such as 1%"
+    told = "must be a number of vertices or a share such as 1%"
     if isinstance(value, str):
         if value.isdecimal():
             value = int(value)
@@ -55,43 +55,59 @@ class Betweenness(Algorithm):
     """Betweenness centrality."""
 
     name = "betweenness"
-    title = "Shortest paths through each vertex: exact, sampled to a proved error, or from pivots."
+    title = "Betweenness centrality: exact, sampled to a proved error, or estimated from pivots."
     final_table = False
 
     top: Top = Field(
-        default=None, description="Only the most central vertices: how many, or a share of all such as 1%."
+        default=None, description="Return only the most central vertices: a number, or a share such as 1%."
     )
     epsilon: float | None = Field(
         default=None, gt=0.0, lt=1.0,
-        description="Sample: largest error, as a share of all pairs of vertices (in memory).",
+        description="In memory: sample, with at most this error as a share of all pairs of vertices.",
     )  # fmt: skip
-    delta: float = Field(default=0.1, gt=0.0, lt=1.0, description="Largest probability of a larger error.")
+    delta: float = Field(
+        default=0.1, gt=0.0, lt=1.0, description="With epsilon: maximum probability of a larger error."
+    )
     variant: Literal["default", "ms", "msl-published"] = Field(
         default="default",
-        description="On the engine: exact leaf compression, none (MS-BC), or leaves dropped as published (MSL-BC).",
+        description="On the engine: exact leaf compression, none (ms), or leaves dropped (msl-published).",
     )
-    weighted: bool | None = Field(default=None, description="Measure paths by weights. Default: if there are any.")
+    weighted: bool | None = Field(
+        default=None, description="Use edge weights as lengths [default: if the graph has weights]."
+    )
     normalized: bool = Field(default=False, description="Divide by the number of pairs of other vertices.")
-    endpoints: bool = Field(default=False, description="Count pairs for their own two ends as well.")
+    endpoints: bool = Field(default=False, description="Also count each pair for its two ends.")
     reductions: Reductions = Field(
         default="all",
-        description="In memory, all exact: all, none, or some of leaves,blocks,chains,twins,sides,order,batches.",
+        description="In memory, exact: all, none, or any of leaves,blocks,chains,twins,sides,order,batches.",
     )
     time_limit: float | None = Field(
         default=None, ge=0.0,
-        description="Begin no more searches after so many seconds; the values are estimates then.",
+        description="Start no more searches after this number of seconds and return estimates.",
     )  # fmt: skip
-    sources: tuple[Label, ...] | None = Field(default=None, description="Only paths from these vertices.")
-    targets: tuple[Label, ...] | None = Field(default=None, description="Only paths to these vertices.")
-    pivots: int | None = Field(default=None, ge=1, description="On the engine: so many random sources, and estimates.")
-    batch: int = Field(default=32, ge=1, description="On the engine, with top: pivots between two comparisons.")
-    stable: int = Field(default=3, ge=1, description="On the engine, with top: equal comparisons before the end.")
-    max_change: int = Field(default=1, ge=0, description="On the engine, with top: new members that count as equal.")
-    max_concurrent: int | None = Field(default=None, ge=1, description="On the engine: most sources at a time.")
-    seed: int = Field(default=0, ge=0, description="Seed of samples and pivots.")
+    sources: tuple[Label, ...] | None = Field(default=None, description="Count only paths from these vertices.")
+    targets: tuple[Label, ...] | None = Field(default=None, description="Count only paths to these vertices.")
+    pivots: int | None = Field(
+        default=None, ge=1, description="On the engine: estimate from this number of random sources."
+    )
+    batch: int = Field(
+        default=32, ge=1, description="On the engine, with top: number of pivots between two comparisons."
+    )
+    stable: int = Field(
+        default=3,
+        ge=1,
+        description="On the engine, with top: number of consecutive equal comparisons that end the run.",
+    )
+    max_change: int = Field(
+        default=1, ge=0, description="On the engine, with top: new members that still count as an equal comparison."
+    )
+    max_concurrent: int | None = Field(
+        default=None, ge=1, description="On the engine: maximum number of concurrent sources."
+    )
+    seed: int = Field(default=0, ge=0, description="Random seed.")
     compare: bool = Field(
         default=False,
-        description="Compute the exact values as well, and tell recall, rank correlation and largest error.",
+        description="Also compute the exact values and report recall, rank correlation and largest error.",
     )
 
     @model_validator(mode="after")
@@ -99,7 +115,7 @@ class Betweenness(Algorithm):
         if self.epsilon is not None:
             unfit = [name for name in ("sources", "targets", "pivots", "endpoints") if getattr(self, name)]
             if unfit:
-                raise ValueError(f"epsilon samples paths between all vertices: leave out {', '.join(unfit)}")
+                raise ValueError(f"epsilon samples paths between all vertices; omit {', '.join(unfit)}")
         return self
 
     def how_many(self, n: int) -> int | None:
@@ -129,8 +145,8 @@ class Betweenness(Algorithm):
 
         for name in self.only_whole():
             if name == "top":
-                raise InputError(f"top={self.top!r}: on the engine give a number of vertices")
-            raise InputError(f"{name} is for a graph in memory: leave out parts, engine, variant and pivots for it")
+                raise InputError(f"top={self.top!r}: the engine accepts only a number of vertices")
+            raise InputError(f"{name} works only in memory; omit parts, engine, variant and pivots")
         assert not isinstance(self.top, str)
         return PartitionedBetweenness(
             pivots=self.pivots,
@@ -163,7 +179,7 @@ class Betweenness(Algorithm):
 
         if self.compare:
             raise InputError(
-                "compare is for estimates, and these values are exact: give epsilon or pivots, or leave it out"
+                "compare applies to estimates, and these values are exact; add epsilon or pivots, or omit compare"
             )
         found = in_memory.betweenness(
             graph, weighted=self.weighted, normalized=self.normalized, endpoints=self.endpoints, sources=self.sources,
@@ -206,7 +222,7 @@ class Betweenness(Algorithm):
         from goffish.algorithms.betweenness.accuracy import compared
         from goffish.algorithms.timing import told_to
 
-        report = told_to(note, "exact values, to compare: ")
+        report = told_to(note, "exact values for comparison: ")
         exact = in_memory.betweenness(
             graph, weighted=self.weighted, sources=self.sources, threads=threads, progress=report
         ).scores
@@ -243,45 +259,100 @@ def betweenness(
     threads: int | None = None,
     **more: Any,
 ) -> Result:
-    """Betweenness: shortest paths through each vertex, summed over pairs of other vertices; column ``betweenness``.
+    """Compute the betweenness centrality of each vertex, exactly or by sampling.
 
-    Undirected pairs count once, as in networkx and igraph. Exact by default; with `epsilon` sampled, and the columns
-    ``least`` and ``most`` hold the true values, all of them with probability 1 - `delta`.
+    Betweenness is the number of shortest paths through a vertex, as a share of all shortest paths of each pair of other
+    vertices, summed over the pairs. As in NetworkX and igraph, an undirected pair counts once.
 
     Parameters
     ----------
     graph : Graph or PartitionedGraph
+        Graph to analyze. A partitioned graph runs on the engine.
     top : int or str, optional
-        Only the most central vertices, in falling order: how many, or a share such as ``"1%"``.
+        Return only the most central vertices, the most central first: a number, or a share such as ``"1%"`` [default:
+        all, in vertex order].
     epsilon : float, optional
-        Largest error of a sampled value, as a share of all pairs of vertices.
+        Sample, with errors of at most this share of all pairs of vertices, 0 < `epsilon` < 1 [default: exact values].
+        In memory only; not with `sources`, `targets`, ``pivots`` or ``endpoints``.
     delta : float
-        Largest probability that an error is larger.
+        With `epsilon`: maximum probability that any error is larger, 0 < `delta` < 1 [default: 0.1].
     weighted : bool, optional
-        Measure paths by weights; default: if the graph has any.
+        Use edge weights as lengths [default: True if the graph has weights].
     normalized : bool
-        Divide by the number of pairs of other vertices.
+        Divide by the number of pairs of other vertices [default: False]. In memory only.
     endpoints : bool
-        Count a pair for its own two ends as well.
-    sources, targets : sequences of labels, optional
-        Only paths from and to these vertices.
+        Also count each pair for its two ends [default: False]. In memory only.
+    sources, targets : sequence of int or str, optional
+        Count only paths from and to these vertices [default: all]. `targets` works in memory only.
     threads : int, optional
-        Default: all processors. The values do not depend on it.
+        Number of threads [default: all processors]. The values do not depend on it.
     **more
-        ``reductions``: "all" (default), "none" or some of "leaves", "blocks", "chains", "twins", "sides", "order",
-        "batches", what is taken off the graph before the searches, and how they go; the values are exact in any case.
-        ``seed``: of the samples. ``compare``: compute the exact values as well, so that the summary has recall, rank
-        correlation and largest error of the sampled ones. ``time_limit``: seconds after which no more searches are
-        begun; what is known is scaled up, and the summary's ``searches_done`` says how much that is.
-        ``checkpoint_dir``, ``resume``: folder that keeps the sums while they grow, and whether to go on from what it
-        holds (exact values only). ``note``: called now and then with a line of text on how far the work is. All others
-        of ``goffish run betweenness --help``, and of `goffish.run`.
+        Further options, listed under Other Parameters.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex`` and ``betweenness`` (float64); sampled results also have ``least`` and ``most``, which
+        enclose all true values with probability 1 - `delta`. `summary` of exact results holds ``searched`` and
+        ``removed_by_NAME`` for each reduction (shares of the arcs); of sampled results ``samples``, ``most_samples``,
+        ``epsilon``, ``delta``, ``certain`` and, with `top`, ``certain_members``; of the engine ``pivots``, ``rounds``,
+        ``removed_vertices`` and ``supersteps``. A time limit adds ``searches_done``; ``compare`` adds recall, rank
+        correlation and largest error.
+
+    Other Parameters
+    ----------------
+    reductions : {"all", "none"} or sequence of str
+        In memory: exact simplifications of the graph before and during the searches, any of "leaves", "blocks",
+        "chains", "twins", "sides", "order" and "batches" [default: "all"].
+    seed : int
+        Random seed of samples and pivots, at least 0 [default: 0].
+    compare : bool
+        Also compute the exact values and report the accuracy of the estimates in `summary` [default: False].
+    time_limit : float
+        Start no more searches after this number of seconds, and extrapolate from those that are done [default:
+        unlimited].
+    variant : {"default", "ms", "msl-published"}
+        On the engine: leaf compression with exact values, no compression (MS-BC), or leaves dropped as published
+        (MSL-BC) [default: "default"].
+    pivots : int
+        On the engine: estimate from this number of random sources, at least 1 [default: all vertices].
+    batch : int
+        On the engine, with `top`: pivots between two comparisons, at least 1 [default: 32].
+    stable : int
+        On the engine, with `top`: number of consecutive equal comparisons that end the run, at least 1 [default: 3].
+    max_change : int
+        On the engine, with `top`: new members that still count as an equal comparison, at least 0 [default: 1].
+    max_concurrent : int
+        On the engine: maximum number of concurrent sources, at least 1 [default: the number of partitions, at most 8].
+    checkpoint_dir, resume : path, bool
+        Folder for partial sums, and whether to resume from it (exact values only) [default: none, False].
+    note : callable
+        Called with a line of text that reports the progress.
+    parts, method, units, comm, spark, output, max_supersteps, checkpoint_every, progress : optional
+        Options of the engine; see `goffish.run`.
+
+    Raises
+    ------
+    InputError
+        If an option is unknown, out of range or contradicts another one, or a label is not a vertex of the graph.
+
+    Notes
+    -----
+    Brandes' algorithm: O(n m) for n vertices and m unweighted arcs, O(n m + n² log n) with weights, after the
+    reductions.
+
+    References
+    ----------
+    U. Brandes, "A faster algorithm for betweenness centrality", Journal of Mathematical Sociology 25 (2001).
 
     Examples
     --------
     >>> import goffish as gf
-    >>> gf.betweenness(gf.from_edges([1, 2, 3], [2, 3, 4])).to_dict()
+    >>> path = gf.from_edges([1, 2, 3], [2, 3, 4])
+    >>> gf.betweenness(path).to_dict()
     {1: 0.0, 2: 2.0, 3: 2.0, 4: 0.0}
+    >>> gf.betweenness(path, epsilon=0.1).table.column_names
+    ['vertex', 'betweenness', 'least', 'most']
     """
     from goffish.algorithms.dispatch import RUN_OPTIONS, answer
 
@@ -303,10 +374,41 @@ def edge_betweenness(
     reductions: Literal["all", "none"] | Sequence[str] = "all",
     threads: int | None = None,
 ) -> Result:
-    """Shortest paths through each edge, summed over pairs of vertices; columns ``source``, ``target``, ``betweenness``.
+    """Compute the betweenness centrality of each edge.
 
-    Options as for `betweenness`; normalized values are divided by the number of pairs of vertices. One row per edge, in
-    the order of `Graph.edge_columns`, with labels; of parallel edges the lightest share the value of their place.
+    Edge betweenness is the number of shortest paths through an edge, as a share of all shortest paths of each pair of
+    vertices, summed over the pairs.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph in memory; convert a partitioned graph with `PartitionedGraph.to_graph`.
+    weighted : bool, optional
+        Use edge weights as lengths [default: True if the graph has weights].
+    normalized : bool
+        Divide by the number of pairs of vertices [default: False].
+    sources, targets : sequence of int or str, optional
+        Count only paths from and to these vertices [default: all].
+    reductions : {"all", "none"} or sequence of str
+        Exact simplifications of the graph before the searches, any of "leaves", "blocks" and "order" [default: "all"].
+    threads : int, optional
+        Number of threads [default: all processors]. The values do not depend on it.
+
+    Returns
+    -------
+    Result
+        Columns ``source``, ``target`` (labels) and ``betweenness``; one row per edge, in the order of
+        `Graph.edge_columns`. Parallel edges of minimum weight share the value equally. `summary` holds ``searched``,
+        ``removed_by_leaves`` and ``removed_by_blocks`` (shares of the arcs).
+
+    Raises
+    ------
+    InputError
+        If a source is not a vertex of the graph, or a reduction is unknown.
+
+    Notes
+    -----
+    O(n m) for n vertices and m unweighted arcs, as for `betweenness`.
 
     Examples
     --------

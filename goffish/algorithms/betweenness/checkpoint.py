@@ -46,7 +46,7 @@ class SavedSums:
             with partial_file(self.folder / _FILE) as temporary, temporary.open("wb") as file:
                 np.savez(file, done=done, identity=json.dumps(dict(self.identity)), **arrays)  # type: ignore[arg-type]
         except OSError as error:
-            raise StoreError(f"{self.folder}: checkpoint cannot be written ({error.strerror or error})") from error
+            raise StoreError(f"{self.folder}: cannot write the checkpoint ({error.strerror or error})") from error
 
     def load(self, totals: Sequence[Scores]) -> int | None:
         """Fill `totals`; gives how many blocks they hold, ``None`` where there is nothing to go on from.
@@ -74,8 +74,8 @@ class SavedSums:
         for name, value in self.identity.items():
             if was.get(name) != value:
                 differ = "another graph" if name == "graph" else f"{name} was {was.get(name)!r}, is {value!r}"
-                raise InputError(f"{self.folder}: the checkpoint is of another job ({differ})")
-        raise InputError(f"{self.folder}: the checkpoint is of another job")
+                raise InputError(f"{self.folder}: the checkpoint belongs to another job ({differ})")
+        raise InputError(f"{self.folder}: the checkpoint belongs to another job")
 
 
 def fingerprint(problem: Problem) -> str:

@@ -73,7 +73,7 @@ def betweenness(
     graph : Graph
         Self-loops and all but the lightest of parallel arcs are ignored.
     weighted : bool, optional
-        Whether paths are measured by the weights; by default if the graph has weights. Paths of equal length are told
+        Whether paths are measured by the weights; by default if the graph has weights. Paths of equal length are found
         by exact equality of float64 sums.
     normalized : bool
         Divide by the number of pairs of other vertices, (n - 1)(n - 2), halved for undirected graphs; with `endpoints`
@@ -196,14 +196,14 @@ def _chosen(reductions: Literal["all"] | Iterable[str]) -> tuple[str, ...]:
     wanted = known if reductions == "all" else (reductions,) if isinstance(reductions, str) else tuple(reductions)
     for name in wanted:
         if name not in known:
-            raise InputError(f"reductions: {name!r} is none; choose 'all' or some of {', '.join(known)}")
+            raise InputError(f"reductions: unknown name {name!r}; accepted: 'all', or any of {', '.join(known)}")
     return tuple(name for name in known if name in wanted)
 
 
 def _sums(
     plan: Plan, running: Running, problem: Problem, algorithm: str, chosen: tuple[str, ...], **options: bool
 ) -> Sums:
-    """Run the searches of a plan; checkpoints know the job by the problem and the options."""
+    """Run the searches of a plan; checkpoints identify the job by the problem and the options."""
     folder, kept = running.checkpoint_dir, None
     if folder is not None:
         identity = {
@@ -212,7 +212,7 @@ def _sums(
         }  # fmt: skip
         kept = SavedSums(local_path(path_name(folder, "checkpoint_dir")), running.resume, identity)
     elif running.resume:
-        raise InputError("resume needs checkpoint_dir")
+        raise InputError("resume requires checkpoint_dir")
     return run_blocks(plan.searches, running, kept)
 
 

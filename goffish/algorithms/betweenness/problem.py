@@ -207,14 +207,14 @@ def problem_of(graph: Graph, weighted: bool, out: Floats, into: Floats) -> tuple
 def measured_problem(graph: Graph, weighted: bool | None, sources: Any, targets: Any) -> tuple[Problem, Indices]:
     """As `problem_of` for paths from and to the labels given (``None``: all vertices), measured by weights or not."""
     if weighted and graph.weights is None:
-        raise InputError("weighted=True: the graph has no weights; give weighted=False or a graph with weights")
+        raise InputError("weighted=True: the graph has no weights; set weighted=False or use a graph with weights")
     measured = graph.weights is not None and weighted is not False
     if measured and graph.weights is not None:
         bad = np.flatnonzero(~((graph.weights > 0) & np.isfinite(graph.weights)))
         if bad.size:
             raise InputError(
-                f"weight {graph.weights[bad[0]]}: betweenness needs weights that are positive and finite; "
-                "give weighted=False to ignore them"
+                f"weight {graph.weights[bad[0]]}: betweenness requires positive, finite weights; "
+                "set weighted=False to ignore them"
             )
         check_range(graph.weights)
         # Paths of equal weights are as long as they have edges.
@@ -226,7 +226,7 @@ def _mass(graph: Graph, labels: Any, name: str) -> Floats:
     if labels is None:
         return np.ones(graph.num_vertices)
     if isinstance(labels, str | bytes) or not hasattr(labels, "__iter__"):
-        raise InputError(f"{name}={labels!r}: give a list of vertex labels")
+        raise InputError(f"{name}={labels!r}: expected a list of vertex labels")
     mass = np.zeros(graph.num_vertices)
     wanted = labels if isinstance(labels, np.ndarray) else list(labels)
     if len(wanted):

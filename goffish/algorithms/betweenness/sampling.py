@@ -3,7 +3,7 @@
 Paths are sampled as in KADABRA (Borassi and Natale, KADABRA is an ADaptive Algorithm for Betweenness via Random
 Approximation, ESA 2016, sections 3 and 4), from what is left when hanging trees are folded, whose share is exact. Where
 it stops differs: how often a vertex was met is binomial, so bounds are exact binomial ones, at sizes of the sample that
-a pilot of its own fixes beforehand, each with its share of the allowed failure.
+a separate pilot fixes beforehand, each with its share of the allowed failure.
 """
 
 from __future__ import annotations
@@ -116,9 +116,9 @@ def estimate_betweenness(
         A parameter out of range, a weight that is not positive and finite, ``weighted=True`` without weights.
     """
     if not 0.0 < epsilon < 1.0:
-        raise InputError(f"epsilon={epsilon!r}: must lie between 0 and 1")
+        raise InputError(f"epsilon={epsilon!r}: must be between 0 and 1")
     if not 0.0 < delta < 1.0:
-        raise InputError(f"delta={delta!r}: must lie between 0 and 1")
+        raise InputError(f"delta={delta!r}: must be between 0 and 1")
     n = graph.num_vertices
     problem, _ = measured_problem(graph, weighted, None, None)
     if n < 3:
@@ -167,7 +167,7 @@ def most_samples(longest: int, epsilon: float, failure: float) -> int:
         But for this probability.
     """
     if epsilon < _LEAST_EPSILON:
-        raise InputError(f"epsilon={epsilon:g}: give {_LEAST_EPSILON:g} or more")
+        raise InputError(f"epsilon={epsilon:g}: must be at least {_LEAST_EPSILON:g}")
     inner = max(longest - 1, 1)
     dimension = math.floor(math.log2(inner)) + 1
     return math.ceil(_CONSTANT / epsilon**2 * (dimension - math.log(failure)))
@@ -254,7 +254,7 @@ class _Goal:
 
 
 class _Sampler:
-    """Counts of sampled paths, drawn by several threads; sample i is the same whoever draws it."""
+    """Counts of sampled paths, drawn by several threads; sample i does not depend on the thread that draws it."""
 
     def __init__(self, core: Problem, owner: NDArray[Any], seed: int, threads: int) -> None:
         n = core.num_vertices

@@ -1,4 +1,4 @@
-"""Random shortest paths between random pairs, and the bounds that tell when there are enough of them."""
+"""Random shortest paths between random pairs, and the bounds that end the sampling."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def sample_weighted(forward, backward, owner, seed, first, last, counts, memory,
     """`sample_paths` where arcs have lengths: Dijkstra's algorithm from one end until the other one is settled.
 
     Numbers of paths are kept as logarithms in `memory` (DijkstraMemory), so that none is too large; equal lengths are
-    told by exact equality.
+    compared by exact equality.
     """
     distance, paths, place, heap, order = memory
     offsets, targets, weights = forward

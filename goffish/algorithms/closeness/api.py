@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 class _FromDistances(Algorithm):
     in_memory = True
 
-    top: int | None = Field(default=None, ge=1, description="Only so many of the most central vertices.")
-    weighted: bool | None = Field(default=None, description="Measure distances by weights. Default: if there are any.")
-    vertices: tuple[Label, ...] | None = Field(default=None, description="Only these vertices.")
+    top: int | None = Field(default=None, ge=1, description="Return only this number of the most central vertices.")
+    weighted: bool | None = Field(
+        default=None, description="Use edge weights as lengths [default: if the graph has weights]."
+    )
+    vertices: tuple[Label, ...] | None = Field(default=None, description="Return only these vertices.")
 
     def result(self, graph: Graph, found: Centrality, summary: dict[str, Any]) -> Result:
         """Columns ``vertex`` and the algorithm's name."""
@@ -42,9 +44,11 @@ class Closeness(_FromDistances):
     """Closeness centrality."""
 
     name = "closeness"
-    title = "One over the mean distance to each vertex."
+    title = "Closeness centrality: one over the mean distance to each vertex."
 
-    wf_improved: bool = Field(default=True, description="Multiply by the share of the vertices that reach the vertex.")
+    wf_improved: bool = Field(
+        default=True, description="Multiply by the share of the other vertices that reach the vertex."
+    )
 
     def labels(self) -> list[int | str]:
         return [*(self.vertices or ())]
@@ -65,10 +69,10 @@ class Harmonic(_FromDistances):
     """Harmonic centrality."""
 
     name = "harmonic"
-    title = "Sum of one over the distance to each vertex (harmonic centrality)."
+    title = "Harmonic centrality: sum of one over the distance to each vertex."
 
     normalized: bool = Field(default=False, description="Divide by the number of other vertices.")
-    sources: tuple[Label, ...] | None = Field(default=None, description="Only distances from these vertices.")
+    sources: tuple[Label, ...] | None = Field(default=None, description="Sum only distances from these vertices.")
 
     def labels(self) -> list[int | str]:
         return [*(self.vertices or ()), *(self.sources or ())]
@@ -94,26 +98,47 @@ def closeness(
     threads: int | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Result:
-    """Closeness: one over the mean distance from the vertices that reach a vertex; column ``closeness``.
+    """Compute the closeness centrality of each vertex.
 
-    As in networkx, distances of directed graphs are inward, and a vertex that nothing reaches has 0.
+    Closeness is one over the mean distance from the vertices that reach a vertex. As in NetworkX, distances in a
+    directed graph are inward, and a vertex that no other vertex reaches has closeness 0.
 
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        A partitioned graph is put together in memory first.
+        Graph to analyze. A partitioned graph is first assembled in memory.
     top : int, optional
-        Only so many of the most central vertices, in falling order.
+        Return only this number of vertices, the most central first [default: all, in vertex order].
     weighted : bool, optional
-        Measure distances by weights; default: if the graph has any.
+        Use edge weights as lengths [default: True if the graph has weights].
     wf_improved : bool
-        Multiply by the share of the other vertices that reach the vertex (Wasserman and Faust 1994).
-    vertices : sequence of labels, optional
-        Only these vertices.
+        Multiply by the share of the other vertices that reach the vertex [default: True]; see Notes.
+    vertices : sequence of int or str, optional
+        Labels of the vertices to compute [default: all].
     threads : int, optional
-        Default: all processors. The values do not depend on it.
+        Number of threads [default: all processors]. The values do not depend on it.
     note : callable, optional
-        Called with a line of text on how much is done and how long the rest will take.
+        Called with a line of text that reports the progress and the estimated remaining time.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex`` and ``closeness`` (float64). `summary` holds ``mean_distance`` over all reachable pairs, if
+        there are any.
+
+    Raises
+    ------
+    InputError
+        If an option is out of range, or `vertices` names an unknown vertex.
+
+    Notes
+    -----
+    With n vertices, of which r reach v at a total distance of D, closeness is r / D, and with `wf_improved` r / D · r /
+    (n - 1). One search per vertex: O(n m) for m unweighted arcs.
+
+    References
+    ----------
+    S. Wasserman, K. Faust, "Social Network Analysis", Cambridge University Press, 1994.
 
     Examples
     --------
@@ -138,18 +163,47 @@ def harmonic(
     threads: int | None = None,
     note: Callable[[str], None] | None = None,
 ) -> Result:
-    """Harmonic centrality: the sum of one over the distance from each other vertex; column ``harmonic``.
+    """Compute the harmonic centrality of each vertex.
 
-    What is out of reach adds nothing. Distances of directed graphs are inward, as in networkx.
+    Harmonic centrality is the sum of one over the distance from each other vertex. Unreachable vertices add nothing. As
+    in NetworkX, distances in a directed graph are inward.
 
     Parameters
     ----------
-    graph, top, weighted, vertices, threads, note
-        As in `closeness`.
+    graph : Graph or PartitionedGraph
+        Graph to analyze. A partitioned graph is first assembled in memory.
+    top : int, optional
+        Return only this number of vertices, the most central first [default: all, in vertex order].
+    weighted : bool, optional
+        Use edge weights as lengths [default: True if the graph has weights].
     normalized : bool
-        Divide by the number of other vertices.
-    sources : sequence of labels, optional
-        Only distances from these vertices.
+        Divide by the number of other vertices [default: False].
+    vertices : sequence of int or str, optional
+        Labels of the vertices to compute [default: all].
+    sources : sequence of int or str, optional
+        Sum only distances from these vertices [default: all].
+    threads : int, optional
+        Number of threads [default: all processors]. The values do not depend on it.
+    note : callable, optional
+        Called with a line of text that reports the progress and the estimated remaining time.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex`` and ``harmonic`` (float64). `summary` is empty.
+
+    Raises
+    ------
+    InputError
+        If an option is out of range, or `vertices` or `sources` names an unknown vertex.
+
+    Notes
+    -----
+    One search per vertex (or per source): O(n m) for n vertices and m unweighted arcs.
+
+    References
+    ----------
+    P. Boldi, S. Vigna, "Axioms for centrality", Internet Mathematics 10 (2014).
 
     Examples
     --------

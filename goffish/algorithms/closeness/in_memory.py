@@ -140,7 +140,7 @@ def _sums(
 ) -> tuple[Indices, Sums]:
     """Numbers of the vertices asked about, and sums at all vertices."""
     if weighted and graph.weights is None:
-        raise InputError("weighted=True: the graph has no weights; give weighted=False or a graph with weights")
+        raise InputError("weighted=True: the graph has no weights; set weighted=False or use a graph with weights")
     wanted, counted = _mask(graph, vertices, "vertices"), _mask(graph, sources, "sources")
     chosen = np.flatnonzero(wanted)
     measured = graph.weights is not None and weighted is not False and not bool((graph.weights == 1.0).all())
@@ -155,7 +155,7 @@ def _mask(graph: Graph, labels: Any, name: str) -> NDArray[np.bool_]:
     if labels is None:
         return np.ones(graph.num_vertices, np.bool_)
     if isinstance(labels, str | bytes) or not hasattr(labels, "__iter__"):
-        raise InputError(f"{name}={labels!r}: give a list of vertex labels")
+        raise InputError(f"{name}={labels!r}: expected a list of vertex labels")
     mask = np.zeros(graph.num_vertices, np.bool_)
     wanted = labels if isinstance(labels, np.ndarray) else list(labels)
     if len(wanted):

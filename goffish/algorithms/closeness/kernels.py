@@ -50,11 +50,11 @@ class BatchMemory(NamedTuple):
     Attributes
     ----------
     known, fresh : uint64, shape ((n + 1) * WORDS,) and (n * WORDS,)
-        Lanes that know each vertex; row n is 0.
+        Lanes that have reached each vertex; row n is 0.
     lanes : uint64, shape (WORDS,)
         Lanes of the batch.
     complete : uint8, shape (n + 1,)
-        Whether all lanes know a vertex.
+        Whether all lanes have reached a vertex.
     due : uint8, shape (n + 1,)
         Zeros, and again so at the end of a level.
     changed, candidates : uint32, shape (n + 2,)
@@ -164,7 +164,7 @@ def plan_batches(piece_of, sources, batches):
     """Cut the `sources`, ordered by component, into batches of up to `LANES`; gives how many.
 
     Sources of a component that fills a batch are not mixed with those of others, so that a batch is over for a vertex
-    as soon as all lanes know it; small components share batches.
+    as soon as all lanes have reached it; small components share batches.
 
     Parameters
     ----------

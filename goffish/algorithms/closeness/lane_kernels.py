@@ -1,7 +1,7 @@
 """Rows of `LANES` bits as one machine vector: the step of many searches at once that touches the arcs.
 
-A batch runs one breadth-first search per lane; which lanes know a vertex is one row, one cache line. A vertex learns of
-the lanes that its neighbours know, so an arc costs one vector "or" for the whole batch. LLVM splits the vectors on
+A batch runs one breadth-first search per lane; the lanes that have reached a vertex are one cache line. A vertex gets
+the lanes of its neighbors, so an arc costs one vector "or" for the whole batch. LLVM splits the vectors on
 processors with shorter registers.
 """
 
@@ -43,21 +43,21 @@ def _any(builder: Any, flags: Any) -> Any:
 def learn(
     typing_context: Any, targets: Any, first: Any, last: Any, known: Any, lanes: Any, vertex: Any, fresh: Any, at: Any
 ) -> Any:
-    """Let `vertex` learn which lanes its neighbours know.
+    """Give `vertex` the lanes that have reached its neighbors.
 
     Parameters
     ----------
     targets, first, last
         The neighbours ``targets[first:last]`` (unsigned), a multiple of `STRIDE` of them. They are asked only until the
-        vertex knows of all lanes.
+        vertex has been reached by all lanes.
     known : uint64 rows
-        Lanes that know each vertex.
+        Lanes that have reached each vertex.
     lanes : uint64 row
         All lanes of the batch.
     vertex : uint64
     fresh : uint64 rows
     at : uint64
-        Row of `fresh` that receives the lanes that know `vertex` now.
+        Row of `fresh` that receives the lanes that reach `vertex` now.
 
     Returns
     -------

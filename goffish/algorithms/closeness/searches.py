@@ -34,7 +34,7 @@ Progress = Callable[[float, float], None]
 
 
 class _Watch:
-    """Counts the work of all threads, tells the caller's thread of it, and stops them all when one fails."""
+    """Counts the work of all threads, reports it to the caller's thread, and stops them all when one fails."""
 
     def __init__(self, todo: float, progress: Progress | None) -> None:
         self._todo, self._progress, self._done = todo, progress, 0.0
@@ -150,7 +150,7 @@ class _Searches:
         return sums.whole
 
     def start(self, begin: int, end: int, part: Sums) -> Callable[[], bool]:
-        """A call that goes on with the searches from ``sources[begin:end]``, and says whether they have ended."""
+        """A call that continues the searches from ``sources[begin:end]``, and returns whether they have ended."""
         raise NotImplementedError
 
     def scratch(self, make: Callable[[], _Memory]) -> _Memory:

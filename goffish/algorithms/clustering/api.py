@@ -18,7 +18,7 @@ class Triangles(Algorithm):
     """Triangles through each vertex."""
 
     name = "triangles"
-    title = "Triangles through each vertex; directions, loops and parallel edges do not count."
+    title = "Number of triangles through each vertex, ignoring directions, self-loops and parallel edges."
     undirected = True
 
     def program(self, units: str) -> SubgraphProgram:
@@ -39,7 +39,7 @@ class Cores(Algorithm):
     """Core numbers."""
 
     name = "cores"
-    title = "Core number of each vertex (k-core); directions, loops and parallel edges do not count."
+    title = "Core number of each vertex (k-core), ignoring directions, self-loops and parallel edges."
     one_thread = True
     undirected = True
 
@@ -62,7 +62,7 @@ class Counts(Algorithm):
     """Sizes of the subgraphs."""
 
     name = "counts"
-    title = "Vertices, arcs and remote arcs of every subgraph."
+    title = "Numbers of vertices, arcs and remote arcs of each subgraph."
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.clustering.subgraph import GraphCounts
@@ -80,7 +80,7 @@ class Quotient(Algorithm):
     """The quotient graph."""
 
     name = "quotient"
-    title = "The quotient graph: neighbouring subgraphs and the edges between them."
+    title = "Quotient graph: neighboring subgraphs and the number of edges between them."
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.clustering.subgraph import QuotientGraph
@@ -95,13 +95,40 @@ class Quotient(Algorithm):
 
 
 def triangles(graph: AnyGraph, *, threads: int | None = None) -> Result:
-    """Triangles through each vertex (``triangles``); directions, loops and parallel edges do not count.
+    """Count the triangles through each vertex.
+
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to analyze. Directions, self-loops and parallel edges are ignored.
+    threads : int, optional
+        Number of threads [default: all processors].
+
+    Returns
+    -------
+    Result
+        Columns ``vertex`` and ``triangles`` (int64). `summary` holds ``total`` (number of distinct triangles); for a
+        `Graph` also ``average_clustering`` (mean local clustering coefficient) and ``transitivity`` (share of connected
+        triples that are closed); for a partitioned graph also ``supersteps``.
+
+    Raises
+    ------
+    InputError
+        If `graph` is not a graph, or `threads` is not a positive integer.
+
+    Notes
+    -----
+    Sorted neighbor lists are intersected along arcs from the vertex of lower degree to that of higher degree: O(m^1.5)
+    for m edges.
 
     Examples
     --------
     >>> import goffish as gf
-    >>> gf.triangles(gf.from_edges([1, 2, 3, 3], [2, 3, 1, 4])).to_dict()
+    >>> found = gf.triangles(gf.from_edges([1, 2, 3, 3], [2, 3, 1, 4]))
+    >>> found.to_dict()
     {1: 1, 2: 1, 3: 1, 4: 0}
+    >>> found.summary["transitivity"]
+    0.6
     """
     from goffish.algorithms.dispatch import answer
 
@@ -109,9 +136,32 @@ def triangles(graph: AnyGraph, *, threads: int | None = None) -> Result:
 
 
 def core_numbers(graph: AnyGraph, *, threads: int | None = None) -> Result:
-    """Core number of each vertex (``core``); directions, loops and parallel edges do not count.
+    """Compute the core number of each vertex (k-core decomposition).
 
-    `threads` is for a partitioned graph: in memory this takes one thread, and warns when it is given.
+    The core number of a vertex is the largest k for which the vertex belongs to a subgraph with minimum degree k.
+
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to analyze. Directions, self-loops and parallel edges are ignored.
+    threads : int, optional
+        Number of threads for a partitioned graph [default: all processors]. The in-memory kernel uses one thread and
+        warns if you pass this option.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex`` and ``core`` (int64). `summary` holds ``degeneracy`` (largest core number) and ``innermost``
+        (number of vertices with that core number); for a partitioned graph also ``supersteps``.
+
+    Raises
+    ------
+    InputError
+        If `graph` is not a graph, or `threads` is not a positive integer.
+
+    Notes
+    -----
+    In memory, vertices are removed in order of their remaining degree, in time linear in the number of edges.
 
     Examples
     --------

@@ -119,7 +119,7 @@ def peel(offsets, targets, order, place, starts, core):
 
 @kernel
 def sort_by_degree(degree, starts, order, place):
-    """Counting sort, stable; `starts` has room for every degree and one more, and is zero on entry."""
+    """Counting sort, stable; `starts` has one entry for every degree and one more, and is zero on entry."""
     for v in range(degree.size):
         starts[degree[v] + 1] += 1
     for k in range(starts.size - 1):

@@ -45,7 +45,7 @@ def local_triangles(rows, middle, count, remote_count):
     """Triangles with at least two corners in one subgraph.
 
     Every edge u < v inside the subgraph is closed by the common local neighbours w > v and by the common remote
-    neighbours; `count` is by vertex, `remote_count` by row of the remote table (a corner that its owner must be told
+    neighbours; `count` is by vertex, `remote_count` by row of the remote table (a corner whose owner must be notified
     about).
     """
     subgraph_offsets, remote_offsets, offsets, targets = rows

@@ -62,9 +62,9 @@ class QuotientGraph(SubgraphProgram):
 class TriangleCount(SubgraphProgram):
     """Triangles through each vertex of an undirected graph; loops and parallel edges do not count.
 
-    Superstep 1 counts the triangles with two corners in one subgraph and tells neighbouring subgraphs the degrees of
+    Superstep 1 counts the triangles with two corners in one subgraph and sends neighboring subgraphs the degrees of
     border vertices. From then on each subgraph asks about its wedges over three subgraphs, at most `batch_size` a
-    partition and superstep, so that memory stays bounded; corners elsewhere are told the counts that are due to them.
+    partition and superstep, so that memory stays bounded; corners elsewhere are sent their counts.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class TriangleCount(SubgraphProgram):
 class CoreNumbers(SubgraphProgram):
     """Core number of each vertex of an undirected graph; loops and parallel edges do not count.
 
-    Every vertex starts from its degree; subgraphs lower their estimates to a local fixed point and tell neighbouring
+    Every vertex starts from its degree; subgraphs lower their estimates to a local fixed point and notify neighboring
     subgraphs the estimates that changed (Montresor, De Pellegrini and Miorandi, "Distributed k-Core Decomposition",
     2013).
     """
@@ -182,7 +182,7 @@ def _row_middles(batch: SubgraphBatch) -> NDArray[np.int64]:
 def _news(
     batch: SubgraphBatch, middle: NDArray[np.int64], changed: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Changed border vertices and the neighbouring subgraphs to tell about each."""
+    """Changed border vertices and the neighboring subgraphs to notify about each."""
     context = changed, batch.rows, middle, batch.remote_subgraph
     size = kernels.news(*context, _EMPTY, _EMPTY)
     vertex, target = np.empty(size, np.int64), np.empty(size, np.int64)

@@ -46,9 +46,9 @@ def agreement(first: Any, second: Any) -> dict[str, float]:
     """
     left, right = _complete(first, "first"), _complete(second, "second")
     if left.size != right.size:
-        raise InputError(f"first has {left.size} rows, second has {right.size}: give one group per thing in both")
+        raise InputError(f"first has {left.size} rows, second has {right.size}: expected one group per item in both")
     if not left.size:
-        raise InputError("first and second are empty: there is nothing to compare")
+        raise InputError("first and second are empty; expected at least one item")
     sizes = [np.bincount(codes) for codes in (left, right)]
     both = np.unique(left * sizes[1].size + right, return_counts=True)[1]
     if sizes[0].size == sizes[1].size == both.size:

@@ -26,7 +26,7 @@ def _as_seed(value: Any) -> Any:
             return None
         if value.isdecimal():
             return int(value)
-        raise ValueError("must be a whole number of at least 0, or random")
+        raise ValueError("must be an integer of at least 0, or random")
     return value
 
 
@@ -41,60 +41,72 @@ class Louvain(Algorithm):
     """Communities of high modularity."""
 
     name = "louvain"
-    title = "Communities by parallel Louvain, refined; or by Leiden, each of them connected."
+    title = "Communities of high modularity, by the parallel Louvain or Leiden method."
     final_table = False
     extra_tables: ClassVar = {
-        "hierarchy": "Write all levels (level, vertex, community).",
-        "communities": "Write one row per community: size, weights, conductance, central members.",
+        "hierarchy": "Table of all levels: level, vertex, community.",
+        "communities": "Table of the communities: size, weights, conductance, central members.",
     }
 
     resolution: float = Field(
-        default=1.0, ge=0.0, allow_inf_nan=False, description="Above 1 for smaller communities, below for larger ones."
+        default=1.0,
+        ge=0.0,
+        allow_inf_nan=False,
+        description="Resolution: above 1 for smaller communities, below 1 for larger ones.",
     )
     seed: Seed = Field(
-        default=0, description="The same seed, the same communities on any number of threads; random: any."
+        default=0, description="Random seed; the result does not depend on the number of threads. random: draw a seed."
     )
     refine: Literal["vertices", "leiden", "none"] = Field(
         default="vertices",
-        description="vertices: move single vertices again at the end; leiden: connected communities, best quality.",
+        description="Move single vertices again at the end, guarantee connected communities (leiden), or none.",
     )
     variant: Literal["default", "partitioned", "sequential"] = Field(
         default="default",
         description="partitioned: the published algorithm, on the engine; sequential: the published baseline, in one "
         "thread.",
     )
-    level: int | None = Field(default=None, ge=1, description="Answer with this level of the hierarchy, 1 the finest.")
-    max_levels: int | None = Field(default=None, ge=1, description="Collapse no more often than this.")
-    max_passes: int = Field(default=20, ge=1, description="Most passes over the vertices of one level.")
+    level: int | None = Field(
+        default=None, ge=1, description="Level of the hierarchy to return; 1 is the finest [default: the coarsest]."
+    )
+    max_levels: int | None = Field(default=None, ge=1, description="Maximum number of collapses [default: unlimited].")
+    max_passes: int = Field(default=20, ge=1, description="Maximum number of passes over the vertices of a level.")
     threshold: float = Field(
-        default=1e-6, ge=0.0, allow_inf_nan=False, description="A level that gains no more modularity is the last."
+        default=1e-6,
+        ge=0.0,
+        allow_inf_nan=False,
+        description="Stop after a level that increases the modularity by no more than this.",
     )
     least_gain: float = Field(
         default=3e-4, ge=0.0, lt=1.0,
-        description="Share of its edges that a vertex has to win by a move. Published variants accept any gain.",
+        description="Minimum gain of a move, as a share of the vertex's edges. Published variants accept any gain.",
     )  # fmt: skip
-    min_size: int = Field(default=1, ge=1, description="Join smaller communities to a neighbouring one.")
+    min_size: int = Field(default=1, ge=1, description="Merge smaller communities into a neighboring one.")
     initial: TableFile = Field(
-        default=None, description="Warm start from an earlier result: its table; communities keep their ids."
+        default=None, description="Warm start: table of an earlier result, whose communities keep their ids."
     )
     fixed: TableFile = Field(
         default=None,
-        description="Vertices that stay put: a table with the column vertex, and community where initial has none.",
+        description="Fixed vertices: table with the column vertex and, without initial, the column community.",
     )
-    truth: TableFile = Field(default=None, description="Table of the true communities to compare with: NMI, ARI, AMI.")
+    truth: TableFile = Field(
+        default=None, description="Table of known communities to compare the result with (NMI, ARI, AMI)."
+    )
     order: Literal["random", "ascending", "descending", "neighbour", "natural"] = Field(
-        default="random", description="In which order the variants partitioned and sequential visit vertices."
+        default="random", description="Order in which the variants partitioned and sequential visit vertices."
     )
     repair_rounds: int = Field(
         default=3,
         ge=0,
-        description="On the engine: most rounds over the boundary, without refinement or with more than 2^25 rows.",
+        description="On the engine: maximum number of boundary rounds without refinement or with more than 2^25 rows.",
     )
     null_model: Literal["local", "global"] = Field(
-        default="local", description="On the engine: whether level 1 counts cut edges in degrees (global) or not."
+        default="local", description="On the engine: count cut edges in degrees on level 1 (global) or not (local)."
     )
     blocks: int | None = Field(
-        default=None, ge=1, description="Blocks of vertices scanned side by side. Default: by the size of the graph."
+        default=None,
+        ge=1,
+        description="Number of vertex blocks that are scanned in parallel [default: by the size of the graph].",
     )
 
     def needs_engine(self) -> bool:
@@ -110,16 +122,18 @@ class Louvain(Algorithm):
     @model_validator(mode="after")
     def _agree(self) -> Louvain:
         if self.fixed is not None and self.min_size > 1:
-            raise ValueError("fixed and min_size contradict each other: a small community of fixed vertices must stay")
+            raise ValueError(
+                "fixed and min_size are mutually exclusive: a small community of fixed vertices cannot be merged"
+            )
         return self
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.communities.subgraph.program import PartitionedLouvain
 
         if self.variant == "sequential":
-            raise InputError("variant='sequential' is for a graph in memory, without parts and engine")
+            raise InputError("variant='sequential' works only in memory; omit parts and engine")
         for name in self.only_whole():
-            raise InputError(f"{name} is for a graph in memory: leave out parts, engine and variant for it")
+            raise InputError(f"{name} works only in memory; omit parts, engine and variant")
         published = self.variant == "partitioned"
         return PartitionedLouvain(
             order=self.order,
@@ -160,7 +174,7 @@ class Louvain(Algorithm):
 
         for name in ("initial", "fixed"):
             if getattr(self, name) is not None:
-                raise InputError(f"{name} is for variant='default'")
+                raise InputError(f"{name} requires variant='default'")
         run = sequential_louvain(
             graph, order=self.order, seed=self._seed(), eps=self.threshold,
             resolution=self.resolution, max_levels=self.max_levels,
@@ -217,7 +231,7 @@ def _held(given: Any) -> Any:
     if not isinstance(given, pa.Table):
         return given
     if "vertex" not in given.column_names:
-        raise InputError(f"fixed has no column 'vertex'; there are: {', '.join(given.column_names) or 'none'}")
+        raise InputError(f"fixed has no column 'vertex'; available: {', '.join(given.column_names) or 'none'}")
     labels = given["vertex"].to_pylist()
     if "community" not in given.column_names:
         return labels
@@ -238,48 +252,102 @@ def louvain(
     threads: int | None = None,
     **more: Any,
 ) -> Communities:
-    """Communities of high modularity, by parallel Louvain or Leiden; column ``community``.
-
-    A directed graph in memory is divided by directed modularity (Leicht and Newman 2008); on the engine, where a
-    partitioned graph goes, by that of A + Aᵀ.
+    """Find communities of high modularity with the Louvain or Leiden method.
 
     Parameters
     ----------
     graph : Graph or PartitionedGraph
+        Graph to divide. A directed graph in memory is divided by directed modularity (Leicht and Newman 2008). A
+        partitioned graph runs on the engine, which maximizes the modularity of A + Aᵀ.
     resolution : float
-        Above 1 for smaller communities, below for larger ones (γ of the null model).
+        Resolution γ of the null model, at least 0: above 1 for smaller communities, below 1 for larger ones [default:
+        1.0].
     seed : int or None
-        The same seed gives the same communities on any number of threads, whatever the order of the edges was;
-        ``None`` draws one, for ensembles.
+        Random seed, at least 0 [default: 0]. The same seed gives the same communities for any number of threads and any
+        order of the edges; ``None`` draws a seed.
     refine : {"vertices", "leiden", "none"}
-        ``vertices`` moves single vertices and small communities again from the finished communities; ``leiden``
-        guarantees that every community is connected (Traag, Waltman and van Eck 2019) and takes about twice as long.
+        Refinement. "vertices" moves single vertices and small communities again at the end; "leiden" guarantees that
+        each community is connected and takes about twice as long [default: "vertices"].
     level : int, optional
-        Answer with this level of the hierarchy, 1 the finest.
+        Level of the hierarchy to return, 1 being the finest [default: the coarsest].
     min_size : int
-        Smaller communities are joined to a neighbouring one.
-    initial : result, table, mapping or column, optional
-        Warm start: communities go on from these and keep their ids.
-    fixed : sequence of labels, or mapping from label to community, optional
-        Vertices that stay in their community of `initial`; with a mapping, vertices of one community stay together and
-        those of different ones apart.
-    truth : result, table, mapping or column, optional
-        Compared with the answer: ``nmi``, ``ari`` and ``ami`` in the summary.
+        Merge communities of fewer vertices into a neighboring one [default: 1].
+    initial : Communities, table, mapping or array-like, optional
+        Warm start: communities to start from, which keep their ids. In memory only.
+    fixed : sequence of labels, or mapping of label to community, optional
+        Vertices that stay in their community of `initial`; with a mapping, vertices of the same community stay together
+        and those of different communities stay apart. In memory only; not with `min_size`.
+    truth : Communities, table, mapping or array-like, optional
+        Known communities to compare the result with.
     threads : int, optional
-        Default: all processors. ``variant="sequential"`` takes one thread, and warns when it is given.
+        Number of threads [default: all processors]. ``variant="sequential"`` uses one thread and warns if you pass this
+        option.
     **more
-        ``max_levels``, ``max_passes``, ``threshold``: where to stop, that is after so many collapses, so many passes on
-        one level, and a level that gains no more modularity. ``least_gain``: share of its edges that a vertex has to
-        win by a move (default 0.0003); larger values keep communities apart. ``blocks``: how many blocks
-        of vertices are scanned side by side, at most one thread each, which is part of what fixes the answer (default:
-        by the size of the graph, 2 up to 67 M arcs). ``note``: called now and then with a line of text on how far the
-        search is. All others of ``goffish run louvain --help``, and of `goffish.run`.
+        Further options, listed under Other Parameters.
+
+    Returns
+    -------
+    Communities
+        Columns ``vertex`` and ``community``. `summary` holds ``communities``, ``modularity``, ``levels`` and
+        ``passes``; with `truth` also ``nmi``, ``ari``, ``ami`` and ``compared``; on the engine ``level_1_communities``,
+        ``merged_vertices``, ``cut_fraction`` and ``supersteps``.
+
+    Other Parameters
+    ----------------
+    variant : {"default", "partitioned", "sequential"}
+        "partitioned" is the published algorithm, on the engine; "sequential" the published baseline, in one thread
+        [default: "default"].
+    max_levels : int
+        Maximum number of collapses, at least 1 [default: unlimited].
+    max_passes : int
+        Maximum number of passes over the vertices of a level, at least 1 [default: 20].
+    threshold : float
+        Stop after a level that increases the modularity by no more than this [default: 1e-6].
+    least_gain : float
+        Minimum gain of a move, as a share of the edges of the vertex, 0 <= value < 1 [default: 3e-4]. Larger values
+        keep communities apart; published variants accept any gain.
+    order : {"random", "ascending", "descending", "neighbour", "natural"}
+        Order in which the variants "partitioned" and "sequential" visit vertices [default: "random"].
+    repair_rounds : int
+        On the engine: maximum number of rounds over the boundary without refinement or with more than 2^25 rows
+        [default: 3].
+    null_model : {"local", "global"}
+        On the engine: whether degrees on level 1 count cut edges ("global") or not ("local") [default: "local"].
+    blocks : int
+        Number of vertex blocks that are scanned in parallel, at least 1, with at most one thread each [default: chosen
+        by the size of the graph, 2 up to 67 M arcs]. The result depends on it. In memory only.
+    note : callable
+        Called with a line of text that reports the progress.
+    parts, method, units, comm, spark, output, max_supersteps : optional
+        Options of the engine; see `goffish.run`.
+    checkpoint_dir, checkpoint_every, resume, progress : optional
+        Options of the engine; see `goffish.run`.
+
+    Raises
+    ------
+    InputError
+        If an option is unknown, out of range or contradicts another one, or `initial`, `fixed` or `truth` does not
+        match the vertices of the graph.
+
+    Notes
+    -----
+    Vertices move to the neighboring community with the largest gain of modularity; communities are then collapsed to
+    vertices, and the process repeats. Each pass is linear in the number of arcs.
+
+    References
+    ----------
+    V. Blondel, J.-L. Guillaume, R. Lambiotte, E. Lefebvre, "Fast unfolding of communities in large networks", JSTAT
+    P10008 (2008). V. Traag, L. Waltman, N. J. van Eck, "From Louvain to Leiden", Scientific Reports 9 (2019). E.
+    Leicht, M. Newman, "Community structure in directed networks", Physical Review Letters 100 (2008).
 
     Examples
     --------
     >>> import goffish as gf
-    >>> gf.louvain(gf.from_edges([1, 2, 3, 3, 4, 5, 6], [2, 3, 1, 4, 5, 6, 4])).to_dict()
+    >>> found = gf.louvain(gf.from_edges([1, 2, 3, 3, 4, 5, 6], [2, 3, 1, 4, 5, 6, 4]))
+    >>> found.to_dict()
     {1: 0, 2: 0, 3: 0, 4: 1, 5: 1, 6: 1}
+    >>> round(found.modularity, 4)
+    0.3571
     """
     from goffish.algorithms.dispatch import RUN_OPTIONS, answer
 
@@ -292,7 +360,29 @@ def louvain(
 
 
 def agreement(first: Any, second: Any) -> dict[str, float]:
-    """How far two divisions of the same things agree: ``nmi``, ``ari`` and ``ami``, 1 where they are the same.
+    """Measure how well two divisions of the same items agree.
+
+    Parameters
+    ----------
+    first, second : array-like, shape (n,)
+        Group of each item, in the same order: numbers, strings or other hashable values.
+
+    Returns
+    -------
+    dict of str to float
+        ``nmi``: mutual information divided by the arithmetic mean of the entropies (0 to 1); ``ari``: adjusted Rand
+        index; ``ami``: adjusted mutual information. All three are symmetric and 1 for equal divisions; ``ari`` and
+        ``ami`` average 0 for random divisions.
+
+    Raises
+    ------
+    InputError
+        If the columns are empty or differ in length, or an item has no group.
+
+    References
+    ----------
+    L. Hubert, P. Arabie, "Comparing partitions", Journal of Classification 2 (1985). N. X. Vinh, J. Epps, J. Bailey,
+    "Information theoretic measures for clusterings comparison", JMLR 11 (2010).
 
     Examples
     --------
@@ -306,7 +396,35 @@ def agreement(first: Any, second: Any) -> dict[str, float]:
 
 
 def modularity(graph: Graph, membership: Any, resolution: float = 1.0) -> float:
-    """Modularity of a division given as one community number per vertex, in vertex order.
+    """Compute the modularity of a division of a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        Graph in memory. Weights are used if there are any.
+    membership : array-like of int, shape (n,)
+        Community of each vertex, in vertex order.
+    resolution : float
+        Resolution γ of the null model, at least 0 [default: 1.0].
+
+    Returns
+    -------
+    float
+        Modularity, at most 1; 0 for a graph without edges.
+
+    Raises
+    ------
+    InputError
+        If `membership` does not have one integer per vertex, or `resolution` is negative or not finite.
+
+    Notes
+    -----
+    ``Q = Σ_c (w_c / m - γ (k_c / 2m)²)`` for undirected graphs, with the internal weight w_c and the total degree k_c
+    of each community and the total weight m; ``Q = Σ_c (w_c / m - γ k_c⁺ k_c⁻ / m²)`` for directed ones.
+
+    References
+    ----------
+    M. Newman, "Modularity and community structure in networks", PNAS 103 (2006).
 
     Examples
     --------

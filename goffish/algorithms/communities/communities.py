@@ -1,4 +1,4 @@
-"""What community detection gives back, however the communities were found."""
+"""Results of community detection."""
 
 from __future__ import annotations
 
@@ -41,24 +41,23 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Communities(Result):
-    """Communities of a graph's vertices, and how they came together level by level.
+    """Communities of the vertices of a graph, and their hierarchy.
 
-    Build one with `make_communities`. The table has the columns ``vertex`` (the user's labels, in vertex order) and
-    ``community`` (int64). On every level communities are numbered 0 … c-1 in order of their first vertex.
+    Returned by `louvain`. The table has the columns ``vertex`` (labels, in vertex order) and ``community`` (int64). On
+    every level, communities are numbered 0 to c - 1 in the order of their first vertex.
 
     Attributes
     ----------
     source : Graph or PartitionedGraph
-        What was analysed.
+        The analyzed graph.
     membership : int64, shape (n,)
-        Final community of every vertex in vertex order.
+        Community of every vertex, in vertex order.
     steps : tuple of integer arrays
-        The collapsing that led there: see `maps`.
+        Collapses of the hierarchy; see `maps`.
     ids : int64, shape (c,), or None
-        What the final communities are called in tables, where that is not their number: after a warm start, the
-        names that they had before.
+        Ids of the communities in tables if these differ from their numbers, as after a warm start.
     resolution : float
-        For which `modularity` holds.
+        Resolution for which `modularity` holds.
     """
 
     source: Graph | PartitionedGraph = field(kw_only=True, repr=False)
@@ -69,32 +68,51 @@ class Communities(Result):
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph as it was analysed: undirected or directed, with or without weights."""
+        """The analyzed graph as a `Graph`."""
         return self.source if isinstance(self.source, Graph) else self.source.to_graph()
 
     @property
     def modularity(self) -> float:
+        """Modularity of the communities."""
         return float(self.summary["modularity"])
 
     @property
     def num_communities(self) -> int:
+        """Number of communities."""
         return int(self.summary["communities"])
 
     @property
     def num_levels(self) -> int:
+        """Number of levels of the hierarchy."""
         return len(self.steps)
 
     @cached_property
     def maps(self) -> tuple[Ids, ...]:
-        """The hierarchy: the level-1 community of each vertex, then the level-(l+1) community of each level-l one.
+        """The hierarchy: level-1 community of each vertex, then level-(l+1) community of each level-l community.
 
-        Their composition is `membership`. Where vertices moved on after the collapsing (refinement), a level holds what
-        its communities share with those of the levels above, so that every level divides the next.
+        The composition of all maps is `membership`. If vertices moved after the last collapse (refinement), each level
+        is the intersection of its communities with those of the levels above, so that the hierarchy is nested.
         """
         return nested_maps(self.steps, self.membership)
 
     def membership_at(self, level: int) -> Ids:
-        """Community of every vertex on a level from 1 to `num_levels`, int64, shape (n,)."""
+        """Return the community of every vertex on a level.
+
+        Parameters
+        ----------
+        level : int
+            Level, 1 (finest) to `num_levels`.
+
+        Returns
+        -------
+        int64, shape (n,)
+            Community numbers, in vertex order.
+
+        Raises
+        ------
+        InputError
+            If the level does not exist.
+        """
         if self._level(level) == self.num_levels:
             return self.membership
         community = self.maps[0]
@@ -104,9 +122,9 @@ class Communities(Result):
 
     @cached_property
     def hierarchy(self) -> pa.Table:
-        """All levels: columns ``level`` (int64, from 1), ``vertex`` (labels) and ``community`` (int64).
+        """All levels as a table: ``level`` (int64, from 1), ``vertex`` (label) and ``community`` (int64).
 
-        Level by level, each with all vertices in vertex order.
+        Rows are ordered by level, then by vertex.
         """
         levels = range(1, self.num_levels + 1)
         labels = self.graph.label_column()
@@ -117,7 +135,23 @@ class Communities(Result):
         })  # fmt: skip
 
     def at_level(self, level: int) -> Communities:
-        """The division of a level from 1 to `num_levels` as a result of its own, with its exact modularity."""
+        """Return the communities of a level as a separate result, with its exact modularity.
+
+        Parameters
+        ----------
+        level : int
+            Level, 1 (finest) to `num_levels`.
+
+        Returns
+        -------
+        Communities
+            The level and all finer ones.
+
+        Raises
+        ------
+        InputError
+            If the level does not exist.
+        """
         if self._level(level) == self.num_levels:
             return self
         community = self.membership_at(level)
@@ -130,7 +164,18 @@ class Communities(Result):
         )  # fmt: skip
 
     def without_small(self, min_size: int) -> Communities:
-        """The same with communities of fewer than `min_size` vertices joined to neighbouring ones (`merge_small`)."""
+        """Return the communities after merging small ones into neighboring communities.
+
+        Parameters
+        ----------
+        min_size : int
+            Smallest size to keep, in vertices.
+
+        Returns
+        -------
+        Communities
+            The merged communities and their modularity.
+        """
         if min_size <= 1:
             return self
         community = merge_small(self.graph, self.membership, min_size, resolution=self.resolution)
@@ -144,33 +189,55 @@ class Communities(Result):
         )  # fmt: skip
 
     def compared_with(self, truth: Any) -> Communities:
-        """The same with the figures of `compare` in the summary."""
+        """Return the same communities with the measures of `compare` in `summary`.
+
+        Parameters
+        ----------
+        truth : Communities, table, mapping or array-like
+            The other division; see `compare`.
+
+        Returns
+        -------
+        Communities
+            The same communities.
+        """
         return replace(self, summary={**self.summary, **self.compare(truth)})
 
     def to_sets(self) -> list[set[Any]]:
-        """The labels of every community's members, in the order of the communities."""
+        """Return the members of each community.
+
+        Returns
+        -------
+        list of set
+            Labels of the members, in the order of the communities.
+        """
         starts, members = self._members(self.graph.num_vertices)
         labels = self.graph.label_column().take(pa.array(members))
         return [set(group) for group in pa.LargeListArray.from_arrays(starts, labels).to_pylist()]
 
     def describe(self, central: int = 3) -> pa.Table:
-        """Figures of every community.
+        """Measure every community.
 
         Parameters
         ----------
         central : int
-            How many central members to name, at least 0.
+            Number of central members to list, at least 0 [default: 3].
 
         Returns
         -------
         pyarrow.Table
-            One row per community: ``community``; ``size`` in vertices; ``internal_weight``, of every edge within once,
-            loops too; ``cut_weight``, of the edges to other communities; ``conductance``, the cut weight over the
-            smaller of the volumes of the community and of the rest (0 without a cut); ``volume``, the sum of the
-            weighted degrees, a loop counted twice; ``density``, the share of the possible pairs of different members
-            that are linked (null for a single vertex); ``central``, a list of the labels of the members with the
-            largest weighted degree within the community (of equal ones, the smaller vertex numbers). In a directed
-            graph, cut weight and volume count outgoing plus incoming arcs, and a pair is ordered.
+            One row per community. ``community``; ``size`` in vertices; ``internal_weight`` of the edges inside (each
+            once, including loops); ``cut_weight`` of the edges to other communities; ``conductance``, the cut weight
+            divided by the smaller volume of the community and of the rest (0 without a cut); ``volume``, the sum of the
+            weighted degrees, with loops counted twice; ``density``, the share of pairs of different members that are
+            connected (null for a single vertex); ``central``, the labels of the members with the largest weighted
+            degree inside the community, ties by vertex number. In a directed graph, cut weight and volume count
+            outgoing and incoming arcs, and pairs are ordered.
+
+        Raises
+        ------
+        InputError
+            If `central` is negative or not an integer.
         """
         central = whole_number(central, "central", 0)
         count, community, graph = self.num_communities, self.membership, self.graph
@@ -198,41 +265,62 @@ class Communities(Result):
         })  # fmt: skip
 
     def compare(self, truth: Any) -> dict[str, float]:
-        """Agreement with another division of the same vertices.
+        """Measure the agreement with another division of the same vertices.
 
         Parameters
         ----------
-        truth : Communities, table, mapping or column
-            Another result; a table (Arrow, pandas, polars) with the columns ``vertex`` and ``community``; a mapping
-            from vertex label to community; or one community per vertex, in vertex order. Communities are numbers, texts
-            or anything hashable. Vertices without one, and vertices that this graph does not have, are left out.
+        truth : Communities, table, mapping or array-like
+            Another result; a table (Arrow, pandas, Polars) with the columns ``vertex`` and ``community``; a mapping of
+            vertex label to community; or one community per vertex, in vertex order. Communities are any hashable
+            values. Vertices without a community and vertices that are not in the graph are skipped.
 
         Returns
         -------
-        dict
-            ``nmi``, ``ari``, ``ami`` as by `agreement`, and ``compared``: the number of vertices compared.
+        dict of str to float
+            ``nmi``, ``ari`` and ``ami`` (see `agreement`), and ``compared``, the number of vertices compared.
 
         Raises
         ------
         InputError
-            Nothing is left to compare, or `truth` cannot be understood.
+            If no vertex can be compared, or `truth` has none of these forms.
         """
         given = truth.table if isinstance(truth, Communities) else truth
         theirs = named_division(self.graph, given, "truth")
         known = theirs >= 0
         compared = int(np.count_nonzero(known))
         if not compared:
-            raise InputError("truth names a community for none of this graph's vertices: there is nothing to compare")
+            raise InputError("truth has no community for any vertex of this graph; expected labels of this graph")
         return {**agreement(self.membership[known], theirs[known]), "compared": compared}
 
     def write_hierarchy(self, path: str | Path) -> Path:
-        """Write `hierarchy` as a table, by the suffix of `path`: see `Result.write`."""
+        """Write `hierarchy` to a table file.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Local file; its suffix selects the format, see `Result.write`.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+        """
         return write_table(self.hierarchy, path)
 
     def write_communities(self, path: str | Path) -> Path:
-        """Write `describe()` as a table, by the suffix of `path`: see `Result.write`.
+        """Write the table of `describe` to a file.
 
-        CSV has no lists: there the labels of ``central`` are one text, separated by semicolons.
+        CSV has no lists: the labels in ``central`` are joined with semicolons.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Local file; its suffix selects the format, see `Result.write`.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
         """
         table = self.describe()
         if Path(path).suffix.lower() == ".csv":
@@ -254,7 +342,7 @@ class Communities(Result):
     def _level(self, level: Any) -> int:
         whole = isinstance(level, int | np.integer) and not isinstance(level, bool)
         if not whole or not 1 <= level <= self.num_levels:
-            raise InputError(f"level={level!r}: the levels are 1 to {self.num_levels}")
+            raise InputError(f"level={level!r}: must be from 1 to {self.num_levels}")
         return int(level)
 
     def _members(self, most: int, rank: NDArray[np.float64] | None = None) -> tuple[Ids, Ids]:
@@ -310,9 +398,9 @@ def make_communities(
     InputError
         No level, or one whose length is not the number of things below it, or whose ids leave a gap.
     """
-    expect(source, (Graph, PartitionedGraph), "graph", "give a goffish Graph or a partitioned one")
+    expect(source, (Graph, PartitionedGraph), "graph", "expected a goffish Graph or PartitionedGraph")
     if not len(steps):
-        raise InputError("steps: give at least one level")
+        raise InputError("steps: expected at least one level")
     levels = tuple(np.asarray(step) for step in steps)
     if membership is None:
         levels = checked_steps(source, steps)

@@ -22,7 +22,7 @@ from goffish.kernels.csr import NO_WEIGHTS, Csr
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_GRAPH_ADVICE = "give a goffish Graph (a partitioned one's to_graph())"
+_GRAPH_ADVICE = "expected a goffish Graph; convert a PartitionedGraph with to_graph()"
 #: An id range up to this many times the number of values is numbered through a table, not by sorting.
 _DENSE_FACTOR = 4
 
@@ -211,7 +211,7 @@ def match_ids(old: ArrayLike, new: ArrayLike) -> Ids:
     for name, column, lowest in (("old", before, -1), ("new", after, 0)):
         if column.size and column.min() < lowest:
             row = int(np.flatnonzero(column < lowest)[0])
-            raise InputError(f"{name}: row {row} holds {column[row]}; ids are at least {lowest}")
+            raise InputError(f"{name}: row {row} holds {column[row]}; ids must be at least {lowest}")
     known = before >= 0
     old_ids, from_old = np.unique(before[known], return_inverse=True)
     new_ids, to_new = np.unique(after, return_inverse=True)
@@ -244,7 +244,7 @@ def id_column(values: ArrayLike, rows: int | None, name: str) -> Ids:
         wanted = "(vertices,)" if rows is None else f"({rows},)"
         raise InputError(f"{name} has shape {column.shape}, expected {wanted}: one community id per vertex")
     if column.size and column.dtype.kind not in "iu":
-        raise InputError(f"{name}: community ids must be whole numbers, not {column.dtype}")
+        raise InputError(f"{name}: community ids must be integers, not {column.dtype}")
     if column.dtype == np.uint64 and column.size and column.max() > np.uint64(np.iinfo(np.int64).max):
         raise InputError(f"{name}: community ids must fit in int64")
     return np.ascontiguousarray(column, np.int64)
@@ -253,7 +253,7 @@ def id_column(values: ArrayLike, rows: int | None, name: str) -> Ids:
 def check_resolution(resolution: Any) -> float:
     """A finite resolution of at least 0."""
     if isinstance(resolution, bool) or not isinstance(resolution, Real) or not 0 <= float(resolution) < np.inf:
-        raise InputError(f"resolution={resolution!r}: give a number, at least 0")
+        raise InputError(f"resolution={resolution!r}: must be a number of at least 0")
     return float(resolution)
 
 

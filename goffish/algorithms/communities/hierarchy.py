@@ -39,7 +39,7 @@ def checked_steps(source: Graph | PartitionedGraph, steps: Sequence[ArrayLike]) 
         column = id_column(given, below, f"steps, level {level}")
         used = np.bincount(column, minlength=0) if not column.size or column.min() >= 0 else np.zeros(1)
         if not used.all():
-            raise InputError(f"steps, level {level}: ids must run from 0 without a gap")
+            raise InputError(f"steps, level {level}: ids must be consecutive, from 0")
         below = used.size
         checked.append(column)
     return tuple(checked)

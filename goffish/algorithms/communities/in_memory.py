@@ -282,14 +282,14 @@ class Run:
                     level.arcs, level.degree, level.in_degree, labels, members, first, last, scale, pieces, state,
                     in_totals, widest,
                 )
-                for first, last in cut_rows(members.room, 4 * self.threads)
+                for first, last in cut_rows(members.space, 4 * self.threads)
             ],
             self.threads,
         )  # fmt: skip
         return pieces
 
     def _connected(self, level: Level, labels: Labels) -> Labels:
-        """Give every connected piece of a community a label of its own, which never loses modularity.
+        """Give every connected component of a community a separate label, which never loses modularity.
 
         Pieces with fixed vertices of one community stay together.
         """

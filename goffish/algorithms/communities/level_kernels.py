@@ -132,10 +132,10 @@ def collapse_rows(arcs, loops, label, members):
     Returns (offsets, targets, weights, loops).
     """
     offsets, targets, weights = arcs
-    first, vertices, room = members
+    first, vertices, space = members
     count = first.size - 1
     out_offsets = np.zeros(count + 1, np.int64)
-    out_targets, out_weights = np.empty(room[count], targets.dtype), np.empty(room[count])
+    out_targets, out_weights = np.empty(space[count], targets.dtype), np.empty(space[count])
     out_loops = np.zeros(count)
     weight_to, slot = np.zeros(count), np.full(count, -1, np.int64)
     size = 0

@@ -93,10 +93,10 @@ class Level:
     def modularity_of(self, labels: Labels, resolution: float, threads: int) -> float:
         """Modularity of the communities `labels`, numbered from 0."""
         ranges = self.row_ranges()
-        room = np.zeros((len(ranges), 8), self.degree.dtype)  # a cache line for each
-        tasks = [(self.arcs, labels, *rows, place) for rows, place in zip(ranges, room, strict=True)]
+        space = np.zeros((len(ranges), 8), self.degree.dtype)  # a cache line for each
+        tasks = [(self.arcs, labels, *rows, place) for rows, place in zip(ranges, space, strict=True)]
         run_tasks(kernels.inside_weight, tasks, threads)
-        inside = float(room[:, 0].sum(dtype=np.float64)) + float(self.loops.sum(dtype=np.float64))
+        inside = float(space[:, 0].sum(dtype=np.float64)) + float(self.loops.sum(dtype=np.float64))
         count = int(labels.max()) + 1 if labels.size else 0
         into = totals(self.in_degree, labels, count) if self.in_degree.size else self.in_degree
         return self._modularity(inside, totals(self.degree, labels, count), into, resolution)
@@ -224,40 +224,44 @@ def _count_type(most: int) -> np.dtype[Any]:
 class Members(NamedTuple):
     """The vertices of every community: those of c are ``vertices[starts[c]:starts[c + 1]]``.
 
-    ``room[c]`` counts the arcs of the communities before c.
+    ``space[c]`` counts the arcs of the communities before c.
     """
 
     starts: NDArray[np.int64]
     vertices: Labels
-    room: NDArray[np.int64]
+    space: NDArray[np.int64]
 
 
 def list_members(level: Level, labels: Labels, count: int, order: NDArray[np.int64] = _ASCENDING) -> Members:
     """Group the vertices by their label, 0 … count-1, each group in the order of `order`."""
-    starts, room = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+    starts, space = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     vertices = np.empty(level.num_vertices, labels.dtype)
-    members = Members(starts, vertices, room)
+    members = Members(starts, vertices, space)
     kernels.list_members(level.offsets, labels, order, members)
     return members
 
 
-def cut_rows(room: NDArray[np.int64], threads: int) -> list[tuple[int, int]]:
+def cut_rows(space: NDArray[np.int64], threads: int) -> list[tuple[int, int]]:
     """A range of communities for each thread, with about equally many arcs; one range for a small graph.
 
     Only for work that treats every community by itself: the cuts depend on the number of threads.
     """
-    arcs, parts = int(room[-1]), threads if room[-1] >= _ONE_TASK else 1
-    cuts = np.searchsorted(room, np.arange(parts + 1) * (arcs / parts)).tolist()
-    cuts[0], cuts[-1] = 0, room.size - 1
+    arcs, parts = int(space[-1]), threads if space[-1] >= _ONE_TASK else 1
+    cuts = np.searchsorted(space, np.arange(parts + 1) * (arcs / parts)).tolist()
+    cuts[0], cuts[-1] = 0, space.size - 1
     return [(first, last) for first, last in pairwise(cuts) if first < last]
 
 
 def collapse(level: Level, labels: Labels, count: int, threads: int) -> Level:
     """Make every community one vertex; `labels` are numbered 0 … count-1 without gaps."""
     members = list_members(level, labels, count)
-    room = members.room
-    cuts = cut_rows(room, threads)
-    begins, widest, arcs = room[[first for first, _ in cuts]].tolist(), int(np.diff(room).max(initial=0)), int(room[-1])
+    space = members.space
+    cuts = cut_rows(space, threads)
+    begins, widest, arcs = (
+        space[[first for first, _ in cuts]].tolist(),
+        int(np.diff(space).max(initial=0)),
+        int(space[-1]),
+    )
     kind = level.degree.dtype
     targets, weights = np.empty(arcs, labels.dtype), np.empty(arcs, kind)
     offsets, loops, degree = np.zeros(count + 1, np.int64), np.zeros(count, kind), np.zeros(count, kind)

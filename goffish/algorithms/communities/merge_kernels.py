@@ -34,14 +34,14 @@ def renumber(labels, number):
 @kernel
 def list_members(offsets, labels, order, members):
     """Fill `members` (see `levels.Members`; zeros before) in `order`; with an empty one ascending."""
-    starts, vertices, room = members
+    starts, vertices, space = members
     for v in range(labels.size):
         c = labels[v]
         starts[c + 1] += 1
-        room[c + 1] += offsets[v + 1] - offsets[v]
+        space[c + 1] += offsets[v + 1] - offsets[v]
     for c in range(1, starts.size):
         starts[c] += starts[c - 1]
-        room[c] += room[c - 1]
+        space[c] += space[c - 1]
     for i in range(labels.size):
         v = order[i] if order.size else i
         c = labels[v]
@@ -198,11 +198,11 @@ def has_foreign_neighbour(arcs, labels, first, last, flags):
 
 
 @kernel
-def inside_weight(arcs, labels, first, last, room):
-    """Put the weight of the arcs in rows `first` to `last` that stay in their community into ``room[0]``."""
+def inside_weight(arcs, labels, first, last, space):
+    """Put the weight of the arcs in rows `first` to `last` that stay in their community into ``space[0]``."""
     offsets, targets, weights = arcs
     weighted = weights.size > 0
-    total = room[0]
+    total = space[0]
     for v in range(first, last):
         own = labels[v]
         if weighted:
@@ -214,4 +214,4 @@ def inside_weight(arcs, labels, first, last, room):
             for e in range(offsets[v], offsets[v + 1]):
                 count += labels[targets[e]] == own
             total += count
-    room[0] = total
+    space[0] = total

@@ -31,7 +31,7 @@ class Weighted(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """What one block knows of all communities, and its memory.
+    """Replicas of all communities in one block, and its memory.
 
     Attributes
     ----------
@@ -59,8 +59,8 @@ class Block(NamedTuple):
     alone : bool
         Whether it is the only one.
     woken, nowhere : uint64
-        A vertex u of another block is woken at ``marks[woken + u]``, where its block finds it in the next pass. Nobody
-        ever clears a mark that another block may be setting: what needs no mark is written to ``marks[nowhere]``.
+        A vertex u of another block is woken at ``marks[woken + u]``, where its block finds it in the next pass. No
+        block clears a mark that another block may be setting: what needs no mark is written to ``marks[nowhere]``.
     """
 
     low: Any

@@ -128,7 +128,7 @@ def _watch(
     unit: float,
     progress: PassProgress | None,
 ) -> None:
-    """Wait for the threads and tell of their progress; stop them at the next slice when this one is interrupted."""
+    """Wait for the threads and report their progress; stop them at the next slice when this one is interrupted."""
     told = 0.0
 
     def tell() -> None:

@@ -20,7 +20,7 @@ from goffish.graph.labels import as_id_column
 Ids = NDArray[np.int64]
 
 _ADVICE = (
-    "give a table with the columns vertex and community, a mapping from vertex to community, "
+    "expected a table with the columns vertex and community, a mapping of vertex to community, "
     "or one community per vertex in vertex order"
 )
 
@@ -63,12 +63,12 @@ def full_division(graph: Graph, given: Any, name: str) -> Ids:
         unknown = np.flatnonzero(vertices < 0)
         if unknown.size:
             label = pa.array(keys)[int(unknown[0])].as_py()
-            raise InputError(f"{name} has a vertex {label!r} that the graph does not have")
+            raise InputError(f"{name}: vertex {label!r} is not in the graph")
         codes = _placed(graph, vertices, codes, name)
     missing = np.flatnonzero(codes < 0)
     if missing.size:
         label = graph.label_column()[int(missing[0])].as_py()
-        more = f" (nor for {missing.size - 1:,} others)" if missing.size > 1 else ""
+        more = f" (nor for {missing.size - 1:,} other vertices)" if missing.size > 1 else ""
         raise InputError(f"{name} has no community for vertex {label!r}{more}")
     return codes
 
@@ -109,12 +109,12 @@ def starting_point(graph: Graph, initial: Any, fixed: Any) -> tuple[Ids | None, 
         if isinstance(fixed, Mapping):
             groups = group_codes(list(fixed.values()), "fixed")
             if groups.size and groups.min() < 0:
-                raise InputError("fixed: a group may not be null")
+                raise InputError("fixed: groups must not be null")
             # Held vertices form communities of their own: other vertices join them by moving.
             start[vertices] = int(start.max(initial=-1)) + 1 + groups
         elif vertices.size and start[vertices].min() < 0:
             lost = labels[int(np.flatnonzero(start[vertices] < 0)[0])]
-            raise InputError(f"fixed: vertex {lost!r} has no community in initial; give a mapping from vertex to group")
+            raise InputError(f"fixed: vertex {lost!r} has no community in initial; pass a mapping of vertex to group")
     alone = start < 0
     start[alone] = int(start.max(initial=-1)) + 1 + np.arange(int(alone.sum()))
     _, start = np.unique(start, return_inverse=True)
@@ -147,7 +147,7 @@ def group_codes(values: Any, name: str) -> Ids:
     """
     plain = isinstance(values, Sequence) and not isinstance(values, str | bytes)
     if not (plain or hasattr(values, "to_numpy") or isinstance(values, np.ndarray)):
-        expect(values, np.ndarray, name, "give a column of groups (list, array, series)")
+        expect(values, np.ndarray, name, "expected a column of groups (list, array or series)")
     shape = getattr(values, "shape", (0,))
     if len(shape) != 1:
         raise InputError(f"{name}: expected one column, got an array of shape {shape}")
@@ -191,7 +191,7 @@ def _by_hash(values: Any, name: str) -> Ids:
     try:
         return np.array([-1 if row is None else codes.setdefault(row, len(codes)) for row in rows], np.int64)
     except TypeError as error:
-        raise InputError(f"{name}: groups must be numbers, texts or other hashable values ({error})") from None
+        raise InputError(f"{name}: groups must be numbers, strings or other hashable values ({error})") from None
 
 
 def _rows(graph: Graph, given: Any, name: str) -> tuple[Any, Ids]:
@@ -205,7 +205,7 @@ def _rows(graph: Graph, given: Any, name: str) -> tuple[Any, Ids]:
         for column in ("vertex", "community"):
             if column not in table.column_names:
                 names = ", ".join(map(str, table.column_names)) or "none"
-                raise InputError(f"{name} has no column {column!r}; there are: {names}")
+                raise InputError(f"{name} has no column {column!r}; available: {names}")
         return as_id_column(table.column("vertex"), f"{name}, column vertex"), group_codes(
             table.column("community"), f"{name}, column community"
         )
@@ -224,9 +224,7 @@ def _numbers(graph: Graph, keys: Any, name: str) -> Ids:
     try:
         column = column.cast(labels.type)
     except pa.ArrowException:
-        raise InputError(
-            f"{name}: the vertices are of type {column.type}, the graph's of type {labels.type}: not the same graph"
-        ) from None
+        raise InputError(f"{name}: vertex labels have type {column.type}, those of the graph {labels.type}") from None
     if graph.labels is None:
         numbers = column.to_numpy()
         return np.where((numbers >= 0) & (numbers < graph.num_vertices), numbers, -1)
@@ -239,7 +237,7 @@ def _placed(graph: Graph, vertices: Ids, codes: Ids, name: str) -> Ids:
     rows = np.bincount(vertices, minlength=graph.num_vertices)
     if rows.max(initial=0) > 1:
         label = graph.label_column()[int(rows.argmax())].as_py()
-        raise InputError(f"{name} has several rows for the vertex {label!r}")
+        raise InputError(f"{name} has several rows for vertex {label!r}")
     out = np.full(graph.num_vertices, -1, np.int64)
     out[vertices] = codes[known]
     return out

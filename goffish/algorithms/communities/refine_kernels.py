@@ -12,7 +12,7 @@ ROUNDING = 1e-10
 
 
 @kernel
-def refine_communities(arcs, degree, in_degree, labels, members, first, last, scale, pieces, state, in_totals, room):
+def refine_communities(arcs, degree, in_degree, labels, members, first, last, scale, pieces, state, in_totals, space):
     """Merge the vertices of communities `first` to `last` into connected pieces, each from single vertices.
 
     A vertex moves only while it is alone, so a piece grows by neighbours of its members and stays connected. `pieces`
@@ -22,7 +22,7 @@ def refine_communities(arcs, degree, in_degree, labels, members, first, last, sc
     starts, vertices, _ = members
     weighted, directed = weights.size > 0, in_degree.size > 0
     none = state[:0].sum()
-    keys = np.empty(room + 1, pieces.dtype)
+    keys = np.empty(space + 1, pieces.dtype)
     for c in range(first, last):
         for i in range(starts[c], starts[c + 1]):
             v = vertices[i]
@@ -104,7 +104,7 @@ def connected_pieces(arcs, labels, pieces, sizes, largest):
 def number_pairs(labels, upper, head, following, partner, out):
     """Number the pairs (label, upper) by first appearance; gives how many there are.
 
-    ``head`` (one per label) starts as -1; ``following``, ``partner`` have room for all pairs: chains of the uppers met
+    ``head`` (one per label) starts as -1; ``following``, ``partner`` have one entry per pair: chains of the uppers met
     with each label, which are short where the divisions nearly agree.
     """
     count = 0

@@ -206,7 +206,7 @@ def sequential_louvain(
     InputError
         An option out of range; weights out of range, see `goffish.algorithms.weights.check_range`.
     """
-    expect(graph, Graph, "graph", "give a goffish Graph")
+    expect(graph, Graph, "graph", "expected a goffish Graph")
     search = sequential_settings(order, seed, eps, resolution, max_levels)
     begun = time.perf_counter()
     matrix = half_edges(graph)

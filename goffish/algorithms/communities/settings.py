@@ -44,7 +44,7 @@ def sequential_settings(
     whole_number(seed, "seed", 0)
     for name, value in (("eps", eps), ("resolution", resolution)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < np.inf:
-            raise InputError(f"{name}={value!r}: give a finite number, at least 0")
+            raise InputError(f"{name}={value!r}: must be a finite number of at least 0")
     if max_levels is not None:
         whole_number(max_levels, "max_levels")
     return Search(resolution, seed, "leiden" if connected else "none", eps, max_levels, order=order)

@@ -20,7 +20,7 @@ class Components(Algorithm):
     """Weakly connected components."""
 
     name = "components"
-    title = "Weakly connected components; each is named by its largest vertex."
+    title = "Weakly connected components, each labeled by its largest vertex."
     one_thread = True
 
     def program(self, units: str) -> SubgraphProgram:
@@ -46,9 +46,9 @@ class MaxValue(Algorithm):
     """The largest vertex value of each component."""
 
     name = "max-value"
-    title = "Largest vertex value in each component (the worked example of the engine)."
+    title = "Largest vertex value in each component (worked example of the engine)."
 
-    attribute: Name | None = Field(default=None, description="Vertex attribute; default: the vertex itself.")
+    attribute: Name | None = Field(default=None, description="Vertex attribute [default: the vertex number].")
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.components.subgraph import MaxVertexValue
@@ -60,15 +60,41 @@ class MaxValue(Algorithm):
 
 
 def connected_components(graph: AnyGraph, *, threads: int | None = None) -> Result:
-    """Weakly connected components; column ``component`` holds the label of the component's largest vertex.
+    """Find the weakly connected components of a graph.
 
-    `threads` is for a partitioned graph: in memory this takes one thread, and warns when it is given.
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to analyze. Edge directions are ignored.
+    threads : int, optional
+        Number of threads for a partitioned graph [default: all processors]. The in-memory kernel uses one thread and
+        warns if you pass this option.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex`` and ``component`` (label of the largest vertex of the component). `summary` holds
+        ``components`` (their number), ``largest`` (vertices in the largest one) and ``isolated`` (components of one
+        vertex); for a partitioned graph also ``supersteps``.
+
+    Raises
+    ------
+    InputError
+        If `graph` is not a graph, or `threads` is not a positive integer.
+
+    Notes
+    -----
+    In memory, the kernel is a union-find over all edges: close to linear in the number of edges. On a partitioned
+    graph, each subgraph sends its largest label to its neighbors until no label changes.
 
     Examples
     --------
     >>> import goffish as gf
-    >>> gf.connected_components(gf.from_edges([1, 2, 5], [2, 3, 6])).to_dict()
+    >>> found = gf.connected_components(gf.from_edges([1, 2, 5], [2, 3, 6]))
+    >>> found.to_dict()
     {1: 3, 2: 3, 3: 3, 5: 6, 6: 6}
+    >>> found.summary
+    {'components': 2, 'largest': 3, 'isolated': 0}
     """
     from goffish.algorithms.dispatch import answer
 

@@ -49,7 +49,7 @@ class MaxVertexValue(SubgraphProgram):
         if self.attribute is not None:
             values = sg.attribute(f"vertex.{self.attribute}")
             if values.dtype.kind not in "biuf" or (values.dtype.kind == "f" and np.isnan(values).any()):
-                raise InputError(f"attribute {self.attribute!r} must hold numbers, with none missing")
+                raise InputError(f"attribute {self.attribute!r} must hold a number for every vertex")
             if values.dtype.kind in "iu" and (np.abs(values.astype(np.float64)) >= 2.0**53).any():
                 raise InputError(f"attribute {self.attribute!r} holds integers beyond 2^53")
             return values

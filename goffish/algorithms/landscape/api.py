@@ -35,31 +35,56 @@ def landscape(
     epsilon: float | None = None,
     **more: Any,
 ) -> CommunityLandscape:
-    """Communities of every level with their most central members, one row for each level, community and rank.
+    """Find communities on every level and the most central members of each.
 
-    `goffish.plot.landscape.write_page` makes a page of it, in which a reader zooms from communities to members.
+    `goffish.plot.landscape.write_page` turns the result into an HTML page for zooming from communities to members.
 
     Parameters
     ----------
     graph : Graph or PartitionedGraph
-        A partitioned graph is put together in memory first.
+        Graph to analyze. A partitioned graph is first assembled in memory.
     members : int
-        Most central members to name of each community.
+        Number of the most central members to list for each community, at least 1 [default: 5].
     levels : int, optional
-        Only so many of the coarsest levels.
-    resolution, refine, seed
-        As for `louvain`, where weights bind; `seed` is that of the samples as well.
+        Number of the coarsest levels to return, at least 1 [default: all].
+    resolution : float
+        Resolution of the communities, at least 0; see `louvain` [default: 1.0].
+    refine : {"vertices", "leiden", "none"}
+        Refinement of the communities; see `louvain` [default: "vertices"].
+    seed : int
+        Random seed of communities and samples, at least 0 [default: 0].
     paths : {"graph", "community"}
-        Betweenness counts the shortest paths of the whole graph, or on each level only those of edges within the
-        member's community, between two others of its members.
+        Shortest paths that betweenness counts: those of the whole graph, or on each level only those between members of
+        the same community along edges inside it [default: "graph"].
     weighted : bool
-        Take weights as the lengths of edges when measuring paths; for exact values only.
+        Use edge weights as lengths in betweenness; exact values only [default: False].
     epsilon : float, optional
-        Sample: largest error of a value, as a share of all pairs of vertices, all of them with probability 0.9. 0 for
-        exact values. Default: exact up to 1e11 vertices times arcs and for weighted paths, otherwise 0.005.
+        Sample, with errors of at most this share of all pairs of vertices with probability 0.9; 0 computes exact values
+        [default: 0 up to 1e11 vertices times arcs and for weighted paths, otherwise 0.005]. Only for unweighted paths
+        of the whole graph.
     **more
-        ``threads`` (default: all processors; the values do not depend on it), and ``note``, called now and then with a
-        line of text on how far the work is.
+        Further options, listed under Other Parameters.
+
+    Returns
+    -------
+    CommunityLandscape
+        One row per level, community and rank, the coarsest level and its largest community first: ``level``,
+        ``community``, ``size``, ``internal_weight``, ``cut_weight``, ``parent``, ``rank``, ``vertex`` and
+        ``betweenness``; sampled results also have ``least`` and ``most``. `summary` holds ``communities``,
+        ``modularity``, ``levels``, ``paths`` and ``betweenness`` ("exact" or "sampled"); of sampled results also
+        ``epsilon``, ``delta`` and ``samples``.
+
+    Other Parameters
+    ----------------
+    threads : int
+        Number of threads [default: all processors]. The values do not depend on it.
+    note : callable
+        Called with a line of text that reports the progress.
+
+    Raises
+    ------
+    InputError
+        If an option is unknown or out of range, or `epsilon` is combined with `weighted` or ``paths="community"``.
 
     Examples
     --------

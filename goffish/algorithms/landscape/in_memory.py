@@ -30,7 +30,7 @@ def landscape(
 ) -> CommunityLandscape:
     """Communities and central members of a graph in memory; see `goffish.landscape`."""
     if options.weighted and graph.weights is None:
-        raise InputError("weighted: the graph has no weights; leave it out or give a graph with weights")
+        raise InputError("weighted: the graph has no weights; omit weighted or use a graph with weights")
 
     def tell(text: str) -> None:
         if note is not None:

@@ -1,4 +1,4 @@
-"""What a landscape holds: for every level its communities, and for every community its most central members."""
+"""Data of a community landscape: the communities of every level and their most central members."""
 
 from __future__ import annotations
 
@@ -73,21 +73,21 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class CommunityLandscape(Result):
-    """Communities of every level with their most central members.
+    """Communities of every level with their most central members; returned by `landscape`.
 
-    The table has one row for each level, community and rank: ``level`` (1 the finest), ``community``, ``size``,
+    The table has one row per level, community and rank: ``level`` (1 is the finest), ``community``, ``size``,
     ``internal_weight``, ``cut_weight``, ``parent`` (community of the next coarser level, null on the coarsest),
-    ``rank`` (from 1), ``vertex`` (the user's label), ``betweenness``, and of sampled values the bounds ``least`` and
-    ``most``. The coarsest level comes first, on each level the largest community. Numbers of communities are those of
-    `goffish.louvain`.
+    ``rank`` (from 1), ``vertex`` (label), ``betweenness`` and, if it was sampled, its bounds ``least`` and ``most``.
+    The coarsest level comes first, and on each level the largest community. Communities are numbered as in `louvain`.
 
     Attributes
     ----------
     communities : Communities
         The hierarchy.
     levels : tuple of Level
-        Those of the table, the finest first.
+        Levels of the table, the finest first.
     options : LandscapeOptions
+        Options of the call.
     """
 
     communities: Communities = field(kw_only=True, repr=False)
@@ -96,6 +96,7 @@ class CommunityLandscape(Result):
 
     @property
     def graph(self) -> Graph:
+        """The analyzed graph."""
         return self.communities.graph
 
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 class _Ranks(Algorithm):
     damping: float = Field(default=0.85, ge=0.0, lt=1.0, description="Probability of following an arc.")
-    tolerance: float = Field(default=1e-6, gt=0.0, description="Upper bound of the L1 distance to the exact ranks.")
-    max_iterations: int = Field(default=1000, ge=1, description="Most passes over the arcs.")
+    tolerance: float = Field(default=1e-6, gt=0.0, description="Maximum L1 distance to the exact ranks.")
+    max_iterations: int = Field(default=1000, ge=1, description="Maximum number of passes over the arcs.")
     dangling: Literal["redistribute", "leak"] = Field(
         default="redistribute",
-        description="Rank of vertices without out-arcs: spread over all vertices, or lost (the bare formula).",
+        description="Rank of vertices without out-arcs: spread over all vertices, or lost (the original formula).",
     )
 
     def largest_change(self) -> float:
@@ -42,12 +42,12 @@ class PageRanks(_Ranks):
     name = "pagerank"
     title = "PageRank to a proved error, or for a fixed number of supersteps."
 
-    weighted: bool = Field(default=False, description="Follow arcs in proportion to their weights.")
+    weighted: bool = Field(default=False, description="Follow arcs with probabilities proportional to their weights.")
     personalization: Mapping[Label, float] | None = Field(
-        default=None, description="Where to teleport: label -> weight (Python and JSON only)."
+        default=None, description="Teleport distribution: label -> weight (Python and JSON only)."
     )
     supersteps: int | None = Field(
-        default=None, ge=1, description="Run exactly this many supersteps instead (the published mode: 30)."
+        default=None, ge=1, description="Run exactly this number of supersteps (the published mode: 30)."
     )
 
     def program(self, units: str) -> SubgraphProgram:
@@ -80,7 +80,7 @@ class BlockRanks(_Ranks):
     """BlockRank."""
 
     name = "blockrank"
-    title = "PageRank started from the ranks of subgraphs: fewer sweeps on graphs with good cuts."
+    title = "PageRank that starts from the ranks of subgraphs (BlockRank): fewer supersteps with good cuts."
 
     local_tolerance: float = Field(default=1e-2, gt=0.0, description="L1 change that ends the local phase.")
     block_tolerance: float = Field(default=1e-4, gt=0.0, description="L1 change that ends the block phase.")
@@ -112,7 +112,48 @@ def pagerank(
     personalization: Mapping[int | str, float] | None = None,
     threads: int | None = None,
 ) -> Result:
-    """PageRank with an L1 error of at most `tolerance`; column ``rank``.
+    """Rank vertices by PageRank.
+
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to rank. An undirected edge counts as two arcs.
+    damping : float
+        Probability of following an arc instead of teleporting, 0 <= `damping` < 1 [default: 0.85].
+    tolerance : float
+        Upper bound of the L1 distance between the returned and the exact ranks, greater than 0 [default: 1e-6].
+    max_iterations : int
+        Maximum number of passes over the arcs, at least 1 [default: 1000].
+    dangling : {"redistribute", "leak"}
+        What happens to the rank of vertices without out-arcs: spread evenly over all vertices, or lost (the original
+        formula) [default: "redistribute"].
+    weighted : bool
+        Follow arcs with probabilities proportional to their weights [default: False].
+    personalization : mapping of label to float, optional
+        Teleport to these vertices, with probabilities proportional to the values [default: all vertices alike].
+    threads : int, optional
+        Number of threads [default: all processors].
+
+    Returns
+    -------
+    Result
+        Columns ``vertex`` and ``rank`` (float64). `summary` holds ``iterations``, ``error_bound`` (proved bound of the
+        L1 error) and ``sum`` (of all ranks: 1 with "redistribute"); for a partitioned graph also ``supersteps``.
+
+    Raises
+    ------
+    InputError
+        If an option is out of range, or `personalization` names an unknown vertex or has no positive value.
+
+    Notes
+    -----
+    The ranks solve ``r = (1 - d) t + d Pᵀ r``, with the damping factor d, the teleport distribution t and the
+    transition matrix P. Iteration stops when the L1 change of a pass is at most ``tolerance * (1 - d) / d``, which
+    proves the bound.
+
+    References
+    ----------
+    L. Page, S. Brin, R. Motwani, T. Winograd, "The PageRank citation ranking", Stanford InfoLab, 1999.
 
     Examples
     --------
@@ -140,7 +181,53 @@ def blockrank(
     parts: int | None = None,
     threads: int | None = None,
 ) -> Result:
-    """PageRank started from the ranks of subgraphs (BlockRank); columns ``rank``, ``local_rank``, ``block_rank``."""
+    """Rank vertices by PageRank, starting from the ranks of subgraphs (BlockRank).
+
+    The result has the same error bound as that of `pagerank`. On graphs with few cut edges it takes fewer supersteps.
+
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to rank. A `Graph` is partitioned first.
+    damping : float
+        Probability of following an arc, 0 <= `damping` < 1 [default: 0.85].
+    tolerance : float
+        Upper bound of the L1 distance between the returned and the exact ranks, greater than 0 [default: 1e-6].
+    max_iterations : int
+        Maximum number of passes over the arcs, at least 1 [default: 1000].
+    dangling : {"redistribute", "leak"}
+        What happens to the rank of vertices without out-arcs: spread over all vertices, or lost [default:
+        "redistribute"].
+    parts : int, optional
+        Number of partitions of a `Graph` [default: one per thread].
+    threads : int, optional
+        Number of threads [default: all processors].
+
+    Returns
+    -------
+    Result
+        Columns ``vertex``, ``rank``, ``local_rank`` (rank within the subgraph) and ``block_rank`` (rank of the
+        subgraph). `summary` holds ``iterations``, ``error_bound``, ``sum`` and ``supersteps``.
+
+    Raises
+    ------
+    InputError
+        If an option is out of range, or `parts` differs from the number of partitions of a partitioned graph.
+
+    References
+    ----------
+    S. Kamvar, T. Haveliwala, C. Manning, G. Golub, "Exploiting the block structure of the Web for computing PageRank",
+    Stanford University, 2003.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> found = gf.blockrank(gf.from_edges([1, 2, 3], [2, 3, 4]), parts=2)
+    >>> found.table.column_names
+    ['vertex', 'rank', 'local_rank', 'block_rank']
+    >>> round(found.summary["sum"], 6)
+    1.0
+    """
     from goffish.algorithms.dispatch import answer
 
     asked = BlockRanks.checked(damping=damping, tolerance=tolerance, max_iterations=max_iterations, dangling=dangling)

@@ -114,7 +114,9 @@ def teleport_vector(graph: Graph, personalization: Mapping[Any, float]) -> _Vect
     teleport = np.zeros(graph.num_vertices)
     for label, weight in personalization.items():
         if not (math.isfinite(weight) and weight >= 0):
-            raise InputError(f"personalization: {label!r} weighs {weight}; weights are finite and not negative")
+            raise InputError(
+                f"personalization: the weight of {label!r} is {weight}; weights must be finite and non-negative"
+            )
     if personalization:
         teleport[graph.find(list(personalization))] = np.fromiter(personalization.values(), np.float64)
     total = float(teleport.sum())
@@ -177,15 +179,15 @@ def _check_options(
     graph: Graph, damping: float, tolerance: float, max_iterations: int, dangling: str, weighted: bool
 ) -> None:
     if not 0 <= damping < 1:
-        raise InputError(f"damping={damping}: give a number from 0 up to, but not including, 1")
+        raise InputError(f"damping={damping}: must be at least 0 and less than 1")
     if not tolerance > 0:
-        raise InputError(f"tolerance={tolerance}: give a positive number")
+        raise InputError(f"tolerance={tolerance}: must be positive")
     if max_iterations < 1:
-        raise InputError(f"max_iterations={max_iterations}: give a positive whole number")
+        raise InputError(f"max_iterations={max_iterations}: must be a positive integer")
     if dangling not in ("redistribute", "leak"):
         raise InputError(f"dangling={dangling!r}: choose one of redistribute, leak")
     if weighted and graph.weights is None:
-        raise InputError("weighted=True: this graph has no weights")
+        raise InputError("weighted=True: the graph has no weights")
     if weighted:
         check_range(graph.weights)
 

@@ -36,7 +36,7 @@ class PageRank(SubgraphProgram):
         Whether the rank of vertices without out-arcs is lost (as published) or goes where the teleport goes (as
         networkx does).
     weighted : bool
-        Follow arcs in proportion to their weights.
+        Follow arcs with probabilities proportional to their weights.
     personalization : mapping of label to weight, optional
         Where to teleport; by default all vertices alike.
     """
@@ -69,14 +69,14 @@ class PageRank(SubgraphProgram):
 
     def init(self, sg: SubgraphBatch) -> None:
         if self.weighted and sg.weights is None:
-            raise InputError("weighted=True, yet the graph has no weights")
+            raise InputError("weighted=True: the graph has no weights")
         if self.weighted:
             check_range(sg.weights)
         if self.personalization is None:
             return
         total = sum(self.personalization.values())
         if not 0 < total < np.inf or min(self.personalization.values()) < 0:
-            raise InputError("personalization: weights must be finite, not negative and not all zero")
+            raise InputError("personalization: weights must be finite, non-negative and not all zero")
         for label, weight in self.personalization.items():
             at = sg.find(label)
             if at >= 0:

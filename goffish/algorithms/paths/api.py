@@ -27,10 +27,10 @@ class BreadthFirst(_FromSource):
     """Hops from a source."""
 
     name = "bfs"
-    title = "Hops and parents from one vertex (breadth-first search)."
+    title = "Hops and parents from a source vertex (breadth-first search)."
     one_thread = True
 
-    max_hops: int | None = Field(default=None, ge=0, description="Go no farther than this.")
+    max_hops: int | None = Field(default=None, ge=0, description="Maximum number of hops [default: unlimited].")
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.paths.subgraph import BreadthFirstSearch
@@ -59,7 +59,7 @@ class HopCounts(BreadthFirst):
     """Vertices at each hop from a source (docs/specs/engine.md, section 4.6, n-hop statistics)."""
 
     name = "hops"
-    title = "How many vertices lie at each number of hops from one vertex."
+    title = "Number of vertices at each number of hops from a source vertex."
     final_table = False
 
     def needs_engine(self) -> bool:
@@ -79,10 +79,10 @@ class ShortestPaths(_FromSource):
     """Distances from a source."""
 
     name = "sssp"
-    title = "Shortest distances and parents from one vertex (Dijkstra inside subgraphs)."
+    title = "Shortest distances and parents from a source vertex (Dijkstra's algorithm)."
     one_thread = True
 
-    weighted: bool = Field(default=True, description="Use edge weights where the graph has them.")
+    weighted: bool = Field(default=True, description="Use edge weights if the graph has any.")
 
     def program(self, units: str) -> SubgraphProgram:
         from goffish.algorithms.paths.subgraph import SingleSourceShortestPath
@@ -103,9 +103,35 @@ class ShortestPaths(_FromSource):
 
 
 def bfs(graph: AnyGraph, source: int | str, *, max_hops: int | None = None, threads: int | None = None) -> Result:
-    """Hops (``distance``, null where unreachable) and ``parent`` from `source`, along out-arcs.
+    """Count the hops from one vertex to every other vertex (breadth-first search).
 
-    `threads` is for a partitioned graph: in memory this takes one thread, and warns when it is given.
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to search. Arcs are followed in their direction.
+    source : int or str
+        Label of the start vertex.
+    max_hops : int, optional
+        Do not search farther than this number of hops, at least 0 [default: unlimited]. Runs on the engine.
+    threads : int, optional
+        Number of threads for a partitioned graph [default: all processors]. The in-memory kernel uses one thread and
+        warns if you pass this option.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex``, ``distance`` (hops; null if unreachable) and ``parent`` (label of the previous vertex on a
+        shortest path; null for the source and for unreachable vertices). `summary` holds ``reached`` (number of reached
+        vertices) and ``farthest`` (largest distance); on the engine also ``supersteps``.
+
+    Raises
+    ------
+    InputError
+        If `source` is not a vertex of the graph, or an option is out of range.
+
+    Notes
+    -----
+    The running time is linear in the number of vertices and arcs.
 
     Examples
     --------
@@ -119,9 +145,36 @@ def bfs(graph: AnyGraph, source: int | str, *, max_hops: int | None = None, thre
 
 
 def sssp(graph: AnyGraph, source: int | str, *, weighted: bool = True, threads: int | None = None) -> Result:
-    """Shortest ``distance`` (infinite where unreachable) and ``parent`` from `source`, along out-arcs.
+    """Compute the shortest distances from one vertex to every other vertex.
 
-    `threads` is for a partitioned graph: in memory this takes one thread, and warns when it is given.
+    Parameters
+    ----------
+    graph : Graph or PartitionedGraph
+        Graph to search. Arcs are followed in their direction.
+    source : int or str
+        Label of the start vertex.
+    weighted : bool
+        Use edge weights as lengths if the graph has any [default: True]; ``False`` counts hops.
+    threads : int, optional
+        Number of threads for a partitioned graph [default: all processors]. The in-memory kernel uses one thread and
+        warns if you pass this option.
+
+    Returns
+    -------
+    Result
+        Columns ``vertex``, ``distance`` (float64; infinite if unreachable) and ``parent`` (label of the previous vertex
+        on a shortest path; null for the source and for unreachable vertices). `summary` holds ``reached`` and
+        ``farthest`` (largest finite distance); for a partitioned graph also ``supersteps``.
+
+    Raises
+    ------
+    InputError
+        If `source` is not a vertex of the graph, or an option has the wrong type.
+
+    Notes
+    -----
+    Dijkstra's algorithm with a binary heap: O((n + m) log n) for n vertices and m arcs. On a partitioned graph,
+    Dijkstra runs inside each subgraph and improved distances are sent across the cut.
 
     Examples
     --------

@@ -68,7 +68,7 @@ class BreadthFirstSearch(SubgraphProgram):
     source : int or str
         Label of the source vertex.
     max_hops : int, optional
-        Go no farther than this.
+        Maximum number of hops [default: unlimited].
     """
 
     message = {"distance": np.int64, "parent": np.int64}
@@ -97,7 +97,7 @@ class BreadthFirstSearch(SubgraphProgram):
 
 
 def _announce(batch: SubgraphBatch, step: BatchStep, relax: Any, cost: NDArray[Any] | int, source: int) -> None:
-    """Relax locally, then tell the owners of improved remote vertices."""
+    """Relax locally, then notify the owners of improved remote vertices."""
     improved = np.empty(batch.remote_vertex.size, np.int64)
     vertex, distance, parents = (np.ascontiguousarray(step.messages[n]) for n in ("vertex", "distance", "parent"))
     tree = step_kernels.Tree(batch["distance"], batch["parent"], batch["announced"], batch["via"])

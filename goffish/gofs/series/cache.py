@@ -58,7 +58,7 @@ class SeriesCounters:
 
 
 class _Entry:
-    """A slice that is there or on its way."""
+    """A slice that is loaded or being loaded."""
 
     __slots__ = ("asked", "block", "nbytes", "task")
 
@@ -81,7 +81,7 @@ class SliceCache:
     most_bytes : int
         Bound on the decoded slices. Those of the group that was last asked for in their partition stay in any case, so
         that a scan in the order of time reads every slice once (docs/specs/time-series.md, section 5.3), and so do
-        those beside it that a prefetch has brought and nobody has asked for.
+        those beside it that a prefetch has loaded and that were not requested.
     slots : int, optional
         Instead of bytes: how many slices are kept for each partition.
     """

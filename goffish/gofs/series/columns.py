@@ -71,7 +71,7 @@ class Columns:
         return Column(fill(attribute, pieces, size, default), missing)
 
     def refuse(self, partition: int, name: str, instance: int, rows: NDArray[np.int64]) -> None:
-        """Tell of the rows that ought to have a value and have none."""
+        """Reject rows that require a value and have none."""
         what = self._described(partition, name.partition(".")[0], rows[:1])
         others = "" if rows.size == 1 else f" (and {rows.size - 1:,} more)"
         raise InputError(f"instance {instance}: {what}{others} has no {name}, and the attribute has no default")

@@ -45,20 +45,20 @@ class Reading:
     def take(self, data: InstanceData) -> Row:
         """Check an instance and give its columns."""
         number = len(self.starts)
-        expect(data, InstanceData, f"instance {number}", "give InstanceData(start, end, values)")
-        expect(data.values, Mapping, f"values of instance {number}", "give a mapping from attribute to column")
+        expect(data, InstanceData, f"instance {number}", "expected InstanceData(start, end, values)")
+        expect(data.values, Mapping, f"values of instance {number}", "expected a mapping of attribute to column")
         start, end = (moment(getattr(data, x), self.unit, f"{x} of instance {number}") for x in ("start", "end"))
         if end <= start:
-            raise InputError(f"instance {number} ends at {told(end, self.unit)}, not after it begins")
+            raise InputError(f"instance {number} ends at {told(end, self.unit)}, which is not after its start")
         if self.ends and start < self.ends[-1]:
             before = f"before instance {number - 1} ends ({told(self.ends[-1], self.unit)})"
-            advice = "instances must be ascending in time and must not overlap"
+            advice = "instances must ascend in time without overlap"
             raise InputError(f"instance {number} begins at {told(start, self.unit)}, {before}: {advice}")
         row: Row = {}
         for name, values in data.values.items():
             if name not in self.schema:
                 known = ", ".join(self.schema) or "none"
-                raise InputError(f"instance {number}: no attribute {name!r} in this series; there are: {known}")
+                raise InputError(f"instance {number}: no attribute {name!r} in this series; available: {known}")
             attribute = self.schema[name]
             count = self.vertices if name.startswith("vertex.") else self.edges
             where = f"instance {number}, {name}"
@@ -87,7 +87,7 @@ def statics_of(schema: SeriesSchema, template: Graph) -> dict[str, pa.Array]:
         known = [] if table is None else table.column_names
         if table is None or attribute.default_column not in known:
             told = f"no {place} attribute {attribute.default_column!r} in the template"
-            raise InputError(f"{name}: default_column: {told}; there are: {', '.join(known) or 'none'}")
+            raise InputError(f"{name}: default_column: {told}; available: {', '.join(known) or 'none'}")
         column = _as_column(table.column(attribute.default_column), attribute, f"{name}: the default column")
         if column.null_count:
             at = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
@@ -125,18 +125,18 @@ def _spread(given: SparseColumn, attribute: Attribute, count: int, where: str) -
     try:
         elements: NDArray[Any] = np.asarray(given.elements)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{where}: elements are not a column of whole numbers ({error})") from None
+        raise InputError(f"{where}: elements must be a column of integers ({error})") from None
     if elements.shape != (len(values),) or (elements.size and elements.dtype.kind not in "iu"):
-        raise InputError(f"{where}: give as many whole numbers of elements as values, which are {len(values)}")
+        raise InputError(f"{where}: expected one integer element per value ({len(values)})")
     bad = np.flatnonzero((elements < 0) | (elements >= count))
     if bad.size:
-        raise InputError(f"{where}: element {elements[bad[0]]} does not exist; they run from 0 to {count - 1:,}")
+        raise InputError(f"{where}: element {elements[bad[0]]} does not exist; accepted: 0 to {count - 1:,}")
     elements = elements.astype(np.int64)
     position = np.full(count, -1, np.int64)
     position[elements] = np.arange(elements.size)
     twice = np.flatnonzero(position[elements] != np.arange(elements.size))
     if twice.size:
-        raise InputError(f"{where}: element {elements[twice[0]]} is given twice")
+        raise InputError(f"{where}: element {elements[twice[0]]} occurs twice")
     return values.take(pa.array(position, mask=position < 0))
 
 

@@ -77,12 +77,12 @@ class Attribute:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name or len(quote(self.name)) > _LONGEST_NAME:
-            raise InputError(f"attribute name {self.name!r}: give a text of at most {_LONGEST_NAME} characters")
+            raise InputError(f"attribute name {self.name!r}: must be a string of at most {_LONGEST_NAME} characters")
         object.__setattr__(self, "type", type_name(self.type))
         if self.default is None:
             return
         if self.default_column is not None:
-            raise InputError(f"attribute {self.name!r}: give either default or default_column")
+            raise InputError(f"attribute {self.name!r}: default and default_column are mutually exclusive")
         object.__setattr__(self, "default", self._checked_default())
 
     def _checked_default(self) -> Any:
@@ -90,7 +90,9 @@ class Attribute:
         if self.is_list:
             if isinstance(given, list | tuple) and not given:
                 return ()
-            raise InputError(f"attribute {self.name!r}: default={given!r}: a list attribute has the default () or none")
+            raise InputError(
+                f"attribute {self.name!r}: default={given!r}: a list attribute accepts only the default () or none"
+            )
         try:
             if isinstance(given, bool) != (self.type == "bool"):
                 raise TypeError(f"it is a {type(given).__name__}")
@@ -148,9 +150,9 @@ class SeriesSchema:
             for attribute in given:
                 name = f"{place}.{attribute.name}"
                 if name in known:
-                    raise InputError(f"two {place} attributes are called {attribute.name!r}; rename one")
+                    raise InputError(f"two {place} attributes are named {attribute.name!r}; rename one")
                 if attribute.name == EXISTS and attribute.type != "bool":
-                    raise InputError(f"{name} has the type {attribute.type}: it says whether it exists, so bool")
+                    raise InputError(f"{name} has type {attribute.type}; it states existence and must be bool")
                 known[name] = attribute
         object.__setattr__(self, "_known", known)
 
@@ -169,7 +171,7 @@ class SeriesSchema:
             return self._known[name]
         except (KeyError, TypeError):
             known = ", ".join(self._known) or "none"
-            raise InputError(f"no attribute {name!r} in this series; there are: {known}") from None
+            raise InputError(f"no attribute {name!r} in this series; available: {known}") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,8 +236,8 @@ def moment(value: Any, unit: Unit, name: str = "time") -> int:
                 return since // timedelta(microseconds=1)
         except ValueError:
             pass
-    accepted = "whole microseconds since 1970, a date, or a date and time" if unit == "us" else "a whole number"
-    raise InputError(f"{name}={value!r}: give {accepted}")
+    accepted = "integer microseconds since 1970, a date, or a date and time" if unit == "us" else "an integer"
+    raise InputError(f"{name}={value!r}: expected {accepted}")
 
 
 def told(value: int, unit: Unit) -> str:

@@ -40,44 +40,68 @@ def open_series(
     prefetch: bool = True,
     cache_slots: int | None = None,
 ) -> Series:
-    """Open the time series of a store; values are read, and checked, when they are asked for.
+    """Open the time series of a store; values are read and verified on first use.
 
     Parameters
     ----------
-    path
+    path : str or path-like
         Local folder or fsspec URI.
     cache_bytes : int
-        Bound on the values that are kept in memory. The slices of the current group of instances that have been asked
-        for, and those of the next one that a prefetch brings, are kept in any case.
+        Limit of the values kept in memory, in bytes [default: 268435456]. Slices of the current group of instances and
+        prefetched slices of the next group do not count.
     prefetch : bool
-        Read the next group in a background thread when the last but one instance of a group is asked for.
+        Read the next group of instances in a background thread, starting at the second to last instance of a group
+        [default: True].
     cache_slots : int, optional
-        Keep so many slices of each partition instead, and prefetch none: the cost model of docs/specs/time-series.md,
-        section 5.3.
+        Keep this number of slices per partition instead, without prefetching: the cost model of
+        docs/specs/time-series.md, section 5.3.
+
+    Returns
+    -------
+    Series
+        The instances and their attributes.
 
     Raises
     ------
+    InputError
+        If `cache_bytes` or `cache_slots` is negative or not an integer.
     StoreError
-        No store, or one without a time series.
+        If there is no store, or it has no time series.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, write_series
+    >>> schema = SeriesSchema(edge=(Attribute("exists", "bool", default=True),))
+    >>> days = [InstanceData(0, 1), InstanceData(1, 2, {"edge.exists": [True, False]})]
+    >>> _ = write_series(gf.from_edges([1, 2], [2, 3]), "days.store", schema, days, unit="1")
+    >>> series = gf.open_series("days.store")
+    >>> [day.edge("exists").to_pylist() for day in series.instances()]
+    [[True, True], [True, False]]
     """
     most = whole_number(cache_bytes, "cache_bytes", 0)
     slots = None if cache_slots is None else whole_number(cache_slots, "cache_slots", 0)
     folder = open_folder(path)
     manifest = read_manifest(folder)
     if not manifest.files or FACTS not in manifest.files[0]:
-        told = "a store without a time series; write_series or goffish timeseries build makes one"
+        told = "the store has no time series; create one with write_series or goffish timeseries build"
         raise StoreError(f"{folder.location}: {told}")
     return Series(folder, manifest, most, slots, prefetch)
 
 
 def as_series(given: Series | PartitionedGraph | str | Path) -> Series:
     """A series as it is, or that of an opened store or of the store at a path."""
-    expect(given, (Series, PartitionedGraph, str, Path), "series", "give a store, its path, or what open_series gives")
+    expect(
+        given,
+        (Series, PartitionedGraph, str, Path),
+        "series",
+        "expected a store, its path, or a series from open_series",
+    )
     if isinstance(given, Series):
         return given
     if isinstance(given, PartitionedGraph):
         if given.path is None:
-            raise InputError("only a store has a time series: write one with goffish.gofs.series.write_series")
+            raise InputError("only stores have time series; write one with goffish.gofs.series.write_series")
         return open_series(given.path)
     return open_series(given)
 
@@ -138,7 +162,7 @@ class Series:
             if self._graph is None:
                 graph = open_store(self.path)
                 if graph.fingerprint() != self.fingerprint():
-                    raise StoreError(f"{self.path}: the store was replaced since the series was opened: open it again")
+                    raise StoreError(f"{self.path}: the store was replaced after the series was opened; open it again")
                 self._graph = graph
             return self._graph
 
@@ -149,14 +173,14 @@ class Series:
     def fingerprint(self) -> str:
         """SHA-256 of template and instances, from the checksums of their files; that of `graph` is the same.
 
-        It changes when a value, an instance or the packing does, so that a checkpoint of a run over other data is told.
+        It changes when a value, an instance or the packing does, so that checkpoints of other data are detected.
         """
         return self._manifest.fingerprint()
 
     def elements(self, partition: int) -> Elements:
         """Rows and bins of a partition."""
         if not 0 <= partition < self.num_partitions:
-            raise InputError(f"partition {partition} does not exist: there are {self.num_partitions}")
+            raise InputError(f"partition {partition} does not exist; the graph has {self.num_partitions} partitions")
         with self._lock:
             found = self._elements.get(partition)
         if found is None:
@@ -188,7 +212,7 @@ class Series:
                 " to ".join("…" if x is None else told(x, self.unit) for x in pair)
                 for pair in ((first, last), (self.starts[0], self.ends[-1]))
             )
-            raise InputError(f"the range {asked} is outside the series, which covers {covered}")
+            raise InputError(f"the range {asked} is outside the series ({covered})")
         begin = 0 if first is None else int(np.searchsorted(self.starts, first))
         return range(begin, max(begin, len(self) if last is None else int(np.searchsorted(self.starts, last))))
 
@@ -238,11 +262,11 @@ class Series:
 
     def _column(self, partition: int, instance: int, name: str, bins: Iterable[int] | None) -> Column:
         if not 0 <= instance < len(self):
-            raise InputError(f"instance {instance} does not exist: there are {len(self)}")
+            raise InputError(f"instance {instance} does not exist; the series has {len(self)} instances")
         elements = self.elements(partition)
         chosen = range(elements.num_bins) if bins is None else sorted({int(b) for b in bins})
         if len(chosen) and not 0 <= chosen[0] <= chosen[-1] < elements.num_bins:
-            raise InputError(f"bins={list(chosen)}: partition {partition} has the bins 0 to {elements.num_bins - 1}")
+            raise InputError(f"bins={list(chosen)}: partition {partition} has bins 0 to {elements.num_bins - 1}")
         self.schema[name]
         place = _place(name)
         group, at = divmod(instance, self.pack)
@@ -264,7 +288,7 @@ class Series:
     def _existing(
         self, partition: int, instance: int, place: Place, bins: Iterable[int], rows: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Those of some rows that are there in an instance: an edge is if its flag says so and both its ends exist."""
+        """Those of some rows that exist in an instance: an edge exists if its flag is set and both its ends exist."""
         flag, of_vertices = f"{place}.{EXISTS}", f"vertex.{EXISTS}"
         if flag in self.schema:
             rows = rows[self.values(partition, instance, flag, bins)[rows]]
@@ -347,7 +371,7 @@ class Instance:
         full = f"{place}.{name}"
         kind = self._series.schema[full].arrow_type
         if full not in self._chosen:
-            raise InputError(f"{full} was not asked for; add it to attributes=[{', '.join(sorted(self._chosen))}]")
+            raise InputError(f"{full} was not selected; add it to attributes=[{', '.join(sorted(self._chosen))}]")
         parts, numbers = [pa.array([], kind)], [np.empty(0, np.int64)]
         for partition in range(self._series.num_partitions):
             parts.append(self._series._column(partition, self.number, full, None).to_arrow(kind))

@@ -193,7 +193,7 @@ def encode_slice(columns: Sequence[pa.Array], first: int, rows: NDArray[np.int64
     Parameters
     ----------
     columns
-        For each successive instance the values of `rows`; null where an element has none of its own.
+        For each successive instance the values of `rows`; null where an element has none.
     first : int
         Number of the first instance.
     rows : int64 array

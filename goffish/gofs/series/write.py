@@ -100,8 +100,8 @@ def write_series(
         The place cannot be written to.
     """
     expect(graph, (Graph, PartitionedGraph), "graph", GRAPH_ADVICE)
-    expect(schema, SeriesSchema, "schema", "give a SeriesSchema")
-    expect(instances, Iterable, "instances", "give InstanceData, one after the other")
+    expect(schema, SeriesSchema, "schema", "expected a SeriesSchema")
+    expect(instances, Iterable, "instances", "expected an iterable of InstanceData")
     most = None if isinstance(pack, str) and pack == "all" else whole_number(pack, "pack")
     bins = whole_number(bins, "bins")
     if unit not in UNITS:
@@ -147,11 +147,11 @@ def append_instances(path: str | Path, instances: Iterable[InstanceData], *, pro
     Only new slices are written, and anew those of a last group that was short; the store has its old instances until
     the manifest is replaced, in one step.
     """
-    expect(instances, Iterable, "instances", "give InstanceData, one after the other")
+    expect(instances, Iterable, "instances", "expected an iterable of InstanceData")
     folder = open_folder(path)
     manifest = read_manifest(folder)
     if not manifest.files or FACTS not in manifest.files[0]:
-        raise StoreError(f"{folder.location}: a store without a time series; write_series makes one")
+        raise StoreError(f"{folder.location}: the store has no time series; create one with write_series")
     with folder.locked(), _Publication(folder) as store:
         manifest = read_manifest(folder)
         graph = open_store(path)
@@ -226,11 +226,11 @@ def _names(files: Iterable[Mapping[str, FileEntry]]) -> set[str]:
 
 
 def _put_template(graph: PartitionedGraph, folder: Folder, store: _Publication) -> None:
-    """The files of the template alone: those that are there where it is the graph of this very store."""
+    """The files of the template alone: the existing ones if it is the graph of this store."""
     if graph.path == folder.location and folder.size(manifests.NAME) is not None:
         manifest = read_manifest(folder)
         if manifest.fingerprint() != graph.fingerprint():
-            raise StoreError(f"{folder.location}: the store was replaced since it was opened: open it again")
+            raise StoreError(f"{folder.location}: the store was replaced after it was opened; open it again")
         for files in manifest.files:
             store.files.append({kind: entry for kind, entry in files.items() if is_template(kind)})
         return

@@ -38,7 +38,7 @@ def run_mpi(
     Parameters
     ----------
     program, graph
-        The same on every rank. A rank loads the slices of its own partitions only.
+        The same on every rank. A rank loads only the slices of its partitions.
     threads : int, optional
         Of this rank. Default: the processors it may run on, shared with the ranks that may run on the same ones.
     checkpoints : CheckpointFolder, optional
@@ -51,8 +51,8 @@ def run_mpi(
     columns : list of dict, one per partition of this rank (see `partitions_of`)
         What the program's `result` returned.
     stats : RunStats
-        Of the whole run on rank 0, of its own partitions on others. Phases are the longest over the ranks, except that
-        ``exchange`` is the shortest: what is left of it where nobody was waited for.
+        Of the whole run on rank 0, of this rank on others. Phases are the longest over the ranks, except that
+        ``exchange`` is the shortest: its duration on the rank that did not wait.
 
     Raises
     ------
@@ -85,7 +85,7 @@ class _Run:
         self.counted = 0
 
     def doing(self, what: str) -> str:
-        """What this rank is about, for error messages; tells whoever watches the process."""
+        """The current task of this rank, for error messages; reported to the monitoring process."""
         text = f"{self.whose}, {what}"
         self.team.watch(text)
         return text
@@ -200,7 +200,7 @@ class _Run:
         with team.together(doing):
             if not checkpoints.folder(number).is_dir():
                 raise InputError(
-                    f"{checkpoints.path} is another folder here: --checkpoint-dir must be shared by all ranks"
+                    f"{checkpoints.path} differs on this machine; --checkpoint-dir must be shared by all ranks"
                 )
             for worker, batches in zip(workers, pending, strict=True):
                 written.append(checkpoints.write_part(number, worker, batches))
@@ -228,7 +228,7 @@ class _Run:
         supersteps = team.settle(failure, doing, -1 if found is None else found[0].superstep)
         if (supersteps != supersteps[0]).any():
             raise InputError(
-                f"{self.checkpoints.path}: ranks see different checkpoints; the folder must be shared by all"
+                f"{self.checkpoints.path}: ranks see different checkpoints; the folder must be shared by all ranks"
             )
         return found
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from goffish.gopher.messages import Batch
-from goffish.gopher.mpi.team import Room, Team, status_of
+from goffish.gopher.mpi.team import Space, Team, status_of
 from goffish.gopher.worker import StepOutput
 
 
@@ -76,7 +76,7 @@ class Exchange:
     def __init__(self, team: Team, owned: list[list[int]], aggregators: Sequence[str], dtype: Any) -> None:
         self._team, self._owned, self._names, self._dtype = team, owned, list(aggregators), dtype
         self._mine = owned[team.rank]
-        self._room = Room()
+        self._room = Space()
 
     def prepare(self, outputs: Sequence[StepOutput]) -> Control:
         """Put down what this rank's partitions have to say; fails for contributions that cannot be sent."""
@@ -111,7 +111,7 @@ class Exchange:
         return 8 * (_HEAD + mine * theirs) + mine * said, 8 * (_HEAD + mine * theirs) + theirs * said
 
     def tell(self, control: Control) -> Heard:
-        """Exchange how the superstep went: one ``Ialltoallv`` whose sizes everybody knows."""
+        """Exchange how the superstep went: one ``Ialltoallv`` whose sizes are the same on all ranks."""
         team = self._team
         out, inward = self._sizes()
         arrived = np.empty(int(inward.sum()), np.uint8)

@@ -35,8 +35,8 @@ T = TypeVar("T")
 def open_team(comm: Any = None) -> Iterator[Team]:
     """A team for the length of a job.
 
-    An error that all ranks have agreed on leaves the block on all of them. One that the others cannot know of would
-    leave them waiting for ever, so it ends all processes at once, with one line on standard error.
+    An error that all ranks have agreed on leaves the block on all of them. One that the others cannot detect would
+    leave them waiting indefinitely, so it ends all processes at once, with one line on standard error.
     """
     team = Team(comm)
     try:
@@ -120,7 +120,7 @@ def share_graph(team: Team, make: Callable[[], PartitionedGraph]) -> Partitioned
         with team.together("loading"):
             if not os.path.isdir(place):  # noqa: PTH112
                 raise InputError(
-                    f"the temporary store {place} of rank 0 is not seen here: make one in a shared folder first, "
+                    f"the temporary store {place} of rank 0 is not accessible; create one in a shared folder, "
                     "with goffish partition FILE STORE"
                 )
             graph = made if made is not None else open_store(place)
@@ -142,7 +142,7 @@ def check_label(team: Team, graph: PartitionedGraph, label: int | str) -> None:
     if not team.settle(None, "loading", found).any():
         raise team.alike(
             InputError(
-                f"unknown vertex {label!r}: it is not a vertex of this graph of {graph.num_vertices:,} vertices "
+                f"unknown vertex {label!r}: not among the {graph.num_vertices:,} vertices of this graph "
                 f"with {graph.info.label_type} labels"
             )
         )
@@ -159,7 +159,7 @@ def check_same(team: Team, program: SubgraphProgram, graph: PartitionedGraph) ->
     graph_told = [f"{name}={value}" for name, value in asdict(graph.info).items()]
     for what, facts in (("program or options", told), ("graph", graph_told)):
         if not team.all_equal(_digest(facts)):
-            raise team.alike(InputError(f"the ranks do not run the same job: they were given a different {what}"))
+            raise team.alike(InputError(f"the ranks do not run the same job: their {what} differ"))
 
 
 def _digest(facts: Sequence[str]) -> bytes:

@@ -1,4 +1,4 @@
-"""Results on ranks: gathered on rank 0, or written in parallel, every rank the rows of its own partitions."""
+"""Results on ranks: gathered on rank 0, or written in parallel, every rank the rows of its partitions."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _with_keys(program: SubgraphProgram, graph: PartitionedGraph, mine: list[int
 def _labels_of(team: Team, graph: PartitionedGraph, mine: list[int], numbers: NDArray[Any]) -> pa.Array:
     """Labels of any vertices by their numbers as the graph was read; null for -1.
 
-    Nobody has the labels of all vertices. Each rank is made the directory of one range of numbers, which all vertices
+    No rank has the labels of all vertices. Each rank is made the directory of one range of numbers, which all vertices
     first report to and which is then asked.
     """
     block = max(1, -(-graph.num_vertices // team.size))

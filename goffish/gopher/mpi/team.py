@@ -35,7 +35,7 @@ class Stopped(Exception):
 
 
 class Team:
-    """A communicator, duplicated so that nobody else's messages are mistaken for the engine's.
+    """A communicator, duplicated so that other messages are not mistaken for the engine's.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Team:
         self._mpi = mpi
         given = mpi.COMM_WORLD if comm is None else comm
         if not isinstance(given, mpi.Intracomm):
-            raise InputError(f"comm={given!r}: give an mpi4py communicator, such as MPI.COMM_WORLD")
+            raise InputError(f"comm={given!r}: expected an mpi4py communicator, such as MPI.COMM_WORLD")
         self.comm, self._alarms = given.Dup(), given.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
         self._sent_alarms: list[Any] = []
@@ -98,7 +98,7 @@ class Team:
         self.settle(failure, doing)
 
     def settle(self, failure: Exception | None, doing: str, figure: int = 0) -> NDArray[np.int64]:
-        """Tell all ranks how the work went here; gives everybody's `figure`, or raises on all where one has failed."""
+        """Exchange the outcome with all ranks; return the `figure` of each, or raise on all if one has failed."""
         mine = np.array([status_of(failure), figure], np.int64)
         all_ranks = np.empty((self.size, 2), np.int64)
         self.wait(self.comm.Iallgather(mine, all_ranks))
@@ -106,7 +106,7 @@ class Team:
         return all_ranks[:, 1]
 
     def alarm(self) -> None:
-        """Tell the other ranks that this one has failed, so that they stop computing before the next barrier."""
+        """Notify the other ranks that this one has failed, so that they stop computing before the next barrier."""
         nothing = np.empty(0, np.uint8)
         self._sent_alarms = [
             self._alarms.Isend(nothing, dest=rank, tag=_ALARM_TAG) for rank in range(self.size) if rank != self.rank
@@ -123,7 +123,7 @@ class Team:
         return error
 
     def is_agreed(self, error: BaseException) -> bool:
-        """Whether all ranks know of this error."""
+        """Whether all ranks have received this error."""
         return error is self._agreed
 
     def judge(self, statuses: NDArray[np.int64], failure: Exception | None, doing: str) -> None:
@@ -208,7 +208,7 @@ class Team:
         incoming: NDArray[np.int64],
         largest: int,
         unit: int,
-        room: Room | None = None,
+        space: Space | None = None,
     ) -> list[NDArray[np.uint8]]:
         """The data part of an exchange whose sizes are known: one ``Ialltoallv`` of typed rows, or several.
 
@@ -223,10 +223,10 @@ class Team:
             Rows of `unit` bytes to and from every rank.
         largest : int
             The most rows between any two ranks of the team.
-        room : Room, optional
+        space : Space, optional
             Memory for it, in which what is received stays until the next call.
         """
-        room = room or Room()
+        space = space or Space()
         limit = max(1, _MOST_ROWS // self.size)
         received = [np.empty(int(count) * unit, np.uint8) for count in incoming]
         if not largest:
@@ -237,8 +237,8 @@ class Team:
                 out, inward = (np.clip(count - first, 0, limit) for count in (rows, incoming))
                 begin = first * unit
                 blocks = [_cut(pieces, begin, begin + int(n) * unit) for pieces, n in zip(outgoing, out, strict=True)]
-                send = room.pack([piece for block in blocks for piece in block])
-                arrived = room.arriving(int(inward.sum()) * unit, keep=largest > limit)
+                send = space.pack([piece for block in blocks for piece in block])
+                arrived = space.arriving(int(inward.sum()) * unit, keep=largest > limit)
                 self.wait(
                     self.comm.Ialltoallv(
                         [send, (out, np.cumsum(out) - out), row_type],
@@ -271,7 +271,7 @@ class Team:
         return min(total, max(threads, os.cpu_count() or 1))
 
 
-class Room:
+class Space:
     """Memory for exchanges that serves again: fresh pages cost more than the bytes that are copied into them."""
 
     def __init__(self) -> None:
@@ -285,7 +285,7 @@ class Room:
         return np.concatenate(pieces, out=self._sent[:size]) if pieces else self._sent[:0]
 
     def arriving(self, size: int, *, keep: bool) -> NDArray[np.uint8]:
-        """Room for so many bytes; of its own where those that came before are still needed (`keep`)."""
+        """Space for this number of bytes; separate if the previous ones are still needed (`keep`)."""
         if keep:
             return np.empty(size, np.uint8)
         if self._received.size < size:
@@ -324,5 +324,7 @@ def load_mpi() -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         reason = "" if isinstance(error, ModuleNotFoundError) else f" ({' '.join(str(error).split())})"
-        raise InputError(f"engine='mpi' needs mpi4py and an MPI: pip install \"goffish[mpi]\"{reason}") from None
+        raise InputError(
+            f"engine='mpi' requires mpi4py and an MPI library: pip install \"goffish[mpi]\"{reason}"
+        ) from None
     return MPI

@@ -180,7 +180,7 @@ def _stored(graph: PartitionedGraph, spark: SparkSession) -> Iterator[str]:
         return
     if not is_local(spark):
         raise InputError(
-            "executors on other machines cannot see a graph in memory: save it where they can open it, with "
+            "executors on other machines cannot read a graph in memory; save it at a shared location with "
             "graph.save(URI) or goffish partition FILE -o URI"
         )
     folder = tempfile.mkdtemp(prefix="goffish-")
@@ -279,11 +279,11 @@ class _Run:
         return _publish(target, self.program.name(), parts)
 
     def _of_all(self, frame: DataFrame, task: Any) -> Reports:
-        """What the tasks of all partitions tell."""
+        """Reports of the tasks of all partitions."""
         found = self._ask(frame, task)
         parts = self.graph.num_partitions
         if [report["partition"] for report in found] != list(range(parts)):
-            raise JobError(f"{self.program.name()}: Spark brought {len(found)} of {parts} partitions")
+            raise JobError(f"{self.program.name()}: Spark returned {len(found)} of {parts} partitions")
         return found
 
     def tell(self, what: str) -> None:
@@ -361,7 +361,7 @@ class _Run:
         return self._reports(frame.mapInArrow(task, COLUMNS))
 
     def _reports(self, frame: DataFrame) -> Reports:
-        """What the tasks tell the driver, in order of partition; runs them."""
+        """Reports of the tasks to the driver, in order of partition; runs them."""
         # All columns: to choose some of them costs the driver 20 ms.
         rows = frame.filter(f"kind = {REPORT}").collect()
         told: dict[int, list[tuple[int, bytes]]] = {}

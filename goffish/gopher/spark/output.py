@@ -20,7 +20,7 @@ from goffish.gopher.spark.tasks import Found, Rows, Task
 
 
 def common_schema(program: SubgraphProgram, reports: Sequence[Mapping[str, Any]]) -> pa.Schema:
-    """The columns that all files have, in one type each, from what the tasks of `Sample` tell."""
+    """The columns that all files have, in one type each, from the reports of the `Sample` tasks."""
     filled: list[pa.Table] = [report["sample"] for report in reports if report["sample"].num_columns]
     for table in filled:
         if table.column_names != filled[0].column_names:
@@ -40,7 +40,7 @@ def common_schema(program: SubgraphProgram, reports: Sequence[Mapping[str, Any]]
 class Sample(Task):
     """State → the first row of a partition's answer, for the driver, and questions for labels of other partitions.
 
-    Nobody has the labels of all vertices. Each partition is made the directory of one range of numbers (as the graph
+    No task has all vertex labels. Each partition is made the directory of one range of numbers (as the graph
     was read, `block` of them), which all vertices first report to and which answers what is asked of it.
     """
 
@@ -55,7 +55,7 @@ class Sample(Task):
         yield from job.report({"partition": partition, "sample": first})
         wanted = _distinct([answer[name] for name in job.program.label_columns if name in answer])
         if wanted.size and wanted[-1] >= worker.graph.num_vertices:
-            raise JobError(f"{job.program.name()}, result: there is no vertex number {wanted[-1]}")
+            raise JobError(f"{job.program.name()}, result: vertex number {wanted[-1]} does not exist")
         if self.block:
             yield from self._questions(worker.part, wanted)
 
@@ -86,7 +86,7 @@ class Answer(Task):
 
 @dataclass(frozen=True)
 class Write(Task):
-    """State and labels that were asked for → one Parquet file; the driver is told what it is called."""
+    """State and labels that were asked for → one Parquet file; its name is sent to the driver."""
 
     schema: pa.Schema
     target: Path

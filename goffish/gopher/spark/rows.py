@@ -82,7 +82,7 @@ class Address:
 
     @classmethod
     def of(cls, groups: list[list[int]]) -> Address:
-        """The keys that bring every group to a Spark partition of its own."""
+        """The keys that assign every group to a separate Spark partition."""
         keys = partition_keys(len(groups))
         found = {partition: key for group, key in zip(groups, keys, strict=True) for partition in group}
         return cls(groups, [found[partition] for partition in range(len(found))])

@@ -29,9 +29,9 @@ GRAPHFRAMES = f"io.graphframes:graphframes-spark4_2.13:{_GRAPHFRAMES_VERSION}"
 GRAPHFRAMES_JARS = "GOFFISH_GRAPHFRAMES_JARS"
 #: What to do about a session without it.
 GRAPHFRAMES_ADVICE = (
-    "make the session by goffish.spark.session(graphframes=True) before there is any other, or start it with "
+    "create the session with goffish.spark.session(graphframes=True) before any other, or start it with "
     f"--packages {GRAPHFRAMES}, or with --jars graphframes-spark4_2.13-{_GRAPHFRAMES_VERSION}.jar,"
-    f"graphframes-graphx-spark4_2.13-{_GRAPHFRAMES_VERSION}.jar; where Maven cannot be reached, name the two jars in "
+    f"graphframes-graphx-spark4_2.13-{_GRAPHFRAMES_VERSION}.jar; without access to Maven, list the two jars in "
     f"the environment variable {GRAPHFRAMES_JARS}"
 )
 
@@ -45,27 +45,44 @@ def session(
     memory: str | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> SparkSession:
-    """A Spark session that suits the engine; the running one where there is one.
+    """Create a Spark session with the settings that the engine needs, or return the running session.
 
     Parameters
     ----------
+    name : str
+        Name of the application [default: "goffish"].
     master : str, optional
-        As for ``spark-submit --master``. Default: what spark-submit was given, else all processors of this machine.
+        As for ``spark-submit --master`` [default: the master given to spark-submit, otherwise all processors of this
+        machine].
     packages : sequence of str, optional
-        Maven coordinates of JVM packages to load, as ``group:artifact:version``.
+        Maven coordinates of JVM packages to load, as ``group:artifact:version`` [default: none].
     graphframes : bool
-        Load the jars of GraphFrames too, in the version that GoFFish is written for: the files that the environment
-        variable ``GOFFISH_GRAPHFRAMES_JARS`` names (separated by commas), else from Maven.
+        Also load the GraphFrames jars, in the version that GoFFish supports: from the comma-separated files in the
+        environment variable ``GOFFISH_GRAPHFRAMES_JARS``, otherwise from Maven [default: False].
     memory : str, optional
-        Of the driver's JVM, such as ``"2g"``; in a local session that is all there is.
-    config : mapping, optional
-        Any further Spark properties.
+        Memory of the driver JVM, such as ``"2g"``; a local session has no other memory [default: that of Spark].
+    config : mapping of str to value, optional
+        Further Spark properties.
+
+    Returns
+    -------
+    pyspark.sql.SparkSession
+        The session.
 
     Raises
     ------
     InputError
-        PySpark is missing, or Spark cannot start (no Java, an unknown master, packages that Maven does not find); a
-        session runs already that was started without GraphFrames.
+        If PySpark is missing, Spark cannot start (no Java, unknown master, packages not found), or a session without
+        GraphFrames is running.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> from goffish.spark import session
+    >>> spark = session()
+    >>> graph = gf.from_edges([1, 2], [2, 3])
+    >>> gf.run("components", graph, engine="spark", spark=spark, parts=1).summary["components"]
+    1
     """
     with needed_for("Spark"):
         from pyspark.sql import SparkSession
@@ -105,7 +122,7 @@ def session(
     except Exception as error:
         raise InputError(f"Spark cannot start: {first_line(error)}") from error
     if graphframes and not has_graphframes(made):
-        raise InputError(f"the Spark session that runs here has no GraphFrames jar: {GRAPHFRAMES_ADVICE}")
+        raise InputError(f"the running Spark session has no GraphFrames jar: {GRAPHFRAMES_ADVICE}")
     return made
 
 
@@ -125,7 +142,7 @@ def _graphframes_jars() -> list[str]:
 
 
 def has_graphframes(spark: SparkSession) -> bool:
-    """Whether the JVM of a session knows the classes of GraphFrames."""
+    """Whether the JVM of a session has the classes of GraphFrames."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -156,10 +173,10 @@ def _interrupts_after_stop() -> Iterator[None]:
 
 @contextmanager
 def borrowed(spark: SparkSession | None, partitions: int) -> Iterator[SparkSession]:
-    """A session of its own on the same Spark context, with the settings of the engine; the caller's stays as it is."""
+    """A separate session on the same Spark context, with the settings of the engine; the caller's stays as it is."""
     outer = session() if spark is None else spark
     if not hasattr(outer, "_jsparkSession"):
-        raise InputError("spark: a session over Spark Connect cannot run this engine; give a classic SparkSession")
+        raise InputError("spark: Spark Connect sessions are not supported; use a classic SparkSession")
     inner = outer.newSession()
     for key, value in {
         "spark.sql.adaptive.enabled": "false",
@@ -197,7 +214,7 @@ def named(doing: list[str]) -> Iterator[None]:
     except GoffishError:
         raise
     except Exception as error:
-        raise JobError(f"{doing[0]}: Spark gave up: {first_line(error)}") from error
+        raise JobError(f"{doing[0]}: Spark failed: {first_line(error)}") from error
 
 
 @contextmanager
@@ -215,7 +232,7 @@ def checkpoint_place(spark: SparkSession) -> Iterator[None]:
         return
     if not is_local(spark):
         raise InputError(
-            "Spark has no folder for checkpoints: start it with --conf spark.checkpoint.dir=URI (seen by all "
+            "Spark has no checkpoint folder; start it with --conf spark.checkpoint.dir=URI (accessible to all "
             "executors, such as hdfs:///tmp/goffish), or call spark.sparkContext.setCheckpointDir(URI)"
         )
     folder = tempfile.mkdtemp(prefix="goffish-spark-")

@@ -35,12 +35,12 @@ Found = Mapping[tuple[int, int], bytes]
 #: Bytes of topology that a Python worker keeps open.
 CACHE_BYTES = 2 << 30
 
-_UNSHARED = "{} is another folder here: checkpoint_dir must be seen by the driver and all executors"
+_UNSHARED = "{} differs on this machine; checkpoint_dir must be shared by the driver and all executors"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every task of a run knows.
+    """Inputs of every task of a run.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class Begin(Task):
                     yield partition, {}
 
     def rows(self, partition: int, found: Found) -> Rows:
-        """State, messages, and what the driver wants to know of them."""
+        """State, messages, and their report for the driver."""
         job = self.job
         begun = time.perf_counter()
         worker = job.worker(partition)
@@ -151,7 +151,7 @@ class Begin(Task):
             loaded_parts = self.resumed.load([worker])
             if loaded_parts is None:
                 raise JobError(
-                    f"{self.resumed.path} is another folder here: checkpoint_dir must be seen by all executors"
+                    f"{self.resumed.path} differs on this machine; checkpoint_dir must be shared by all executors"
                 )
             pending = loaded_parts[1][0]
         for source, batch in enumerate(pending):
@@ -227,7 +227,9 @@ class Save(Task):
         """What the part is called."""
         worker, inbox = self.job.receive(found)
         if not self.folder.folder(self.number).is_dir():
-            raise InputError(f"{self.folder.path} is another folder here: checkpoint_dir must be seen by all executors")
+            raise InputError(
+                f"{self.folder.path} differs on this machine; checkpoint_dir must be shared by all executors"
+            )
         name, digest = self.folder.write_part(self.number, worker, inbox)
         yield from self.job.report({"partition": partition, "name": name, "digest": digest})
 
@@ -242,7 +244,7 @@ class Conclude(Task):
 
 
 def raise_reported(reports: Sequence[Mapping[str, Any]]) -> None:
-    """Raise the failure that a task told of, if one did."""
+    """Raise the failure that a task reported, if any."""
     told = sorted((report["text"], report["error"]) for report in reports if "error" in report)
     if told:
         known = (InputError, errors.StoreError, errors.CheckpointError, errors.DataError)
@@ -297,7 +299,7 @@ def open_slice(path: str, fingerprint: str, partition: int) -> tuple[Partitioned
     if found is None:
         graph = open_store(path)
         if graph.fingerprint() != fingerprint:
-            raise InputError(f"{path}: was replaced while the job ran, or is another store on this machine")
+            raise InputError(f"{path}: was replaced during the job, or differs on this machine")
         _opened.clear()
         found = _opened[path, fingerprint] = (graph, {})
     graph, sizes = found

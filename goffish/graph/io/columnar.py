@@ -1,6 +1,6 @@
 """Parquet and Arrow IPC (Feather) files: a table of edges, with the rest in the schema's metadata.
 
-The metadata key ``goffish`` says whether the graph is directed. Where the edges alone do not tell all
+The metadata key ``goffish`` states whether the graph is directed. If the edges alone do not determine all
 vertices (isolated ones, vertex attributes, an order that is not ascending), ``goffish.vertices`` holds the
 table of vertices as a Base64-coded Arrow stream. Other tools see an ordinary table.
 """
@@ -75,7 +75,7 @@ def _place(source: Source, schema: pa.Schema, options: ReadOptions) -> dict[str,
             raise InputError(f"{source.name}: no column {wanted!r} for {role}; the columns are {', '.join(names)}")
         place[wanted if isinstance(wanted, str) else names[wanted]] = role
     if len(place) < len(options.columns):
-        raise InputError(f"{source.name}: columns gives two roles to one column")
+        raise InputError(f"{source.name}: columns assigns two roles to one column")
     for name in names:
         known = role_of(name)
         if known in ("source", "target", "weight") and known not in place.values() and name not in place:
@@ -90,7 +90,7 @@ def _place(source: Source, schema: pa.Schema, options: ReadOptions) -> dict[str,
         place = {name: role for name, role in place.items() if role != "weight"}
         names = [name for name in names if role_of(name) != "weight"]
     elif options.weighted and "weight" not in place.values():
-        raise FormatError(source.name, None, "weighted=True, but no weight column was found; name it with columns")
+        raise FormatError(source.name, None, "weighted=True: no weight column found; select it with columns")
     return {**place, **{name: name for name in names if name not in place}}
 
 
@@ -107,7 +107,7 @@ def _build(
         coded = metadata.get(_VERTICES)
         vertices = None if coded is None else pa.ipc.open_stream(base64.b64decode(coded)).read_all()
     except (ValueError, pa.ArrowException) as error:
-        raise FormatError(source.name, None, f"the metadata that GoFFish wrote is damaged ({error})") from None
+        raise FormatError(source.name, None, f"the GoFFish metadata is damaged ({error})") from None
     directed = bool(ours.get("directed", False)) if options.directed is None else options.directed
     return from_arrow(
         table,
@@ -142,7 +142,7 @@ def _table(graph: Graph) -> pa.Table:
             writer.write_table(vertices)
         metadata[_VERTICES] = base64.b64encode(buffer.getvalue())
         if len(metadata[_VERTICES]) > _LARGEST_METADATA:
-            raise InputError("the vertex table is too large for a file's metadata; save the graph as a store")
+            raise InputError("the vertex table is too large for the metadata of a file; save the graph as a store")
     return to_arrow(graph).replace_schema_metadata(metadata)
 
 

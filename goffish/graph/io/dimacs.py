@@ -25,7 +25,7 @@ def read_dimacs(source: Source, options: ReadOptions) -> Graph:
     number, kind, n, m = _problem_line(source)
     shortest_path = kind == "sp"
     if options.weighted and not shortest_path:
-        raise FormatError(source.name, number, "weighted=True, but colouring graphs have no weights")
+        raise FormatError(source.name, number, "weighted=True: coloring graphs have no weights")
     weighted = shortest_path and options.weighted is not False
     kinds = (k.TAG, k.SOURCE, k.TARGET) + ((k.WEIGHT,) if weighted else ())
     tag = "a" if shortest_path else "e"
@@ -38,7 +38,7 @@ def read_dimacs(source: Source, options: ReadOptions) -> Graph:
     rows = table.source.size
     # colouring instances are known to count an edge once or twice
     if rows != m and (shortest_path or rows * 2 != m):
-        raise FormatError(source.name, number, f"the problem line promises {m:,} edges, the file has {rows:,}")
+        raise FormatError(source.name, number, f"the problem line declares {m:,} edges, the file has {rows:,}")
     check_isolated(source.name, number, n, table.source.size)
     src, dst, weight = table.source - 1, table.target - 1, table.weight
     if not shortest_path and options.directed:

@@ -93,7 +93,7 @@ def _check_labels(labels: pa.Array) -> None:
     broken = pc.match_substring_regex(labels, "[\n\r]")
     if pc.any(broken).as_py():
         shown = labels.filter(broken)[0].as_py()
-        raise InputError(f"the label {shown!r} holds a line break; an edge list cannot hold it")
+        raise InputError(f"the label {shown!r} contains a line break, which an edge list cannot store")
 
 
 def decode_head(name: str, data: bytes) -> str:
@@ -101,10 +101,10 @@ def decode_head(name: str, data: bytes) -> str:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise FormatError(name, None, "the text is UTF-16; convert it, e.g. with iconv -t utf-8")
     if b"\0" in data[:4096]:
-        raise FormatError(name, None, "this is a binary file of no known format, not a text file")
+        raise FormatError(name, None, "unknown binary format; expected a text file")
     text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
     if "\r" in text.strip() and "\n" not in text:
-        raise FormatError(name, None, "lines end with carriage returns only; convert them to newlines")
+        raise FormatError(name, None, "lines end with carriage returns only; convert them to line feeds")
     return text
 
 

@@ -30,7 +30,7 @@ _LOWEST_TENTH = -(2**63 // 10)
 
 
 class Rows(NamedTuple):
-    """Room for the rows of one block of text; a column that a table does not have has one element.
+    """Space for the rows of one block of text; a column that a table does not have has one element.
 
     Attributes
     ----------
@@ -148,12 +148,12 @@ def _token_end(buf, p, classes, separated):
 
 
 @kernel
-def parse_rows(buf, start, end, line, classes, kinds, options, room, out):
-    """Parse whole lines of ``buf[start:end]``, the last byte of which is a newline, into `room` (Rows).
+def parse_rows(buf, start, end, line, classes, kinds, options, space, out):
+    """Parse whole lines of ``buf[start:end]``, the last byte of which is a newline, into `space` (Rows).
 
     Ids are integers, or texts with ``options[AS_TEXT]``. Returns how it ended; `out` holds the place.
     """
-    src, dst, weight, stamp, stamp_real, src_text, src_ends, dst_text, dst_ends, hard, hard_text, hard_ends = room
+    src, dst, weight, stamp, stamp_real, src_text, src_ends, dst_text, dst_ends, hard, hard_text, hard_ends = space
     as_text, separated = options[AS_TEXT] != 0, options[SEPARATED] != 0
     low, high, stamp_is_real = options[LOW], options[HIGH], options[STAMP_REAL] != 0
     exact_width = options[EXACT] != 0

@@ -133,7 +133,7 @@ def find_layout(name: str, head: Head, options: ReadOptions) -> Layout:
     skip = head.numbers[0] if header else 0
     data = head.rows[1:] if header else head.rows
     if not data:
-        raise FormatError(name, None, "no edges found: the file holds nothing but a header line")
+        raise FormatError(name, None, "no edges found: the file contains only a header line")
     first = data[0]
     place = _explicit(name, options, names, len(first))
     taken = set(place.values())
@@ -157,7 +157,7 @@ def find_layout(name: str, head: Head, options: ReadOptions) -> Layout:
     if options.weighted is False:
         place.pop("weight", None)
     elif options.weighted and "weight" not in place:
-        raise FormatError(name, None, "weighted=True, but no weight column was found; name it with columns")
+        raise FormatError(name, None, "weighted=True: no weight column found; select it with columns")
     kinds = [k.SKIP] * (max(place.values()) + 1)
     for role, index in place.items():
         kinds[index] = _KINDS[role]
@@ -185,7 +185,7 @@ def _explicit(name: str, options: ReadOptions, names: list[str], width: int) -> 
         if not 0 <= place[role] < width:
             raise InputError(f"{name}: columns[{role!r}] = {wanted!r}, but the first data line has {width} columns")
     if len(set(place.values())) < len(place):
-        raise InputError(f"{name}: columns gives two roles to one column")
+        raise InputError(f"{name}: columns assigns two roles to one column")
     return place
 
 
@@ -200,7 +200,7 @@ def _by_position(
         raise FormatError(
             name,
             head.numbers[row],
-            f"column {free[0] + 1} is not a number; weighted=False ignores it, columns says what it is",
+            f"column {free[0] + 1} is not a number; ignore it with weighted=False, or assign it with columns",
             first[free[0]],
         )
     place["weight"] = free[0]
@@ -217,7 +217,7 @@ def directed_by_comments(name: str, comments: list[str]) -> bool:
                 raise FormatError(
                     name,
                     None,
-                    "a bipartite KONECT network numbers both sides from 1; make the ids distinct first",
+                    "bipartite KONECT networks number both sides from 1; make the ids distinct first",
                     comment,
                 )
             return bool(konect[1] == "asym")

@@ -26,11 +26,11 @@ def read_matrix_market(source: Source, options: ReadOptions) -> Graph:
         raise FormatError(source.name, 1, "expected '%%MatrixMarket matrix coordinate <field> <symmetry>'", lines[0])
     _, _, form, values, symmetry = banner
     if form != "coordinate":
-        raise FormatError(source.name, 1, "only sparse (coordinate) matrices can be read", lines[0])
+        raise FormatError(source.name, 1, "only sparse (coordinate) matrices are supported", lines[0])
     if values not in ("pattern", "real", "integer", "double"):
-        raise FormatError(source.name, 1, f"cannot use {values} values; pattern, real and integer can", lines[0])
+        raise FormatError(source.name, 1, f"unsupported values {values}; accepted: pattern, real, integer", lines[0])
     if symmetry not in ("general", "symmetric"):
-        raise FormatError(source.name, 1, f"cannot use a {symmetry} matrix; general and symmetric can", lines[0])
+        raise FormatError(source.name, 1, f"unsupported symmetry {symmetry}; accepted: general, symmetric", lines[0])
     # Network Repository's road-usroads says "129164 129164% 165435"
     numbers = lines[size - 1].replace("% ", " ").split()
     if len(numbers) != 3 or not all(f.isascii() and f.isdigit() for f in numbers):
@@ -39,7 +39,7 @@ def read_matrix_market(source: Source, options: ReadOptions) -> Graph:
     if n != columns:
         raise FormatError(source.name, size, f"the matrix is not square ({n} x {columns})", lines[size - 1].strip())
     if options.weighted and values == "pattern":
-        raise FormatError(source.name, 1, "weighted=True, but a pattern matrix has no values", lines[0])
+        raise FormatError(source.name, 1, "weighted=True: a pattern matrix has no values", lines[0])
     weighted = values != "pattern" and options.weighted is not False
     kinds = (k.SOURCE, k.TARGET, k.WEIGHT) if weighted else (k.SOURCE, k.TARGET)
     try:
@@ -50,7 +50,7 @@ def read_matrix_market(source: Source, options: ReadOptions) -> Graph:
         raise FormatError(
             source.name,
             size,
-            f"the size line promises {entries:,} entries, the file has {table.source.size:,}",
+            f"the size line declares {entries:,} entries, the file has {table.source.size:,}",
         )
     check_isolated(source.name, size, n, table.source.size)
     src, dst, weight = table.source - 1, table.target - 1, table.weight

@@ -46,7 +46,7 @@ def read_metis(source: Source, options: ReadOptions) -> Graph:
     """
     header = _read_header(source)
     if options.weighted and not header.edge_weights:
-        raise FormatError(source.name, header.line, "weighted=True, but the file has no edge weights")
+        raise FormatError(source.name, header.line, "weighted=True: the file has no edge weights")
     # A vertex takes a line; an edge a digit and a separator in two of them.
     source.check_declared(header.line, "vertices", header.n, 1 + 2 * header.extras)
     source.check_declared(header.line, "edges", header.m, 4)
@@ -59,7 +59,7 @@ def read_metis(source: Source, options: ReadOptions) -> Graph:
         raise FormatError(
             source.name,
             header.line,
-            f"the header promises {header.n:,} vertices and {header.m:,} edges, more than memory holds",
+            f"the header declares {header.n:,} vertices and {header.m:,} edges, which exceed the memory",
         ) from None
     _parse(source, header, offsets, targets, weights, values, lines)
     arcs = int(offsets[-1])
@@ -69,8 +69,8 @@ def read_metis(source: Source, options: ReadOptions) -> Graph:
         raise FormatError(
             source.name,
             header.line,
-            f"the header promises {header.m:,} edges, but the file lists {arcs:,} neighbours "
-            f"({2 * header.m:,} expected, every edge from both ends)",
+            f"the header declares {header.m:,} edges, but the file lists {arcs:,} neighbors "
+            f"(expected {2 * header.m:,}, every edge from both ends)",
         )
     targets, weights = targets[:arcs], weights[: arcs if header.edge_weights else 0]
     _check_symmetric(source, src, targets, weights, header, lines)
@@ -112,7 +112,7 @@ def _read_header(source: Source) -> _Header:
     if len(flags) > 3 or set(flags) - {"0", "1"}:
         raise FormatError(source.name, number, "the fmt field must be three digits 0 or 1", text.strip())
     if n >= 2**31 or m >= 2**40:
-        raise FormatError(source.name, number, "more vertices or edges than this reader takes (2^31, 2^40)", text)
+        raise FormatError(source.name, number, "more vertices or edges than supported (2^31, 2^40)", text)
     per_vertex = int(fields[3]) if len(fields) > 3 else 1
     if per_vertex > 1024:
         raise FormatError(source.name, number, "more than 1024 weights per vertex", text.strip())
@@ -151,7 +151,7 @@ def _parse(
         raise FormatError(
             source.name,
             int(state[k.METIS_LINE]) - 1,
-            f"the header promises {header.n:,} vertices, but only {found:,} vertex lines follow",
+            f"the header declares {header.n:,} vertices, but only {found:,} vertex lines follow",
         )
 
 
@@ -159,13 +159,13 @@ def _problem(source: Source, header: _Header, block: Block, status: int, state: 
     begin = int(state[k.METIS_POSITION])
     text = block.data[begin : min(block.end, begin + 200)].tobytes().decode("utf-8", "replace").split()
     problem = {
-        k.MISSING: f"a vertex line must begin with {header.extras} numbers of its own (see the fmt field)",
-        k.NO_WEIGHT: "the last neighbour of this line has no edge weight",
-        k.TOO_MANY_LINES: f"more vertex lines than the {header.n:,} that the header promises",
-        k.TOO_MANY_ARCS: f"more neighbours than the {header.m:,} edges that the header promises",
-        k.NOT_INTEGER: "expected a whole number",
+        k.MISSING: f"a vertex line must begin with {header.extras} numbers of the vertex (see the fmt field)",
+        k.NO_WEIGHT: "the last neighbor in this line has no edge weight",
+        k.TOO_MANY_LINES: f"more vertex lines than the {header.n:,} that the header declares",
+        k.TOO_MANY_ARCS: f"more neighbors than the {header.m:,} edges that the header declares",
+        k.NOT_INTEGER: "expected an integer",
         k.TOO_BIG: "the number does not fit in 64 bits",
-        k.OUT_OF_RANGE: f"neighbours must be in the range 1 to {header.n}",
+        k.OUT_OF_RANGE: f"neighbors must be in the range 1 to {header.n}",
         k.NEGATIVE: "weights and sizes must not be negative",
     }[status]
     shown = None if status in (k.MISSING, k.NO_WEIGHT) or not text else text[0]
@@ -217,10 +217,10 @@ def write_metis(graph: Graph, file: BinaryIO) -> None:
     A vertex attribute ``weight`` of whole numbers becomes the vertex weight.
     """
     if graph.directed:
-        raise InputError("METIS files hold undirected graphs; use graph.to_undirected()")
+        raise InputError("METIS files store only undirected graphs; use graph.to_undirected()")
     loops = graph.num_edges * 2 - graph.num_arcs
     if loops:
-        raise InputError(f"METIS files cannot hold self-loops, and the graph has {loops:,}")
+        raise InputError(f"METIS files cannot store self-loops; the graph has {loops:,}")
     weights = None if graph.weights is None else _whole(graph.weights, "edge weights")
     own: NDArray[np.int64] | None = None
     if graph.vertex_attributes is not None and "weight" in graph.vertex_attributes.column_names:
@@ -258,5 +258,5 @@ def _lines(
 def _whole(values: NDArray[Any], what: str) -> NDArray[np.int64]:
     whole = np.asarray(values, np.float64)
     if not np.array_equal(whole, np.floor(whole)) or (whole < 0).any() or (whole >= 2**53).any():
-        raise InputError(f"METIS files hold whole numbers only, and {what} are not")
+        raise InputError(f"METIS files store only integers; {what} are not integers")
     return whole.astype(np.int64)

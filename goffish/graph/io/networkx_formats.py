@@ -72,7 +72,7 @@ def _build(source: Source, graph: Any, options: ReadOptions) -> Graph:
         graph = graph.to_directed() if options.directed else _forget_directions(graph)
     has_weight = any("weight" in data for *_, data in graph.edges(data=True))
     if options.weighted and not has_weight:
-        raise FormatError(source.name, None, "weighted=True, but no edge has a 'weight'")
+        raise FormatError(source.name, None, "weighted=True: no edge has a 'weight'")
     if options.weighted is False:
         for *_, data in graph.edges(data=True):
             data.pop("weight", None)
@@ -96,7 +96,7 @@ def write_graphml(graph: Graph, file: BinaryIO) -> None:
     try:
         nx.write_graphml_xml(to_networkx(graph), file)
     except (nx.NetworkXException, TypeError, ValueError) as error:
-        raise InputError(f"GraphML cannot hold this graph: {error}") from None
+        raise InputError(f"GraphML cannot store this graph: {error}") from None
 
 
 def write_gml(graph: Graph, file: BinaryIO) -> None:
@@ -106,4 +106,4 @@ def write_gml(graph: Graph, file: BinaryIO) -> None:
     try:
         nx.write_gml(to_networkx(graph), file)
     except (nx.NetworkXException, TypeError, ValueError) as error:
-        raise InputError(f"GML cannot hold this graph: {error}") from None
+        raise InputError(f"GML cannot store this graph: {error}") from None

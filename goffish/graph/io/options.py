@@ -36,8 +36,8 @@ def check_isolated(name: str, line: int, n: int, edges: int) -> None:
     """
     most = max(DECLARED, _VERTICES_PER_EDGE * edges)
     if n > most:
-        told = f"the header promises {n:,} vertices, but the file has {edges:,} edges; at most {most:,} are accepted"
-        raise FormatError(name, line, f"{told} ({DECLARED:,}, or {_VERTICES_PER_EDGE} for each edge)")
+        told = f"the header declares {n:,} vertices, but the file has {edges:,} edges; at most {most:,} are accepted"
+        raise FormatError(name, line, f"{told} ({DECLARED:,}, or {_VERTICES_PER_EDGE} per edge)")
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class ReadOptions:
     def __post_init__(self) -> None:
         unknown = [role for role in self.columns if role not in ROLES]
         if unknown:
-            raise InputError(f"columns: unknown role {unknown[0]!r}; choose from {', '.join(ROLES)}")
+            raise InputError(f"columns: unknown role {unknown[0]!r}; accepted: {', '.join(ROLES)}")
         if self.separator is not None and (len(self.separator) != 1 or not self.separator.isascii()):
-            raise InputError(f"separator={self.separator!r}: give one ASCII character")
+            raise InputError(f"separator={self.separator!r}: must be one ASCII character")
         bad = [c for c in self.comments if len(c) != 1 or not c.isascii()]
         if bad:
             raise InputError(f"comments: {bad[0]!r} is not one ASCII character")
         if self.weighted is False and "weight" in self.columns:
-            raise InputError("weighted=False, yet columns names a weight")
+            raise InputError("weighted=False and a weight in columns are mutually exclusive")
 
     def build(self, src: Any, dst: Any, weight: Any = None, *, directed: bool, **more: Any) -> Graph:
         """`from_edges` under these options; `directed` is what the file says."""

@@ -40,51 +40,64 @@ def read(
     progress: Progress | None = None,
     **text: Any,
 ) -> Graph:
-    """Read a graph from a file.
+    r"""Read a graph from a file.
 
     Parameters
     ----------
     path : str or path-like
-        Local file (also a pipe) or any fsspec URL; gzip, bzip2 and Zstandard are recognised by content.
+        Local file or pipe, or any fsspec URL. Compression with gzip, bzip2 or Zstandard is detected from the content.
     format : {"auto", "edges", "metis", "mtx", "dimacs", "parquet", "arrow", "graphml", "gml"}
-        ``auto`` goes by the suffix, then by the first bytes.
+        File format; "auto" uses the file suffix, then the first bytes [default: "auto"].
     directed : bool, optional
-        Overrides what the file says; without either, edge lists are undirected.
+        Whether edges have a direction [default: as the file declares; edge lists are undirected].
     columns : mapping, optional
-        For any of ``source``, ``target``, ``weight``, ``timestamp`` the name or 0-based position of its
-        column.
+        Column name or 0-based position for any of ``source``, ``target``, ``weight`` and ``timestamp`` [default: by
+        header, then by position].
     weighted : bool, optional
-        ``False`` ignores weights, ``True`` demands them.
-    self_loops, parallel
-        As for `goffish.graph.from_edges`.
+        ``False`` ignores weights, ``True`` requires them [default: use them if the file has any].
+    self_loops : {"drop", "keep"}
+        What to do with self-loops [default: "drop"].
+    parallel : {"min", "sum", "first", "keep"}
+        What to do with parallel edges; see `from_edges` [default: "min"].
     progress : callable, optional
-        Called with (bytes read, total bytes or None) once per block; bytes as stored, so compressed ones.
+        Called once per block with (bytes read, total bytes or None), counted as stored.
     **text
-        Of edge lists. ``separator``: one character (default: comma, semicolon, ``|`` or blanks, that is tabs and
-        spaces, whichever the first line shows). ``comments``: characters that begin a comment line (default: ``#`` and
-        ``%``). ``header``: whether the first line names the columns (default: found out).
+        Options of edge lists, listed under Other Parameters.
 
     Returns
     -------
     Graph
-        With the file's ids as labels; a timestamp column becomes the edge attribute ``timestamp``.
+        The ids in the file are the labels. A timestamp column becomes the edge attribute ``timestamp``.
+
+    Other Parameters
+    ----------------
+    separator : str
+        One ASCII character [default: comma, semicolon, ``|``, or blanks, as in the first line].
+    comments : sequence of str
+        Characters that start a comment line [default: "#" and "%"].
+    header : bool
+        Whether the first line holds column names [default: detected].
 
     Raises
     ------
     FormatError
-        Where the content is not what the format demands; names file, line and text.
+        If the content does not follow the format; the message names file, line and text.
     InputError
-        A missing file, a directory, no permission, a bad option.
+        If the file is missing, is a directory or cannot be read, or an option is invalid.
 
     Notes
     -----
-    Headers are checked against the file before memory is taken for what they declare. A METIS file cannot declare more
-    vertices or edges than its bytes hold. Matrix Market and DIMACS files may declare isolated vertices: 4,194,304 in
-    any file, and up to 128 for each edge.
+    Headers are checked against the file before memory is allocated for what they declare. A METIS file cannot declare
+    more vertices or edges than its bytes can hold. Matrix Market and DIMACS files may declare isolated vertices:
+    4,194,304 in any file, and up to 128 for each edge.
 
     Examples
     --------
-    >>> read("roads.csv", columns={"source": "from", "target": "to", "weight": "metres"})  # doctest: +SKIP
+    >>> import goffish as gf
+    >>> from pathlib import Path
+    >>> _ = Path("roads.csv").write_text("from,to,metres\na,b,120\nb,c,80\n")
+    >>> gf.read("roads.csv", columns={"source": "from", "target": "to", "weight": "metres"})
+    Graph(3 vertices, 2 edges, undirected, weighted)
     """
     _check_types(text.get("separator"), text.get("comments", ()), columns, progress)
     text = {**text, "comments": tuple(text.get("comments", ("#", "%")) or ())}
@@ -114,17 +127,17 @@ def _read(path: str | os.PathLike[str], format: str, options: ReadOptions, progr
 
 def _check_types(separator: Any, comments: Any, columns: Any, progress: Any) -> None:
     if separator is not None:
-        expect(separator, str, "separator", "give one character")
+        expect(separator, str, "separator", "expected one character")
     if comments is not None:
-        expect(comments, Sequence, "comments", "give characters")
+        expect(comments, Sequence, "comments", "expected characters")
         for mark in comments:
-            expect(mark, str, "one of comments", "give characters")
+            expect(mark, str, "one of comments", "expected characters")
     if columns is not None:
-        expect(columns, Mapping, "columns", 'give names or positions, such as {"source": 0, "target": "to"}')
+        expect(columns, Mapping, "columns", 'expected names or positions, such as {"source": 0, "target": "to"}')
         for at in columns.values():
-            expect(at, (str, int), "one of columns", "give names or positions")
+            expect(at, (str, int), "one of columns", "expected names or positions")
     if progress is not None and not callable(progress):
-        raise InputError(f"progress={progress!r}: give a function of (bytes read, total bytes)")
+        raise InputError(f"progress={progress!r}: expected a function of (bytes read, total bytes)")
 
 
 def _reader(format: str) -> _Reader:

@@ -54,7 +54,7 @@ def find_format(source: Source, wanted: str) -> str:
             return format
     if named is None and not _looks_like_edges(head):
         raise FormatError(
-            source.name, None, f"unknown format; give format= one of {', '.join(FORMATS)}, or a usual suffix"
+            source.name, None, f"unknown format; set format to one of {', '.join(FORMATS)}, or use a known suffix"
         )
     return "edges"
 
@@ -66,7 +66,7 @@ def format_of_name(name: str, wanted: str) -> str:
     format = _BY_SUFFIX.get(name_suffix(name)) if wanted == "auto" else wanted
     if format is None:
         suffixes = ".txt, .csv, .tsv, .metis, .mtx, .parquet, .arrow, .graphml, .gml"
-        raise InputError(f"{name}: unknown suffix; use one of {suffixes}, or give the format")
+        raise InputError(f"{name}: unknown suffix; use one of {suffixes}, or set format")
     return format
 
 

@@ -22,7 +22,7 @@ from goffish.graph.io.storage import open_filesystem, reason_of
 
 Progress = Callable[[int, int | None], None]
 
-#: Decompressed bytes parsed at a time, and room in front of them for the unfinished rest of the block before.
+#: Decompressed bytes parsed at a time, and space in front of them for the unfinished rest of the block before.
 BLOCK, MARGIN = 4 << 20, 1 << 20
 
 #: Vertices or edges that a header may declare whatever the file holds.
@@ -65,7 +65,7 @@ class Source:
         try:
             status = self.local.stat()
             if stat.S_ISDIR(status.st_mode):
-                raise InputError(f"{self.name}: is a directory; name a file in it")
+                raise InputError(f"{self.name}: is a directory; expected a file")
             if stat.S_ISREG(status.st_mode):
                 with self.local.open("rb"):
                     self.total = status.st_size
@@ -99,7 +99,7 @@ class Source:
         with self.raw() as raw:
             most = self.total * (1 if _codec(raw.read(10)) is None else _LARGEST_RATIO) // bytes_each + 1
         if count > most:
-            told = f"the header promises {count:,} {what}; {self.total:,} bytes hold {max(most, DECLARED):,} at most"
+            told = f"the header declares {count:,} {what}; {self.total:,} bytes hold at most {max(most, DECLARED):,}"
             raise FormatError(self.name, line, told)
 
     @contextmanager
@@ -132,7 +132,7 @@ class Source:
                 try:
                     return int(stream.readinto(buffer))
                 except (pa.ArrowException, OSError, EOFError) as error:
-                    raise FormatError(self.name, None, f"the {codec} data is damaged or cut short ({error})") from None
+                    raise FormatError(self.name, None, f"the {codec} data is damaged or truncated ({error})") from None
 
             yield fill, raw.tell
 
@@ -184,7 +184,7 @@ class Source:
                     cut = _last_cut(data, start, end, lines)
                 rest = data[cut:end]
                 if rest.size > MARGIN and not last:
-                    raise FormatError(self.name, None, f"a line is longer than {MARGIN:,} bytes")
+                    raise FormatError(self.name, None, f"a line exceeds {MARGIN:,} bytes")
                 if self.progress is not None:
                     self.progress(done, self.total)
                 if cut > start:

@@ -87,7 +87,7 @@ class NotIntegers(Exception):
 class GrowingColumn:
     """A column that is appended to; ids stay ``int32`` until one does not fit.
 
-    Room comes from an estimate and grows by `realloc`, which moves pages instead of copying them.
+    Space comes from an estimate and grows by `realloc`, which moves pages instead of copying them.
     """
 
     def __init__(self, dtype: Any, narrow: bool = False) -> None:
@@ -128,7 +128,7 @@ class TextColumn:
 
 
 def _room(layout: Layout) -> k.Rows:
-    """Room for one block's rows; two bytes per column is the least a row can take."""
+    """Space for the rows of one block; two bytes per column is the least a row can take."""
     size = BLOCK + MARGIN + 2
     rows = size // 4 + 1
     text, stamp, real_stamp = layout.as_text, k.STAMP in layout.kinds, layout.real_stamp
@@ -168,7 +168,7 @@ def read_columns(source: Source, layout: Layout) -> Columns:
     NotIntegers
         Where a column taken for integers holds something else.
     """
-    room = _room(layout)
+    space = _room(layout)
     kinds = np.array(layout.kinds, np.int64)
     options = np.array(
         [
@@ -194,22 +194,22 @@ def read_columns(source: Source, layout: Layout) -> Columns:
     share_read = _ShareRead(source)
     for block in share_read.blocks():
         start, line = _skip_lines(block, layout.skip, line)
-        status = k.parse_rows(block.data, start, block.end, line, classes, kinds, options, room, out)
+        status = k.parse_rows(block.data, start, block.end, line, classes, kinds, options, space, out)
         rows = int(out[k.ROWS])
         if out[k.HARD]:
-            _parse_hard(source, room, int(out[k.HARD]))
+            _parse_hard(source, space, int(out[k.HARD]))
         if status != k.OK:
             raise _problem(source, layout, block, status, out)
         line = int(out[k.LINE])
         share = share_read.done / total if total else 0.0
         if layout.as_text:
             for text, ends, ids in zip(
-                texts, (room.src_ends, room.dst_ends), (room.src_text, room.dst_text), strict=True
+                texts, (space.src_ends, space.dst_ends), (space.src_text, space.dst_text), strict=True
             ):
                 text.append(_string_array(source, ends[: rows + 1], ids))
         for name, column in columns.items():
             if not (layout.as_text and name in ("src", "dst")):
-                column.append(getattr(room, name)[:rows], share)
+                column.append(getattr(space, name)[:rows], share)
     weight = columns["weight"].finish() if "weight" in columns else None
     stamps = columns[stamp].finish() if stamp in columns else None
     if layout.as_text:
@@ -258,24 +258,24 @@ def _string_array(source: Source, ends: NDArray[np.int32], texts: NDArray[np.uin
     return array
 
 
-def _parse_hard(source: Source, room: k.Rows, count: int) -> None:
+def _parse_hard(source: Source, space: k.Rows, count: int) -> None:
     """Numbers the kernel left aside: Arrow rounds them correctly or says that they are none."""
-    ends = room.hard_ends[: count + 1]
-    text = pa.py_buffer(room.hard_text[: int(ends[-1])])
+    ends = space.hard_ends[: count + 1]
+    text = pa.py_buffer(space.hard_text[: int(ends[-1])])
     tokens = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), text])
     try:
         values = tokens.cast(pa.string()).cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         values = np.array([_float_or_nan(token) for token in tokens.to_pylist()])
-    place = room.hard[:count]
+    place = space.hard[:count]
     is_weight = place[:, 2] == k.WEIGHT
     bad = np.flatnonzero(~np.isfinite(values) | (is_weight & (values < 0)))
     if bad.size:
         row = int(bad[0])
         shown = tokens[row].as_py().decode("utf-8", "replace")
         raise FormatError(source.name, int(place[row, 1]), _number_problem(int(place[row, 2])), shown)
-    room.weight[place[is_weight, 0]] = values[is_weight]
-    room.stamp_real[place[~is_weight, 0]] = values[~is_weight]
+    space.weight[place[is_weight, 0]] = values[is_weight]
+    space.stamp_real[place[~is_weight, 0]] = values[~is_weight]
 
 
 def _float_or_nan(token: bytes) -> float:
@@ -287,7 +287,7 @@ def _float_or_nan(token: bytes) -> float:
 
 def _number_problem(kind: int) -> str:
     if kind == k.WEIGHT:
-        return "the weight must be a finite number that is not negative"
+        return "the weight must be a finite, non-negative number"
     return "the timestamp must be a number"
 
 
@@ -299,7 +299,7 @@ def _problem(source: Source, layout: Layout, block: Block, status: int, out: NDA
     name = _NAMES.get(kind, "column")
     if status == k.MISSING:
         if kind in (k.WEIGHT, k.STAMP):
-            problem = f"this line has no {name}, unlike the first one"
+            problem = f"this line has no {name}, but the first line has one"
         else:
             problem = "expected at least two columns, source and target"
     else:
@@ -310,8 +310,8 @@ def _problem(source: Source, layout: Layout, block: Block, status: int, out: NDA
             k.NEGATIVE: _number_problem(k.WEIGHT),
             k.EXTRA: f"more columns than the {len(layout.kinds)} of the first line",
             k.BAD_TAG: f"expected a line that begins with {layout.tag!r}",
-            k.OPEN_QUOTE: "a quoted field does not end in this line",
-            k.JUNK: f"something that is no separator follows the {name} (column {column + 1})",
+            k.OPEN_QUOTE: "a quoted field is not closed in this line",
+            k.JUNK: f"expected a separator after the {name} (column {column + 1})",
         }[status]
     error = FormatError(source.name, line, problem, shown)
     if status == k.NOT_INTEGER:

@@ -31,32 +31,39 @@ _Writer = Callable[[Graph, BinaryIO], None]
 def write(graph: Graph, path: str | os.PathLike[str], format: str = "auto", *, separator: str | None = None) -> None:
     """Write a graph to a file.
 
-    The file appears under its name when it is complete; after a failure there is nothing, or what was there
-    before.
+    The file is published when it is complete. After a failure an existing file is unchanged.
 
     Parameters
     ----------
     graph : Graph
+        Graph in memory.
     path : str or path-like
-        Local file or fsspec URL. A suffix ``.gz``, ``.bz2`` or ``.zst`` behind the format's own compresses
-        (not for Parquet and Arrow, which compress by themselves).
+        Local file or fsspec URL. A suffix ``.gz``, ``.bz2`` or ``.zst`` after that of the format compresses the file
+        (not for Parquet and Arrow, which have their own compression).
     format : {"auto", "edges", "metis", "mtx", "parquet", "arrow", "graphml", "gml"}
-        ``auto`` goes by the suffix.
+        File format; "auto" uses the file suffix [default: "auto"].
     separator : str, optional
-        Of an edge list; by default a comma for ``.csv`` and a tab otherwise.
+        One ASCII character between the columns of an edge list [default: a comma for ``.csv``, otherwise a tab].
 
     Raises
     ------
     InputError
-        The place cannot be written (no permission, disk full ...), or the format cannot hold the graph.
+        If the file cannot be written, the format cannot represent the graph, or an option is invalid.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.write(gf.from_edges([1, 2], [2, 3]), "path.csv")
+    >>> gf.read("path.csv")
+    Graph(3 vertices, 2 edges, undirected)
     """
-    expect(graph, Graph, "graph", "give a goffish Graph first (a partitioned one's to_graph()), then the path")
+    expect(graph, Graph, "graph", "expected a goffish Graph, then the path; convert a PartitionedGraph with to_graph()")
     name = path_name(path)
     chosen = format_of_name(name, format)
     if separator is not None and chosen != "edges":
         raise InputError(f"separator does not apply to the format {chosen}")
     if separator is not None and (not isinstance(separator, str) or len(separator) != 1 or not separator.isascii()):
-        raise InputError(f"separator={separator!r}: give one ASCII character")
+        raise InputError(f"separator={separator!r}: must be one ASCII character")
     writer = _writer(chosen, name, separator)
     with _replacing(name) as raw:
         if chosen in ("parquet", "arrow"):
@@ -128,7 +135,7 @@ def _replacing(name: str) -> Iterator[BinaryIO]:
         return
     target = Path(name).expanduser()
     if target.is_dir():
-        raise InputError(f"{name}: is a directory; name a file in it")
+        raise InputError(f"{name}: is a directory; expected a file")
     try:
         with partial_file(target) as temporary, temporary.open("wb") as file:
             yield file

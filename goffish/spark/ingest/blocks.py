@@ -97,7 +97,7 @@ def exchange(
     tables
         Each with the routes of its rows.
     targets : int
-        They are numbered from 0. Each has a task of its own, up to 4,096 of them.
+        They are numbered from 0. Each has a separate task, up to 4,096 of them.
     function
         Called with the number of the target and, for each of `tables`, the rows that were sent from it.
     schema : str

@@ -56,8 +56,8 @@ def find_windows(rows: DataFrame, spec: IngestSpec) -> Windows:
     count = (int(ends[1]) - start) // period + 1
     if count > _MOST_INSTANCES:
         raise InputError(
-            f"instances.period: {period / 1e6:g} s would make {count:,} instances of these rows; at most "
-            f"{_MOST_INSTANCES:,} are accepted: take a longer period, or set clean.window"
+            f"instances.period: {period / 1e6:g} s produces {count:,} instances; at most "
+            f"{_MOST_INSTANCES:,} are accepted; use a longer period or set clean.window"
         )
     return Windows(start, period, count)
 
@@ -163,7 +163,7 @@ def make_edges(work: WorkFolder, links: DataFrame, spec: IngestSpec, bounds: Cal
     size, kept, endless = (sum(int(row[name]) for row in counted) for name in totals)
     if endless:
         raise InputError(
-            f"clean.duplicates = 'sum': the weights of {endless:,} edges add up to infinity; scale the weights down"
+            f"clean.duplicates = 'sum': the weights of {endless:,} edges add up to infinity; scale all weights down"
         )
     edges = numbered(stored, sizes, "edge")
     template = edges.where("instance is null").drop("instance") if timed else edges.drop("instance")

@@ -1,4 +1,4 @@
-"""What every executor knows of the store that is being made, and how it writes and reports."""
+"""Description of the new store for executors, and how they write and report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPORT = "part int, body binary"
 
 @dataclass(frozen=True)
 class Plan:
-    """What every executor has to know; arrays have one entry per partition and one more.
+    """Inputs of every executor; arrays have one entry per partition and one more.
 
     `vertex_starts` and `piece_starts` are the first vertex and subgraph of each partition in the partitioned
     numbering, `piece_offsets` the first vertex of each subgraph; `starts` and `ends` are the instances (microseconds

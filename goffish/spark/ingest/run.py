@@ -109,7 +109,7 @@ def ingest(
     spec
         The YAML file that describes inputs, columns and rules, or what it would hold; see ``docs/guides/ingest.md``.
     output
-        Folder or URI of the store, which all executors can write. A store that is there is replaced in one step.
+        Folder or URI of the store, which all executors can write. An existing store is replaced in one step.
     spark : SparkSession, optional
         Default: the running one, else all processors of this machine. It stays as it is.
     quarantine
@@ -139,7 +139,7 @@ def ingest(
     checked = read_spec(spec)
     outer = session() if spark is None else spark
     if not hasattr(outer, "_jsparkSession"):
-        raise InputError("spark: a session over Spark Connect cannot run this job; give a classic SparkSession")
+        raise InputError("spark: Spark Connect sessions are not supported; use a classic SparkSession")
     job = _Job(checked, str(output), _inner(outer), progress)
     job.report.quarantine = str(quarantine or f"{str(output).rstrip('/')}.quarantine")
     with named(job.doing), cancelling(job.spark):
@@ -162,7 +162,7 @@ def check_places(output: str | Path, quarantine: str | Path | None, work: str | 
 
 
 def _inner(outer: SparkSession) -> SparkSession:
-    """A session of its own on the same Spark context: times in UTC, names with their case, the caller's shuffles."""
+    """A separate session on the same Spark context: times in UTC, names with their case, the caller's shuffles."""
     inner, context = outer.newSession(), outer.sparkContext
     shuffles = outer.conf.get("spark.sql.shuffle.partitions")
     if is_local(outer) and context.getConf().get("spark.sql.shuffle.partitions") is None and shuffles == "200":
@@ -293,14 +293,14 @@ class _Job:
         report.quarantined = sum(counts.values())
         report.rows = kept + report.quarantined
         if not report.rows:
-            raise InputError("inputs: the files hold no rows")
+            raise InputError("inputs: the files contain no rows")
         if not kept:
             told = ", ".join(f"{name} {count:,}" for name, count in report.rules.items())
             advice = ""
             if self.spec.labels == "integer" and any(name.endswith("_unreadable") for name in counts):
-                advice = "; vertices whose labels are no whole numbers need labels: text"
+                advice = "; set labels: text if vertex labels are not integers"
             self._write_quarantine(stored, None)
-            raise InputError(f"no row is left of {report.rows:,}: {told} (see {report.quarantine}){advice}")
+            raise InputError(f"all {report.rows:,} rows were rejected: {told} (see {report.quarantine}){advice}")
         return splits
 
     def _without_duplicates(self, work: WorkFolder, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
@@ -361,7 +361,7 @@ class _Job:
         for name in Files(self.spark, self._quarantine_place()).list():
             if not name.endswith(_QUARANTINE_FILES):
                 raise InputError(
-                    f"{self.report.quarantine}: holds {name}, so it is no quarantine of an earlier run; choose another "
+                    f"{self.report.quarantine}: contains {name}, which no ingest wrote; choose another "
                     "folder (--quarantine)"
                 )
 

@@ -49,10 +49,10 @@ def column_of(table: DataFrame, name: str | int, field: str) -> Any:
     names = [f.name for f in table.schema["raw"].dataType.fields if f.name != _CORRUPT]
     if isinstance(name, int):
         if not 0 <= name < len(names):
-            raise InputError(f"{field} = {name}: there are {len(names)} columns, numbered from 0")
+            raise InputError(f"{field} = {name}: the file has {len(names)} columns, numbered from 0")
         name = names[name]
     if name not in names:
-        raise InputError(f"{field} = {name!r}: no such column; there are {', '.join(names)}")
+        raise InputError(f"{field} = {name!r}: no such column; available: {', '.join(names)}")
     return F.col("raw")[name]
 
 
@@ -65,20 +65,20 @@ def versions(spark: SparkSession, tables: list[DataFrame]) -> list[tuple[str, in
 
 
 def unreadable(error: Exception) -> InputError | None:
-    """What to say of a file that Spark could not read, if that is what an error of Spark tells of."""
+    """The message about a file that Spark could not read, if a Spark error is about one."""
     text = str(error)
     file = re.search(r"Encountered error while reading file (.+?)\.\s", text)
     if file is None:
         return None
     causes = re.findall(r"^Caused by: (?:[\w.$]+: )?(.+)", text, re.MULTILINE)
-    reason = causes[-1] if causes else "damaged, or in another format"
+    reason = causes[-1] if causes else "damaged or in another format"
     return InputError(f"inputs: {file[1]} cannot be read ({reason[:200]})")
 
 
 def _open(spark: SparkSession, item: InputFiles, field: str, spec: IngestSpec) -> DataFrame:
     paths = [spark_path(path, spark) for path in item.paths]
     if not paths:
-        raise InputError(f"{field}.path is empty: give a path, or a list of paths")
+        raise InputError(f"{field}.path is empty; expected a path or a list of paths")
     try:
         table = _read(spark, item, paths, _fields(spec) if item.format == "json" else [])
     except InputError:
@@ -88,7 +88,7 @@ def _open(spark: SparkSession, item: InputFiles, field: str, spec: IngestSpec) -
         if "Failed to find data source: avro" in told:
             version = spark.version
             raise InputError(
-                f"{field}.format = 'avro': Spark's package for Avro is not loaded; add "
+                f"{field}.format = 'avro': the Spark package for Avro is not loaded; add "
                 f"--packages org.apache.spark:spark-avro_2.13:{version}, or "
                 f'session(packages=("org.apache.spark:spark-avro_2.13:{version}",))'
             ) from None
@@ -148,7 +148,7 @@ def _fields(spec: IngestSpec) -> list[str]:
     columns += [name if a.column is None else a.column for name, a in spec.attributes.items()]
     for name in columns:
         if isinstance(name, int):
-            raise InputError(f"column {name}: the fields of JSON have names, not numbers")
+            raise InputError(f"column {name}: JSON fields are selected by name, not by number")
     return list(dict.fromkeys(str(name) for name in columns))
 
 

@@ -29,7 +29,7 @@ def _as_period(value: Any) -> int:
     if found and not isinstance(value, bool):
         micros = round(float(found[1]) * _UNITS[found[2] or "s"] * _MICROS)
     if not 0 < micros < 2**62:
-        raise ValueError("give a length of time such as 30s, 15min, 1h, 1d or 1w")
+        raise ValueError("expected a duration such as 30s, 15min, 1h, 1d or 1w")
     return micros
 
 
@@ -48,7 +48,7 @@ def _as_moment(value: Any) -> int:
             return round(value * _MICROS)
     except ValueError:
         pass
-    raise ValueError("give a date, a date and time (UTC unless it says otherwise), or seconds since 1970")
+    raise ValueError("expected a date, a date and time (UTC by default), or seconds since 1970")
 
 
 Period = Annotated[int, BeforeValidator(_as_period)]
@@ -67,7 +67,7 @@ class InputFiles(Definition):
     def _not_ours(cls, options: dict[str, Any]) -> dict[str, Any]:
         for name in options:
             if name.lower() in _OWN_OPTIONS:
-                raise ValueError(f"{name} is set by GoFFish, so that no row is lost; leave it out")
+                raise ValueError(f"{name} is set by GoFFish so that no row is lost; omit it")
         return options
 
     @property
@@ -169,11 +169,11 @@ class IngestSpec(Definition):
         if self.timestamp is None:
             for name, given in (("clean.window", self.clean.window), ("instances", self.instances)):
                 if given is not None:
-                    raise ValueError(f"{name} needs the field timestamp")
+                    raise ValueError(f"{name} requires the field timestamp")
         if self.instances is not None and self.clean.duplicates == "keep":
-            raise ValueError("clean.duplicates: keep does not go with instances: an edge has one value in each")
+            raise ValueError("clean.duplicates: keep is not supported with instances, in which an edge has one value")
         if "weight" in self.attributes:
-            raise ValueError("attributes.weight: the name is taken; use the field weight, or another name")
+            raise ValueError("attributes.weight: reserved name; use the field weight or another name")
         return self
 
     @property

@@ -27,7 +27,7 @@ def spark_path(path: str | Path, spark: SparkSession) -> str:
 class WorkFolder:
     """Steps as Parquet folders beside the store.
 
-    A step is written under a name of its own and counts only when its mark, an empty file, is there: whatever a killed
+    A step is written under a separate name and counts only when its mark, an empty file, is there: whatever a killed
     job (or its JVM, which may live a moment longer) leaves behind is never read. Steps of another job, with another
     specification or other inputs, are removed.
 

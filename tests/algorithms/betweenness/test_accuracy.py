@@ -58,7 +58,7 @@ def test_largest_error_and_summary() -> None:
 
 
 def test_values_of_different_graphs() -> None:
-    with pytest.raises(InputError, match="one value per vertex each"):
+    with pytest.raises(InputError, match="each hold one value per vertex"):
         largest_error([1.0], [1.0, 2.0])
     with pytest.raises(InputError, match="k=0"):
         top_recall([1.0], [1.0], 0)
@@ -74,7 +74,7 @@ def test_the_summary_tells_the_agreement() -> None:
     for options in ({"epsilon": 0.05}, {"pivots": 20, "parts": 2}, {"variant": "msl-published", "parts": 2}):
         notes: list[str] = []
         found = gf.run("betweenness", graph, compare=True, note=notes.append, **options)  # type: ignore[arg-type]
-        assert notes[-1].startswith("exact values, to compare: 100.0 %")
+        assert notes[-1].startswith("exact values for comparison: 100.0 %")
         estimate = [found.to_dict()[v] for v in sorted(G)]
         assert found.summary["recall_of"] == 1
         assert found.summary["recall"] == top_recall(truth, estimate, 1)
@@ -84,7 +84,7 @@ def test_the_summary_tells_the_agreement() -> None:
 
 
 def test_exact_values_have_nothing_to_be_compared_with() -> None:
-    with pytest.raises(InputError, match="compare is for estimates"):
+    with pytest.raises(InputError, match="compare applies to estimates"):
         gf.run("betweenness", gf.from_edges([0, 1], [1, 2]), compare=True)
 
 

@@ -94,9 +94,9 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(StoreError, match="cannot write the checkpoint"):
         betweenness(GRAPH, checkpoint_dir=tmp_path / "file" / "folder")
-    with pytest.raises(InputError, match="resume needs checkpoint_dir"):
+    with pytest.raises(InputError, match="resume requires checkpoint_dir"):
         betweenness(GRAPH, resume=True)
 
 
@@ -198,4 +198,4 @@ def test_the_command_keeps_checkpoints_and_stops_at_a_time_limit(tmp_path):
     assert whole["rows"] == body("--reductions", "order")["rows"]
     refused = subprocess.run([*command, *folder, "--resume"], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
-    assert "the checkpoint is of another job (reductions was ['order'], is" in refused.stderr
+    assert "the checkpoint belongs to another job (reductions was ['order'], is" in refused.stderr

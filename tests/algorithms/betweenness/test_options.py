@@ -70,8 +70,8 @@ def test_pivots_find_the_top_on_the_engine() -> None:
         ({"top": "many"}, "top='many' must be a number of vertices"),
         ({"epsilon": 1.5}, "epsilon=1.5 should be less than 1"),
         ({"epsilon": 0.1, "weighted": True}, "no weights"),
-        ({"epsilon": 0.1, "endpoints": True}, "leave out endpoints"),
-        ({"epsilon": 0.1, "sources": [1]}, "leave out sources"),
+        ({"epsilon": 0.1, "endpoints": True}, "omit endpoints"),
+        ({"epsilon": 0.1, "sources": [1]}, "omit sources"),
         ({"reductions": "leaves,trees"}, "'trees'"),
         ({"sources": [777]}, "777"),
         ({"weighted": True}, "no weights"),
@@ -84,7 +84,11 @@ def test_options_that_mean_nothing(options: dict[str, Any], told: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [({"epsilon": 0.1}, "epsilon"), ({"endpoints": True}, "endpoints"), ({"top": "1%"}, "give a number of vertices")],
+    [
+        ({"epsilon": 0.1}, "epsilon"),
+        ({"endpoints": True}, "endpoints"),
+        ({"top": "1%"}, "accepts only a number of vertices"),
+    ],
 )
 def test_options_for_memory_only(options: dict[str, Any], told: str) -> None:
     with pytest.raises(InputError, match=told):

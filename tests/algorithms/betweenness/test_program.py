@@ -219,11 +219,11 @@ def test_labels_as_sources_and_graphs_without_edges() -> None:
     [
         ({"compression": "both"}, "compression='both': choose one of exact, drop, none"),
         ({"pivots_from": "leaves"}, "pivots_from='leaves': choose one of all, core"),
-        ({"pivots_from": "core"}, "needs compression='drop'"),
-        ({"pivots_from": "core", "compression": "drop", "sources": [1]}, "needs compression='drop', and no sources"),
+        ({"pivots_from": "core"}, "requires compression='drop'"),
+        ({"pivots_from": "core", "compression": "drop", "sources": [1]}, "requires compression='drop' and no sources"),
         ({"pivots": 0}, "pivots=0"),
-        ({"pivots": 3, "sources": [1]}, "pivots or sources, not both"),
-        ({"sources": [1, 1]}, "each vertex label once"),
+        ({"pivots": 3, "sources": [1]}, "pivots and sources are mutually exclusive"),
+        ({"sources": [1, 1]}, "each vertex label may occur only once"),
         ({"top": 0}, "top=0"),
         ({"batch": 0}, "batch=0"),
         ({"stable": 0}, "stable=0"),
@@ -239,7 +239,7 @@ def test_options_that_mean_nothing(options: dict[str, Any], said: str) -> None:
 
 def test_dropping_leaves_of_a_directed_graph() -> None:
     layout = cut(make_graph("tails", 20, 1, directed=True), "scattered", 2, 1)
-    with pytest.raises(InputError, match="compression='drop' is for undirected graphs"):
+    with pytest.raises(InputError, match="compression='drop' requires an undirected graph"):
         run(layout, compression="drop")
 
 

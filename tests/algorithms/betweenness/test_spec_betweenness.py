@@ -310,7 +310,7 @@ def test_check_14_weights_that_mean_nothing(weight: float) -> None:
     part = layout.slice(0)
     sound, bad = part.column, np.append(np.ones(part.num_arcs - 1), weight)
     object.__setattr__(part, "column", lambda name: bad if name in ("weight", "in_weight") else sound(name))
-    with pytest.raises(InputError, match=r"weight .*: betweenness needs finite weights greater than 0"):
+    with pytest.raises(InputError, match=r"weight .*: betweenness requires positive, finite weights"):
         run_program(PartitionedBetweenness(), layout)
     assert values(run(layout, weighted=False)).tolist() == [0, 2, 2, 0]
 

@@ -217,7 +217,7 @@ def test_empty_graphs_have_no_scores():
 def test_weights_that_are_not_positive_are_refused(call, bad):
     weights = np.array([1.0, 1.0, bad, bad])
     graph = Graph(np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1], np.int32), False, 2, weights)
-    with pytest.raises(InputError, match=r"positive and finite; give weighted=False"):
+    with pytest.raises(InputError, match=r"positive, finite weights; set weighted=False"):
         call(graph)
     assert np.isfinite(call(graph, weighted=False).scores).all()
 
@@ -226,9 +226,9 @@ def test_bad_options_are_refused():
     graph = from_edges([0, 1], [1, 2])
     with pytest.raises(InputError, match="has no weights"):
         betweenness(graph, weighted=True)
-    with pytest.raises(InputError, match="choose 'all' or some of leaves, blocks"):
+    with pytest.raises(InputError, match="accepted: 'all', or any of leaves, blocks"):
         betweenness(graph, reductions=["leafs"])
-    with pytest.raises(InputError, match="sources='x': give a list"):
+    with pytest.raises(InputError, match="sources='x': expected a list"):
         betweenness(graph, sources="x")
     with pytest.raises(InputError, match="7"):
         betweenness(graph, targets=[7])

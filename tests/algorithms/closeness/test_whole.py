@@ -208,10 +208,10 @@ def test_a_partitioned_graph_is_put_together() -> None:
         (lambda g: gf.harmonic(g, vertices=[77]), "77"),
         (lambda g: gf.harmonic(g, sources=[0, 77]), "77"),
         (lambda g: gf.closeness(g, vertices=[1.5]), "vertices"),
-        (lambda g: closeness(g, vertices=3), "vertices=3: give a list of vertex labels"),
+        (lambda g: closeness(g, vertices=3), "vertices=3: expected a list of vertex labels"),
         (lambda g: closeness(g, threads=0), "threads=0"),
-        (lambda g: gf.run("harmonic", g, parts=2), "computed on the whole graph in memory: leave out parts"),
-        (lambda g: gf.run("closeness", g, engine="local"), "leave out engine"),
+        (lambda g: gf.run("harmonic", g, parts=2), "runs only in memory; omit parts"),
+        (lambda g: gf.run("closeness", g, engine="local"), "omit engine"),
     ],
 )
 def test_bad_input(call: Any, told: str) -> None:

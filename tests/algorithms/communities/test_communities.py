@@ -116,7 +116,7 @@ def test_modularity_with_the_smallest_and_largest_weights() -> None:
     ("ids", "resolution", "told"),
     [
         ([0, 1], 1.0, r"membership has shape \(2,\), expected \(3,\)"),
-        ([0.0, 1.0, 1.0], 1.0, "whole numbers"),
+        ([0.0, 1.0, 1.0], 1.0, "must be integers"),
         ([[0], [1], [2]], 1.0, "shape"),
         ([[0], [1, 2], 3], 1.0, "one column"),
         (np.array([0, 1, 2**63], np.uint64), 1.0, "int64"),
@@ -174,9 +174,9 @@ def test_matching_many_communities_needs_no_table_of_pairs() -> None:
 
 
 def test_ids_that_cannot_be_matched() -> None:
-    with pytest.raises(InputError, match="old: row 1 holds -2; ids are at least -1"):
+    with pytest.raises(InputError, match="old: row 1 holds -2; ids must be at least -1"):
         match_ids([0, -2], [0, 0])
-    with pytest.raises(InputError, match="new: row 0 holds -1; ids are at least 0"):
+    with pytest.raises(InputError, match="new: row 0 holds -1; ids must be at least 0"):
         match_ids([0, 0], [-1, 0])
     with pytest.raises(InputError, match="old has shape"):
         match_ids([0], [0, 1])
@@ -291,7 +291,7 @@ def test_levels_compose(karate: Communities) -> None:
     assert lower.hierarchy.num_rows == 34
     assert karate.at_level(2) is karate
     for level in (0, 3, -1, 1.0, True, "1"):
-        with pytest.raises(InputError, match="the levels are 1 to 2"):
+        with pytest.raises(InputError, match="must be from 1 to 2"):
             karate.membership_at(level)  # type: ignore[arg-type]
 
 
@@ -323,8 +323,8 @@ def test_results_do_not_depend_on_how_a_search_counts(first: list[int], second: 
     [
         ([], "at least one level"),
         ([[0, 0]], r"steps, level 1 has shape \(2,\), expected \(3,\)"),
-        ([[0, 0, 2]], "steps, level 1: ids must run from 0 without a gap"),
-        ([[0, -1, 1]], "steps, level 1: ids must run from 0 without a gap"),
+        ([[0, 0, 2]], "steps, level 1: ids must be consecutive, from 0"),
+        ([[0, -1, 1]], "steps, level 1: ids must be consecutive, from 0"),
         ([[0, 0, 1], [0, 0, 0]], r"steps, level 2 has shape \(3,\), expected \(2,\)"),
     ],
 )
@@ -423,18 +423,18 @@ def test_labels_are_matched_whatever_their_order_and_type() -> None:
 @pytest.mark.parametrize(
     ("truth", "told"),
     [
-        ({}, "none of this graph's vertices"),
-        ({99: 1}, "none of this graph's vertices"),
-        ({"alice": 1}, "not the same graph"),
+        ({}, "no community for any vertex of this graph"),
+        ({99: 1}, "no community for any vertex of this graph"),
+        ({"alice": 1}, "vertex labels have type"),
         ({1.5: 1}, "integers or strings"),
         ({0: [1]}, "hashable"),
         ([0, 1], "2 rows, the graph 34 vertices"),
         (None, "truth is None"),
         (3, "columns vertex and community"),
         ("file.csv", "columns vertex and community"),
-        (pa.table({"node": [0], "community": [1]}), "no column 'vertex'; there are: node, community"),
-        (pa.table({"vertex": [0], "group": [1]}), "no column 'community'; there are: vertex, group"),
-        (pa.table({"vertex": [0, 0], "community": [1, 2]}), "several rows for the vertex 0"),
+        (pa.table({"node": [0], "community": [1]}), "no column 'vertex'; available: node, community"),
+        (pa.table({"vertex": [0], "group": [1]}), "no column 'community'; available: vertex, group"),
+        (pa.table({"vertex": [0, 0], "community": [1, 2]}), "several rows for vertex 0"),
         (pa.table({"vertex": [0, None], "community": [1, 2]}), "row 1 has no vertex label"),
     ],
 )

@@ -327,7 +327,7 @@ def test_levels_can_be_limited_and_chosen() -> None:
     finest = gf.louvain(graph, level=1)
     assert finest.num_communities == int(whole.maps[0].max()) + 1
     assert gf.louvain(graph, max_levels=1, refine="none").num_levels == 1
-    with pytest.raises(InputError, match="the levels are 1 to"):
+    with pytest.raises(InputError, match="must be from 1 to"):
         gf.louvain(graph, level=50)
 
 
@@ -389,7 +389,7 @@ def _random_pairs(n: int, m: int) -> tuple[Any, Any]:
     ("options", "told"),
     [
         ({"seed": -1}, "seed=-1"),
-        ({"seed": "soon"}, "whole number of at least 0, or random"),
+        ({"seed": "soon"}, "integer of at least 0, or random"),
         ({"resolution": -1.0}, "resolution=-1.0"),
         ({"resolution": float("nan")}, "resolution=nan"),
         ({"refine": "twice"}, "refine='twice'"),
@@ -401,7 +401,7 @@ def _random_pairs(n: int, m: int) -> tuple[Any, Any]:
         ({"initial": "nowhere.parquet"}, "existing table file"),
         ({"initial": {"a": 1}}, "initial"),
         ({"blocks": 0}, "blocks=0"),
-        ({"fixed": {1: 0}, "min_size": 3}, "fixed and min_size contradict"),
+        ({"fixed": {1: 0}, "min_size": 3}, "fixed and min_size are mutually exclusive"),
     ],
 )  # fmt: skip
 def test_wrong_options_are_named(options: dict[str, Any], told: str) -> None:

@@ -236,7 +236,7 @@ def test_options_out_of_range_are_named(option: str, value: object) -> None:
 
 
 def test_weights_that_add_up_to_infinity_are_refused() -> None:
-    with pytest.raises(InputError, match="scale all weights alike"):
+    with pytest.raises(InputError, match="scale all weights by the same factor"):
         sequential_louvain(from_edges([0, 1], [1, 2], [1.7e308, 1.7e308]))
 
 

@@ -185,8 +185,8 @@ def test_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"members": 0}, "members=0"),
         ({"levels": 0}, "levels=0"),
         ({"epsilon": 1.0}, "epsilon=1.0"),
-        ({"epsilon": 0.1, "weighted": True}, "leave out weighted"),
-        ({"epsilon": 0.1, "paths": "community"}, "leave out paths"),
+        ({"epsilon": 0.1, "weighted": True}, "omit weighted"),
+        ({"epsilon": 0.1, "paths": "community"}, "omit paths"),
         ({"paths": "all"}, "'graph' or 'community'"),
         ({"weighted": True}, "no weights"),
         ({"seed": -1}, "seed=-1"),
@@ -198,5 +198,5 @@ def test_refused(options: Any, told: str) -> None:
 
 
 def test_no_engine() -> None:
-    with pytest.raises(InputError, match="leave out engine, parts"):
+    with pytest.raises(InputError, match="omit engine, parts"):
         gf.run("landscape", karate(), engine="local", parts=2)

@@ -69,17 +69,23 @@ def test_a_full_file_is_read(tmp_path: Path) -> None:
         ({"weight": {"column": "w", "default": -1}}, "weight.default = -1"),
         ({"weight": {"column": "w", "default": float("nan")}}, "weight.default"),
         ({"attributes": {"x": "date"}}, "attributes.x = 'date': should be 'integer', 'real'"),
-        ({"attributes": {"weight": "real"}}, "the name is taken"),
+        ({"attributes": {"weight": "real"}}, "reserved name"),
         (
             {"clean": {"duplicates": "max"}},
             "clean.duplicates = 'max': should be 'min', 'sum', 'first', 'drop' or 'keep'",
         ),
-        ({"clean": {"window": {"start": 0}}}, "clean.window needs the field timestamp"),
-        ({"clean": {"window": {"start": "soon"}}, "timestamp": "t"}, "clean.window.start = 'soon': give a date"),
-        ({"instances": {"period": "1d"}}, "instances needs the field timestamp"),
-        ({"instances": {"period": "1 fortnight"}, "timestamp": "t"}, "instances.period = '1 fortnight': give a length"),
+        ({"clean": {"window": {"start": 0}}}, "clean.window requires the field timestamp"),
+        ({"clean": {"window": {"start": "soon"}}, "timestamp": "t"}, "clean.window.start = 'soon': expected a date"),
+        ({"instances": {"period": "1d"}}, "instances requires the field timestamp"),
+        (
+            {"instances": {"period": "1 fortnight"}, "timestamp": "t"},
+            "instances.period = '1 fortnight': expected a duration",
+        ),
         ({"instances": {"period": "0s"}, "timestamp": "t"}, "instances.period = '0s'"),
-        ({"instances": {"period": "1d"}, "timestamp": "t", "clean": {"duplicates": "keep"}}, "keep does not go with"),
+        (
+            {"instances": {"period": "1d"}, "timestamp": "t", "clean": {"duplicates": "keep"}},
+            "keep is not supported with",
+        ),
         ({"partition": {"parts": 0}}, "partition.parts = 0"),
         ({"partition": {"method": "kahip"}}, "partition.method = 'kahip': should be 'auto', 'metis' or 'fennel'"),
     ],
@@ -126,5 +132,5 @@ def test_the_command_refuses_before_spark_starts(tmp_path: Path, monkeypatch: py
     assert isinstance(run.exception, InputError) and run.exception.exit_code == 2
     (tmp_path / "file").write_text("")
     run = CliRunner().invoke(app, ["ingest", _file(tmp_path, GOOD), "-o", str(tmp_path / "file")])
-    assert isinstance(run.exception, InputError) and "a store is a folder" in str(run.exception)
+    assert isinstance(run.exception, InputError) and "expected a folder" in str(run.exception)
     assert "quarantine" in CliRunner().invoke(app, ["ingest", "--help"]).output

@@ -61,11 +61,13 @@ def test_same_as_graph_by_graph(tmp_path: Path, seed: int, weighted: bool) -> No
 
 def test_what_is_refused(tmp_path: Path) -> None:
     build_from_events(planted(0), tmp_path / "s", window=10, start=0, time_unit="1")
-    with pytest.raises(InputError, match=r"map_instances spreads instances over a cluster"):
+    with pytest.raises(
+        InputError, match=r"instances are not partitioned; to use a cluster, call goffish.spark.map_instances"
+    ):
         gf.run_series("communities", tmp_path / "s", engine="spark")
     with pytest.raises(InputError, match=r"no attribute 'edge.amount' in this series"):
         gf.run_series("communities", tmp_path / "s", weight="amount")
     with pytest.raises(InputError, match=r"threshold=0"):
         gf.run_series("communities", tmp_path / "s", threshold=0)
-    with pytest.raises(InputError, match=r"communities: checkpoint_dir is for programs on the engine"):
+    with pytest.raises(InputError, match=r"communities: checkpoint_dir requires a program on the engine"):
         gf.run_series("communities", tmp_path / "s", checkpoint_dir=tmp_path / "c")

@@ -97,7 +97,7 @@ def test_the_source_itself_and_who_is_never_reached() -> None:
     assert dict(zip(*(found.table.column(i).to_pylist() for i in (0, 1)), strict=True)) == {"a": 1, "b": 1, "c": None}
     assert found.path("a") == []
     assert found.path("b") == [("a", "b", 1)]
-    with pytest.raises(InputError, match="there is no path for vertex 'c'"):
+    with pytest.raises(InputError, match="vertex 'c' has no path"):
         found.path("c")
     with pytest.raises(InputError, match="unknown vertex 'd'"):
         found.path("d")
@@ -107,11 +107,11 @@ def test_the_source_itself_and_who_is_never_reached() -> None:
     ("change", "text"),
     [
         ({"kind": "slowest"}, "choose one of earliest-arrival"),
-        ({"vertex": "z"}, "no edge begins or ends there"),
-        ({"time": [0.5, 1.5]}, "whole numbers"),
+        ({"vertex": "z"}, "no edge starts or ends at it"),
+        ({"time": [0.5, 1.5]}, "expected integers"),
         ({"duration": -1}, "at least 0"),
         ({"duration": [1, 2, 3]}, "3 rows, time 2"),
-        ({"time": [1, 2, 3]}, "one per edge each"),
+        ({"time": [1, 2, 3]}, "expected one row per edge in each"),
         ({"time": [1, 2**61]}, "at most 2"),
     ],
 )

@@ -81,9 +81,9 @@ def test_every_community_has_one_beginning_and_one_end(steps: list[list[int]], t
 @pytest.mark.parametrize(
     ("instances", "threshold", "text"),
     [
-        ([], 0, "more than 0"),
+        ([], 0, "must be greater than 0"),
         ([([1, 2], [0])], 0.5, "2 vertices and 1 communities"),
-        ([([1, 1], [0, 0])], 0.5, "instance 0: a vertex is there twice"),
+        ([([1, 1], [0, 0])], 0.5, "instance 0: a vertex occurs twice"),
     ],
 )
 def test_bad_input(instances: Any, threshold: float, text: str) -> None:

@@ -96,5 +96,5 @@ def test_occurrences_in_columns_of_all_kinds() -> None:
     assert occurrences(np.array([3, 4, 3]), 3).tolist() == [1, 0, 1]
     assert occurrences(pa.array([[1, 1], [2]]), 1).tolist() == [2, 0]
     for column, wanted in ((np.array([0.5]), 1), (np.array([1]), "a"), (pa.array([[1]]), "a")):
-        with pytest.raises(InputError, match="is looked for in an attribute of type"):
+        with pytest.raises(InputError, match="cannot occur in an attribute of type"):
             occurrences(column, wanted)

@@ -70,7 +70,7 @@ def test_a_cycle_with_names() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(InputError, match="within=-1: at least 0"):
+    with pytest.raises(InputError, match="within=-1: must be at least 0"):
         temporal_triangles([1], [2], [3], -1)
-    with pytest.raises(InputError, match="one per edge each"):
+    with pytest.raises(InputError, match="expected one row per edge in each"):
         temporal_triangles([1], [2], [3, 4], 1)

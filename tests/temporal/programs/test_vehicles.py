@@ -48,5 +48,5 @@ def test_random_series(case: Any, speed: float) -> None:
 
 
 def test_speed_is_checked() -> None:
-    with pytest.raises(InputError, match="max_speed=0: more than 0"):
+    with pytest.raises(InputError, match="max_speed=0: must be greater than 0"):
         VehicleTracking("A1", 0, 0)

@@ -89,7 +89,7 @@ def send_totals(work: Work) -> None:
 
 
 def answer_totals(work: Work) -> None:
-    """On the master: add up the sizes of components and tell everybody who asked."""
+    """On the master: add up the sizes of components and send them to all partitions that requested them."""
     mail = work.mail(Kind.TOTAL)
     _, which = np.unique(mail["sender"], return_inverse=True)
     vertices, sources = (np.bincount(which, mail[name])[which] for name in ("value", "other"))

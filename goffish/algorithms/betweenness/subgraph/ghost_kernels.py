@@ -44,7 +44,7 @@ class Distances(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """Where a kernel writes what it has to say about one source; see `tell`.
+    """Where a kernel writes its messages about one source.
 
     Attributes
     ----------

@@ -107,7 +107,7 @@ def check_weights(batch: SubgraphBatch) -> None:
     wrong = ~(np.isfinite(weights) & (weights > 0))
     if wrong.any():
         value = float(weights[np.flatnonzero(wrong)[0]])
-        raise InputError(f"weight {value}: betweenness needs finite weights greater than 0 (or weighted=False)")
+        raise InputError(f"weight {value}: betweenness requires positive, finite weights (or weighted=False)")
     check_range(weights)
 
 

@@ -139,13 +139,13 @@ class PartitionedBetweenness(SubgraphProgram):
         if pivots_from not in get_args(PivotsFrom):
             raise InputError(f"pivots_from={pivots_from!r}: choose one of {', '.join(get_args(PivotsFrom))}")
         if pivots_from == "core" and (compression != "drop" or sources is not None):
-            raise InputError("pivots_from='core' needs compression='drop', and no sources")
+            raise InputError("pivots_from='core' requires compression='drop' and no sources")
         if sources is not None and pivots is not None:
-            raise InputError("give pivots or sources, not both")
+            raise InputError("pivots and sources are mutually exclusive")
         self.pivots = None if pivots is None else whole_number(pivots, "pivots")
         self.sources = None if sources is None else tuple(sources)
         if self.sources is not None and len(set(self.sources)) < len(self.sources):
-            raise InputError("sources: give each vertex label once")
+            raise InputError("sources: each vertex label may occur only once")
         self.seed = whole_number(seed, "seed", 0)
         self.top = None if top is None else whole_number(top, "top")
         self.batch, self.max_change, self.stable = Comparing(**comparing).checked()
@@ -159,7 +159,9 @@ class PartitionedBetweenness(SubgraphProgram):
         if self.weighted:
             check_weights(sg)
         if sg.directed and self.compression == "drop":
-            raise InputError("compression='drop' is for undirected graphs: use graph.to_undirected(), or 'none'")
+            raise InputError(
+                "compression='drop' requires an undirected graph; use graph.to_undirected(), or compression='none'"
+            )
 
     def compute_batch(self, batch: SubgraphBatch, step: BatchStep) -> None:
         pieces = _pieces.setdefault(self, {}).setdefault(batch.partition, {})
@@ -237,7 +239,7 @@ def _state(compression: Compression, slots: int) -> dict[str, StateColumn]:
 
 
 def _exchange_names(work: Work) -> None:
-    """Tell units with arcs to a vertex its number as read; rows in that order do not depend on the partitions."""
+    """Send units with arcs to a vertex its original number; rows in that order do not depend on the partitions."""
     arcs, n = work.batch.in_remotes(), max(1, work.batch.num_vertices)
     # As one number, because sorting pairs takes ten times as long.
     units, vertices = np.divmod(np.unique(arcs.subgraph * n + arcs.source), n)
@@ -315,7 +317,7 @@ def _tell_share(work: Work) -> None:
 
 
 def _watch_clock(work: Work) -> None:
-    """On the master: tell all partitions, who read it in the next superstep, when the time is up."""
+    """On the master: notify all partitions, for the next superstep, when the time is up."""
     program = work.program
     if program.time_limit is not None and work.is_master:
         now = time.monotonic()
@@ -345,7 +347,7 @@ def _finish(work: Work) -> None:
 
 
 def _stage(do: Callable[[Work], None], then: Callable[[Work], None]) -> Callable[[Work], None]:
-    """Go on with a stage as long as somebody sends for it."""
+    """Continue a stage as long as there are messages for it."""
 
     def run(work: Work) -> None:
         (then if work.ended else do)(work)

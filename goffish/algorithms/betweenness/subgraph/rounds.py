@@ -184,7 +184,7 @@ def search(work: Work) -> None:
 
 
 def _place_sources(work: Work) -> None:
-    """Put the round's own sources into their slots, and tell the others how often each was drawn."""
+    """Put the round's own sources into their slots, and send the others how often each was drawn."""
     batch, low, slots = work.batch, work.number("round") * work.width, work.slots
     for slot in range(slots):
         batch[f"source_{slot}"] = -1
@@ -203,7 +203,7 @@ def _place_sources(work: Work) -> None:
 
 
 def successors(work: Work) -> None:
-    """Stage 2: count predecessors, and tell those in other units that they have a successor."""
+    """Stage 2: count predecessors, and notify those in other units of a successor."""
     batch, piece = work.batch, work.core
     if work.phase is Phase.SUCCESSORS:
         letters = _letters(work, Kind.SUCC, piece.out)
@@ -304,7 +304,7 @@ def dependencies(work: Work) -> None:
 
 
 def _report_hops(work: Work) -> None:
-    """Tell the master how many cut arcs each source's shortest paths have."""
+    """Send the master the number of cut arcs of each source's shortest paths."""
     cut, last = (np.array([work.number(f"{name}_{slot}") for slot in range(work.slots)]) for name in ("cut", "last"))
     some = np.flatnonzero((cut > 0) | (last > 0))
     work.step.send_to_subgraph(

@@ -1,4 +1,4 @@
-"""Numba kernels of stage 1: distances inside a partition from several entry points, and what to tell the ghosts."""
+"""Numba kernels of stage 1: distances inside a partition from several entry points, and messages to the ghosts."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _scan(v, d, offsets, targets, distance, ghost, lowered, touched, count, queu
 def offers(touched, arcs, outer, distances, lowered, notes):
     """What stage 1 sends: vertices that fell and are a best predecessor of ghosts, with the units of these.
 
-    A vertex that did not fall has been told before, or is no predecessor; so no set of what was sent is kept. Clears
+    A vertex that did not fall was notified before, or is no predecessor; so no set of what was sent is kept. Clears
     `lowered`. Returns the cut arcs to such ghosts, and the messages.
     """
     offsets, targets, weights = arcs

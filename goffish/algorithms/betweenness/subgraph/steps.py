@@ -154,7 +154,7 @@ class Work:
 
     @property
     def ended(self) -> bool:
-        """Whether nobody sent anything for this stage in the superstep before."""
+        """Whether no messages of this stage were sent in the previous superstep."""
         return bool(self.step.aggregated("sent") == 0)
 
     def sent(self, counter: str, count: int) -> None:

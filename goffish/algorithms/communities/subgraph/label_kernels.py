@@ -45,7 +45,7 @@ def used_labels(kinds, row, entry, size):
 
 @kernel
 def mirror_rows(kinds, row, column, weight, entry, number, offsets):
-    """The symmetric matrix of which every pair of labels was told once; loops apart.
+    """The symmetric matrix of which every pair of labels was sent once; loops apart.
 
     ``number[label]`` is the vertex of each label. Returns (targets, weights, loops) and fills `offsets`.
     """

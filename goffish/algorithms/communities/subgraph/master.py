@@ -132,10 +132,10 @@ def _hand_out(
     labels: NDArray[np.int64],
     maps: list[NDArray[np.int64]],
 ) -> None:
-    """Tell every partition the finest community of each of its labels, and where those lie on the next levels.
+    """Send every partition the finest community of each of its labels, and where those lie on the next levels.
 
-    What is told about is not said: the partition's labels in ascending order, then the distinct communities that it has
-    just been told, likewise.
+    Keys are not sent: the partition's labels in ascending order, then the distinct communities that it has
+    just been sent, likewise.
     """
     kind, row = messages["kind"], messages["a"]
     partitions = row[np.flatnonzero(kind == Kind.HEAD)]

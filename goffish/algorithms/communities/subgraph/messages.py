@@ -83,9 +83,9 @@ def ranges(messages: np.ndarray[Any, Any], partitions: int) -> NDArray[np.int64]
 
 def pack_places(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Numbers below 2^31 in the columns a and b, four to a message."""
-    room = np.full((-(-places.size // 4), 4), -1, np.int32)
-    room.ravel()[: places.size] = places
-    numbers = room.view(np.int64)
+    space = np.full((-(-places.size // 4), 4), -1, np.int32)
+    space.ravel()[: places.size] = places
+    numbers = space.view(np.int64)
     return numbers[:, 0], numbers[:, 1]
 
 

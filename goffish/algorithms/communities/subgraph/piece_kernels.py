@@ -156,7 +156,7 @@ def move_between_labels(active, piece, degree, two_m, resolution, upward, sweeps
     """Move vertices between global labels: live labels of positions, stale ones of ghosts; returns the moves.
 
     A vertex with ghosts only moves to a smaller label, or with `upward` only to a larger one, so that two
-    partitions never swap labels. ``tot`` is NaN for labels that nobody asked about; they attract and release nobody.
+    partitions never swap labels. ``tot`` is NaN for labels not requested, which attract and release no vertices.
     Rows that a move touches are visited again in the next sweep, and marked `fresh` and `dirty`.
     """
     starts, middle, ends, targets, weights = piece

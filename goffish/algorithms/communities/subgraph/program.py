@@ -268,7 +268,7 @@ class PartitionedLouvain(SubgraphProgram):
             self._send_rows(batch, step, piece)
 
     def _split(self, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
-        """Give every connected piece of a community in this partition a number of its own."""
+        """Give every connected component of a community in this partition a separate number."""
         batch["outer"] = batch["label"]
         batch["label"] = split_parts(piece.local(zeros=True), dense_ranks(batch["label"])[1])
         announce(batch, step, int(batch["label"].max(initial=-1)) + 1, 0.0)

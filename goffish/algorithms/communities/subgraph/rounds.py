@@ -2,7 +2,7 @@
 
 A half-round takes three supersteps. `gather`: news of ghosts and total degrees arrive, each partition adds its part of
 the modularity and asks the owners for the total degrees of the labels around its active vertices. `answer`: everybody
-knows the modularity and decides alike, owners answer. `move`: vertices move, to smaller labels in the first
+has the modularity and decides alike, owners answer. `move`: vertices move, to smaller labels in the first
 half-round of a round and to larger ones in the second.
 """
 
@@ -106,7 +106,7 @@ def answer(program: Options, batch: SubgraphBatch, step: BatchStep, piece: Piece
 
 
 def move(program: Options, batch: SubgraphBatch, step: BatchStep, piece: Piece) -> None:
-    """One half-round: move the active vertices, tell neighbours and label owners."""
+    """One half-round: move the active vertices, notify neighbors and label owners."""
     ghost, _ = ghost_labels(batch, step, piece)
     starts = kept_ranges(step)
     told = of_kind(step.messages, Kind.TOLD)
