@@ -305,7 +305,7 @@ def dataflow(path: str | Path) -> dataflows_pb2.Dataflow:
     >>> from goffish.client import dataflow
     >>> text = '''
     ... name: lines
-    ... elements: [{id: read, cost: 0.001}, {id: count, cost: 0.002}]
+    ... processing_elements: [{id: read, cost: 0.001}, {id: count, cost: 0.002}]
     ... edges: [[read, count]]
     ... inputs: {read: 100}
     ... '''
@@ -343,7 +343,7 @@ def catalogue(path: str | Path) -> dataflows_pb2.Catalogue:
     >>> from goffish.client import catalogue
     >>> text = '''
     ... source: own prices
-    ... classes: [{name: small, cores: 2, price_per_hour: 0.08}]
+    ... machine_types: [{name: small, cores: 2, price_per_hour: 0.08}]
     ... '''
     >>> _ = Path("machines.yaml").write_text(text)
     >>> catalogue("machines.yaml").source

@@ -25,7 +25,7 @@ def pagerank(
     weight: Hashable = "weight",
     dangling: None = None,
 ) -> dict[Any, float]:
-    """As `networkx.pagerank`, to a proved error.
+    """Compute PageRank as `networkx.pagerank`, with a guaranteed error.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def pagerank(
     max_iter : int
         Most passes over the edges.
     tol : float
-        The sum of all errors is proved to be at most ``min(n * tol, 1e-6)``, unless `max_iter` ends the search before.
+        The sum of all errors is at most ``min(n * tol, 1e-6)``, unless `max_iter` ends the iteration earlier.
     nstart, dangling : None
     weight : hashable
         Edge attribute; `None` ignores weights.
@@ -46,7 +46,7 @@ def pagerank(
     ------
     networkx.PowerIterationFailedConvergence
         After `max_iter` passes less is proved than networkx's rule ``change < n * tol`` would prove, and networkx's own
-        iteration has not come to its end either.
+        iteration has not converged either.
     ZeroDivisionError
         No node of the graph has a personalization above zero.
     """

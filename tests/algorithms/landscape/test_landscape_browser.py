@@ -118,7 +118,7 @@ def test_search(browser: Browser, tmp_path: Path) -> None:
     browser.press("Escape")
     assert browser.evaluate("document.querySelector('#wanted').value") == ""
     browser.type("nobody")
-    assert browser.evaluate("document.querySelector('#answer').textContent").startswith("None of the ")
+    assert browser.evaluate("document.querySelector('#answer').textContent").startswith("No match among the ")
 
 
 def test_names_do_not_overlap(browser: Browser, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_page_says_what_was_done() -> None:
         "levels": str(found.communities.num_levels), "modularity": f"{found.communities.modularity:.4f}",
     }  # fmt: skip
     told = dict(data["options"])
-    assert (told["seed"], told["made by"]) == ("4", f"GoFFish {gf.__version__}")
+    assert (told["seed"], told["created by"]) == ("4", f"GoFFish {gf.__version__}")
     assert "resolution 1.2" in told["communities"]
     assert any("the first 10 are shown" in line for line in data["left_out"])
     assert any("left out by the option levels" in line for line in data["left_out"])
