@@ -49,15 +49,18 @@ def field_parameter(
         return None
     flag = _FLAGS.get(name) or "--" + name.replace("_", "-")
     choices = _choices(field.annotation)
-    text = (field.description or "") + (f" One of {', '.join(choices)}." if choices else "")
+    # A default that is not a value is stated in the description; in brackets, Rich would take it for markup.
+    text, _, stated = (field.description or "").removesuffix("].").partition(" [default: ")
+    text += ("." if stated else "") + (f" One of {', '.join(choices)}." if choices else "")
     names = [f"{flag}/--no-{flag[2:]}"] if kind in (bool, bool | None) else [flag]
     if optional:
         shown: bool | str = True
         if not field.is_required():
-            shown = ("no", "yes")[field.default] if kind is bool else str(field.default)
+            shown = stated or (("no", "yes")[field.default] if kind is bool else str(field.default))
         made = typer.Option(None, *names, help=text, show_default=shown, rich_help_panel=group)
         return parameter(name, kind | None, made)
-    return parameter(name, kind, typer.Option(... if field.is_required() else field.default, *names, help=text))
+    default = ... if field.is_required() else field.default
+    return parameter(name, kind, typer.Option(default, *names, help=text, show_default=stated or True))
 
 
 def _is_text(schema: Any) -> bool:

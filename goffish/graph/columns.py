@@ -70,7 +70,7 @@ def attribute_table(table: Any, rows: int, what: str) -> pa.Table | None:
 def _mapping_to_arrow(table: Mapping[Any, Any], rows: int, what: str) -> pa.Table:
     columns = {}
     for name, values in table.items():
-        expect(name, str, f"the name {name!r} of a column of {what} attributes", "give a text")
+        expect(name, str, f"the name {name!r} of a column of {what} attributes", "must be a string")
         column = attribute_column(values, name, what)
         if len(column) != rows:
             raise InputError(f"the {what} attribute {name!r} has {len(column)} rows, expected {rows}")

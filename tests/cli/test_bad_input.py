@@ -46,7 +46,7 @@ def test_bad_file(place: Place, name: str) -> None:
         (("info", "."), ".: is a folder without manifest.json; give a graph file or a store"),
         (("verify", "small.txt"), "small.txt: not a GoFFish store"),
         (("export", "small.txt", "-o", "x.csv"), "small.txt: is not a store"),
-        (("info", "small.txt", "--columns", "source"), "write ROLE=COLUMN pairs, as in source=0,target=1"),
+        (("info", "small.txt", "--columns", "source"), "give ROLE=COLUMN pairs, such as source=0,target=1"),
         (("info", "small.txt", "--columns", "from=1"), "accepted: source, target, weight, timestamp"),
         (("info", "small.txt", "--format", "xml"), "choose one of auto, edges"),
         (("info", "small.gofs", "--directed"), "--directed applies to raw files only; small.gofs is a store"),

@@ -136,9 +136,9 @@ def test_bad_input(shared: Place, tmp_path: Path) -> None:
     assert "algorithm 'closeness': choose one" in refused("--algorithms", "components,closeness")
     assert "engine 'gpu': choose one of local, mpi, spark" in refused("--engine", "gpu")
     assert "sizes='huge': choose one of tiny, small, medium, large" in refused("--sizes", "huge")
-    assert "minutes=0: must be more than 0" in refused("--minutes", "0")
+    assert "minutes = 0: must be greater than 0" in refused("--minutes", "0")
     assert "cannot be read" in refused("--show")
     (tmp_path / "other.json").write_text("{}")
     ended = shared("calibrate", "--algorithms", "bfs", "-o", tmp_path / "other.json")
     assert_refused(ended)
-    assert "is no calibration" in ended.err
+    assert "is not a calibration" in ended.err

@@ -266,10 +266,10 @@ def test_communities_and_what_belongs_to_them(place: Place) -> None:
     assert held[1] != held[2]
     for options, told in (
         (("--initial", "nowhere.csv"), "existing table file"),
-        (("--fixed", "fixed.csv", "--min-size", "3"), "contradict"),
+        (("--fixed", "fixed.csv", "--min-size", "3"), "mutually exclusive"),
         (("--hierarchy", "levels.txt"), "suffix"),
         (("--seed", "x"), "random"),
-        (("--level", "9"), "the levels are"),
+        (("--level", "9"), "must be from 1 to"),
     ):
         ended = place("run", "louvain", "small.txt", *options)
         assert ended.code == 2
@@ -295,7 +295,7 @@ def test_landscape_from_file_to_page(place: Place) -> None:
         (("--html", "l.pdf"), "l.pdf: the suffix must be one of .html, .htm"),
         (("--html", "nowhere/l.html"), "the folder nowhere does not exist"),
         (("--members", "0"), "members=0"),
-        (("--epsilon", "0.1", "--weighted"), "leave out weighted"),
+        (("--epsilon", "0.1", "--weighted"), "omit weighted"),
         (("--paths", "all"), "'graph' or 'community'"),
         (("--parts", "2"), "No such option: --parts"),
     ):

@@ -196,7 +196,7 @@ def test_what_cannot_be_done_is_refused(golden: Place) -> None:
     refused(late, "the earliest possible one is in 3 hours")
     refused(golden(*common, "--work", "-1", "--deadline", "1"), "--work -1: must be more than 0")
     refused(golden(*common, "--work", "2", "--work-from-checkpoint", "1", "--deadline", "4"), "must be at least --work")
-    refused(golden(*common, "--work", "1", "--deadline", "4", "--price", "huge=1"), "with a class of tiny")
+    refused(golden(*common, "--work", "1", "--deadline", "4", "--price", "huge=1"), "with a machine type of tiny")
     refused(golden(*common, "--work", "1", "--deadline", "4", "--machine", "tiny@x"), "give TYPE@BID")
     refused(
         golden(*common, "--work", "1", "--deadline", "4", "--machine", "tiny@0.001"),

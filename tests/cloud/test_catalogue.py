@@ -156,7 +156,7 @@ def test_keys_of_earlier_versions(tmp_path: Path) -> None:
     (tmp_path / "cloud.json").write_text(json.dumps(old | {"machine_types": old["classes"]}))
     with (
         pytest.warns(GoffishWarning),
-        pytest.raises(InputError, match=r"classes: unknown field; there are .*machine_types"),
+        pytest.raises(InputError, match=r"classes: unknown field; choose from .*machine_types"),
     ):
         read_catalogue(tmp_path / "cloud.json")
 

@@ -106,7 +106,7 @@ def test_frames_that_are_no_graph_are_refused(spark: Any) -> None:
     cases: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
         (ends, ends, {}, "vertices: no column 'id'"),
         (ids, ids, {}, "edges: no column 'src'"),
-        (ids, ends, {"weight": "w"}, "edges: there is no column 'w', only src, dst"),
+        (ids, ends, {"weight": "w"}, "edges: no column 'w'; available: src, dst"),
         ({"id": [1, 2, 1]}, ends, {}, "the column id holds the same value more than once"),
         (ids, {"src": [1], "dst": [9]}, {}, "edges: 9 is an end of an edge but not an id"),
         ({"id": [0.5, 2.0]}, ends, {}, "must be integers or strings"),

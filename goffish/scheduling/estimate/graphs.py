@@ -134,7 +134,7 @@ def samples(size: str) -> list[Sample]:
     large as the largest graph for fitting, and ``tiny`` has no bundled real graphs.
     """
     if size not in SIZES:
-        raise InputError(f"size = {size!r}: choose one of {', '.join(SIZES)}")
+        raise InputError(f"sizes={size!r}: choose one of {', '.join(SIZES)}")
     edges = SIZES[size]
     between = [int(np.sqrt(low * high)) for low, high in pairwise(edges)]
     tested = (*between, between[-1], int(1.5 * edges[-1]))[-len(_TESTED) :]
