@@ -107,8 +107,8 @@ def test_frames_that_are_no_graph_are_refused(spark: Any) -> None:
         (ends, ends, {}, "vertices: no column 'id'"),
         (ids, ids, {}, "edges: no column 'src'"),
         (ids, ends, {"weight": "w"}, "edges: no column 'w'; available: src, dst"),
-        ({"id": [1, 2, 1]}, ends, {}, "the column id holds the same value more than once"),
-        (ids, {"src": [1], "dst": [9]}, {}, "edges: 9 is an end of an edge but not an id"),
+        ({"id": [1, 2, 1]}, ends, {}, "the column id has duplicate values"),
+        (ids, {"src": [1], "dst": [9]}, {}, "edges: 9 is the end of an edge but not in vertices.id"),
         ({"id": [0.5, 2.0]}, ends, {}, "must be integers or strings"),
         (ids, {"src": pa.array([None], pa.int64()), "dst": [2]}, {}, "source: row 0 has no vertex label"),
         (ids, {**ends, "w": [-1.0]}, {"weight": "w"}, "negative"),
@@ -121,7 +121,7 @@ def test_frames_that_are_no_graph_are_refused(spark: Any) -> None:
     with pytest.raises(InputError, match="expected a goffish Graph or PartitionedGraph"):
         vertices_and_edges(3, spark=spark)  # type: ignore[arg-type]
     wrong = from_edges([0], [1], edge_attributes={"src": [1]})
-    with pytest.raises(InputError, match="edge attribute 'src': the DataFrame has a column of this name"):
+    with pytest.raises(InputError, match="edge attribute 'src': the DataFrame already has a column of this name"):
         vertices_and_edges(wrong, spark=spark)
     assert [frame.count() for frame in vertices_and_edges(from_edges([], []), spark=spark)] == [0, 0]
 
