@@ -114,8 +114,9 @@ def filled(message: M, **fields: Any) -> M:
 
 def _type_name(field: Any) -> str:
     if field.message_type is not None:
-        return "a mapping" if field.message_type.GetOptions().map_entry else str(field.message_type.name)
-    return {field.CPPTYPE_STRING: "text", field.CPPTYPE_DOUBLE: "a number"}.get(field.cpp_type, "an integer")
+        kind = field.message_type
+        return "a mapping" if kind.GetOptions().map_entry else f"a message of type {kind.name}"
+    return {field.CPPTYPE_STRING: "text", field.CPPTYPE_DOUBLE: "a number"}.get(field.cpp_type, "a whole number")
 
 
 def _short(value: Any) -> str:

@@ -37,7 +37,7 @@ RATES = np.ones((3, 1))
         ({"measure": "other"}, "measure = 'other'"),
         ({"arrivals": "other"}, "arrivals = 'other'"),
         ({"arrivals": "poisson"}, "arrivals = poisson: not available with engine = fluid; use engine = events"),
-        ({"catalogue": "none"}, "no catalogue 'none'"),
+        ({"catalogue": "none"}, "catalogue 'none' not found"),
     ],
 )
 def test_what_is_refused(change: dict[str, Any], told: str) -> None:

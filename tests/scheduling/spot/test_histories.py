@@ -124,9 +124,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(_text(ROWS).encode())[:-9])
     for one in (path, tmp_path / "none", tmp_path):
-        with pytest.raises(InputError, match="cannot be read"):
+        with pytest.raises(InputError, match="cannot read prices"):
             read_prices(one)
     path = tmp_path / "y"
     path.write_bytes(np.arange(256, dtype=np.uint8).tobytes())
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read prices"):
         read_prices(path)

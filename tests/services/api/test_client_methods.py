@@ -136,7 +136,7 @@ def test_plans(both: Both) -> None:
     plan = both("plan", mine, cloud, "ds2", rates={"reports": 30})
     assert plan == both("plan", "linear-road", "ec2-2013", "ds2", rates={"reports": 30})
     assert plan.cost_per_hour < both("plan", "linear-road", "ec2-2013", "ds2").cost_per_hour
-    assert [one.what for one in both("explain", mine, cloud, policies=["ds2"]).alternatives].count("by ds2") == 1
+    assert [one.what for one in both("explain", mine, cloud, policies=["ds2"]).alternatives].count("policy ds2") == 1
     seen = planning_pb2.Observations(intervals=[{"rates": {"reports": 30}, "throughput": 1}])
     answer = both("adapt", "linear-road", seen, "ec2-2013", "ds2", session="")
     assert answer.changed and answer.plan.machines
