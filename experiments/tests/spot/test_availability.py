@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from experiments.spot.availability import Availability, read_availability
 from goffish.cloud.prices import seconds_of
 from goffish.errors import FormatError, InputError
-from tests.graph.graph_helpers import data_file
 
 
 def test_shared_trace() -> None:
     """The numbers of the file, its day, and that 1 is available: western zones had machines most of the time (§2.2)."""
-    file = data_file("spot-availability/availability_1-node_aws-02-15-2023_us-west-2b_v100_1.json.gz")
+    name = "availability_1-node_aws-02-15-2023_us-west-2b_v100_1.json.gz"
+    file = Path(__file__).parents[3] / "tests" / "data" / name
     trace = read_availability(file)
     data = json.loads(gzip.decompress(file.read_bytes()))["data"]
     assert trace.values.tolist() == data and trace.gap_s == 195 and trace.start == seconds_of("2023-02-15")

@@ -150,7 +150,8 @@ def test_advice_that_is_not_given(folder: Path) -> None:
     for change, told in (
         ({"market": "../two"}, "market: unknown"), ({"core_hours": 0}, "core_hours: 0"),
         ({"hours": -1}, "hours: -1"), ({"prices": {"x": 1}}, "prices: unknown machine type 'x'"),
-        ({"core_hours": 1e5}, "core_hours: at most"), ({"hours": 1e5}, "hours: at most 100 are supported for 4 core-hours"),
+        ({"core_hours": 1e5}, "core_hours: at most"),
+        ({"hours": 1e5}, "hours: at most 100 are supported for 4 core-hours"),
         ({"core_hours": 40, "hours": 90}, "hours: at most 51.33 are supported for 40 core-hours"),
         ({"hours": 0.5, "core_hours": 8}, r"hours: 0\.5: .* earliest possible one is in 2\.17 hours"),
         ({"hours": 0.1}, r"hours: 0\.1: .* earliest possible one is in 1\.17 hours"),

@@ -163,7 +163,7 @@ def test_the_pace_of_local_machines(tmp_path: Path) -> None:
         every = -(-(5400 - begun) // 60)
         assert provider.spent() == pytest.approx((first * CALM + (every - first) * 0.1) / 60)
     for wrong in (0.0, -1.0, float("inf")):
-        with pytest.raises(InputError, match="pace="):
+        with pytest.raises(InputError, match="pace = "):
             LocalProvider(cloud, folder=tmp_path, pace=wrong)
 
 
