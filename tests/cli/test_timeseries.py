@@ -129,7 +129,7 @@ def test_paths_and_triangles(here: Place, events: np.ndarray) -> None:
         (("build", "all.csv", "-o", "x", "--window", "1d", "--pack", "0"), "--pack '0'"),
         (("build", "all.csv", "-o", "x", "--window", "1d", "--time-unit", "h"), "--time-unit 'h': choose one of s, ms"),
         (("build", "all.csv", "-o", "x", "--window", "1us"), "produces 8"),
-        (("build", "all.csv", "-o", "x", "--window", "1d", "--attribute", "n"), "--attribute 'n': write NAME=count"),
+        (("build", "all.csv", "-o", "x", "--window", "1d", "--attribute", "n"), "--attribute 'n': give NAME=count"),
         (("build", "all.csv", "-o", "x", "--window", "1d", "--attribute", "n=sum:b"), "no column 'b' in the events"),
         (("build", "all.csv", "-o", "x", "--window", "1d", "--period", "1d"), "--period applies to folders of graphs"),
         (("build", "none.csv", "-o", "x", "--window", "1d"), "none.csv"),
