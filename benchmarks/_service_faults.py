@@ -1,4 +1,4 @@
-"""What is done to the service that nobody should do: broken messages, rude clients, a database and a disk that fail."""
+"""Fault injection for the service: broken messages, hostile clients, and failures of database and disk."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def _fuzzed(address: str, count: int) -> tuple[Counter[str], float]:
                     await channel.unary_unary(path)(body(), timeout=10, metadata=metadata)
                 codes["OK"] += 1
             except grpc.RpcError as error:
-                # This client cannot tell what it was answered when it was still sending.
+                # The response to a client that was still sending is not observable.
                 cut = (error.details() or "").startswith("Internal error from Core")
                 codes["refused while it was sent" if cut else error.code().name] += 1
             except asyncio.CancelledError:

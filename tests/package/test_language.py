@@ -107,7 +107,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 
 def files() -> list[Path]:
     """Return all files that users read text of."""
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    found = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")]
     for place, suffixes in {
         "goffish": (".py", ".html", ".js", ".yaml"), "docs": (".md",), "examples": (".py", ".md", ".yaml"),
         "proto": (".proto",),
