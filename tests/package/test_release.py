@@ -72,7 +72,7 @@ def test_the_table_of_extras() -> None:
     for name, enables, packages, size in ((row[0].strip("`"), *row[1:]) for row in rows):
         if name != "dev":
             assert set(re.findall(r"`([^`]+)`", packages)) == names(extras[name]), name
-        assert int(size) > 0
+            assert int(size) > 0
         for command in EXTRAS[name].commands if name in EXTRAS else ():
             assert re.search(rf"`(goffish )?{command}`", enables), command
 
