@@ -28,6 +28,9 @@ NOT_RUN = {
     r"grpcio-tools|generate\.sh|^cd examples/service/go|go run": "needs the internet (Go modules)",
     r"^goffish calibrate(?! --show)": "takes minutes",
 }
+#: Blocks of ``py`` that are not run, and why; those of this page run in tests/services/api/test_examples.py.
+PROGRAMS_NOT_RUN = {"graphframes=True": "needs the internet (GraphFrames jar)"}
+TESTED_WITH_A_SERVER = "service-clients.md"
 #: What a page takes for granted, beside the bundled data and the files of :func:`folder`.
 BEFORE = {
     "service-clients.md": """
@@ -80,11 +83,19 @@ def wanted(page: Path) -> tuple[list[str], dict[str, str]]:
     return kept, left
 
 
+def program(page: Path) -> str:
+    """Return the blocks of ``py`` of a page that run, one after the other: those that need Spark, MPI or a session."""
+    found = [text for language, text in fenced(page) if language == "py" and page.name != TESTED_WITH_A_SERVER]
+    return "\n".join(text for text in found if not any(part in text for part in PROGRAMS_NOT_RUN))
+
+
 def test_every_exception_is_documented() -> None:
     """Breaks when a command that is not run has left the documentation."""
     every = [command for page in PAGES for command in commands(page)]
     assert not [pattern for pattern in NOT_RUN if not any(re.search(pattern, command) for command in every)]
-    assert set(BEFORE) <= {page.name for page in PAGES}
+    assert set(BEFORE) | {TESTED_WITH_A_SERVER} <= {page.name for page in PAGES}
+    programs = [text for page in PAGES for language, text in fenced(page) if language == "py"]
+    assert not [part for part in PROGRAMS_NOT_RUN if not any(part in text for text in programs)]
     assert not [text for text in PLACED if not any(text in command for command in every)]
 
 
@@ -142,6 +153,9 @@ def test_commands_of_a_page(page: Path, variables: dict[str, str], wheel: Path, 
         lines.append(
             re.sub(r"\b[0-9a-f]{20}\b", "$(goffish jobs list --json | grep -oE '[0-9a-f]{20}' | head -1)", line)
         )
+    if code := program(page):
+        (folder / "blocks.py").write_text(re.sub("/shared/|/fast/disk", f"{folder}/shared/", code))
+        lines.append("python blocks.py")
     printed = folder / "printed.log"
     with printed.open("w") as log:
         shell = subprocess.Popen(
