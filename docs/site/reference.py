@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import posixpath
 import re
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import griffe
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -67,12 +69,25 @@ MODULES = {
     "client": ("Client of the scheduling service", "goffish.client"),
     "plot": ("Plots", "goffish.plot"),
 }
-#: Files that users write, and what the service accepts, as models.
+#: Files that users write, and what the service accepts: model, and what the section says first.
 MODELS = {
-    "Dataflow (YAML)": "goffish.scheduling.dataflow.model",
-    "Catalogue of machine types (YAML)": "goffish.cloud.catalogue",
-    "Ingest (YAML)": "goffish.spark.ingest.spec",
-    "Job": "goffish.services.store.spec",
+    "Dataflow (YAML)": ("goffish.scheduling.dataflow.model", "Dataflow", "`goffish plan` and `goffish simulate`."),
+    "Catalogue of machine types (YAML)": ("goffish.cloud.catalogue", "Catalogue", "`--cloud` of many commands."),
+    "Ingest (YAML)": ("goffish.spark.ingest.spec", "IngestSpec", "`goffish ingest`."),
+    "Job": ("goffish.services.store.spec", "JobSpec", "What a client submits, as the service stores it."),
+}
+#: Names of fields in files, and in Python.
+ALIASES = {"processing_elements": "elements", "machine_types": "classes"}
+VARIABLES = {
+    "GOFFISH_SERVER": "Address of the scheduling service, default of `--server`.",
+    "GOFFISH_TOKEN": "Token of the client, default of `--token`; `@FILE` reads it from a file.",
+    "GOFFISH_AUTHORITY": "Certificate authority of the server, default of `--authority`.",
+    "GOFFISH_CERTIFICATE": "Certificate file of the client, for mutual TLS.",
+    "GOFFISH_KEY": "Key file of the client, for mutual TLS.",
+    "GOFFISH_DATA": "Folder of more price traces, availability traces and request rates than the bundled ones.",
+    "GOFFISH_GRAPHFRAMES_JARS": "The two jars of GraphFrames, separated by a comma; default: from Maven.",
+    "GOFFISH_TRACEBACK": "Set to 1 to print the traceback of an internal error.",
+    "NUMBA_CACHE_DIR": "Folder of compiled kernels; default: in the package, or `~/.cache/numba` if that is read-only.",
 }
 
 
@@ -148,6 +163,8 @@ def command_pages() -> Iterator[tuple[str, str]]:
     """One page for each command, from the parser."""
     command = [sys.executable, "-m", "typer", "goffish.cli.app", "utils", "docs", "--name", "goffish"]
     text = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    whole = dict(re.findall(r"(?m)^#+ `(goffish [\w -]+)`\n\n(.+)$", text))
+    text = _with_summaries(text, whole)
     first, *rest = re.split(r"(?m)^## `goffish ", text)
     first = re.sub(r"(?m)^\* `([a-z][a-z-]*)`: ", r"* [`\1`](\1.md): ", first)
     yield "reference/cli/index.md", first.replace("# `goffish`", "# Command line", 1)
@@ -157,16 +174,80 @@ def command_pages() -> Iterator[tuple[str, str]]:
         yield f"reference/cli/{name}.md", f"# goffish {name}{body}"
 
 
+def _with_summaries(text: str, whole: dict[str, str]) -> str:
+    """Lists of commands with the first line of their help, which the generator cuts at 45 characters."""
+    group, lines = "", []
+    for line in text.splitlines():
+        if heading := re.match(r"#+ `(goffish[\w -]*)`$", line):
+            group = heading[1]
+        elif item := re.match(r"\* `([a-z][a-z-]*)`: ", line):
+            lines.append(item[0] + whole.get(f"{group} {item[1]}", line[item.end() :]))
+            continue
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
 def configuration_page() -> str:
-    """Fields of the files that users write, of jobs, and environment variables."""
-    parts = ["# Configuration\n\nFiles, jobs and environment variables, with every field that is read.\n"]
-    for title, module in MODELS.items():
-        found = importlib.import_module(module)
-        parts.append(f"\n## {title}\n")
-        for name, value in vars(found).items():
-            if inspect.isclass(value) and value.__module__ == module and hasattr(value, "model_fields"):
-                parts.append(f"\n::: {module}.{name}\n")
+    """Fields of the files that users write and of jobs, from their models, and environment variables."""
+    parts = ["# Configuration\n\nFiles, jobs and environment variables. Unknown fields are errors.\n"]
+    written: set[str] = set()
+    for title, (module, name, introduction) in MODELS.items():
+        parts.append(f"\n## {title}\n\n{introduction}\n")
+        schema = getattr(importlib.import_module(module), name).model_json_schema()
+        models = {name: schema} | schema.get("$defs", {})
+        for one, model in models.items():
+            if one not in written and "properties" in model:
+                parts.append(f"\n### {one}\n\n{_fields(model)}")
+                written.add(one)
+    parts.append("\n## Environment variables\n\n| variable | meaning |\n|---|---|\n")
+    parts += [f"| `{name}` | {meaning} |\n" for name, meaning in VARIABLES.items()]
     return "".join(parts)
+
+
+def _fields(model: dict[str, Any]) -> str:
+    """Summary of a model, and a table of its fields."""
+    sections = griffe.Docstring(model.get("description", "")).parse("numpy", warnings=False)
+    summary = "\n\n".join(part.value for part in sections if part.kind is griffe.DocstringSectionKind.text)
+    described = {
+        name.strip(): " ".join(one.description.split())
+        for part in sections
+        if part.kind is griffe.DocstringSectionKind.attributes
+        for one in part.value
+        for name in one.name.split(",")
+    }
+    described |= {new: described[old] for new, old in ALIASES.items() if old in described}
+    rows = ""
+    for name, field in model["properties"].items():
+        default = "required" if name in model.get("required", ()) else ""
+        if field.get("default") not in (None, "", [], {}) and not isinstance(field["default"], dict):
+            default = f"`{json.dumps(field['default']).removesuffix('.0')}`"
+        rows += f"| `{name}` | {_type(field)} | {default} | {described.get(name, '')} |\n"
+    return f"{summary}\n\n| field | type | default | |\n|---|---|---|---|\n{rows}"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    """Type of a field with its bounds, in words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rsplit("/", 1)[-1]
+        return f"[{name}](#{name.lower()})"
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{one}`" for one in schema.get("enum", [schema.get("const")]))
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in schema:
+            return " or ".join(_type(one) for one in schema[several] if one.get("type") != "null")
+    kind = schema.get("type", "any value")
+    if kind == "array" and "prefixItems" in schema:
+        return f"[{', '.join(_type(one) for one in schema['prefixItems'])}]"
+    if kind == "array":
+        return f"list of {_type(schema['items'])}"
+    if kind == "object":
+        inner = schema.get("additionalProperties")
+        return f"mapping of {_type(inner)}" if isinstance(inner, dict) else "mapping"
+    kind = {"string": "text", "boolean": "`true` or `false`"}.get(kind, kind)
+    bounds = {"exclusiveMinimum": ">", "minimum": "≥", "exclusiveMaximum": "<", "maximum": "≤"}
+    return kind + ",".join(
+        f" {sign} {schema[key]:,}".removesuffix(".0") for key, sign in bounds.items() if key in schema
+    )
 
 
 def protobuf_page() -> str:

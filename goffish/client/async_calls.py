@@ -528,7 +528,7 @@ class AsyncCalls(Connection):
         Parameters
         ----------
         trace : str
-            Name of the trace (`MachineClass.prices`).
+            Name of the trace (`prices` of a machine type).
         since, until : datetime, optional
             Time range; times without a zone are UTC [default: the whole trace].
 

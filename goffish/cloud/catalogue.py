@@ -172,12 +172,13 @@ class Billing(Definition):
     cut_off: Literal["paid", "free", "first-hour-free"] = "paid"
 
 
-class MachineClass(Definition):
+class MachineType(Definition):
     """A machine type.
 
     Attributes
     ----------
     name : str
+        Unique in the catalogue.
     cores : int
     speed : float
         Of one core, relative to the reference core.
@@ -186,15 +187,16 @@ class MachineClass(Definition):
     bandwidth_mbit_s : float, optional
         Rated bandwidth; default: unlimited.
     memory_mb : float, optional
+        Memory of the machine; default: unlimited.
     market : {"on-demand", "spot", "local"}
         Spot machines follow `prices` and are interrupted when the price exceeds `bid`; local machines exist already.
     prices : str, optional
         Required for spot machines: a file of prices over time (relative to the folder of the catalogue file), or the
-        name of a bundled trace (`goffish.cloud.prices.bundled_traces`).
+        name of a bundled trace.
     bid : float, optional
         For spot machines: the maximum price of an hour; default: `price_per_hour`.
     available : bool
-        Whether the machine type is available now. Otherwise it costs `PROHIBITIVE` in plans.
+        Whether the machine type is available now. Plans avoid types that are not.
     site : str, optional
         One of the catalogue's `sites`; required if the catalogue lists sites.
     limit : int, optional
@@ -215,7 +217,7 @@ class MachineClass(Definition):
     limit: int | None = Field(default=None, ge=1, strict=True)
 
     @model_validator(mode="after")
-    def _spot_fields(self) -> MachineClass:
+    def _spot_fields(self) -> MachineType:
         if self.market == "spot" and self.prices is None:
             raise ValueError(f"{self.name}: market spot requires prices: the name of a price file or bundled trace")
         if self.market != "spot" and (self.prices is not None or self.bid is not None):
@@ -228,7 +230,7 @@ class MachineClass(Definition):
         return self.cores * self.speed
 
 
-def _distinct(classes: tuple[MachineClass, ...]) -> tuple[MachineClass, ...]:
+def _distinct(classes: tuple[MachineType, ...]) -> tuple[MachineType, ...]:
     names = [c.name for c in classes]
     twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
     if twice is not None:
@@ -241,8 +243,8 @@ class Catalogue(Sites):
 
     Attributes
     ----------
-    classes : tuple of MachineClass
-        `machine_types` in files. Deployments refer to them by their positions.
+    classes : tuple of MachineType
+        The machine types. Deployments refer to them by their positions.
     billing : Billing
     startup_s, shutdown_s : float
         Seconds from the request of a machine until it is ready, and from its release until it has stopped.
@@ -252,11 +254,15 @@ class Catalogue(Sites):
         Maximum number of running machines.
     source : str
         Source of the figures.
-    sites, links
-        See `Sites`.
+    currency : str
+        Of all prices.
+    sites : tuple of str, optional
+        Default: all machines are at one site.
+    links : tuple of Link
+        Messages between two sites take the route with the least latency.
     """
 
-    classes: Annotated[tuple[MachineClass, ...], Field(min_length=1, alias="machine_types"), AfterValidator(_distinct)]
+    classes: Annotated[tuple[MachineType, ...], Field(min_length=1, alias="machine_types"), AfterValidator(_distinct)]
     billing: Billing = Billing()
     startup_s: NotNegative = 60.0
     shutdown_s: NotNegative = 0.0
@@ -341,7 +347,7 @@ class Catalogue(Sites):
             classes.append(one.model_copy(update={"prices": str(path)}) if there else one)
         return self.with_classes(tuple(classes))
 
-    def with_classes(self, classes: tuple[MachineClass, ...]) -> Catalogue:
+    def with_classes(self, classes: tuple[MachineType, ...]) -> Catalogue:
         """Return the catalogue with other machine types."""
         # A copy would keep the cached columns of the former machine types.
         fields = {name: getattr(self, name) for name in type(self).model_fields}

@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 
 import goffish
+from goffish.cloud.catalogue import Catalogue
+from goffish.scheduling.dataflow.model import Dataflow
+from goffish.services.store.spec import JobSpec
+from goffish.spark.ingest.spec import IngestSpec
 from tests.package.pages import ROOT
 
 
@@ -42,6 +46,21 @@ def test_commands_protocol_and_metrics_are_in_the_reference(site: Path) -> None:
     assert "goffish run betweenness" in text("cli/run")
     assert "AdviseSpot" in text("protobuf")
     assert "goffish_call_seconds" in text("metrics")
+    for page in (site / "reference" / "cli").rglob("index.html"):
+        lists = re.findall(r"<li>\s*(?:<p>)?(?:<a[^>]*>)?<code>.*", page.read_text(encoding="utf-8"))
+        assert [line for line in lists if "..." in line] == [], "the help of a command is cut"
+
+
+def test_configuration_is_in_the_reference(site: Path) -> None:
+    """Breaks when a field that a file may have, or a variable that is read, is not documented."""
+    page = (site / "reference" / "configuration" / "index.html").read_text(encoding="utf-8")
+    fields = set(re.findall(r"<td><code>(\w+)</code></td>", page))
+    for model in (Dataflow, Catalogue, IngestSpec, JobSpec):
+        every = [model.model_json_schema(), *model.model_json_schema()["$defs"].values()]
+        assert {name for one in every for name in one.get("properties", {})} <= fields
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "goffish").rglob("*.py"))
+    internal = {"GOFFISH_RANK_PAGE", "GOFFISH_"}
+    assert set(re.findall(r"GOFFISH_[A-Z_]*", code)) - internal <= fields
 
 
 def test_pages_load_nothing_from_other_hosts(site: Path) -> None:

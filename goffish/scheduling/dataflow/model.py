@@ -26,6 +26,7 @@ class Alternate(Definition):
     Attributes
     ----------
     id : str
+        Unique among the alternates of the PE.
     cost : float
         Core-seconds of a reference core for one message.
     value : float
@@ -41,7 +42,17 @@ class Alternate(Definition):
 
 
 class Element(Definition):
-    """A processing element (PE). Give either `alternates`, or one `cost` and `selectivity`."""
+    """A processing element (PE). Give either `alternates`, or one `cost` and `selectivity`.
+
+    Attributes
+    ----------
+    id : str
+        Unique in the dataflow.
+    alternates : tuple of Alternate
+    cost, selectivity : float, optional
+        As of an alternate, for a PE with a single implementation.
+    needs : Needs
+    """
 
     id: Name
     alternates: tuple[Alternate, ...] = ()
@@ -109,7 +120,7 @@ class Dataflow(Definition):
     Attributes
     ----------
     elements : tuple of Element
-        `processing_elements` in files. PEs are numbered in this order in every deployment.
+        The processing elements (PEs), numbered in this order in every deployment.
     edges : tuple of (str, str)
         Every outgoing edge of a PE carries all of its messages; streams that meet are added up.
     inputs : mapping
@@ -120,6 +131,8 @@ class Dataflow(Definition):
     message_bytes : float
         Mean size of a message.
     goal : Goal
+    name, source : str
+        Name of the dataflow, and where it was published; not used.
     """
 
     name: Text = ""

@@ -24,9 +24,11 @@ class Needs(Definition):
     cores : float
         Cores reserved for the instance.
     memory_mb : float
+        Memory reserved for the instance.
     state_mb, code_mb : float
         Of the whole PE: state that moves with its instances, and code that is loaded where an instance starts.
     most_instances : int, optional
+        Maximum number of instances; default: unlimited.
     hosts : tuple of str
         Names of the machine types that may run it, such as existing hosts; default: any.
     sites : tuple of str

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from cachetools import LRUCache
 
-from goffish.cloud.catalogue import PROHIBITIVE, Billing, Catalogue, MachineClass
+from goffish.cloud.catalogue import PROHIBITIVE, Billing, Catalogue, MachineType
 from goffish.cloud.prices import Trace, in_slots
 from goffish.cloud.spot_market import read_trace
 from goffish.errors import InputError
@@ -179,7 +179,7 @@ class Planner:
         )  # fmt: skip
 
 
-def spot_classes(catalogue: Catalogue) -> list[MachineClass]:
+def spot_classes(catalogue: Catalogue) -> list[MachineType]:
     """Return the spot machine types of a catalogue.
 
     Raises
@@ -203,7 +203,7 @@ def began_at(catalogue: Catalogue, after_s: float) -> float:
     return first + half + after_s % half
 
 
-def machines_of(catalogue: Catalogue, market: Market, classes: Sequence[MachineClass]) -> Catalogue:
+def machines_of(catalogue: Catalogue, market: Market, classes: Sequence[MachineType]) -> Catalogue:
     """Return a catalogue with one machine type per choice of a market."""
     rules, made = market.rules, []
     for choice in range(market.choices):
@@ -228,7 +228,7 @@ def _span(traces: Sequence[Trace]) -> tuple[float, float]:
     return max(trace.start for trace in traces), min(trace.end for trace in traces)
 
 
-def _histories(spot: Sequence[MachineClass]) -> list[Trace]:
+def _histories(spot: Sequence[MachineType]) -> list[Trace]:
     """Return the prices of the first half of the common period of all histories."""
     traces = [read_trace(str(one.prices)) for one in spot]
     first, last = _span(traces)
@@ -238,12 +238,12 @@ def _histories(spot: Sequence[MachineClass]) -> list[Trace]:
     return [replace(trace.between(first, middle), name=one.name) for trace, one in zip(traces, spot, strict=True)]
 
 
-def _cores(one: MachineClass) -> int:
+def _cores(one: MachineType) -> int:
     """Return the speed in whole reference cores, as in `fit_market`."""
     return max(1, int(one.power + 1e-9))
 
 
-def _choose(spot: Sequence[MachineClass], traces: Sequence[Trace], need: Need) -> list[int]:
+def _choose(spot: Sequence[MachineType], traces: Sequence[Trace], need: Need) -> list[int]:
     """Choose the machine types with the lowest price per speed, and the fastest if required by the deadline."""
     price = [
         float(np.average(np.minimum(trace.prices, one.price_per_hour), weights=trace.durations())) / _cores(one)
@@ -276,7 +276,7 @@ def _rounded(count: int) -> int:
 
 
 def _market(
-    billing: Billing, classes: Sequence[MachineClass], traces: Sequence[Trace], slot_s: float, need: Need
+    billing: Billing, classes: Sequence[MachineType], traces: Sequence[Trace], slot_s: float, need: Need
 ) -> Market:
     """Return the market model of machine types, with the closest supported billing rules."""
     made = market_from(

@@ -31,9 +31,11 @@ class GraphJob(Definition, Marked):
     algorithm : str
         Name as in ``goffish run ALGORITHM``.
     input_uri : str
+        Graph file or store, in a folder of inputs of the server or uploaded by the client.
     options : mapping
         Options of the algorithm, as texts.
     runner : {"local", "mpi", "spark", "cloud"}
+        Where the job runs: threads of one process, MPI ranks, Spark, or machines of the simulated cloud.
     checkpoint_every : int
         Supersteps between checkpoints.
     workers : int
@@ -95,6 +97,7 @@ class JobSpec(Definition, Marked):
     budget : float, optional
         Cost limit in the currency of the cloud; a job that exceeds it fails.
     labels : mapping
+        Texts to search jobs by.
     most_attempts : int
         Number of lost workers after which the job fails.
     """

@@ -183,10 +183,10 @@ def _place_block(
     imbalance: float,
 ) -> None:
     """One pass of Fennel over a block; loads are those of the block, scaled to the whole graph in the penalty."""
-    room = max(int(min(imbalance * size / parts, size)), ceil(size / parts), 1)
+    capacity = max(int(min(imbalance * size / parts, size)), ceil(size / parts), 1)
     alpha = links * float(parts) ** (_GAMMA - 1) / float(n) ** _GAMMA
-    load = np.arange(room + 1, dtype=np.float64) * (n / size)
+    load = np.arange(capacity + 1, dtype=np.float64) * (n / size)
     penalty = alpha * _GAMMA * load ** (_GAMMA - 1)
     loads, counts = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
     lightest = np.empty(4 << (parts - 1).bit_length(), np.int64)
-    kernels.stream(offsets, targets, np.arange(size), False, penalty, room, owner, loads, counts, lightest)
+    kernels.stream(offsets, targets, np.arange(size), False, penalty, capacity, owner, loads, counts, lightest)

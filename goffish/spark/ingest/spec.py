@@ -51,12 +51,22 @@ def _as_moment(value: Any) -> int:
     raise ValueError("expected a date, a date and time (UTC by default), or seconds since 1970")
 
 
-Period = Annotated[int, BeforeValidator(_as_period)]
-Moment = Annotated[int, BeforeValidator(_as_moment)]
+Period = Annotated[int, BeforeValidator(_as_period, json_schema_input_type=str | int)]
+Moment = Annotated[int, BeforeValidator(_as_moment, json_schema_input_type=str | int)]
 
 
 class InputFiles(Definition):
-    """Files of one format: paths or URIs that Spark's connectors read, with globs; compressed ones by their suffix."""
+    """Input files of one format.
+
+    Attributes
+    ----------
+    path : str or list of str
+        Paths or URIs that Spark's connectors read, with globs; .gz and .bz2 files are decompressed.
+    format : {"csv", "json", "parquet", "orc", "avro"}
+        ``json``: one object per line. ``avro`` requires the package ``spark-avro``.
+    options : mapping
+        Options of Spark's reader, such as ``header``, ``sep``, ``comment`` and ``encoding``.
+    """
 
     path: str | list[str]
     format: Format = "csv"
@@ -76,16 +86,30 @@ class InputFiles(Definition):
 
 
 class WeightColumn(Definition):
-    """The column of weights; `default` stands for a missing one."""
+    """The column of weights. The column alone may be given instead.
+
+    Attributes
+    ----------
+    column : str or int
+        Name, or position from 0.
+    default : float, optional
+        Weight of rows without one; default: such rows are rejected.
+    """
 
     column: ColumnName
     default: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
 
 
 class TimeColumn(Definition):
-    """The column of timestamps.
+    """The column of timestamps. The column alone may be given instead.
 
-    `format` is ``iso``, ``epoch_s``, ``epoch_ms``, or a pattern of Spark such as ``dd/MM/yyyy HH:mm``.
+    Attributes
+    ----------
+    column : str or int
+        Name, or position from 0.
+    format : str
+        ``iso`` (UTC unless the text names a time zone), ``epoch_s``, ``epoch_ms``, or a pattern of Spark such as
+        ``dd/MM/yyyy HH:mm``.
     """
 
     column: ColumnName
@@ -93,21 +117,46 @@ class TimeColumn(Definition):
 
 
 class AttributeColumn(Definition):
-    """One attribute of the edges and its type."""
+    """A column that is kept as an attribute of the edges. The type alone may be given instead.
+
+    Attributes
+    ----------
+    type : {"integer", "real", "text", "boolean"}
+    column : str or int, optional
+        Name, or position from 0; default: the name of the attribute.
+    """
 
     type: Literal["integer", "real", "text", "boolean"]
     column: ColumnName | None = None
 
 
 class TimeRange(Definition):
-    """From (inclusive) until (exclusive)."""
+    """A range of time.
+
+    Attributes
+    ----------
+    start : date, optional
+        Inclusive.
+    end : date, optional
+        Exclusive.
+    """
 
     start: Moment | None = None
     end: Moment | None = None
 
 
 class CleaningRules(Definition):
-    """What is not an edge of the graph."""
+    """Rows that are rejected or merged.
+
+    Attributes
+    ----------
+    self_loops, zero_weights : {"drop", "keep"}
+        Whether rows with equal ends, or with weight 0, are rejected.
+    duplicates : {"min", "sum", "first", "drop", "keep"}
+        Weight of an edge with several rows; ``drop`` quarantines every row but the first.
+    window : TimeRange, optional
+        Rows outside of it are rejected.
+    """
 
     self_loops: Literal["drop", "keep"] = "drop"
     zero_weights: Literal["drop", "keep"] = "keep"
@@ -116,7 +165,19 @@ class CleaningRules(Definition):
 
 
 class InstanceRules(Definition):
-    """How time is cut: instance i holds the rows from ``start + i · period`` on, before the next one begins."""
+    """Division of the time into instances: instance i holds the rows from ``start + i · period``.
+
+    Attributes
+    ----------
+    period : str
+        Such as ``15min``, ``1h``, ``1d`` or ``1w``.
+    start : date, optional
+        Default: the multiple of the period before the first row.
+    pack : int
+        Instances per slice file.
+    bins : int
+        Groups of subgraphs of a partition that can be read separately.
+    """
 
     period: Period
     start: Moment | None = None
@@ -125,7 +186,21 @@ class InstanceRules(Definition):
 
 
 class PartitionRules(Definition):
-    """Who owns which vertex."""
+    """Division of the vertices into partitions.
+
+    Attributes
+    ----------
+    parts : int
+        Number of partitions.
+    method : {"auto", "metis", "fennel"}
+        ``auto`` is METIS up to `metis_limit` edges, and Fennel above.
+    metis_limit : int
+        Edges.
+    imbalance : float, optional
+        Largest partition relative to the mean; default: that of the method.
+    seed : int
+        Of the random choices of METIS.
+    """
 
     parts: int = Field(default=4, ge=1, le=65_536, strict=True)
     method: Literal["auto", "metis", "fennel"] = "auto"
@@ -135,9 +210,26 @@ class PartitionRules(Definition):
 
 
 class IngestSpec(Definition):
-    """An ingest job; see ``docs/guides/ingest.md`` for every field.
+    """An ingest job. Dates and times are ISO 8601 (UTC by default) or seconds since 1970.
 
-    Unknown fields are errors. Times are held in microseconds since 1970 (UTC).
+    Attributes
+    ----------
+    inputs : list of InputFiles
+    source, target : str or int
+        Columns with the ends of an edge: name, or position from 0.
+    labels : {"integer", "text"}
+        Type of the vertex labels.
+    directed : bool
+        Whether edges have a direction.
+    weight : WeightColumn, optional
+    timestamp : TimeColumn, optional
+        Required with `instances` and `clean.window`.
+    attributes : mapping of AttributeColumn
+        Further columns to keep on the edges.
+    clean : CleaningRules
+    instances : InstanceRules, optional
+        Default: one graph for all times.
+    partition : PartitionRules
     """
 
     inputs: list[InputFiles] = Field(min_length=1)

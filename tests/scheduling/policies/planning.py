@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from goffish.cloud.billing import billed_quanta, paid_left_s, rent
-from goffish.cloud.catalogue import Billing, Catalogue, MachineClass
+from goffish.cloud.catalogue import Billing, Catalogue, MachineType
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import Estimate, Flow, compile_flow
 from goffish.scheduling.dataflow.model import Dataflow
@@ -42,7 +42,7 @@ def machine_weights(deployment: Deployment, element: int, billing: Billing) -> d
 
 def machine_classes(startup_s: float = 0.0, limit: int | None = None, only: int = len(M1)) -> Catalogue:
     """The first `only` of four classes at the same price for speed."""
-    classes = tuple(MachineClass(name=n, cores=c, speed=s, price_per_hour=p) for n, c, s, p in M1[:only])
+    classes = tuple(MachineType(name=n, cores=c, speed=s, price_per_hour=p) for n, c, s, p in M1[:only])
     return Catalogue(classes=classes, startup_s=startup_s, limit=limit)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goffish.cloud.catalogue import Catalogue, MachineClass
+from goffish.cloud.catalogue import Catalogue, MachineType
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import Flow
@@ -168,7 +168,7 @@ LINKED = chain(message_bytes=100_000)
 
 def linked_chain(*links: float, rate: float = 4.0) -> Window:
     """A and B on machines of their own whose links carry 4 messages of 100 kB a second, over as many timesteps."""
-    classes = (MachineClass(name="m", cores=2, speed=4.0, price_per_hour=1, bandwidth_mbit_s=3.2),)
+    classes = (MachineType(name="m", cores=2, speed=4.0, price_per_hour=1, bandwidth_mbit_s=3.2),)
     live = Deployment(Catalogue(classes=classes), np.zeros(2, np.int64))
     live.add_machine(Machine(0, 0, instances={0: 1}))
     live.add_machine(Machine(1, 0, instances={1: 1}))
@@ -192,7 +192,7 @@ def test_predicted_links_count_in_windows() -> None:
 
 def test_plans_do_not_save_what_the_links_need() -> None:
     """Else scaling in takes a core that keeps messages off a link; without predictions of links it is taken."""
-    classes = (MachineClass(name="m", cores=4, speed=4.0, price_per_hour=1, bandwidth_mbit_s=0.8),)
+    classes = (MachineType(name="m", cores=4, speed=4.0, price_per_hour=1, bandwidth_mbit_s=0.8),)
     live = Deployment(Catalogue(classes=classes), np.zeros(2, np.int64))
     live.add_machine(Machine(0, 0, instances={0: 1, 1: 1}))
     live.add_machine(Machine(1, 0, instances={0: 1, 1: 1}))
