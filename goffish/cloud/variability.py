@@ -72,7 +72,7 @@ class Traces:
 def generate_traces(count: int, slots: int, rng: np.random.Generator, metric: Metric = "speed") -> Traces:
     """Traces like those measured on EC2: a Markov chain of a high and a low state in slots of 5 minutes (§4.1).
 
-    Speeds have a mean of 0.85, 22.8 % of slots below 0.80, and 25.5 % of changes between neighbours above 20 %.
+    Speeds have a mean of 0.85, 22.8 % of slots below 0.80, and 25.5 % of changes between neighbors above 20 %.
 
     Parameters
     ----------

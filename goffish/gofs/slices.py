@@ -62,7 +62,7 @@ class Slice:
     in_arcs : Arcs
         The same arcs seen from their targets; identical to `out_arcs` for an undirected graph.
     neighbor_offsets, neighbor_subgraph, neighbor_links
-        The rows of the quotient graph: distinct neighbouring subgraphs, ascending, and how many remote
+        The rows of the quotient graph: distinct neighboring subgraphs, ascending, and how many remote
         edges lead there (for directed graphs in either direction).
     vertex_ids : int32 or int64, shape (n_local,)
         Vertex number in the graph as it was read; ascending inside a subgraph.

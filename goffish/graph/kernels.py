@@ -72,7 +72,7 @@ def transpose_arcs(offsets, targets, rows, want_rows, cursor, out_targets, out_r
 
 @kernel
 def merge_parallel(offsets, targets, rows, want_rows, weights, weighted, how, new_offsets):
-    """Merge equal neighbours of each sorted row in place; returns the number of arcs left.
+    """Merge equal neighbors of each sorted row in place; returns the number of arcs left.
 
     `weights` is aligned with the arcs. The surviving input row is that of the kept value (``min``: of the
     smallest weight, the first one on ties; otherwise the first).
@@ -105,7 +105,7 @@ def merge_parallel(offsets, targets, rows, want_rows, weights, weighted, how, ne
 
 @kernel
 def has_parallel(offsets, targets):
-    """Whether any sorted row holds a neighbour twice."""
+    """Whether any sorted row holds a neighbor twice."""
     for u in range(offsets.size - 1):
         for i in range(offsets[u] + 1, offsets[u + 1]):
             if targets[i] == targets[i - 1]:
@@ -138,7 +138,7 @@ def number_edges(offsets, targets, rows, edge_of_arc):
                 continue
             edge_of_arc[i] = count
             if v > u:
-                # rows are sorted, so the mirror arcs of v's smaller neighbours come in this same order
+                # rows are sorted, so the mirror arcs of v's smaller neighbors come in this same order
                 edge_of_arc[cursor[v]] = count
                 cursor[v] += 1
             first[count] = i

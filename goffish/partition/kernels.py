@@ -69,7 +69,7 @@ def mirror_weights(offsets, targets, weights, tolerance):
     """Give both arcs of every edge the weight of the arc from the smaller end.
 
     Returns an arc whose mirror differed by more than `tolerance` (relative), or -1. Rows are sorted,
-    symmetric and simple, so the mirrors of a row's smaller neighbours come in the order in which they are
+    symmetric and simple, so the mirrors of a row's smaller neighbors come in the order in which they are
     met.
     """
     cursor = offsets[:-1].copy()
@@ -176,11 +176,11 @@ def grow_parts(offsets, targets, owner, queue, tail):
 def stream(offsets, targets, order, linear, penalty, capacity, owner, load, count, lightest):
     """One pass of a greedy streaming partitioner; places every vertex of `order` anew.
 
-    Score of a part with `load` vertices, of which ``c`` are neighbours: ``c * penalty[load]`` if `linear`
+    Score of a part with `load` vertices, of which ``c`` are neighbors: ``c * penalty[load]`` if `linear`
     (LDG), else ``c - penalty[load]`` (Fennel). Full parts are left out; ties go to the smaller load, then
     to the lower number.
 
-    `owner` holds the previous pass (or -1); `load`, `count` are zero on entry. A part without neighbours
+    `owner` holds the previous pass (or -1); `load`, `count` are zero on entry. A part without neighbors
     can only win if it is the lightest one, which the tournament tree `lightest` (two slots per leaf, root
     at 1) keeps at hand: a vertex costs its degree + log(parts), not `parts`.
     """

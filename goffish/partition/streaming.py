@@ -1,4 +1,4 @@
-"""Streaming partitioners: every vertex is placed when it arrives, by where its neighbours are."""
+"""Streaming partitioners: every vertex is placed when it arrives, by where its neighbors are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from goffish.partition.options import FennelOptions, LdgOptions
 def ldg(graph: Graph, parts: int, options: LdgOptions | None = None) -> NDArray[np.int32]:
     """Linear deterministic greedy: the part with the largest ``|N(v) ∩ P| · (1 - |P| / C)``.
 
-    ``C`` is the capacity, see `capacity`. Neighbours are those of the undirected simple graph. Ties go to
+    ``C`` is the capacity, see `capacity`. Neighbors are those of the undirected simple graph. Ties go to
     the smaller part, then to the lower number.
 
     Returns
@@ -28,7 +28,7 @@ def ldg(graph: Graph, parts: int, options: LdgOptions | None = None) -> NDArray[
     ----------
     I. Stanton, G. Kliot: Streaming graph partitioning for large distributed graphs. KDD 2012, section 4.
     Further passes: J. Nishimura, J. Ugander: Restreaming graph partitioning. KDD 2013, section 3 (loads
-    start at zero in every pass, neighbours count where they are now).
+    start at zero in every pass, neighbors count where they are now).
     """
     options = options or LdgOptions()
     n = graph.num_vertices

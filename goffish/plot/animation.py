@@ -33,7 +33,7 @@ ARROWS = 400
 _LABELLED = 60
 _APART = 300
 _LONGEST = 40
-#: #: States of a vertex by reachability, as (text, colour, marker); shapes differ as well.
+#: #: States of a vertex by reachability, as (text, color, marker); shapes differ as well.
 _REACHED = (("not reached", NOTHING, "o"), ("reached now", ALARM, "D"), ("reached before", COLOURS[0], "o"))
 
 
@@ -63,7 +63,7 @@ class Animation:
     told : list of str, one per timestep
     labels : list of str, one per vertex
     written : list of (text, x, y)
-        Labels in the picture, centred at these positions.
+        Labels in the picture, centered at these positions.
     places : float64, shape (vertices, 2)
         Positions in points, the origin at the lower left; the stage is `width` by `height`.
     radius, width, height : float
@@ -72,7 +72,7 @@ class Animation:
     arrows : bool
         Whether edges have arrow heads.
     key : Colouring
-        The key of the colours.
+        The key of the colors.
     """
 
     title: str

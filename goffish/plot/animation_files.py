@@ -220,9 +220,9 @@ def _gif(found: Animation, seconds: float) -> bytes:
 
 
 def _palette(found: Animation) -> NDArray[np.uint8]:
-    """Return up to 256 colours for all pictures of a GIF, shape (colours, 3).
+    """Return up to 256 colors for all pictures of a GIF, shape (colors, 3).
 
-    A separate palette for each picture, as in matplotlib, shifts rare colours: a grey vertex among yellow ones turns
+    A separate palette for each picture, as in matplotlib, shifts rare colors: a grey vertex among yellow ones turns
     lilac.
     """
     from matplotlib.colors import to_rgb
@@ -369,7 +369,7 @@ def _key(found: Animation) -> str:
 
 
 def _scale(found: Animation) -> str:
-    """The colour bar, if the values are a scale."""
+    """The color bar, if the values are a scale."""
     from matplotlib.colors import to_hex
 
     scale = found.key.scale
@@ -381,7 +381,7 @@ def _scale(found: Animation) -> str:
         heights = np.asarray(scale.norm(ticks), float)
         stops = [to_hex(colour) for colour in scale.get_cmap()(np.linspace(0, 1, _STOPS))]
     lines = [
-        '<svg id="scale" viewBox="0 0 130 260" role="img" aria-label="colour scale">',
+        '<svg id="scale" viewBox="0 0 130 260" role="img" aria-label="color scale">',
         '<defs><linearGradient id="shades" x1="0" y1="1" x2="0" y2="0">',
         *(f'<stop offset="{i / (_STOPS - 1):.3f}" stop-color="{colour}"/>' for i, colour in enumerate(stops)),
         '</linearGradient></defs><rect x="0" y="10" width="20" height="240" fill="url(#shades)"/>',

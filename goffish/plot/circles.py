@@ -29,7 +29,7 @@ def circle_radii(sizes: Ids, area: float) -> Floats:
 
 
 def place_circles(ends: Ids, radii: Floats, width: float, height: float) -> tuple[Floats, float]:
-    """Centres of circles: linked circles by their distances, the others in rows below.
+    """Centers of circles: linked circles by their distances, the others in rows below.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def clear_links(places: Floats, radii: Floats, ends: Ids, width: float, height: 
 
 
 def draw_links(canvas: Canvas, ends: Ids, weights: NDArray[np.int64] | Floats, places: Floats, radii: Floats) -> None:
-    """Draw lines between centres, with widths by the root of their weight, and reserve their areas from texts."""
+    """Draw lines between centers, with widths by the root of their weight, and reserve their areas from texts."""
     from matplotlib.collections import LineCollection
 
     for at, radius in zip(places, radii, strict=True):

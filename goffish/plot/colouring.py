@@ -1,4 +1,4 @@
-"""Colours and shapes of the values of a column, and their key."""
+"""Colors and shapes of the values of a column, and their key."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Colouring:
     colours : object array of colours; markers : array of str, shape (rows,)
     legend : list of (text, colour, marker)
     scale : matplotlib ScalarMappable or None
-        Scale of the colour bar, if the values are a scale.
+        Scale of the color bar, if the values are a scale.
     ticks : matplotlib Locator or None
-        Ticks of the colour bar.
+        Ticks of the color bar.
     height : float64, shape (rows,), or None
         The value of each row if the values are a scale; -inf for rows without a value.
     """
@@ -58,7 +58,7 @@ class Colouring:
 
 
 def colour_by(name: str, values: pa.Array) -> Colouring:
-    """Choose colours for a column: groups, a few ordered numbers, or a scale. Nulls, NaN and infinities are grey."""
+    """Choose colors for a column: groups, a few ordered numbers, or a scale. Nulls, NaN and infinities are grey."""
     import pyarrow as pa
 
     kind = values.type
@@ -68,7 +68,7 @@ def colour_by(name: str, values: pa.Array) -> Colouring:
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if not number:
         if pa.types.is_nested(kind):
-            raise InputError(f"column {name!r} has type {kind}; expected numbers or strings to colour vertices by")
+            raise InputError(f"column {name!r} has type {kind}; expected numbers or strings to color vertices by")
         texts = values.cast(pa.string()) if not pa.types.is_null(kind) else pa.nulls(len(values), pa.string())
         return _groups(name, np.array(texts.to_pylist(), object))
     if pa.types.is_integer(kind) and name in GROUPS:

@@ -216,7 +216,7 @@ def _draw_nodes(
 def _caption(nodes: _Nodes, found: Communities) -> str:
     told = [
         "Area and number of a node: its vertices. Name, if it fits: its most central member. "
-        "Colour: conductance (cut weight over volume)."
+        "Color: conductance (cut weight over volume)."
     ]
     if nodes.weights.size:
         drawn = f"Width of a line: weight of the edges between two communities, at most {nodes.weights.max():,.6g}."

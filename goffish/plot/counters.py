@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LOG_FROM = 100
 _FEW = 60
 _LINES = (
-    # counter, label, colour, width, dashes, marker: the widest first, so that equal lines are all visible
+    # counter, label, color, width, dashes, marker: the widest first, so that equal lines are all visible
     ("messages", "sent by the program", COLOURS[4], 5.0, "solid", "o"),
     ("combined", "after combining", COLOURS[0], 2.2, "solid", "s"),
     ("remote", "to other partitions", ALARM, 1.2, (0, (3, 2)), "^"),

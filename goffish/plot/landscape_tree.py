@@ -49,7 +49,7 @@ class Node:
     scores : float64
         Their betweenness.
     place : (float, float, float)
-        Centre and radius relative to the enclosing circle, with centre 0 and radius 1.
+        Center and radius relative to the enclosing circle, with center 0 and radius 1.
     dots : float64, shape (members, 3)
         The same for the members of a circle without circles in it; otherwise without rows.
     """
@@ -96,9 +96,9 @@ def packed(radii: Floats) -> Floats:
     Returns
     -------
     float64, shape (circles, 3)
-        Centres and radii, in units of the radius of the enclosing circle.
+        Centers and radii, in units of the radius of the enclosing circle.
     """
-    # The first circle at the centre suits one large and many small circles; touching the second suits two large ones.
+    # The first circle at the center suits one large and many small circles; touching the second suits two large ones.
     tries = [_tried(radii, first) for first in (0.0, *radii[1:2])]
     return max(tries, key=lambda places: float(places[0, 2]))
 

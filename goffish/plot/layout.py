@@ -65,7 +65,7 @@ def place(
 
 
 def fit(places: Floats, width: float, height: float, *, largest_scale: float = np.inf) -> Floats:
-    """Scale (both axes alike) and centre positions into a box from (0, 0) to (width, height)."""
+    """Scale (both axes alike) and center positions into a box from (0, 0) to (width, height)."""
     if not len(places):
         return places
     low, high = places.min(axis=0), places.max(axis=0)
@@ -112,14 +112,14 @@ def _stress(links: Any) -> Floats:
     wanted = np.asarray(shortest_path(links, directed=False))
     scale = float(wanted[wanted > 0].min())
     places = _pivot_scaling(wanted)
-    # Vertices with equal neighbours start at the same position and would never separate.
+    # Vertices with equal neighbors start at the same position and would never separate.
     places += np.random.default_rng(_SEED).normal(0.0, 0.1 * scale, places.shape)
     np.fill_diagonal(wanted, 1.0)
     weight = wanted**-2
     np.fill_diagonal(weight, 0.0)
     np.fill_diagonal(wanted, 0.0)
     laplacian = np.diag(weight.sum(axis=1)) - weight
-    factor = cho_factor(laplacian + weight.mean())  # the mean fixes the centre, which stress leaves free
+    factor = cho_factor(laplacian + weight.mean())  # the mean fixes the center, which stress leaves free
     pull = weight * wanted
     before = np.inf
     for _ in range(min(_SWEEPS, _WORK // n)):

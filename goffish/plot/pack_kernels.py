@@ -45,7 +45,7 @@ def _place(radii, x, y, i):
             for side in (1.0, -1.0):
                 at_x = x[a] + (along * dx - side * off * dy) / distance
                 at_y = y[a] + (along * dy + side * off * dx) / distance
-                # Distance to the centre, not to the far edge, so that small circles fill gaps between large ones.
+                # Distance to the center, not to the far edge, so that small circles fill gaps between large ones.
                 reach = np.hypot(at_x, at_y)
                 if reach < best and _free(radii, x, y, i, at_x, at_y):
                     best = reach
@@ -64,7 +64,7 @@ def _free(radii, x, y, i, at_x, at_y):
 
 @kernel
 def enclose(radii, x, y, steps):
-    """Centre and radius of a circle around all circles, close to the smallest one.
+    """Center and radius of a circle around all circles, close to the smallest one.
 
     M. Bădoiu and K. L. Clarkson, Smaller core-sets for balls (SODA 2003): decreasing steps towards the farthest circle.
     """

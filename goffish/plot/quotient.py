@@ -30,7 +30,7 @@ from goffish.plot.style import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: #: Maximum number of partitions whose remaining subgraphs have a separate node; for more, the caption summarises
+#: #: Maximum number of partitions whose remaining subgraphs have a separate node; for more, the caption summarizes
 #: them.
 _MOST_RESTS = 24
 _REST_RADIUS = 21.0

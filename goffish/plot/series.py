@@ -308,7 +308,7 @@ def _draw_lines(axes: Any, axis: Ints, found: Floats, names: list[str]) -> None:
     few = axis.size <= _FEW
     for at, name in enumerate(names):
         colour, marker = look(at)
-        # Beyond sixty timesteps, shapes distinguish lines of one colour; a single value requires one to be visible.
+        # Beyond sixty timesteps, shapes distinguish lines of one color; a single value requires one to be visible.
         every = 1 if few else max(1, axis.size // 12)
         axes.plot(
             axis, found[at], color=colour, linewidth=1.8, marker=marker, markersize=4.5, markevery=every,
@@ -329,7 +329,7 @@ def _draw_bands(axes: Any, axis: Ints, found: Floats) -> None:
     axes.plot(axis, low, color=COLOURS[4], linewidth=0.8, gid="minimum")
     axes.plot(axis, high, color=COLOURS[4], linewidth=0.8, gid="maximum")
     alone = _alone(np.isfinite(median))
-    # A band has no width at a timestep with empty neighbours.
+    # A band has no width at a timestep with empty neighbors.
     axes.vlines(axis[alone], low[alone], high[alone], color=COLOURS[4], alpha=0.6, linewidth=3.0)
     axes.vlines(axis[alone], lower[alone], upper[alone], color=COLOURS[0], alpha=0.6, linewidth=3.0)
     for handle, text in ((outer, "minimum to maximum"), (inner, "middle half"), (middle, "median")):

@@ -1,4 +1,4 @@
-"""Shared style of all pictures: colours, fonts, the figure, and the deferred import of matplotlib."""
+"""Shared style of all pictures: colors, fonts, the figure, and the deferred import of matplotlib."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ P = ParamSpec("P")
 DPI = 150
 #: M. Okabe, K. Ito, Color Universal Design (2008), without black.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-#: #: With the colours, these distinguish up to 21 categories.
+#: #: With the colors, these distinguish up to 21 categories.
 MARKERS = ("o", "s", "D")
 CATEGORIES = len(COLOURS) * len(MARKERS)
-#: #: Uniform for all kinds of colour vision, and in greyscale print.
+#: #: Uniform for all kinds of color vision, and in greyscale print.
 SEQUENCE = "viridis"
 NOTHING = "#c4c4c4"
 INK = "#222222"
@@ -94,7 +94,7 @@ def new_figure(width: float, height: float, *, fitted: bool = False) -> Figure:
 
 
 def look(category: int) -> tuple[str, str]:
-    """Colour and marker of a category below `CATEGORIES`."""
+    """Color and marker of a category below `CATEGORIES`."""
     return COLOURS[category % len(COLOURS)], MARKERS[category // len(COLOURS) % len(MARKERS)]
 
 
@@ -104,7 +104,7 @@ def marker_size(radius: float, marker: str) -> float:
 
 
 def shades(count: int) -> list[Any]:
-    """`count` colours in order, dark to light."""
+    """`count` colors in order, dark to light."""
     import matplotlib
 
     return [matplotlib.colormaps[SEQUENCE](0.05 + 0.9 * (i / (count - 1) if count > 1 else 0.5)) for i in range(count)]

@@ -1,4 +1,4 @@
-"""A small graph coloured by a column of a result, and the neighbourhood of a vertex."""
+"""A small graph colored by a column of a result, and the neighborhood of a vertex."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def check_size(vertices: int) -> None:
     if vertices > MOST_VERTICES:
         raise InputError(
             f"the graph has {vertices:,} vertices; up to {MOST_VERTICES:,} can be drawn: "
-            "draw its quotient graph, or a part of it such as the neighbourhood of one vertex"
+            "draw its quotient graph, or a part of it such as the neighborhood of one vertex"
         )
     if vertices == 0:
         raise InputError("the graph has no vertices")
@@ -191,7 +191,7 @@ def _column(graph: Graph, table: pa.Table, column: str | None) -> tuple[str, pa.
     if column is not None and column not in names:
         raise InputError(f"unknown column {column!r}; available: {', '.join(others) or 'none'}")
     if column is None and not others:
-        raise InputError("the table has only the column 'vertex'; a second column is required for colours")
+        raise InputError("the table has only the column 'vertex'; a second column is required for colors")
     name = others[0] if column is None else column
     labels = graph.label_column()
     keys = table.column("vertex").combine_chunks()

@@ -12,7 +12,7 @@ from goffish.kernels.heap import pop, push
 
 @kernel
 def open_roots(rows, done, ghost_done, open_, roots):
-    """Finalised vertices with a neighbour that is not known to be; the others are closed for good. Their number."""
+    """Finalised vertices with a neighbor that is not known to be; the others are closed for good. Their number."""
     subgraph_offsets, remote_offsets, offsets, targets = rows
     count = 0
     for s in range(subgraph_offsets.size - 1):
@@ -94,7 +94,7 @@ def spread(
 ):  # fmt: skip
     """Reach all holders that are connected to the roots; rows of remote vertices to probe, each once in a timestep.
 
-    A vertex all of whose neighbours are reached is closed: it has nothing left to send. Those with remote neighbours
+    A vertex all of whose neighbors are reached is closed: it has nothing left to send. Those with remote neighbors
     stay open, since only their owner has their values.
     """
     count = 0

@@ -25,7 +25,7 @@ class TimeDependentShortestPath(TimeSeriesProgram):
 
     See docs/specs/time-series.md, section 4.1.
 
-    One bounded Dijkstra per instance and subgraph, from the finalised vertices that still have neighbours which are
+    One bounded Dijkstra per instance and subgraph, from the finalised vertices that still have neighbors which are
     not. Supersteps of a timestep: at most two more than the remote edges on an earliest path inside its window.
 
     Parameters

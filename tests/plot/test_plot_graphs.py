@@ -184,7 +184,7 @@ def test_long_labels_keep_apart() -> None:
     [
         ({"vertex": [0, 1], "rank": [1.0, 2.0]}, "rnk", "unknown column 'rnk'; available: rank"),
         ({"node": [0, 1], "rank": [1.0, 2.0]}, None, "no column 'vertex'; available: node, rank"),
-        ({"vertex": [0, 1]}, None, "the table has only the column 'vertex'; a second column is required for colours"),
+        ({"vertex": [0, 1]}, None, "the table has only the column 'vertex'; a second column is required for colors"),
         ({"vertex": [0, 99], "rank": [1.0, 2.0]}, None, "vertex 99"),
         ({"vertex": [0, 0], "rank": [1.0, 2.0]}, None, "several rows"),
         ({"vertex": ["a", "b"], "rank": [1.0, 2.0]}, None, "type string"),

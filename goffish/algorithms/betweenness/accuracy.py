@@ -102,7 +102,7 @@ def compared(
     Parameters
     ----------
     exact, estimate : float64, shape (n,)
-        Numbers of pairs, not normalised.
+        Numbers of pairs, not normalized.
     top : int, optional
         Default: a hundredth of the vertices.
     directed : bool

@@ -1,4 +1,4 @@
-"""Kernels that find vertices with the same neighbourhood and vertices whose neighbors are all adjacent."""
+"""Kernels that find vertices with the same neighborhood and vertices whose neighbors are all adjacent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _mixed(v):
 
 @kernel
 def fingerprints(offsets, targets, open_prints, closed_prints):
-    """A sum of mixed numbers over the neighbours of each vertex, without and with the vertex itself."""
+    """A sum of mixed numbers over the neighbors of each vertex, without and with the vertex itself."""
     for v in range(open_prints.size):
         total = np.uint64(0)
         for a in range(offsets[v], offsets[v + 1]):
@@ -51,7 +51,7 @@ def _same_row(offsets, targets, u, v, closed):
 
 @kernel
 def join_alike(offsets, targets, prints, order, closed, leader):
-    """Give vertices with the same neighbourhood the same leader, the first of them in `order`.
+    """Give vertices with the same neighborhood the same leader, the first of them in `order`.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def join_alike(offsets, targets, prints, order, closed, leader):
 
 @kernel
 def spread_pairs(offsets, targets, times, leader, pairs, score):
-    """Pairs inside a class of non-adjacent twins: two steps apart, by way of every common neighbour.
+    """Pairs inside a class of non-adjacent twins: two steps apart, by way of every common neighbor.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def _adjacent(offsets, targets, u, v):
 
 @kernel
 def find_sides(offsets, targets, widest, side):
-    """Mark the vertices of degree 1 … `widest` whose neighbours are pairwise adjacent."""
+    """Mark the vertices of degree 1 … `widest` whose neighbors are pairwise adjacent."""
     for v in range(side.size):
         first, last = offsets[v], offsets[v + 1]
         if last == first or last - first > widest:

@@ -89,7 +89,7 @@ def search_batches(arcs, back_arcs, vertices, piece, bounds, sources, ends, memo
     """Add the dependencies of the searches from `sources` on a graph without weights.
 
     The searches of a batch go down level by level together. All that is kept of a level is the list of vertices that
-    some lane found there, each with a bit mask of the lanes. Neighbours are added up row by row, whatever level they
+    some lane found there, each with a bit mask of the lanes. Neighbors are added up row by row, whatever level they
     are on: rows of vertices outside the last level are 0. The dependencies come back the same way, from below.
 
     The number of paths to a vertex may pass `MOST`; then its score is NaN and all of this call is worthless.

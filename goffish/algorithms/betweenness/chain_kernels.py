@@ -1,4 +1,4 @@
-"""Kernels that make one long edge of every chain of vertices with two neighbours, and search on what that leaves."""
+"""Kernels that make one long edge of every chain of vertices with two neighbors, and search on what that leaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from goffish.kernels.heap import lower_distance, take_nearest
 
 
 class Chains(NamedTuple):
-    """Branch vertices and the chains of vertices with two neighbours between them, all int64.
+    """Branch vertices and the chains of vertices with two neighbors between them, all int64.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ def walk_chains(offsets, targets, members, number, chain_ends, starts, inner):
     Parameters
     ----------
     members : int64
-        Branch vertices; every vertex that they reach through others has two neighbours.
+        Branch vertices; every vertex that they reach through others has two neighbors.
     number : int64, shape (n,)
         Place in `members`, -1 elsewhere.
     chain_ends : int64, shape (chains, 2)

@@ -1,4 +1,4 @@
-"""Chains of vertices with two neighbours, as on roads: exact searches on what is left when each is one long edge.
+"""Chains of vertices with two neighbors, as on roads: exact searches on what is left when each is one long edge.
 
 The idea of handling pairs by the chains that they lie on is that of Bentert, Dittmann, Kellerhals, Nichterlein and
 Niedermeier, "An Adaptive Version of Brandes' Algorithm for Betweenness Centrality" (J. Graph Algorithms Appl. 2020).

@@ -84,8 +84,8 @@ def betweenness(
         Only paths from and to these vertices (all by default). Pairs are ordered ones then; for an undirected graph,
         half their sum is given, as networkx does.
     reductions : "all" or some of "leaves", "blocks", "chains", "twins", "sides", "order", "batches"
-        Fold hanging trees, cut at cut vertices, make one edge of every chain of vertices with two neighbours (where
-        there are many), join vertices with the same neighbours, search only once from vertices whose neighbours are all
+        Fold hanging trees, cut at cut vertices, make one edge of every chain of vertices with two neighbors (where
+        there are many), join vertices with the same neighbors, search only once from vertices whose neighbors are all
         adjacent; bring the vertices into breadth-first order, search from several sources at a time. All exact. Chains,
         twins and sides need an undirected graph without weights, sides also all sources and targets, leaves and blocks
         an undirected graph, batches no weights; otherwise they are passed over.

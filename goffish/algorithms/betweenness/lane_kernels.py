@@ -1,7 +1,7 @@
 """Rows of `LANES` float64 values as one machine vector: the steps of a batched search that touch the arcs.
 
 A batch runs one search per lane. What the searches hold for a vertex is one row, one cache line; a step adds the rows
-of all neighbours, whatever their lanes are about, and keeps the lanes that a bit mask names. So an arc costs one
+of all neighbors, whatever their lanes are about, and keeps the lanes that a bit mask names. So an arc costs one
 vector addition for the whole batch and no branch. LLVM splits the vectors on processors with shorter registers.
 """
 
@@ -78,12 +78,12 @@ def reach(
     typing_context: Any, targets: Any, row: Any, paths: Any, counts: Any, following: Any, vertex: Any, times: Any,
     seen: Any,
 ) -> Any:  # fmt: skip
-    """Let `vertex` be found in the lanes that have not `seen` it and have a neighbour on the last level.
+    """Let `vertex` be found in the lanes that have not `seen` it and have a neighbor on the last level.
 
     Parameters
     ----------
     targets, row
-        The padded arcs ``targets[row[0]:row[1]]`` (unsigned) come from the neighbours that may be before `vertex`.
+        The padded arcs ``targets[row[0]:row[1]]`` (unsigned) come from the neighbors that may be before `vertex`.
     paths : float64 rows
         Paths through each vertex of the last level, 0 elsewhere.
     counts, following : float64 rows
@@ -132,7 +132,7 @@ def depend(
     Parameters
     ----------
     targets, row
-        The padded arcs ``targets[row[0]:row[1]]`` lead to the neighbours that may come after `vertex`.
+        The padded arcs ``targets[row[0]:row[1]]`` lead to the neighbors that may come after `vertex`.
     shares : float64 rows
         (mass + dependency) / paths of the vertices one level down, 0 elsewhere.
     counts : float64 rows

@@ -146,7 +146,7 @@ def turn_rows(offsets, targets, weights, new_offsets, new_targets, new_weights, 
 
 @kernel
 def fold_leaves(offsets, targets, times, out, into, inner, degree, removed_arc, queue):
-    """Remove vertices with one live neighbour until none is left.
+    """Remove vertices with one live neighbor until none is left.
 
     See docs/specs/betweenness.md, section 3.6, with both kinds of weights.
 
@@ -179,7 +179,7 @@ def fold_leaves(offsets, targets, times, out, into, inner, degree, removed_arc, 
             arc += 1
         u = np.int64(targets[arc])
         if degree[u] == 1 and times[v] == 1.0 and (u > v or times[u] != 1.0):
-            # Each is the other's only neighbour: the smaller number stays if it can.
+            # Each is the other's only neighbor: the smaller number stays if it can.
             arc = offsets[u]
             while removed_arc[targets[arc]] >= 0:
                 arc += 1

@@ -18,7 +18,7 @@ from goffish.algorithms.betweenness import alike_kernels as alike
 from goffish.algorithms.betweenness import reduction_kernels as kernels
 from goffish.algorithms.betweenness.problem import Floats, Indices, Problem, Step, grouped
 
-#: Side vertices of a larger degree are rare and dear to recognise.
+#: Side vertices of a larger degree are rare and dear to recognize.
 _WIDEST_SIDE = 64
 
 _NO_ARCS, _NO_ARC_SCORES = np.empty(0, np.int64), np.empty(0, np.float64)
@@ -125,7 +125,7 @@ def _bridge_scores(
 
 
 def join_twins(problem: Problem) -> Step:
-    """Make one vertex of all that have the same neighbours, adjacent to one another or not."""
+    """Make one vertex of all that have the same neighbors, adjacent to one another or not."""
     n = problem.num_vertices
     prints = np.empty((2, n), np.uint64)
     alike.fingerprints(problem.offsets, problem.targets, prints[0], prints[1])
@@ -152,7 +152,7 @@ def join_twins(problem: Problem) -> Step:
 
 
 def side_vertices(problem: Problem) -> NDArray[np.bool_]:
-    """Vertices whose neighbours are pairwise adjacent: they lie inside no shortest path."""
+    """Vertices whose neighbors are pairwise adjacent: they lie inside no shortest path."""
     side = np.zeros(problem.num_vertices, np.bool_)
     alike.find_sides(problem.offsets, problem.targets, _WIDEST_SIDE, side)
     return side

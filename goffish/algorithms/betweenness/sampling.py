@@ -184,7 +184,7 @@ class _Folded:
     Attributes
     ----------
     core : Problem
-        Breadth-first order, so that a search meets neighbours near one another.
+        Breadth-first order, so that a search meets neighbors near one another.
     owner : shape (n,)
         For every vertex, in some order, the one of the core that stands for it.
     closed : float64, shape (n,)

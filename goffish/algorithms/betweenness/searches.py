@@ -88,7 +88,7 @@ class SourceSearches:
     ----------
     sources : bool, shape (n,)
     ordered : bool
-        Whether the vertices of each component are brought into breadth-first order: neighbours lie near one another in
+        Whether the vertices of each component are brought into breadth-first order: neighbors lie near one another in
         memory, and so do the sources of a batch in the graph.
     in_batches : bool
         Whether one pass over the arcs serves several sources, where the kernels can (no weights, no scores of arcs).

@@ -48,7 +48,7 @@ def learn(
     Parameters
     ----------
     targets, first, last
-        The neighbours ``targets[first:last]`` (unsigned), a multiple of `STRIDE` of them. They are asked only until the
+        The neighbors ``targets[first:last]`` (unsigned), a multiple of `STRIDE` of them. They are asked only until the
         vertex has been reached by all lanes.
     known : uint64 rows
         Lanes that have reached each vertex.

@@ -20,7 +20,7 @@ _STEPS = 1 << 25
 
 
 def triangles_of(graph: Graph, *, threads: int | None = None) -> tuple[NDArray[np.int64], _Numbers]:
-    """Triangles through each vertex, and its number of distinct other neighbours; both of shape (n,)."""
+    """Triangles through each vertex, and its number of distinct other neighbors; both of shape (n,)."""
     graph = graph.to_undirected()
     workers = thread_count(threads)
     degree, _, place, _ = _by_degree(graph)

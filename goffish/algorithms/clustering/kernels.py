@@ -1,4 +1,4 @@
-"""Triangle and core kernels on symmetric, ascending rows; self-loops and repeated neighbours are passed over."""
+"""Triangle and core kernels on symmetric, ascending rows; self-loops and repeated neighbors are passed over."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from goffish.kernels.compile import kernel
 
 @kernel
 def simple_degrees(offsets, targets, degree):
-    """Number of distinct other neighbours of every vertex."""
+    """Number of distinct other neighbors of every vertex."""
     for u in range(degree.size):
         before = targets.dtype.type(-1)
         count = 0

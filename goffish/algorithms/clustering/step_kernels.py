@@ -44,8 +44,8 @@ def split_rows(offsets, targets, middle):
 def local_triangles(rows, middle, count, remote_count):
     """Triangles with at least two corners in one subgraph.
 
-    Every edge u < v inside the subgraph is closed by the common local neighbours w > v and by the common remote
-    neighbours; `count` is by vertex, `remote_count` by row of the remote table (a corner whose owner must be notified
+    Every edge u < v inside the subgraph is closed by the common local neighbors w > v and by the common remote
+    neighbors; `count` is by vertex, `remote_count` by row of the remote table (a corner whose owner must be notified
     about).
     """
     subgraph_offsets, remote_offsets, offsets, targets = rows
@@ -91,7 +91,7 @@ def remote_wedges(
     """Wedges u - v - w over three different subgraphs where v comes before u and u before w.
 
     Vertices are ordered by (degree, partitioned number), which bounds the wedges by m^1.5. Each one is a question to
-    the owner of u: are you a neighbour of w? Stops when the output arrays cannot hold the next row; ``done[v]``
+    the owner of u: are you a neighbor of w? Stops when the output arrays cannot hold the next row; ``done[v]``
     remembers how many of v's remote arcs have had their turn as u, and ``open_subgraphs[s]`` whether any are left.
     Returns the count.
     """
@@ -199,7 +199,7 @@ def _gallop_codes(targets, low, end, wanted):
 
 @kernel
 def distinct_degrees(rows, degree):
-    """Number of distinct neighbours of each vertex, itself excluded."""
+    """Number of distinct neighbors of each vertex, itself excluded."""
     subgraph_offsets, _, offsets, targets = rows
     for s in range(subgraph_offsets.size - 1):
         low = subgraph_offsets[s]
@@ -213,9 +213,9 @@ def distinct_degrees(rows, degree):
 def lower_cores(
     active, first_step, rows, middle, touched_offsets, touched, remote_before, remote_core, core, support, changed
 ):
-    """Lower core estimates until every vertex has as many neighbours of at least its own estimate.
+    """Lower core estimates until every vertex has as many neighbors of at least its own estimate.
 
-    ``support[v]`` counts those neighbours, so a vertex is looked at again only when they have become too few. `touched`
+    ``support[v]`` counts those neighbors, so a vertex is looked at again only when they have become too few. `touched`
     are the rows of the remote table whose estimates fell (from `remote_before`), grouped by subgraph; in the first
     superstep every vertex is looked at. Sets ``changed[v]``.
     """
@@ -286,7 +286,7 @@ def lower_cores(
 
 @kernel
 def news(changed, rows, middle, remote_subgraph, vertex, target):
-    """(vertex, neighbouring subgraph) pairs for the vertices whose value changed, each pair once.
+    """(vertex, neighboring subgraph) pairs for the vertices whose value changed, each pair once.
 
     Returns their number; with empty output arrays they are only counted. Remote arcs are sorted, hence their
     subgraphs too.

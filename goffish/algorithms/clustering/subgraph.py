@@ -44,7 +44,7 @@ class GraphCounts(SubgraphProgram):
 
 
 class QuotientGraph(SubgraphProgram):
-    """The quotient graph: pairs of neighbouring subgraphs and the remote edges between them (§4.6).
+    """The quotient graph: pairs of neighboring subgraphs and the remote edges between them (§4.6).
 
     Each pair is reported from both sides.
     """

@@ -13,7 +13,7 @@ from goffish.errors import InputError
 
 
 def agreement(first: Any, second: Any) -> dict[str, float]:
-    """Compare two divisions by normalised and adjusted measures.
+    """Compare two divisions by normalized and adjusted measures.
 
     Parameters
     ----------

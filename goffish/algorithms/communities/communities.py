@@ -372,7 +372,7 @@ def make_communities(
     Parameters
     ----------
     source : Graph or PartitionedGraph
-        What was analysed.
+        What was analyzed.
     steps : sequence of integer columns
         Community of every vertex, then of every community of the level before. Each level's ids are 0 … c-1; they are
         renumbered in order of their first vertex, so that results do not depend on how a search counts.

@@ -126,7 +126,7 @@ def _find(root, c):
 
 @kernel
 def merge_small(arcs, back_arcs, community, size, out, into, scale, resolution, min_size, root):
-    """Join small communities to neighbours, smallest first; `root` receives where each of them went.
+    """Join small communities to neighbors, smallest first; `root` receives where each of them went.
 
     A community's members are a linked list, so that joining two costs nothing and only the rows of small communities
     are ever read. The smallest goes first and therefore at least doubles: no row is read more than log2(min_size)

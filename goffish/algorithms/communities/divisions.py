@@ -96,7 +96,7 @@ def modularity(graph: Graph, membership: ArrayLike, resolution: float = 1.0) -> 
     membership : integers, shape (n,)
         Community of every vertex in vertex order; any numbers.
     resolution : float
-        Factor of the expected weight; larger values favour smaller communities.
+        Factor of the expected weight; larger values favor smaller communities.
 
     Returns
     -------
@@ -135,9 +135,9 @@ def normalise(membership: ArrayLike) -> Ids:
 
 
 def merge_small(graph: Graph, membership: ArrayLike, min_size: int, *, resolution: float = 1.0) -> Ids:
-    """Join every community with fewer than `min_size` vertices to a neighbouring one.
+    """Join every community with fewer than `min_size` vertices to a neighboring one.
 
-    The smallest community (of equally small ones that with the smaller id) is joined to the neighbour with which
+    The smallest community (of equally small ones that with the smaller id) is joined to the neighbor with which
     modularity gains most or loses least (of equally good ones, to the smaller id), whose id the two then bear; this is
     repeated until every community is large enough or has no edge to another. O(a log min_size) for the a arcs of the
     vertices in communities that are or become part of a small one.
@@ -145,7 +145,7 @@ def merge_small(graph: Graph, membership: ArrayLike, min_size: int, *, resolutio
     Parameters
     ----------
     graph : Graph
-        Edges count in both directions; also edges of weight 0 make neighbours.
+        Edges count in both directions; also edges of weight 0 make neighbors.
     membership : integers, shape (n,)
         Ids as by `normalise` break ties.
     min_size : int

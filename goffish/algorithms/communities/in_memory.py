@@ -314,7 +314,7 @@ def singletons(level: Level) -> Labels:
 
 
 def _border(level: Level, labels: Labels, threads: int) -> NDArray[np.uint8]:
-    """Vertices with a neighbour in another community: no other can win by moving, nor what was collapsed into it."""
+    """Vertices with a neighbor in another community: no other can win by moving, nor what was collapsed into it."""
     flags = np.empty(level.num_vertices, np.uint8)
     tasks = [(level.arcs, labels, *rows, flags) for rows in level.row_ranges()]
     run_tasks(merge_kernels.has_foreign_neighbour, tasks, threads)

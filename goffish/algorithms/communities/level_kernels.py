@@ -126,7 +126,7 @@ def rank_values(values, low, number, ranks):
 
 @kernel
 def collapse_rows(arcs, loops, label, members):
-    """One vertex per label: merged rows in the order in which neighbours are met, and loop entries.
+    """One vertex per label: merged rows in the order in which neighbors are met, and loop entries.
 
     Weights and loops are added up one after the other in the order of the `members` (see `levels.Members`) and rows.
     Returns (offsets, targets, weights, loops).
@@ -167,7 +167,7 @@ def collapse_rows(arcs, loops, label, members):
 
 @kernel
 def neighbour_order(offsets, targets, by_degree, order):
-    """Scan by decreasing degree and queue the neighbours of each vertex, by increasing id, where not queued yet."""
+    """Scan by decreasing degree and queue the neighbors of each vertex, by increasing id, where not queued yet."""
     n = by_degree.size
     queued = np.zeros(n, np.bool_)
     count = 0

@@ -7,7 +7,7 @@ import numpy as np
 from goffish.kernels.barrier import prefetch
 from goffish.kernels.compile import kernel
 
-AHEAD = np.uint64(12)  # arcs: far enough for the label of a neighbour to arrive
+AHEAD = np.uint64(12)  # arcs: far enough for the label of a neighbor to arrive
 LINE = np.uint64(16)  # numbers of four bytes in a cache line
 
 
@@ -186,7 +186,7 @@ def widest_row(offsets):
 
 @kernel
 def has_foreign_neighbour(arcs, labels, first, last, flags):
-    """Which of the vertices `first` to `last` have a neighbour of another label."""
+    """Which of the vertices `first` to `last` have a neighbor of another label."""
     offsets, targets, _ = arcs
     for v in range(first, last):
         flags[v] = 0

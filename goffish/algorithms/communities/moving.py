@@ -71,7 +71,7 @@ def move(
 ) -> tuple[int, float]:
     """Move vertices between communities until a pass gains too little; `labels` change in place.
 
-    Vertices for which `fixed` is set never move, those for which `active` is not set only after a neighbour did.
+    Vertices for which `fixed` is set never move, those for which `active` is not set only after a neighbor did.
     Gives the number of passes and the modularity gained (with several blocks, about).
     """
     n, arcs = level.num_vertices, level.num_arcs

@@ -81,7 +81,7 @@ def starting_point(graph: Graph, initial: Any, fixed: Any) -> tuple[Ids | None, 
     graph : Graph
     initial
         An earlier division, as `goffish.algorithms.communities.named.named_division` takes it, or a result with a
-        ``table``. Vertices that it does not name, and those without a neighbour, start alone.
+        ``table``. Vertices that it does not name, and those without a neighbor, start alone.
     fixed
         Labels of vertices that keep their community of `initial`; or a mapping from label to a group: vertices of one
         group stay together, those of different groups apart.

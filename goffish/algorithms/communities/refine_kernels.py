@@ -15,7 +15,7 @@ ROUNDING = 1e-10
 def refine_communities(arcs, degree, in_degree, labels, members, first, last, scale, pieces, state, in_totals, space):
     """Merge the vertices of communities `first` to `last` into connected pieces, each from single vertices.
 
-    A vertex moves only while it is alone, so a piece grows by neighbours of its members and stays connected. `pieces`
+    A vertex moves only while it is alone, so a piece grows by neighbors of its members and stays connected. `pieces`
     starts as 0 … n-1, ``state[2p + 1]`` as the degree of vertex p. Communities do not see each other.
     """
     offsets, targets, weights = arcs
@@ -66,7 +66,7 @@ def refine_communities(arcs, degree, in_degree, labels, members, first, last, sc
 def connected_pieces(arcs, labels, pieces, sizes, largest):
     """Give every vertex the largest vertex of its community that it is connected to inside the community.
 
-    Afforest (Sutton, Ben-Nun and Barak, IPDPS 2018) inside communities: after two neighbours of every vertex, only
+    Afforest (Sutton, Ben-Nun and Barak, IPDPS 2018) inside communities: after two neighbors of every vertex, only
     vertices outside the largest tree of their community need the others; an edge that leaves such a tree is met from
     its other end. Labels are below n; `sizes` and `largest` are scratch space of n elements.
     """

@@ -91,7 +91,7 @@ def vertex_order(order: Order, graph: Level, key: tuple[int, ...]) -> NDArray[np
     Parameters
     ----------
     order : {"random", "ascending", "descending", "neighbour", "natural"}
-        Shuffled; by degree; neighbours of the vertices of largest degree first; by number.
+        Shuffled; by degree; neighbors of the vertices of largest degree first; by number.
     graph : Level
         A vertex's degree is its number of arcs, and ties go by number.
     key : tuple of int
@@ -184,7 +184,7 @@ def sequential_louvain(
     Parameters
     ----------
     graph : Graph
-        Directions are given up: a directed graph is analysed as A + Aᵀ. A loop of weight w enters as A_ii = 2w.
+        Directions are given up: a directed graph is analyzed as A + Aᵀ. A loop of weight w enters as A_ii = 2w.
     order : {"random", "ascending", "descending", "neighbour", "natural"}
         In which order a level visits its vertices (section 3.5).
     seed : int

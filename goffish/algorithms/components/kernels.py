@@ -53,7 +53,7 @@ def join_all(offsets, targets, mirrored, parent):
 
 @kernel
 def join_sampled(offsets, targets, samples, parent, seen):
-    """Afforest for symmetric rows: link two neighbours of each vertex, then skip the rows of the giant tree.
+    """Afforest for symmetric rows: link two neighbors of each vertex, then skip the rows of the giant tree.
 
     Every edge that leaves the giant is met again from its other end, whose row is not skipped.
 
@@ -65,7 +65,7 @@ def join_sampled(offsets, targets, samples, parent, seen):
         Zeros; scratch.
     """
     n = parent.size
-    # The largest neighbour first: in descending order its root is known and final within this round.
+    # The largest neighbor first: in descending order its root is known and final within this round.
     for v in range(n - 1, -1, -1):
         parent[v] = v
         last = offsets[v + 1] - 1
@@ -95,7 +95,7 @@ def census(parent, sizes):
     n = parent.size
     start = 0
     for v in range(1, n + 1):
-        # Neighbouring numbers mostly share their tree: counting runs spares a chain of dependent increments.
+        # Neighboring numbers mostly share their tree: counting runs spares a chain of dependent increments.
         if v == n or parent[v] != parent[start]:
             sizes[parent[start]] += v - start
             start = v

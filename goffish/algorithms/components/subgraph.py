@@ -75,7 +75,7 @@ class MaxVertexValue(SubgraphProgram):
 class ConnectedComponents(SubgraphProgram):
     """Weakly connected components by the largest vertex number (docs/specs/engine.md, section 4.2).
 
-    Every subgraph starts with the largest vertex number it holds; neighbours are those of the quotient graph, so
+    Every subgraph starts with the largest vertex number it holds; neighbors are those of the quotient graph, so
     arcs of directed graphs count in both directions. Supersteps: eccentricity of the largest vertex's subgraph in
     the quotient
     graph, plus 2.

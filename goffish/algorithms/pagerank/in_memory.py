@@ -147,7 +147,7 @@ def rank_of(
 
     * Undirected: ``x = S z`` turns the system into ``(S - d A) z = (1 - d) v``, symmetric, positive definite and with
       eigenvalues in ``[1 - d, 1 + d]`` relative to the diagonal ``S`` of strengths. Conjugate gradients
-      (in the form with one synchronisation of Chronopoulos and Gear, J. Comput. Appl. Math. 1989) have an asymptotic
+      (in the form with one synchronization of Chronopoulos and Gear, J. Comput. Appl. Math. 1989) have an asymptotic
       rate of ``0.557`` per pass or better at ``d = 0.85``, where power iteration has ``0.85``. The true residual is
       computed before an answer is given, and a last power step is taken with it.
     * Directed: Gauss-Seidel sweeps over the in-arcs, inside fixed blocks of rows (a regular splitting of an M-matrix,

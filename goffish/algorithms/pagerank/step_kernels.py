@@ -9,7 +9,7 @@ from goffish.kernels.compile import kernel
 
 @kernel
 def spread_ranks(subgraph_offsets, remote_offsets, offsets, targets, weights, rank, local_sum, remote_sum):
-    """Give every vertex's rank to its out-neighbours, in equal parts or by weight (if `weights` is not empty).
+    """Give every vertex's rank to its out-neighbors, in equal parts or by weight (if `weights` is not empty).
 
     Returns the mass of vertices without out-arcs, or with weight 0 only.
     """
@@ -59,7 +59,7 @@ def update_ranks(total, share, teleport, damping, rank):
 
 @kernel
 def local_pagerank(subgraph_offsets, offsets, targets, damping, tolerance, max_sweeps, local_rank):
-    """PageRank of each subgraph by its own arcs only, normalised to sum 1 (BlockRank, step 1)."""
+    """PageRank of each subgraph by its own arcs only, normalized to sum 1 (BlockRank, step 1)."""
     for s in range(subgraph_offsets.size - 1):
         low, high = subgraph_offsets[s], subgraph_offsets[s + 1]
         size = high - low
@@ -97,7 +97,7 @@ def block_weights(
     offsets, targets, local_rank, own, out,
 ):  # fmt: skip
     """Rows of the block matrix: the share of each subgraph's local rank that its arcs carry to itself and to
-    each neighbour (BlockRank, step 1)."""
+    each neighbor (BlockRank, step 1)."""
     for s in range(subgraph_offsets.size - 1):
         first, last = neighbor_offsets[s], neighbor_offsets[s + 1]
         for v in range(subgraph_offsets[s], subgraph_offsets[s + 1]):

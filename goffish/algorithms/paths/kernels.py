@@ -1,4 +1,4 @@
-"""Single-source kernels on one CSR structure: direction-optimising BFS and bucketed Dijkstra."""
+"""Single-source kernels on one CSR structure: direction-optimizing BFS and bucketed Dijkstra."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _UNREACHED = np.iinfo(np.int64).max
 def breadth_first(offsets, targets, mirrored, source, alpha, beta, bits, found, queue):
     """Levels and smallest-numbered parents; returns the number of vertices reached.
 
-    Direction-optimising (Beamer, Asanović and Patterson, SC 2012): where rows hold both directions
+    Direction-optimizing (Beamer, Asanović and Patterson, SC 2012): where rows hold both directions
     (`mirrored`), a level whose frontier owns more than 1/`alpha` of the arcs not yet seen is found from below, by
-    asking every unreached vertex for a neighbour in the frontier, until the frontier is below n/`beta`.
+    asking every unreached vertex for a neighbor in the frontier, until the frontier is below n/`beta`.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def breadth_first(offsets, targets, mirrored, source, alpha, beta, bits, found, 
                 if found[v] != _UNREACHED:
                     continue
                 for i in range(offsets[v], offsets[v + 1]):
-                    # Rows ascend, so the first neighbour found in the frontier is the smallest.
+                    # Rows ascend, so the first neighbor found in the frontier is the smallest.
                     if found[targets[i]] >> bits == level - 1:
                         found[v] = (level << bits) | targets[i]
                         queue[end] = v

@@ -313,7 +313,7 @@ def _cut(pieces: Sequence[NDArray[np.uint8]], begin: int, end: int) -> Iterator[
 
 
 def load_mpi() -> Any:
-    """The module ``mpi4py.MPI``, initialised.
+    """The module ``mpi4py.MPI``, initialized.
 
     Raises
     ------

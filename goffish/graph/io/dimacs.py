@@ -1,4 +1,4 @@
-"""DIMACS challenge files: shortest-path graphs (.gr) and colouring graphs (.col)."""
+"""DIMACS challenge files: shortest-path graphs (.gr) and coloring graphs (.col)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROBLEM = re.compile(r"p\s+(sp|edge|edges|col)\s+([0-9]+)\s+([0-9]+)\s*$")
 def read_dimacs(source: Source, options: ReadOptions) -> Graph:
     """Read ``p sp`` (directed, weighted) or ``p edge`` (undirected); see `goffish.graph.io.read`.
 
-    Vertices are labelled 1 … n.
+    Vertices are labeled 1 … n.
     """
     number, kind, n, m = _problem_line(source)
     shortest_path = kind == "sp"
@@ -36,7 +36,7 @@ def read_dimacs(source: Source, options: ReadOptions) -> Graph:
     except NotIntegers as error:
         raise error.error from None
     rows = table.source.size
-    # colouring instances are known to count an edge once or twice
+    # coloring instances are known to count an edge once or twice
     if rows != m and (shortest_path or rows * 2 != m):
         raise FormatError(source.name, number, f"the problem line declares {m:,} edges, the file has {rows:,}")
     check_isolated(source.name, number, n, table.source.size)

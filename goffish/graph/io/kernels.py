@@ -275,7 +275,7 @@ def parse_metis(
 ):  # fmt: skip
     """Parse adjacency lines from ``buf[start:end]``, which ends between two tokens.
 
-    The first `extras` numbers of a line are the vertex's own; then come neighbours (from 1), each followed
+    The first `extras` numbers of a line are the vertex's own; then come neighbors (from 1), each followed
     by its weight where `edge_weights`. `state` carries over from block to block.
     """
     u, token, arcs, line = state[VERTEX], state[TOKEN], state[ARCS], state[METIS_LINE]

@@ -16,7 +16,7 @@ from goffish.graph.io.table import Layout, NotIntegers, read_columns
 
 
 def read_matrix_market(source: Source, options: ReadOptions) -> Graph:
-    """Read a square coordinate matrix; see `goffish.graph.io.read`. Vertices are labelled 1 … n.
+    """Read a square coordinate matrix; see `goffish.graph.io.read`. Vertices are labeled 1 … n.
 
     ``symmetric`` makes an undirected graph, ``general`` a directed one; ``pattern`` one without weights.
     """

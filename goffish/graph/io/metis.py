@@ -1,4 +1,4 @@
-"""METIS (also Chaco) files: a header ``n m [fmt [ncon]]``, then one line of neighbours per vertex."""
+"""METIS (also Chaco) files: a header ``n m [fmt [ncon]]``, then one line of neighbors per vertex."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Header:
 
 
 def read_metis(source: Source, options: ReadOptions) -> Graph:
-    """Read a METIS file; see `goffish.graph.io.read`. Vertices are labelled 1 … n, as in the file.
+    """Read a METIS file; see `goffish.graph.io.read`. Vertices are labeled 1 … n, as in the file.
 
     Vertex weights and sizes become the vertex attributes ``weight`` (several: ``weight_1`` ...) and ``size``.
     """
@@ -180,7 +180,7 @@ def _check_symmetric(
     header: _Header,
     lines: NDArray[np.int64],
 ) -> None:
-    """Every neighbour must list its neighbour, with the same weight."""
+    """Every neighbor must list its neighbor, with the same weight."""
     forward = src.astype(np.int64) * header.n + targets
     backward = targets.astype(np.int64) * header.n + src
     if header.edge_weights:

@@ -120,7 +120,7 @@ def _compressed(raw: BinaryIO, name: str) -> Iterator[BinaryIO]:
         with bz2.BZ2File(raw, "wb") as bz2_file:
             yield cast(BinaryIO, bz2_file)
     elif lower.endswith(".zst"):
-        # PyArrow closes the file behind its stream, which is still to be synchronised.
+        # PyArrow closes the file behind its stream, which is still to be synchronized.
         with pa.CompressedOutputStream(pa.PythonFile(_Unclosed(raw), "w"), "zstd") as zst_file:
             yield cast(BinaryIO, zst_file)
     else:

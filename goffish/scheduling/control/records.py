@@ -76,7 +76,7 @@ class Summary:
     lost : float
         Messages lost with failed machines.
     rate : float
-        Mean realised external rate of all streams together (section 4.3).
+        Mean realized external rate of all streams together (section 4.3).
     compliance : float
         Share of the intervals whose throughput is not below the goal's band.
     latency_s : float

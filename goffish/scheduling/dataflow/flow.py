@@ -122,7 +122,7 @@ class Flow:
 
     @cached_property
     def forward(self) -> NDArray[np.int64]:
-        """PEs in depth-first order from the inputs, lower numbers first, so that neighbours are close to each other."""
+        """PEs in depth-first order from the inputs, lower numbers first, so that neighbors are close to each other."""
         seen = [False] * self.size
         found: list[int] = []
         stack = self.inputs[::-1].tolist()

@@ -149,5 +149,5 @@ def samples(size: str) -> list[Sample]:
 
 
 def source_of(graph: Graph) -> Any:
-    """A start vertex for searches: one with the most neighbours."""
+    """A start vertex for searches: one with the most neighbors."""
     return graph.label_column()[int(graph.out_degrees.argmax())].as_py()

@@ -37,7 +37,7 @@ class Alternative(NamedTuple):
 
 
 def measured(what: str, flow: Flow, plan: Deployment, external: Floats) -> Alternative:
-    """Summarise a plan."""
+    """Summarize a plan."""
     throughput, value = network_throughput(plan, flow, external), flow.value_of(plan.active)
     price = plan.price_per_hour
     profit = flow.profit(value, price * flow.goal.period_h)

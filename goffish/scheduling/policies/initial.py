@@ -27,7 +27,7 @@ def initial_deployment(
     """Choose alternates, then add cores of the largest machine type to the worst PE until the goal is reached.
 
     With ``"central"`` the machines are then repacked, which is kept only if it is cheaper and still reaches the goal.
-    If links between machines prevent the goal, neighbours are collocated as far as that helps (§6.10).
+    If links between machines prevent the goal, neighbors are collocated as far as that helps (§6.10).
 
     Parameters
     ----------

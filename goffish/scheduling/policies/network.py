@@ -1,4 +1,4 @@
-"""Network bandwidth in the plans of the reactive heuristics: estimates, and collocation of neighbours\n
+"""Network bandwidth in the plans of the reactive heuristics: estimates, and collocation of neighbors\n
 if it is insufficient.
 
 See docs/specs/provisioning.md, section 3.1 (NETCAP) and section 6.10.
@@ -56,7 +56,7 @@ def links_matter(plan: Deployment, bits_per_s: float, bandwidths: Bandwidths | N
 def reaching_plan(
     plans: Iterable[Deployment], flow: Flow, external: Floats, bandwidths: Bandwidths | None = None
 ) -> tuple[Deployment, float]:
-    """Return the first plan that reaches the goal over the network, or one with neighbours collocated.
+    """Return the first plan that reaches the goal over the network, or one with neighbors collocated.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def reaching_plan(
 def collocate(
     live: Deployment, flow: Flow, external: Floats, bandwidths: Bandwidths | None = None
 ) -> tuple[Deployment, float]:
-    """Add instances next to their neighbours until the links between machines let the goal through (§6.10).
+    """Add instances next to their neighbors until the links between machines let the goal through (§6.10).
 
     Each addition is for the edge that carries the least share of its messages. The receiver gets a free core of a
     machine that runs the sender; without a gain, the sender gets one on a machine of the receiver, or either of them a

@@ -185,7 +185,7 @@ def add_cores(flow, external, forward, target, power, counts, machines, new_core
     """Add cores to the worst PE until the relative throughput is `target`.
 
     PEs without a core come first, in `forward` order. A core is taken from a machine with a free core that runs the PE
-    or a neighbour, else from any machine with a free core (the fastest, then the first), else from a new machine.
+    or a neighbor, else from any machine with a free core (the fastest, then the first), else from a new machine.
 
     Parameters
     ----------

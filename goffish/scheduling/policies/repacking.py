@@ -92,7 +92,7 @@ def repack_machines(
     Parameters
     ----------
     forward : int64, shape (elements,)
-        Instances are packed in this order, so that neighbours share a machine.
+        Instances are packed in this order, so that neighbors share a machine.
     base : float64, shape (elements,)
         Power of the PEs on other machines.
 

@@ -66,7 +66,7 @@ def scale_out(
     """Add cores to the worst PE until the goal is reached; free cores near it first, then new machines.
 
     With ``"central"`` the new machines are then changed to cheaper types and repacked, as far as the goal stays
-    reached. If links between machines prevent the goal, instances are added next to their neighbours (§6.10).
+    reached. If links between machines prevent the goal, instances are added next to their neighbors (§6.10).
 
     Parameters
     ----------

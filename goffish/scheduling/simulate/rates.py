@@ -37,7 +37,7 @@ def wave(mean: float, steps: int, interval_s: float, *, period_s: float = 3600.0
 def walk(mean: float, steps: int, rng: np.random.Generator, *, step: float = 0.1, within: float = 0.5) -> Floats:
     """Return a random walk from the mean: uniform steps of up to `step * mean`, reflected at `within * mean`.
 
-    The mean of the walk differs from `mean`; results include the realised rate (§4.3).
+    The mean of the walk differs from `mean`; results include the realized rate (§4.3).
     """
     return mean * _reflected(rng.uniform(-step, step, steps), 1.0 - within, 1.0 + within)
 

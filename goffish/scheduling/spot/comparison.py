@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
     replay: Replay | None = None
 
     def told(self, on_demand: float) -> dict[str, Any]:
-        """Summarise the results; `saving` is relative to the on-demand price of the job."""
+        """Summarize the results; `saving` is relative to the on-demand price of the job."""
         found = self.replay
         mean = float(self.costs.mean())
         shares = found is not None and int(found.rented.sum()) > 0

@@ -44,7 +44,7 @@ class Fitted:
     likelihoods : dict from estimator to float
         Mean log-likelihood of a slot of the test part, summed over machine types; empty if the estimator was given.
     correlation : list of list of float
-        Correlation of the bins of the machine types; types are modelled as independent.
+        Correlation of the bins of the machine types; types are modeled as independent.
     """
 
     market: Market

@@ -385,7 +385,7 @@ def ageing(bins: int, ages: int) -> NDArray[np.bool_]:
 def chain_of(leave: float | Floats, goes: Floats) -> Floats:
     """Chain of leaving bins with a probability and a distribution of the next bin: ``(1 - alpha) I + alpha f`` (Eq. 1).
 
-    The diagonal of `goes`, shape (bins, bins), is ignored; its rows are normalised.
+    The diagonal of `goes`, shape (bins, bins), is ignored; its rows are normalized.
     """
     bins = len(goes)
     if bins == 1:

@@ -2,7 +2,7 @@
 
 The distributed partitioner is Fennel in several passes (Tsourakakis et al., WSDM 2014; further passes: Nishimura and
 Ugander, KDD 2013), each of which runs in a few waves: a wave places its share of the vertices, in blocks side by side,
-by where all neighbours are after the wave before. The blocks are random samples of the vertices, so that a block that
+by where all neighbors are after the wave before. The blocks are random samples of the vertices, so that a block that
 keeps its own balance keeps that of the whole.
 """
 
@@ -113,7 +113,7 @@ def _fennel(work: WorkFolder, edges: DataFrame, n: int, spec: IngestSpec) -> NDA
     gathered = arcs.withColumn("block", block).groupBy("block")
     table = work.step("blocks", lambda: gathered.applyInArrow(_gather, _BLOCKS))
     waves = min(_WAVES, blocks)
-    # Neighbouring numbers often belong together: labels are sorted, and many come from a crawl or a grid.
+    # Neighboring numbers often belong together: labels are sorted, and many come from a crawl or a grid.
     owner = (np.arange(n) * parts // max(n, 1)).astype(np.int32)
     if parts == 1:
         return owner
@@ -137,7 +137,7 @@ def _fennel(work: WorkFolder, edges: DataFrame, n: int, spec: IngestSpec) -> NDA
 
 
 def _gather(table: pa.Table) -> pa.Table:
-    """The rows of one block as compressed rows over local numbers: its own vertices first, then their neighbours."""
+    """The rows of one block as compressed rows over local numbers: its own vertices first, then their neighbors."""
     source, target = (table.column(name).to_numpy() for name in ("u", "v"))
     order = np.lexsort((target, source))
     source, target = source[order], target[order]

@@ -46,7 +46,7 @@ def component_figures(sizes: Sequence[NDArray[np.int64]], links: Iterable[Counts
     """Number of weakly connected components and the vertices of the largest.
 
     The components of the graph are those of its quotient: `sizes` are the vertices of the subgraphs, in their order,
-    and `links` the pairs of neighbouring ones.
+    and `links` the pairs of neighboring ones.
     """
     vertices = np.concatenate(sizes) if sizes else np.empty(0, np.int64)
     if not vertices.size:

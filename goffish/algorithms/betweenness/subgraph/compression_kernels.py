@@ -17,7 +17,7 @@ class Trees(NamedTuple):
     ----------
     alive : bool, shape (n,)
     degree : int64, shape (n,)
-        Neighbours that were not removed.
+        Neighbors that were not removed.
     omega : int64, shape (n,)
         Vertices in the tree that hangs at each vertex, itself included.
     mass : int64, shape (n,)

@@ -205,7 +205,7 @@ def _side(
     weight = None if weights is None else weights[keep]
     ascending = (np.diff(row) != 0) | (np.diff(key) > 0)
     if not ascending.all():
-        # Parallel arcs are then neighbours, the lightest first, and only that one is kept.
+        # Parallel arcs are then neighbors, the lightest first, and only that one is kept.
         order = np.lexsort((key, row) if weight is None else (weight, key, row))
         new = np.ones(order.size, np.bool_)
         new[1:] = (np.diff(row[order]) != 0) | (np.diff(key[order]) != 0)

@@ -64,7 +64,7 @@ class PartitionedBetweenness(SubgraphProgram):
     shortest paths, dependencies), each as long as some source has messages. With ``compression="drop"`` it is MSL-BC as
     published, with ``compression="exact"`` leaves are removed and made up for exactly (section 3.6).
 
-    Unordered pairs, endpoints excluded, not normalised; ordered pairs in directed graphs, whose leaves are kept. The
+    Unordered pairs, endpoints excluded, not normalized; ordered pairs in directed graphs, whose leaves are kept. The
     answer is the same to the last bit for any partitions, units, threads and number of concurrent sources, as long as
     there are less than 2^53 shortest paths between two vertices.
 

@@ -1,6 +1,6 @@
 """Numba kernels of stages 2 to 4: successors, path counts and dependencies of one source on one partition.
 
-Arc u -> v is on a shortest path if d(u) + w = d(v). Targets from n on are ghosts. Vertices add up what their neighbours
+Arc u -> v is on a shortest path if d(u) + w = d(v). Targets from n on are ghosts. Vertices add up what their neighbors
 hold in the order of their rows once all of it is there, so that sums do not depend on the order in which messages come.
 
 Numbers of paths are ``sigma · LARGE ^ power``, with sigma below `LARGE`. While all powers are 0 (`scaled` is false), as
@@ -25,7 +25,7 @@ class Counts(NamedTuple):
     Attributes
     ----------
     wait : int32, shape (n,)
-        Neighbours that have to be finished before each vertex.
+        Neighbors that have to be finished before each vertex.
     sigma, power : float64 and int32, shape (n,)
         Numbers of paths; (ω + δ) / σ of vertices that stage 4 has finished.
     delta : float64, shape (n,)
@@ -105,8 +105,8 @@ def sweep(counting, size, stack, mail, behind, ahead, far, distances, counts, sc
     """Count shortest paths, or else add up dependencies (equation 4), from one end of them to the other.
 
     Starts from the first `size` vertices of `stack` and goes on from messages. A vertex is finished when all its
-    neighbours `behind` are, and is then computed from these: when `counting`, along arcs that come in, else along arcs
-    that go out. The arcs between ghosts behind and the partition are in `far`. Writes the vertices with neighbours
+    neighbors `behind` are, and is then computed from these: when `counting`, along arcs that come in, else along arcs
+    that go out. The arcs between ghosts behind and the partition are in `far`. Writes the vertices with neighbors
     ahead among the ghosts, and the units of these. Returns the cut arcs to such ghosts, what was written, and whether
     there are powers now.
     """

@@ -125,7 +125,7 @@ def owners(batch: SubgraphBatch, starts: NDArray[np.int64], labels: NDArray[np.i
 
 
 def tell_ghosts(batch: SubgraphBatch, step: BatchStep, piece: Piece, changed: NDArray[np.bool_] | None = None) -> None:
-    """Send the labels of boundary vertices (those that `changed`), once to each neighbouring partition."""
+    """Send the labels of boundary vertices (those that `changed`), once to each neighboring partition."""
     position, partition = piece.pair_position, piece.pair_partition
     if changed is not None:
         rows = np.flatnonzero(changed[position])

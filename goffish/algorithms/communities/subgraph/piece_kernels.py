@@ -54,7 +54,7 @@ def fill_far(rows, far, weights, cursor, out_targets, out_weights):
 
 @kernel
 def boundary_pairs(middle, ends, targets, ghost_partition, partitions):
-    """Distinct (position, neighbouring partition) pairs by position: two arrays."""
+    """Distinct (position, neighboring partition) pairs by position: two arrays."""
     n = middle.size
     size = 0
     for v in range(n):
@@ -143,7 +143,7 @@ def touch_neighbours(middle, ends, targets, changed, fresh, dirty):
 
 @kernel
 def labels_around(rows, starts, ends, targets, label, wanted):
-    """Mark the labels of the listed rows and of their neighbours."""
+    """Mark the labels of the listed rows and of their neighbors."""
     for at in range(rows.size):
         v = rows[at]
         wanted[label[v]] = True
@@ -230,7 +230,7 @@ def label_changes(rows, before, label, degree, size):
 
 @kernel
 def label_rows(starts, ends, targets, weights, loops, label, present, number, upper):
-    """The partition's part of the matrix between labels, by row of `present`, neighbours in the order they are met.
+    """The partition's part of the matrix between labels, by row of `present`, neighbors in the order they are met.
 
     ``number[label]`` is the label's index in `present`. Returns (row labels, column labels, weights); every present
     label has first of all an entry with itself. With `upper`, only entries with larger labels follow.

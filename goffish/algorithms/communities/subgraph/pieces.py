@@ -41,7 +41,7 @@ class Piece:
     ghosts : int64, shape (g,)
         Partitioned number of each ghost, ascending.
     pair_position, pair_partition : int64 arrays
-        Every boundary vertex with each of its neighbouring partitions.
+        Every boundary vertex with each of its neighboring partitions.
     source : array
         The slice's targets, by which a piece is known to belong to it.
     """

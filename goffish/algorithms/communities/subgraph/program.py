@@ -60,7 +60,7 @@ class PartitionedLouvain(SubgraphProgram):
     more than 2^25 rows so, repair rounds make the graph smaller first, and what has less than half its weight in
     its community is free again.
 
-    How the partitions are cut into subgraphs does not change the answer. Directed graphs are analysed as A + Aᵀ.
+    How the partitions are cut into subgraphs does not change the answer. Directed graphs are analyzed as A + Aᵀ.
 
     Parameters
     ----------

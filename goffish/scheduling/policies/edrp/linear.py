@@ -56,7 +56,7 @@ class LinearSolution(NamedTuple):
 
 
 class Linear:
-    """A program that minimises cost under rows ``lower <= sum <= upper``; all columns are 0 or more."""
+    """A program that minimizes cost under rows ``lower <= sum <= upper``; all columns are 0 or more."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""The optimisation problem of EDRP, and the metrics of its deployments.
+"""The optimization problem of EDRP, and the metrics of its deployments.
 
 The input is a dataflow with its rates, hosts with their network, weights, bounds, and the current deployment.
 See docs/specs/edrp.md, sections 2 and 3.1.
@@ -96,7 +96,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Hard limits, which also normalise the metrics.
+    """Hard limits, which also normalize the metrics.
 
     Attributes
     ----------

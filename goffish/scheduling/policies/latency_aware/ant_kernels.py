@@ -13,9 +13,9 @@ PENALTY = 10_000.0
 
 @kernel
 def attraction(p, o, j, neighbour, used, cpu, memory):
-    """Exponent of 2 of the a-priori value of a host for an operator: from 2 (it runs a neighbour) to -2.
+    """Exponent of 2 of the a-priori value of a host for an operator: from 2 (it runs a neighbor) to -2.
 
-    `neighbour`: the host runs a neighbour; `used`: it runs any operator; `cpu`, `memory`: used so far.
+    `neighbour`: the host runs a neighbor; `used`: it runs any operator; `cpu`, `memory`: used so far.
     """
     found = 0
     if neighbour:

@@ -94,7 +94,7 @@ def one_colony(
     ants: Ants | None = None,
     seconds: float | None = None,
 ) -> Marched:
-    """Search with one colony, as in the paper; minimises the sum of score and 10 000 for every violation.
+    """Search with one colony, as in the paper; minimizes the sum of score and 10 000 for every violation.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Numba kernels of hill climbing: one sweep over all neighbours of a placement; `p` is the `Columns` of a problem."""
+"""Numba kernels of hill climbing: one sweep over all neighbors of a placement; `p` is the `Columns` of a problem."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def pulls(p, place):
 
 @kernel
 def sweep(p, place, by_count, tried):
-    """Replace a placement by its best improving neighbour; return whether there is one.
+    """Replace a placement by its best improving neighbor; return whether there is one.
 
-    Neighbours, in this order: one operator moved, two operators of different hosts swapped, all operators of one host
-    moved to another. Ties are broken by the first. `tried` counts the neighbours of each kind.
+    Neighbors, in this order: one operator moved, two operators of different hosts swapped, all operators of one host
+    moved to another. Ties are broken by the first. `tried` counts the neighbors of each kind.
 
-    Differences in overload and in all parts of the score but latency are added up; only neighbours that may be better
+    Differences in overload and in all parts of the score but latency are added up; only neighbors that may be better
     than the best so far (latency is never below 0) are evaluated in full.
     """
     operators, hosts = p.allowed.shape
@@ -142,7 +142,7 @@ def sweep(p, place, by_count, tried):
 
 @kernel
 def hopeful(over, score, best, least):
-    """Whether a neighbour may be better than the best so far."""
+    """Whether a neighbor may be better than the best so far."""
     if over > best + OVERLOAD_DOUBT:
         return False
     return over < best - OVERLOAD_DOUBT or score < least + DOUBT
@@ -150,5 +150,5 @@ def hopeful(over, score, best, least):
 
 @kernel
 def better(key, score, best, least):
-    """Whether a neighbour is better than the best so far."""
+    """Whether a neighbor is better than the best so far."""
     return key < best or (key == best and score < least - TOLERANCE)

@@ -22,7 +22,7 @@ from goffish.scheduling.policies.latency_aware.score import (
     greedy_placement,
 )
 
-#: Quantity that is minimised before the score: usage above the limits, or the number of exceeded limits.
+#: Quantity that is minimized before the score: usage above the limits, or the number of exceeded limits.
 Overload = Literal["amount", "count"]
 
 
@@ -34,11 +34,11 @@ class Climbed(NamedTuple):
     placement : int64, shape (operators,)
     score : Score
     sweeps : int
-        Number of sweeps over all neighbours; the last one finds no improvement, unless the limit was reached.
+        Number of sweeps over all neighbors; the last one finds no improvement, unless the limit was reached.
     tried : (int, int, int)
-        Number of neighbours tried: operators moved, operators swapped, hosts evacuated.
+        Number of neighbors tried: operators moved, operators swapped, hosts evacuated.
     settled : bool
-        Whether no neighbour is better.
+        Whether no neighbor is better.
     """
 
     placement: Ints
@@ -66,7 +66,7 @@ def hill_climbing(
         Quantity that is compared before the score. With the count, as printed in the paper, a move that only reduces an
         overload is rejected.
     sweeps : int, optional
-        Maximum number of sweeps over the neighbours; default: until there is no improvement.
+        Maximum number of sweeps over the neighbors; default: until there is no improvement.
     seconds : float, optional
         Time limit for the start of sweeps. The result then depends on the machine.
     """

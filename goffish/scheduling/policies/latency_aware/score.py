@@ -52,7 +52,7 @@ RELATIVE = ScoreWeights(latency=1.0, relative=True)
 class Columns(NamedTuple):
     """A problem in the form that kernels take.
 
-    `pred[pred_offsets[i]:pred_offsets[i + 1]]` are the predecessors of operator i, `near` and `pull` its neighbours in
+    `pred[pred_offsets[i]:pred_offsets[i + 1]]` are the predecessors of operator i, `near` and `pull` its neighbors in
     both directions and the cost of being apart from them.
     """
 

@@ -22,7 +22,7 @@ class OperatorColumns(NamedTuple):
     loads : float64, shape (operators,)
         Cores of a replica of each operator.
     primary, colours : int64, shape (operators,)
-        Host of the primary; replicas of one colour are spread over hosts.
+        Host of the primary; replicas of one color are spread over hosts.
     forward, backward : tuple of int64, int64 and float64 arrays
         `System.forward` and `System.backward`.
     """
@@ -59,7 +59,7 @@ class Packed(NamedTuple):
     left, into_left, out_left : float64, shape (hosts,)
         Free cores, and remaining incoming and outgoing traffic.
     seen : int64, shape (hosts, colours)
-        Number of replicas of each colour.
+        Number of replicas of each color.
     replicas : int64, shape (hosts,)
     mirrored : int64, shape (hosts, hosts)
         Number of replicas, on the second host, of operators whose primary is on the first.

@@ -63,12 +63,12 @@ def place_copies(
     copies : int64, shape (copies,)
         Operators of the replicas, the most important first.
     strategy : {"simple", "coloured", "mirror"}
-        First fit next to neighbours; few different operators on each host; or on the host with replicas of other
+        First fit next to neighbors; few different operators on each host; or on the host with replicas of other
         operators of the same primary host.
     colour : {"operator", "query", "primary_host"}
         Property that distinguishes replicas.
     most_colours : int, optional
-        If coloured requires more on any host, or cannot place everything, simple is used.
+        If colored requires more on any host, or cannot place everything, simple is used.
     """
     if strategy not in _CODES:
         raise InputError(f"strategy = {strategy!r}: must be one of {', '.join(_CODES)}")
@@ -82,7 +82,7 @@ def place_copies(
 
 
 def colours_per_host(found: System, places: Places, colour: Colour = "operator") -> list[int]:
-    """Number of distinct colours among the replicas on each host."""
+    """Number of distinct colors among the replicas on each host."""
     extra = _replicas(found, places)
     colours = _colours(found, colour)
     return [np.unique(colours[extra[:, host]]).size for host in range(found.hosts)]
@@ -94,7 +94,7 @@ def _colours(found: System, colour: Colour) -> Ints:
     if colour == "primary_host":
         return found.primary
     if colour == "query":
-        # An operator of several queries has the colour of the first one; an operator of none has the last colour.
+        # An operator of several queries has the color of the first one; an operator of none has the last color.
         return np.array([some[0] if some else len(found.queries) for some in found.queries_of], np.int64)
     raise InputError(f"colour = {colour!r}: must be one of operator, query, primary_host")
 
