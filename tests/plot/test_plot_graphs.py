@@ -197,7 +197,7 @@ def test_unusable_tables_are_explained(table: dict[str, list[object]], column: s
 
 
 def test_too_large_graphs_are_refused_with_advice() -> None:
-    with pytest.raises(InputError, match=r"2,001 vertices.*quotient graph.*neighbourhood"):
+    with pytest.raises(InputError, match=r"2,001 vertices.*quotient graph.*neighborhood"):
         graph(gf.from_networkx(nx.path_graph(2001)), pa.table({"vertex": [0], "x": [1]}))
 
 
