@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Literal
 
@@ -19,11 +20,14 @@ from goffish.graph.guards import GRAPH_ADVICE, expect
 from goffish.notebook import following, in_notebook
 from goffish.partial import local_path
 from goffish.partition.cut import partition_graph
+from goffish.threads import interruptible
 
 Units = Literal["components", "single", "vertex"]
 UNITS: tuple[Units, ...] = ("components", "single", "vertex")
 AnyGraph = Graph | PartitionedGraph
 
+#: Arcs of graphs on which the fastest kernel takes some 10 ms; starting a thread takes 0.1 ms.
+_LONG = 1 << 22
 #: Names of the options of `answer`, and so of `goffish.run`, that are no options of an algorithm.
 RUN_OPTIONS = frozenset({field.name for field in fields(RunOptions)} | {"parts", "method", "units", "note"})
 
@@ -79,13 +83,20 @@ def _answer(
             if options.threads is not None and (single := job.single_threaded()):
                 told = f"threads={options.threads} has no effect: {single} uses one thread; omit threads"
                 warnings.warn(told, GoffishWarning, stacklevel=4)
+            found = None
             if options.checkpoint_dir is None:
-                return replace(job.whole(graph, options.threads, note), algorithm=job.name)
-            if job.resumes_whole():
+                found = _called(graph, job.whole, graph, options.threads, note)
+            elif job.resumes_whole():
                 folder = local_path(options.checkpoint_dir)
-                found = job.whole_resumable(graph, options.threads, note, folder, options.resume)
+                found = _called(graph, job.whole_resumable, graph, options.threads, note, folder, options.resume)
+            if found is not None:
                 return replace(found, algorithm=job.name)
     return _on_engine(what, graph, cut, options, note)
+
+
+def _called(graph: Graph, call: Callable[..., Result], *given: Any) -> Result:
+    """Call a whole-graph kernel, interruptible where each of its steps may take long."""
+    return call(*given) if graph.num_arcs < _LONG else interruptible(call, *given)
 
 
 def _on_engine(

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from goffish.errors import GoffishError, GoffishWarning
 from goffish.extras import missing
 from goffish.partial import remove_partial_files
+from goffish.threads import interrupt
 
 INTERRUPTED, TERMINATED = 130, 143
 
@@ -115,12 +116,7 @@ def output_failed(error: OSError) -> str:
 def stop(worker: threading.Thread | None, done: threading.Event) -> None:
     """Interrupt the command and let it clean up; if a kernel is running, only remove its partial files."""
     if worker is not None and worker.ident is not None:
-        import ctypes
-
-        # A thread being started has the ID of its parent and may receive the interrupt instead.
-        sys.unraisablehook = lambda _: None
-        interrupt = ctypes.py_object(KeyboardInterrupt)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident), interrupt)
+        interrupt(worker)
         end_children()
         done.wait(GRACE)
     remove_partial_files()

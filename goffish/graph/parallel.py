@@ -6,16 +6,12 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from functools import cache
-from threading import Thread
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-
-#: Steps that take some 10 ms at least; starting a thread takes 0.1 ms.
-_LONG = 1 << 20
 
 
 def thread_count(threads: int | None = None) -> int:
@@ -82,31 +78,6 @@ def run_tasks(call: Callable[..., Any], tasks: Iterable[Sequence[Any]], threads:
         if error is not None:
             raise error
     return answers
-
-
-def interruptible(work: int, call: Callable[..., Any], *given: Any) -> Any:
-    """Call a kernel of about `work` steps; a long one on a separate thread, so that Ctrl-C ends the wait at once.
-
-    The kernel itself continues on arrays that are no longer read, until it is done or the process ends.
-    """
-    if work < _LONG:
-        return call(*given)
-    answers: list[Any] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            answers.append(call(*given))
-        except BaseException as error:
-            errors.append(error)
-
-    thread = Thread(target=run, name="goffish kernel", daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(0.1)
-    if errors:
-        raise errors[0]
-    return answers[0]
 
 
 def wait_for(

@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import goffish as gf
+from goffish.algorithms import dispatch
 from goffish.algorithms.clustering import in_memory as whole
 from goffish.algorithms.clustering.in_memory import core_numbers, triangles, triangles_of
-from goffish.graph import Graph, from_edges, parallel
+from goffish.graph import Graph, from_edges
 
 EDGES = st.integers(0, 12).flatmap(
     lambda n: st.tuples(st.just(n + 1), st.lists(st.tuples(st.integers(0, n), st.integers(0, n)), max_size=45))
@@ -172,7 +173,7 @@ def test_an_interrupt_does_not_wait_for_a_kernel(name, options, module, kernel, 
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         ends.wait(60)
 
-    monkeypatch.setattr(parallel, "_LONG", 1)
+    monkeypatch.setattr(dispatch, "_LONG", 1)
     monkeypatch.setattr(module.kernels, kernel, endless)
     with pytest.raises(KeyboardInterrupt):
         gf.run(name, graph, **options)

@@ -40,7 +40,8 @@ WORDS = {
     r"\bno time at all\b": "must be positive",
     r"\bmachine class(?:es)?\b": "machine type",
     r"\bfor want of\b": "because of missing",
-    r"(?<!\.)\b(?:colour(?! =)|neighbour|behaviour|favour|label(?:led|ling)|(?:normal|optim|summar|initial|serial)is(?!t)|analyse\b)\w*": "American spelling: color, neighbor, behavior, optimize",
+    r"(?<!\.)\b(?:colour(?! =)|neighbour|behaviour|favour|label(?:led|ling)|analyse\b)\w*": "American spelling",
+    r"(?<!\.)\b(?:normal|optim|summar|initial|serial)is(?!t)\w*": "American spelling",
     r"\bcomes? (?:of|to) (?:it|them|its end)\b": "result, complete",
 }
 #: Words of dataflows, which are ordinary words elsewhere.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
-import threading
-import time
 from typing import Any
 
 import hypothesis.strategies as st
@@ -361,23 +358,6 @@ def test_progress_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told
     assert told[0].startswith("stage 1, pass ")
     assert "modularity +0." in told[0]
-
-
-def test_interrupt_within_a_second() -> None:
-    """Ctrl-C reaches the kernels at the next slice (rustworkx 511, networkit 1271)."""
-    graph = gf.from_edges(*_random_pairs(400_000, 6_000_000), labels=np.arange(400_000))
-    gf.louvain(gf.from_edges([1, 2], [2, 3]))
-    asked: list[float] = []
-
-    def interrupt() -> None:
-        asked.append(time.perf_counter())
-        _thread.interrupt_main()
-
-    timer = threading.Timer(0.5, interrupt)
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        gf.louvain(graph, threads=2)
-    assert time.perf_counter() - asked[0] < 1.0
 
 
 def _random_pairs(n: int, m: int) -> tuple[Any, Any]:

@@ -1,0 +1,56 @@
+"""Interrupts of threads that compute."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any
+
+#: Seconds that an interrupted thread has to end before it is left behind.
+_GRACE_S = 0.2
+
+
+def interrupt(thread: threading.Thread) -> None:
+    """Raise KeyboardInterrupt in a thread, as soon as it returns from the kernel that it runs."""
+    if thread.ident is not None:
+        # A thread that is being started has the ID of its parent and may receive the interrupt instead.
+        sys.unraisablehook = lambda _: None
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt))
+
+
+def interruptible(call: Callable[..., Any], *given: Any) -> Any:
+    """Return ``call(*given)``; in the main thread, Ctrl-C ends the wait at once.
+
+    Kernels release the GIL but handle no signals, so that they run on a thread of their own. One that is running when
+    Ctrl-C is pressed continues on arrays that are no longer read; nothing is started after it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return call(*given)
+    answers: list[Any] = []
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            answers.append(call(*given))
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=copy_context().run, args=(run,), name="goffish algorithm", daemon=True)
+    thread.start()
+    try:
+        # In short steps: a library (polars) may have put its own signal handler in between, which does not wake a wait.
+        while not done.wait(0.1):
+            pass
+    except BaseException:
+        interrupt(thread)
+        done.wait(_GRACE_S)
+        raise
+    if errors:
+        raise errors[0]
+    return answers[0]
