@@ -42,8 +42,8 @@ def interruptible(call: Callable[..., Any], *given: Any) -> Any:
             done.set()
 
     thread = threading.Thread(target=copy_context().run, args=(run,), name="goffish algorithm", daemon=True)
-    thread.start()
     try:
+        thread.start()
         # In short steps: a library (polars) may have put its own signal handler in between, which does not wake a wait.
         while not done.wait(0.1):
             pass
