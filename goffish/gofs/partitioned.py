@@ -411,7 +411,8 @@ class PartitionedGraph:
     def _repr_html_(self) -> str:
         facts = {
             "vertices": self.num_vertices, "edges": self.num_edges, "partitions": self.num_partitions,
-            "subgraphs": self.num_subgraphs, "directed": self.info.directed, "partitioner": self.info.partitioner,
+            "subgraphs": self.num_subgraphs, "directed": self.info.directed,
+            "method": self.info.partitioner.get("method", "unknown"),
         }  # fmt: skip
         return facts_html("PartitionedGraph", facts if self.path is None else facts | {"store": str(self.path)})
 
