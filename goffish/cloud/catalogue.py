@@ -16,15 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, model_validator
 
+from goffish.cloud.prices import PROHIBITIVE
 from goffish.definitions import Definition, read_shipped, shipped_definitions
 from goffish.errors import InputError
 
-_ROOM = resources.files("goffish.cloud") / "catalogues"
+_BUNDLED = resources.files("goffish.cloud") / "catalogues"
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]*$")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-#: Price of an hour, in plans, of a machine type that is not available.
-PROHIBITIVE = 1e9
 
 
 class TypeColumns(NamedTuple):
@@ -356,7 +355,7 @@ class Catalogue(Sites):
 
 def known_catalogues() -> list[str]:
     """Return the names of the bundled catalogues."""
-    return shipped_definitions(_ROOM)
+    return shipped_definitions(_BUNDLED)
 
 
 def read_catalogue(given: str | Path | dict[str, Any] | Catalogue) -> Catalogue:
@@ -369,7 +368,7 @@ def read_catalogue(given: str | Path | dict[str, Any] | Catalogue) -> Catalogue:
     InputError
         The catalogue is invalid; the message names the file, the field, the problem and what is accepted.
     """
-    found = read_shipped(Catalogue, given, _ROOM, "catalogue", "machine_types")
+    found = read_shipped(Catalogue, given, _BUNDLED, "catalogue", "machine_types")
     if isinstance(given, str | Path) and given not in known_catalogues():
         return found.with_prices_beside(Path(given).absolute().parent)
     return found

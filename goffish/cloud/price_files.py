@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from goffish.cloud.prices import Trace, read_csv, seconds_of, trace_of
+from goffish.cloud.prices import PROHIBITIVE, Trace, read_csv, seconds_of, trace_of
 from goffish.errors import FormatError, InputError
 
 #: Fields that identify a price series, in the order of their appearance in its name.
@@ -93,8 +93,8 @@ def _traces(path: Path, rows: Iterable[_Row]) -> dict[str, Trace]:
             time, price = seconds_of(row.time), float(row.price)
         except ValueError:
             time, price = 0.0, -1.0
-        if not 0 <= price < float("inf"):
-            problem = "expected a time in ISO 8601 and a price of 0 or more"
+        if not 0 <= price < PROHIBITIVE:
+            problem = f"expected a time in ISO 8601 and a price of at least 0 and less than {PROHIBITIVE:g}"
             raise FormatError(path, row.line, problem, f"{row.time} {row.price}")
         times.append(time)
         prices.append(price)

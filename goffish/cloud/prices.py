@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from goffish.errors import FormatError, InputError
 
 Floats = NDArray[np.float64]
+#: Prices of an hour are less than this, the price in plans of a machine type that is not available.
+PROHIBITIVE = 1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +53,8 @@ class Trace:
             raise InputError(
                 f"price trace {self.name}: expected one time and one price for each change, and at least one change"
             )
-        if not np.isfinite(self.prices).all() or (self.prices < 0).any():
-            raise InputError(f"price trace {self.name}: prices must be finite and 0 or more")
+        if not ((self.prices >= 0) & (self.prices < PROHIBITIVE)).all():
+            raise InputError(f"price trace {self.name}: prices must be at least 0 and less than {PROHIBITIVE:g}")
         if (np.diff(self.times) <= 0).any() or not self.end >= self.times[-1]:
             raise InputError(f"price trace {self.name}: times must ascend")
 
@@ -125,10 +127,14 @@ def read_csv(path: str | Path, name: str | None = None) -> Trace:
                 raise FormatError(path, 1, "expected the columns timestamp_utc,price_usd_per_hour", ",".join(header))
             for row in rows:
                 try:
-                    times.append(seconds_of(row[0]))
-                    prices.append(float(row[1]))
+                    time, price = seconds_of(row[0]), float(row[1])
                 except (ValueError, IndexError):
                     raise FormatError(path, rows.line_num, "expected a time and a price", ",".join(row)) from None
+                if not 0 <= price < PROHIBITIVE:
+                    problem = f"the price must be at least 0 and less than {PROHIBITIVE:g}"
+                    raise FormatError(path, rows.line_num, problem, ",".join(row))
+                times.append(time)
+                prices.append(price)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot read prices ({error})") from None
     return trace_of(times, prices, name or path.name.split(".csv")[0])

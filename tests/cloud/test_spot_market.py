@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goffish.cloud.catalogue import PROHIBITIVE, Catalogue, read_catalogue
+from goffish.cloud.catalogue import Catalogue, read_catalogue
+from goffish.cloud.prices import PROHIBITIVE
 from goffish.cloud.providers import LocalProvider, SimulatedProvider
 from goffish.cloud.spot_market import SpotMarket
 from goffish.errors import InputError

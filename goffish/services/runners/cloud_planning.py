@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 from cachetools import LRUCache
 
-from goffish.cloud.catalogue import PROHIBITIVE, Billing, Catalogue, MachineType
-from goffish.cloud.prices import Trace, in_slots
+from goffish.cloud.catalogue import Billing, Catalogue, MachineType
+from goffish.cloud.prices import PROHIBITIVE, Trace, in_slots
 from goffish.cloud.spot_market import read_trace
 from goffish.errors import InputError
 from goffish.scheduling.spot.comparison import cheapest_on_demand, most_probable_bid
