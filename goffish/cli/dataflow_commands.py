@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -177,6 +177,7 @@ def _simulate(
     flow, catalogue = _setting(dataflow, cloud, rate, no_alternates)
     length = flow.goal.interval_s if interval is None else interval
     table = _rates(rates, flow, hours, length, seed)
+    flow = flow if hours is None else replace(flow, goal=flow.goal.for_hours(hours))
     machines = make_variability(variability, seed)
     since = moment(spot_since, "--spot-since")
     names = [*(policy or ()), *(name.strip() for name in (compare or "").split(",") if name.strip())]

@@ -47,6 +47,19 @@ def here(place: Place) -> Place:
     return place
 
 
+def test_acceptable_costs_are_those_of_the_simulated_time(here: Place) -> None:
+    """Breaks when a longer run, of the same cost per hour, is less profitable."""
+    runs = [
+        here("simulate", "mine.yaml", "--cloud", "cloud.yaml", "--hours", hours, "--json").json["runs"]
+        for hours in ("1", "2", "12")
+    ]
+    found = [run["reactive-global"] for run in runs]
+    assert found[2]["cost"] == pytest.approx(12 * found[0]["cost"])
+    assert [one["profit"] for one in found] == pytest.approx([found[1]["profit"]] * 3)
+    whole = here("simulate", "mine.yaml", "--cloud", "cloud.yaml", "--json").json["runs"]["reactive-global"]
+    assert whole["profit"] == pytest.approx(found[1]["profit"]), "the period of the goal is 2 h"
+
+
 def test_a_plan_can_be_carried_out(here: Place) -> None:
     """Breaks when the figures of a plan do not follow from what it says it runs."""
     plan = here("plan", "mine.yaml", "--cloud", "cloud.yaml", "--json").json

@@ -104,6 +104,13 @@ class Goal(Definition):
     period_h: Positive = 12.0
     interval_s: Positive = 300.0
 
+    def for_hours(self, hours: float) -> Goal:
+        """Return the goal for another period, with acceptable costs in proportion."""
+        factor = hours / self.period_h
+        costs = {"cost_at_best_value": self.cost_at_best_value, "cost_at_worst_value": self.cost_at_worst_value}
+        scaled = {name: cost * factor for name, cost in costs.items() if cost is not None}
+        return self.model_copy(update=scaled | {"period_h": hours})
+
     @model_validator(mode="after")
     def _ordered(self) -> Goal:
         best, worst = self.cost_at_best_value, self.cost_at_worst_value

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from goffish.cloud.catalogue import Catalogue
@@ -45,6 +45,7 @@ def setting_of(job: DataflowJob, catalogue: Catalogue) -> Setting:
     flow = compile_flow(job.dataflow)
     interval_s = flow.goal.interval_s
     steps = intervals_of(job, flow.goal)
+    flow = flow if job.hours is None else replace(flow, goal=flow.goal.for_hours(job.hours))
     rates, machines = make_rates(job.rates, flow, steps, interval_s, job.seed), make_variability("none")
     forecaster = None
     if looks_ahead(job.policy):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -38,6 +38,7 @@ def simulated(job: DataflowJob, cloud: Catalogue | None = None) -> Result:
     flow = compile_flow(read_dataflow(job.dataflow))
     steps = round(job.hours * 3600 / flow.goal.interval_s)
     rates = make_rates(job.rates, flow, steps, flow.goal.interval_s, int(job.seed))
+    flow = replace(flow, goal=flow.goal.for_hours(job.hours))
     return simulate(flow, cloud or job.cloud_name, make_policy(job.policy), rates, seed=int(job.seed))
 
 
