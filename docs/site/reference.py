@@ -222,7 +222,7 @@ def _fields(model: dict[str, Any]) -> str:
         if field.get("default") not in (None, "", [], {}) and not isinstance(field["default"], dict):
             default = f"`{json.dumps(field['default']).removesuffix('.0')}`"
         rows += f"| `{name}` | {_type(field)} | {default} | {described.get(name, '')} |\n"
-    return f"{summary}\n\n| field | type | default | |\n|---|---|---|---|\n{rows}"
+    return f"{summary}\n\n| field | type | default | meaning |\n|---|---|---|---|\n{rows}"
 
 
 def _type(schema: dict[str, Any]) -> str:
