@@ -230,7 +230,7 @@ def test_a_folder_that_cannot_be_written_leaves_the_old_one(spark: Any, tmp_path
     before = read_table(out)
     for program, told in (
         (Uneven(1, fails=-2), r"columns \['one'\] in one partition, \['other'\] in another"),
-        (Uneven(1), "Uneven, result: there is no vertex number 1000"),
+        (Uneven(1), "Uneven, result: vertex number 1000 does not exist"),
         (Rounds(2, fails=2), "Rounds: subgraph 1, partition"),
     ):
         with pytest.raises(JobError, match=told):

@@ -24,7 +24,7 @@ from goffish.errors import GoffishError, JobError
 from goffish.services.api.clients import LOCAL_CLIENT
 from goffish.services.api.guard import caller
 from goffish.services.api.limits import TooMuch
-from goffish.services.runners.limits import limit_memory, reserve_nothing
+from goffish.services.runners.limits import is_no_memory, limit_memory, reserve_nothing
 
 Answer = TypeVar("Answer")
 #: PR_SET_PDEATHSIG of Linux.
@@ -206,11 +206,11 @@ def answer(number: int, most_mb: int) -> None:
         pipe.send(None)  # started
         try:
             pipe.send((True, call(*given)))
-        except MemoryError:
-            text = f"planning exceeded {most_mb:,} MB (--max-plan-memory); reduce the problem size"
-            pipe.send((False, TooMuch(text)))
-            return  # memory may not be released
         except Exception as error:
+            if is_no_memory(error):
+                text = f"planning exceeded {most_mb:,} MB (--max-plan-memory); reduce the problem size"
+                pipe.send((False, TooMuch(text)))
+                return  # memory may not be released
             if not isinstance(error, GoffishError):
                 error.add_note(traceback.format_exc())  # for the server's log
             pipe.send((False, error))

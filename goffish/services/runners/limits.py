@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from collections.abc import Mapping
@@ -88,7 +89,7 @@ def reserve_nothing() -> None:
 def is_no_memory(error: BaseException | None) -> bool:
     """Return whether an error is a failed allocation, including wrapped errors."""
     while error is not None:
-        if isinstance(error, MemoryError):
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -39,7 +39,13 @@ _TELL_S = 1.0
 _GRACE_S = 5.0
 _LOG_LINES = 16384
 #: Messages of libraries about failed allocations at the end of a log.
-_NO_MEMORY = ("MemoryError", "std::bad_alloc", "LLVM ERROR: out of memory", "java.lang.OutOfMemoryError")
+_NO_MEMORY = (
+    "MemoryError",
+    "Cannot allocate memory",
+    "std::bad_alloc",
+    "LLVM ERROR: out of memory",
+    "java.lang.OutOfMemoryError",
+)
 _LAST_BYTES = 4096
 WORKER = "goffish.services.runners.worker"
 

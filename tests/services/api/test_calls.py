@@ -260,7 +260,7 @@ def test_limits_of_a_job(ann: Client) -> None:
     large = ann.submit_graph("pagerank", "store", endless, memory_mb=20)
     busy = ann.submit_graph("pagerank", "store", endless, cpu_seconds=2.5)
     began = time.monotonic()
-    assert "deadline of 4 s" in ann.wait(late.id).error
+    assert "deadline exceeded: 4 s" in ann.wait(late.id).error
     assert re.fullmatch(r"memory limit exceeded: (\d+ MB used, )?20 MB allowed", ann.wait(large.id).error)
     assert "2.5 s allowed" in ann.wait(busy.id).error
     assert time.monotonic() - began < 60

@@ -79,9 +79,9 @@ def test_the_live_table(busy: RealServer) -> None:
 
         until(lambda frame: f"{running} " in frame and " running " in frame)
         busy.kill()
-        until(lambda frame: "does not answer" in frame and f"{running} " in frame)
+        until(lambda frame: "cannot connect to the server" in frame and f"{running} " in frame)
         busy.start()
-        until(lambda frame: "does not answer" not in frame and f"{running} " in frame)
+        until(lambda frame: "cannot connect to the server" not in frame and f"{running} " in frame)
         process.stdin.write(b"\x03")
         process.stdin.flush()
         assert process.wait(10) == 130

@@ -127,7 +127,10 @@ def test_the_guide(run: Run, tmp_path: Path) -> None:
     said = run(sys.executable, str(script), cwd=tmp_path).stdout
     assert "1899 ['vertex', 'rank']" in said and "machines for " in said
     assert "INVALID_ARGUMENT spec.graph.options: " in said and '"components": 4' in said
-    assert "of our own machines" in said and pa.ipc.open_stream((tmp_path / "intervals.arrows").read_bytes()).read_all()
+    assert (
+        "0.5 USD per hour; machines: 1" in said
+        and pa.ipc.open_stream((tmp_path / "intervals.arrows").read_bytes()).read_all()
+    )
 
 
 def test_the_threat_model_names_tests_that_exist() -> None:

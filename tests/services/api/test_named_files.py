@@ -516,7 +516,7 @@ def test_uploads_as_options(server: RealServer, data: Path, tmp_path: Path, cana
         assert client.job(torn.id).error.startswith(f"{uri}: not a csv table")
         for name in ("truth", "initial", "fixed"):
             for path in (canaries.path(".csv"), tmp_path / "nothing.csv"):
-                with pytest.raises(GoffishError, match=rf"options\.{name}: unknown '{path.name}'"):
+                with pytest.raises(GoffishError, match=rf"options\.{name}: '{path.name}' not found"):
                     client.submit_graph("louvain", "edges.txt", {name: str(path)})
         canaries.check("uploads")
 

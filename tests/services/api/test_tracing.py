@@ -42,7 +42,7 @@ def test_a_span_for_each_call(tmp_path: Path, data: Path) -> None:
             client.plan("sc13-diamond")
             job = client.wait(client.submit_graph("components", "store").id)
             assert client.result(job.id).num_rows == 400
-            with pytest.raises(ServiceError, match="no job"):
+            with pytest.raises(ServiceError, match="does not exist"):
                 client.job("nothing")
     finally:
         server.stop(1).wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from goffish.environment import child_environment
 from goffish.errors import InputError
 from goffish.services.runners.folder import JobFolder
-from goffish.services.runners.limits import JobLimits
+from goffish.services.runners.limits import JobLimits, is_no_memory
 from goffish.services.runners.processes import launcher, lost, spark_command
 from goffish.services.store.records import State
 from goffish.services.store.spec import GraphJob
@@ -81,3 +82,12 @@ def test_a_python_worker_is_limited(tmp_path: Path, taken: int, code: int) -> No
     if code:
         ended_as = lost(folder, code)
         assert (ended_as.state, ended_as.text) == (State.FAILED, "memory limit exceeded: 4,000 MB allowed")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory")])
+def test_a_failed_allocation_by_any_name(error: Exception) -> None:
+    """Breaks when a mapping that fails for want of memory is reported as another error of the job."""
+    wrapped = ValueError("a library's own")
+    wrapped.__cause__ = error
+    assert is_no_memory(error) and is_no_memory(wrapped)
+    assert not is_no_memory(OSError(errno.ENOSPC, "No space left on device"))

@@ -201,7 +201,7 @@ def test_saving_an_opened_store_takes_its_instances_along(stamped: Any, tmp_path
     # A slice that has gone since the store was opened is missed before anything is published.
     for slice_file in (tmp_path / "copy" / "p00001").glob("series.edge.exists.g*"):
         slice_file.unlink()
-    with pytest.raises(StoreError, match=r"series\.edge.*: is gone; .* open it again"):
+    with pytest.raises(StoreError, match=r"series\.edge.*: is missing; .* open it again"):
         copy.save(tmp_path / "third")
     assert not (tmp_path / "third").exists()
 

@@ -108,8 +108,8 @@ def test_inputs_that_cannot_be_used(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_bytes(b"")
     (tmp_path / "folder").mkdir()
     for change, told in (
-        ({"source": "from"}, "source = 'from': no such column; there are a, b"),
-        ({"target": 2}, "target = 2: there are 2 columns, numbered from 0"),
+        ({"source": "from"}, "source = 'from': no such column; available: a, b"),
+        ({"target": 2}, "target = 2: the file has 2 columns, numbered from 0"),
         ({"attributes": {"c": "real"}}, "attributes.c = 'c': no such column"),
         ({"inputs": [{"path": str(tmp_path / "none.csv")}]}, r"inputs\[0\]: .*none.csv"),
         ({"inputs": [{"path": str(tmp_path / "empty.csv")}]}, r"inputs\[0\]: no columns in .*empty.csv"),
@@ -121,7 +121,7 @@ def test_inputs_that_cannot_be_used(spark: Any, tmp_path: Path) -> None:
             r"rows\.csv cannot be read \(.*not a Parquet file",
         ),
         ({"inputs": [{"path": "x", "format": "json"}], "source": 0}, "fields of JSON have names"),
-        ({}, "no row is left of 2: source_unreadable 2 .*quarantine.; vertices .* need labels: text"),
+        ({}, "source_unreadable 2 .*quarantine.; vertices .* need labels: text"),
     ):
         with pytest.raises(InputError, match=told) as caught:
             ingest({**base, **change}, tmp_path / "s", spark)

@@ -167,7 +167,7 @@ def test_a_real_run(tmp_path: Path) -> None:
             for machine in pq.read_table(tmp_path / method / "machines.parquet").to_pylist()
             if machine["stop_s"] is not None and machine["stop_s"] < len(load) * 4 - 1
         ]
-        counts[method] = pq.read_table(tmp_path / method / "elements.parquet")["instances"].to_numpy()
+        counts[method] = pq.read_table(tmp_path / method / "processing_elements.parquet")["instances"].to_numpy()
     assert all(len(run["intervals"]) == len(load) and run["cost"] > 0 for run in runs.values())
     assert all((found >= 1).all() for found in counts.values())
     assert max(counts["units"]) > 1, "nothing was added"
