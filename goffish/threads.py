@@ -7,8 +7,12 @@ import sys
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import Any
+from typing import Any, TypeVar
 
+Answer = TypeVar("Answer")
+
+#: Steps that take some 10 ms at least; starting a thread takes 0.1 ms.
+_LONG = 1 << 20
 #: Seconds that an interrupted thread has to end before it is left behind.
 _GRACE_S = 0.2
 
@@ -21,15 +25,15 @@ def interrupt(thread: threading.Thread) -> None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt))
 
 
-def interruptible(call: Callable[..., Any], *given: Any) -> Any:
-    """Return ``call(*given)``; in the main thread, Ctrl-C ends the wait at once.
+def interruptible(work: int, call: Callable[..., Answer], *given: Any) -> Answer:
+    """Return ``call(*given)``; if it takes about `work` steps and that is long, Ctrl-C ends the wait at once.
 
     Kernels release the GIL but handle no signals, so that they run on a thread of their own. One that is running when
     Ctrl-C is pressed continues on arrays that are no longer read; nothing is started after it.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if work < _LONG or threading.current_thread() is not threading.main_thread():
         return call(*given)
-    answers: list[Any] = []
+    answers: list[Answer] = []
     errors: list[BaseException] = []
     done = threading.Event()
 

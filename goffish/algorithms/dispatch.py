@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Literal
 
@@ -26,8 +25,6 @@ Units = Literal["components", "single", "vertex"]
 UNITS: tuple[Units, ...] = ("components", "single", "vertex")
 AnyGraph = Graph | PartitionedGraph
 
-#: Arcs of graphs on which the fastest kernel takes some 10 ms; starting a thread takes 0.1 ms.
-_LONG = 1 << 22
 #: Names of the options of `answer`, and so of `goffish.run`, that are no options of an algorithm.
 RUN_OPTIONS = frozenset({field.name for field in fields(RunOptions)} | {"parts", "method", "units", "note"})
 
@@ -83,20 +80,16 @@ def _answer(
             if options.threads is not None and (single := job.single_threaded()):
                 told = f"threads={options.threads} has no effect: {single} uses one thread; omit threads"
                 warnings.warn(told, GoffishWarning, stacklevel=4)
-            found = None
+            # With one thread they are one kernel, which they call interruptibly: what they allocate here is used again.
+            work = 0 if job.one_thread else graph.num_arcs
             if options.checkpoint_dir is None:
-                found = _called(graph, job.whole, graph, options.threads, note)
-            elif job.resumes_whole():
+                found = interruptible(work, job.whole, graph, options.threads, note)
+                return replace(found, algorithm=job.name)
+            if job.resumes_whole():
                 folder = local_path(options.checkpoint_dir)
-                found = _called(graph, job.whole_resumable, graph, options.threads, note, folder, options.resume)
-            if found is not None:
+                found = interruptible(work, job.whole_resumable, graph, options.threads, note, folder, options.resume)
                 return replace(found, algorithm=job.name)
     return _on_engine(what, graph, cut, options, note)
-
-
-def _called(graph: Graph, call: Callable[..., Result], *given: Any) -> Result:
-    """Call a whole-graph kernel, interruptible where each of its steps may take long."""
-    return call(*given) if graph.num_arcs < _LONG else interruptible(call, *given)
 
 
 def _on_engine(

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import goffish as gf
-from goffish.algorithms import dispatch
+from goffish import threads as interrupts
 from goffish.algorithms.clustering import in_memory as whole
 from goffish.algorithms.clustering.in_memory import core_numbers, triangles, triangles_of
 from goffish.graph import Graph, from_edges
@@ -173,7 +173,7 @@ def test_an_interrupt_does_not_wait_for_a_kernel(name, options, module, kernel, 
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         ends.wait(60)
 
-    monkeypatch.setattr(dispatch, "_LONG", 1)
+    monkeypatch.setattr(interrupts, "_LONG", 1)
     monkeypatch.setattr(module.kernels, kernel, endless)
     with pytest.raises(KeyboardInterrupt):
         gf.run(name, graph, **options)

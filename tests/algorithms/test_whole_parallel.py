@@ -67,14 +67,15 @@ def test_a_long_kernel_can_be_interrupted() -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a test runner may have it ignored
     try:
         with pytest.raises(KeyboardInterrupt):
-            interruptible(kernel)
+            interruptible(1 << 30, kernel)
         assert begun.is_set()
     finally:
         ended.set()
         signal.signal(signal.SIGINT, before)
-    assert interruptible(divmod, 7, 2) == (3, 1)
-    with pytest.raises(ZeroDivisionError):
-        interruptible(divmod, 7, 0)
+    for work in (0, 1 << 30):
+        assert interruptible(work, divmod, 7, 2) == (3, 1)
+        with pytest.raises(ZeroDivisionError):
+            interruptible(work, divmod, 7, 0)
 
 
 def test_an_interrupted_thread_starts_nothing_more() -> None:
@@ -94,7 +95,7 @@ def test_an_interrupted_thread_starts_nothing_more() -> None:
     timer = threading.Timer(0.1, lambda: begun.wait() and _thread.interrupt_main())
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        interruptible(algorithm)
+        interruptible(1 << 30, algorithm)
     assert after.wait(5) and ended.is_set()
 
 
@@ -116,7 +117,7 @@ def test_interrupt_of_algorithms(name: str, large: gf.Graph) -> None:
         asked.append(time.perf_counter())
         _thread.interrupt_main()
 
-    timer = threading.Timer(0.4, interrupt)
+    timer = threading.Timer(0.1, interrupt)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         gf.run(name, large)

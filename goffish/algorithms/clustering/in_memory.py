@@ -13,6 +13,7 @@ from goffish.algorithms.clustering import kernels
 from goffish.gopher.result import Result
 from goffish.graph import Graph
 from goffish.graph.parallel import balanced_rows, run_tasks, thread_count
+from goffish.threads import interruptible
 
 _Numbers = NDArray[np.integer[Any]]
 #: Steps of one task, less than 0.1 s where each misses the caches: Ctrl-C takes effect between two tasks.
@@ -79,7 +80,7 @@ def cores_of(graph: Graph) -> _Numbers:
     """Core number of each vertex, shape (n,)."""
     graph = graph.to_undirected()
     core, order, place, starts = _by_degree(graph)
-    kernels.peel(graph.offsets, graph.targets, order, place, starts, core)
+    interruptible(graph.num_arcs, kernels.peel, graph.offsets, graph.targets, order, place, starts, core)
     return core
 
 
