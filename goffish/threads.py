@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
@@ -20,8 +19,6 @@ _GRACE_S = 0.2
 def interrupt(thread: threading.Thread) -> None:
     """Raise KeyboardInterrupt in a thread, as soon as it returns from the kernel that it runs."""
     if thread.ident is not None:
-        # A thread that is being started has the ID of its parent and may receive the interrupt instead.
-        sys.unraisablehook = lambda _: None
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt))
 
 
@@ -35,11 +32,12 @@ def interruptible(work: int, call: Callable[..., Answer], *given: Any) -> Answer
         return call(*given)
     answers: list[Answer] = []
     errors: list[BaseException] = []
-    done = threading.Event()
+    stopped, done = threading.Event(), threading.Event()
 
     def run() -> None:
         try:
-            answers.append(call(*given))
+            if not stopped.is_set():
+                answers.append(call(*given))
         except BaseException as error:
             errors.append(error)
         finally:
@@ -52,6 +50,7 @@ def interruptible(work: int, call: Callable[..., Answer], *given: Any) -> Answer
         while not done.wait(0.1):
             pass
     except BaseException:
+        stopped.set()  # a thread that has not begun yet cannot be interrupted
         interrupt(thread)
         done.wait(_GRACE_S)
         raise

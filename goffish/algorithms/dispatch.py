@@ -80,7 +80,7 @@ def _answer(
             if options.threads is not None and (single := job.single_threaded()):
                 told = f"threads={options.threads} has no effect: {single} uses one thread; omit threads"
                 warnings.warn(told, GoffishWarning, stacklevel=4)
-            # With one thread they are one kernel, which they call interruptibly: what they allocate here is used again.
+            # Algorithms of one thread make only their kernel interruptible, so that this thread reuses its memory.
             work = 0 if job.one_thread else graph.num_arcs
             if options.checkpoint_dir is None:
                 found = interruptible(work, job.whole, graph, options.threads, note)

@@ -116,6 +116,8 @@ def output_failed(error: OSError) -> str:
 def stop(worker: threading.Thread | None, done: threading.Event) -> None:
     """Interrupt the command and let it clean up; if a kernel is running, only remove its partial files."""
     if worker is not None and worker.ident is not None:
+        # A thread being started has the ID of its parent and may receive the interrupt instead.
+        sys.unraisablehook = lambda _: None
         interrupt(worker)
         end_children()
         done.wait(GRACE)

@@ -154,16 +154,18 @@ def test_an_interrupt_ends_triangles_at_the_next_task(threads, monkeypatch, hear
 @pytest.mark.parametrize(
     ("name", "options", "module", "kernel"),
     [
-        ("cores", {}, "clustering", "peel"),
-        ("components", {}, "components", "join_sampled"),
-        ("components", {}, "components", "join_all"),
-        ("bfs", {"source": 0}, "paths", "breadth_first"),
-        ("sssp", {"source": 0}, "paths", "dijkstra"),
+        ("cores", {}, "clustering.in_memory", "peel"),
+        ("components", {}, "components.in_memory", "join_sampled"),
+        ("components", {}, "components.in_memory", "join_all"),
+        ("bfs", {"source": 0}, "paths.in_memory", "breadth_first"),
+        ("sssp", {"source": 0}, "paths.in_memory", "dijkstra"),
+        ("triangles", {}, "clustering.in_memory", "orient"),
+        ("betweenness", {}, "betweenness.reductions", "find_blocks"),
     ],
 )
 def test_an_interrupt_does_not_wait_for_a_kernel(name, options, module, kernel, monkeypatch, heard):
     """Fails when a kernel of a whole graph runs where it keeps the interrupt from being heard."""
-    module = importlib.import_module(f"goffish.algorithms.{module}.in_memory")
+    module = importlib.import_module(f"goffish.algorithms.{module}")
     edges = np.array(nx.gnm_random_graph(300, 400 if kernel == "join_all" else 6000, seed=1).edges)
     graph = gf.from_edges(*edges.T, np.arange(1.0, 1 + len(edges)) if name == "sssp" else None)
     ends, runs_on = threading.Event(), []

@@ -13,7 +13,7 @@ from goffish.errors import InputError
 from goffish.extras import needed_for
 from goffish.graph.guards import whole_number
 
-#: Share of the vertices whose recall is told where no number is asked for.
+#: Share of the vertices whose recall is reported by default.
 TOP_SHARE = 0.01
 
 

@@ -28,7 +28,7 @@ _COUNTS = tuple(kind.name.lower() for kind in COUNTED)
 _TOTALS = ("hops_sum", "hops_max", "cut_max", *STAGES.values(), "searches", "rounds")
 
 # Pieces are functions of immutable slices and of the state. They are kept beside the program and not on it: options
-# alone tell jobs apart, and a run that goes on from a checkpoint cuts them anew.
+# alone distinguish jobs, and a run that resumes from a checkpoint cuts them again.
 _pieces: WeakKeyDictionary[PartitionedBetweenness, dict[int, dict[bool, Piece]]] = WeakKeyDictionary()
 _begun: WeakKeyDictionary[Options, float] = WeakKeyDictionary()
 
