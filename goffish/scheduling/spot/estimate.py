@@ -8,13 +8,13 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.cloud.prices import Trace, in_slots
+from goffish.cloud.prices import SlotPrices, Trace, in_slots
 from goffish.errors import InputError
 from goffish.scheduling.spot.model import Market, SpotClass, chain_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Estimator = Literal["paper", "level", "slot", "semi"]
+Estimator = Literal["recent", "paper", "level", "slot", "semi"]
 
 #: Increment of the most probable prices to bids, and the rounding of prices before.
 CENT = 0.001
@@ -22,6 +22,19 @@ CENT = 0.001
 QUANTILES = (0.5, 0.75, 0.9)
 #: Pseudo-count of the slot estimator.
 PSEUDO_COUNT = 0.05
+#: Share of price changes that lead back to a usual price, in the prior of `recent_class`.
+RETURNING = 0.5
+#: Half-life of the weight of an observation, in seconds; weight of the prior of a bin, and of the bin's rate for each
+#: age, in observations.
+HALF_LIFE_S, PRIOR, AGE_PRIOR = 10 * 86_400.0, 12.0, 3.0
+#: Quantiles of recent prices that separate bins; minimum ratio of two edges.
+LEVELS, LEAST_RATIO = (0.25, 0.5, 0.75, 0.9), 1.03
+#: Ratio of edges above which a gap is divided, ratio of the first division, and maximum number of the others.
+GAP_RATIO, NEAR_RATIO, MOST_GAPS = 2.0, 1.2, 3
+#: Maximum number of ages, and of states.
+MOST_AGES, MOST_STATES = 8, 32
+#: Least price whose changes are counted as a ratio.
+TINY = 1e-6
 #: Share of a likelihood that is spread over all bins, so that unseen changes are possible.
 FLOOR = 1e-6
 
@@ -73,11 +86,13 @@ def estimate_class(
         On-demand price of an hour.
     slot_s : float
     bids : float64, shape (bids,), optional
-        Ascending; default: `quantile_bids`. Bids are the edges of the bins.
-    estimator : {"paper", "level", "slot", "semi"}
-        One probability of a change for all bins; one per bin; counts of pairs of bins a slot apart; or semi-Markov: the
-        probability of leaving a bin also depends on the number of slots since it was entered.
+        Ascending; default: `quantile_bids`. Bids are the edges of the bins. Ignored by ``recent``, which bids the
+        on-demand price.
+    estimator : {"recent", "paper", "level", "slot", "semi"}
+        See `recent_class`; one probability of a change for all bins; one per bin; counts of pairs of bins a slot apart;
+        or semi-Markov: the probability of leaving a bin also depends on the number of slots since it was entered.
     hazard : float
+        Added to the interruptions within slots that ``recent`` observes.
     name : str, optional
         Default: the name of the trace.
     ages : int
@@ -89,6 +104,9 @@ def estimate_class(
     InputError
         If the estimator is unknown, bids do not ascend, `ages` is below 1, or the history is shorter than two slots.
     """
+    if estimator == "recent" and trace.end - trace.start >= 2 * slot_s:
+        slots = in_slots([trace], slot_s, trace.start, trace.end)
+        return recent_class(slots, 0, speed, on_demand, slot_s, hazard=hazard, name=name or trace.name)
     edges = quantile_bids(trace, on_demand) if bids is None else np.asarray(bids, np.float64)
     if estimator not in get_args(Estimator):
         raise InputError(f"unknown estimator {estimator!r}; accepted: {', '.join(get_args(Estimator))}")
@@ -113,6 +131,120 @@ def estimate_class(
     covers = np.arange(edges.size, dtype=np.int64)
     kept = ages if estimator == "semi" else 1
     return SpotClass(name or trace.name, speed, on_demand, edges, levels, chain, covers, hazard, kept)
+
+
+def recent_class(
+    slots: SlotPrices,
+    column: int,
+    speed: int,
+    on_demand: float,
+    slot_s: float,
+    *,
+    hazard: float = 0.0,
+    name: str = "",
+    half_life_s: float = HALF_LIFE_S,
+) -> SpotClass:
+    """Estimate a machine type from recent prices, so that prices that were never seen are close to known ones.
+
+    Parameters
+    ----------
+    slots : SlotPrices
+        Prices for training; the end is the present.
+    column : int
+        Column of the machine type.
+    speed : int
+        Units of work in a slot.
+    on_demand : float
+        On-demand price of an hour, which is the only bid.
+    slot_s : float
+    hazard : float
+        Probability of an interruption in a slot that prices do not show.
+    name : str
+    half_life_s : float
+        An observation has half the weight of one that is this much later.
+
+    Notes
+    -----
+    An observation of age `a` weighs ``2 ** (-a / half_life_s)``. Bins are separated by quantiles of the weighted prices
+    and, in gaps without prices up to the on-demand price, by a near price and geometric steps; a bin without prices has
+    the geometric mean of its edges. The distribution of the bin that follows bin `i` is the posterior mean of a
+    Dirichlet distribution with `PRIOR` pseudo-observations: the ratios ``next / now`` of all prices, applied to the
+    price of bin `i`, with a share of the changes leading to the usual bins instead. In turn, it is the prior of each
+    age of the bin with `AGE_PRIOR` pseudo-observations. Interruptions within slots that start and end below the
+    on-demand price are a hazard.
+    """
+    price, peak = slots.prices[:, column], slots.peaks[:, column]
+    weight: Floats = np.exp2(-np.arange(price.size, dtype=np.float64)[::-1] * slot_s / half_life_s)
+    edges = _edges(price, weight, on_demand)
+    bins = np.searchsorted(edges, price, "left")
+    count = edges.size + 1
+    ages = max(1, min(MOST_AGES, MOST_STATES // count))
+    seen: Floats = np.bincount(bins, weight, count).astype(np.float64)
+    low, high = np.append(edges[:1], edges), np.append(edges, 2.0 * edges[-1])
+    levels = np.divide(np.bincount(bins, weight * price, count), seen, out=np.sqrt(low * high), where=seen > 0)
+    pairs = np.zeros((count, ages, count))
+    np.add.at(pairs, (bins[:-1], np.minimum(_slots_inside(bins), ages - 1)[:-1], bins[1:]), weight[:-1])
+    chain = np.zeros((count * ages,) * 2)
+    for kind in range(count):
+        usual = pairs[kind].sum(axis=0) + PRIOR * _usual(kind, levels, edges, price, weight, seen)
+        usual /= usual.sum()
+        rows = pairs[kind] + AGE_PRIOR * usual
+        rows /= rows.sum(axis=1, keepdims=True)
+        for age in range(ages):
+            at = kind * ages + age
+            chain[at, np.arange(count) * ages] = rows[age]
+            chain[at, kind * ages] = 0.0
+            chain[at, kind * ages + min(age + 1, ages - 1)] = rows[age, kind]
+    calm = (price[:-1] <= on_demand) & (price[1:] <= on_demand)
+    within = float(weight[:-1][calm & (peak > on_demand)].sum() / max(weight[:-1][calm].sum(), 1.0))
+    covers = np.array([count - 2], np.int64)
+    risk = 1.0 - (1.0 - min(within, 1.0)) * (1.0 - hazard)
+    return SpotClass(
+        name, speed, on_demand, edges, levels, chain / chain.sum(axis=1, keepdims=True), covers, risk, ages
+    )
+
+
+def _edges(price: Floats, weight: Floats, on_demand: float) -> Floats:
+    """Edges of the bins of `recent_class`, ascending; the last one is the on-demand price."""
+    order = np.argsort(price, kind="stable")
+    passed = np.cumsum(weight[order])
+    quantiles = price[order][np.searchsorted(passed, np.array(LEVELS) * passed[-1] * (1 - 1e-12), "left")]
+    found: list[float] = []
+    if np.unique(price[price < on_demand]).size > 1:
+        for edge in np.append(quantiles[quantiles < on_demand], on_demand).tolist():
+            if found and 0 < found[-1] < edge < found[-1] * LEAST_RATIO and edge < on_demand:
+                continue
+            if found and edge > GAP_RATIO * found[-1] > 0:
+                found.append(NEAR_RATIO * found[-1])
+                steps = min(int(np.log(edge / found[-1]) / np.log(GAP_RATIO)), MOST_GAPS)
+                found += np.geomspace(found[-1], edge, steps + 2)[1:-1].tolist()
+            found.append(edge)
+    return np.unique(np.append(found, on_demand))
+
+
+def _usual(kind: int, levels: Floats, edges: Floats, price: Floats, weight: Floats, seen: Floats) -> Floats:
+    """Distribution of the bin that follows a bin if its price changes like all prices on its side of the last edge.
+
+    `seen`: weight of each bin, to which a share of the changes returns.
+    """
+    count = levels.size
+    side = (price[:-1] > edges[-1]) == (kind == count - 1)
+    if not side.any():
+        return np.full(count, 1.0 / count)
+    ratio = np.maximum(price[1:][side], TINY) / np.maximum(price[:-1][side], TINY)
+    found: Floats = np.bincount(np.searchsorted(edges, levels[kind] * ratio, "left"), weight[:-1][side], count) * 1.0
+    found /= found.sum()
+    away, others = found.copy(), seen.copy()
+    away[kind] = others[kind] = 0.0
+    if others.sum() > 0:
+        found += RETURNING * (away.sum() * others / others.sum() - away)
+    return np.asarray(0.99 * found + 0.01 / count, np.float64)
+
+
+def _slots_inside(bins: Ints) -> Ints:
+    """Slots since the bin of each slot was entered, counted from the first slot."""
+    at = np.arange(bins.size)
+    return np.asarray(at - np.maximum.accumulate(np.where(np.append(True, bins[1:] != bins[:-1]), at, 0)), np.int64)
 
 
 def _change_chain(bins: Ints, trace: Trace, count: int, slot_s: float, *, each: bool) -> Floats:
@@ -149,8 +281,7 @@ def _semi_chain(trace: Trace, edges: Floats, slot_s: float, ages: int) -> Floats
     """
     bins = np.searchsorted(edges, in_slots([trace], slot_s, trace.start, trace.end).prices[:, 0], "left")
     count = edges.size + 1
-    entered = np.maximum.accumulate(np.where(np.append(True, bins[1:] != bins[:-1]), np.arange(bins.size), 0))
-    age = np.minimum(np.arange(bins.size) - entered, ages - 1)[:-1]
+    age = np.minimum(_slots_inside(bins), ages - 1)[:-1]
     left = bins[1:] != bins[:-1]
     seen, leaves = np.zeros((count, ages)), np.zeros((count, ages))
     np.add.at(seen, (bins[:-1], age), 1.0)
@@ -240,8 +371,7 @@ def log_likelihood(one: SpotClass, trace: Trace, slot_s: float) -> float:
     weight `FLOOR`, so a single change that an estimate excludes has a large but finite penalty.
     """
     prices = in_slots([trace], slot_s, trace.start, trace.end).prices[:, 0]
-    bins, at = one.bins_of(prices), np.arange(prices.size)
-    entered = np.maximum.accumulate(np.where(np.append(True, bins[1:] != bins[:-1]), at, 0))
-    states = bins * one.ages + np.minimum(at - entered, one.ages - 1)
+    bins = one.bins_of(prices)
+    states = bins * one.ages + np.minimum(_slots_inside(bins), one.ages - 1)
     likely = one.chain[states[:-1], states[1:]]
     return float(np.log((1.0 - FLOOR) * likely + FLOOR / one.bins).sum())

@@ -226,7 +226,7 @@ def test_what_is_refused() -> None:
     trace = trace_of([0, 900], [0.1, 0.1])
     with pytest.raises(InputError, match="two slots"):
         estimate_class(trace, 1, 0.1, SLOT)
-    with pytest.raises(InputError, match="unknown estimator 'best'; accepted: paper, level, slot, semi"):
+    with pytest.raises(InputError, match="unknown estimator 'best'; accepted: recent, paper, level, slot, semi"):
         estimate_class(trace, 1, 0.1, 60.0, estimator="best")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="ascend"):
         estimate_class(trace, 1, 0.1, 60.0, bids=np.array([2.0, 1.0]))
