@@ -18,7 +18,7 @@ from goffish.cloud.providers import LocalProvider, Provider, SimulatedProvider
 from goffish.errors import InputError
 
 CATALOGUE = read_catalogue({
-    "classes": [
+    "machine_types": [
         {"name": "s", "cores": 1, "price_per_hour": 1}, {"name": "l", "cores": 2, "speed": 2, "price_per_hour": 4},
     ],
     "startup_s": 60, "limit": 2,
@@ -145,7 +145,7 @@ def test_machines_end_with_the_process_that_asked_for_them(tmp_path: Path) -> No
 import sys, time
 from goffish.cloud.catalogue import read_catalogue
 from goffish.cloud.providers import LocalProvider
-catalogue = read_catalogue({{"classes": [{{"name": "s", "cores": 1, "price_per_hour": 1}}]}})
+catalogue = read_catalogue({{"machine_types": [{{"name": "s", "cores": 1, "price_per_hour": 1}}]}})
 provider = LocalProvider(catalogue, folder={str(tmp_path)!r})
 machine = provider.start(0)
 while provider.states()[machine] != "running": time.sleep(0.02)

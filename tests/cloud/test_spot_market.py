@@ -36,7 +36,7 @@ def trace_file(folder: Path, changes: list[tuple[float, float]], name: str = "pr
 def catalogue(folder: Path, changes: list[tuple[float, float]] = CHANGES, **fields: Any) -> Catalogue:
     spot = {"name": "spot", "cores": 2, "price_per_hour": 1.0, "market": "spot", "prices": trace_file(folder, changes)}
     owned = {"name": "owned", "cores": 2, "price_per_hour": 1.0}
-    return read_catalogue({"classes": [owned, spot | fields.pop("spot", {})], "startup_s": 60} | fields)
+    return read_catalogue({"machine_types": [owned, spot | fields.pop("spot", {})], "startup_s": 60} | fields)
 
 
 def one(market: SpotMarket, start: float, stop: float, taken: bool = False) -> float:
@@ -102,11 +102,11 @@ def test_when_a_machine_is_taken_and_what_is_to_be_had(tmp_path: Path) -> None:
 def test_wrong_catalogues_are_refused(tmp_path: Path) -> None:
     """Breaks when a run could end beyond its prices, or a spot machine has none."""
     with pytest.raises(
-        InputError, match=r"catalogue: classes\[0\] = \{'name': 'spot', 'cores': 1, 'price_per_hour': 1,"
+        InputError, match=r"catalogue: machine_types\[0\] = \{'name': 'spot', 'cores': 1, 'price_per_hour': 1,"
     ):
-        read_catalogue({"classes": [{"name": "spot", "cores": 1, "price_per_hour": 1, "market": "spot"}]})
+        read_catalogue({"machine_types": [{"name": "spot", "cores": 1, "price_per_hour": 1, "market": "spot"}]})
     with pytest.raises(InputError, match="a: prices and bid require market: spot"):
-        read_catalogue({"classes": [{"name": "a", "cores": 1, "price_per_hour": 1, "bid": 1}]})
+        read_catalogue({"machine_types": [{"name": "a", "cores": 1, "price_per_hour": 1, "bid": 1}]})
     with pytest.raises(InputError, match=r"reach from 2015-03-01 00:00 to 2015-03-02 03:46, not from .* for 28 hours"):
         SpotMarket(catalogue(tmp_path), length_s=100_800)
     with pytest.raises(
@@ -121,17 +121,17 @@ def test_price_files_lie_beside_the_catalogue(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "far/p").mkdir(parents=True)
     (tmp_path / "here/p").mkdir(parents=True)
     path = tmp_path / "far/c.json"
-    path.write_text(json.dumps({"classes": [one]}))
+    path.write_text(json.dumps({"machine_types": [one]}))
     (tmp_path / "here/p/r3.csv").touch()
     monkeypatch.chdir(tmp_path / "here")
     given: Any
-    for given in (path, str(path), "../far/c.json", {"classes": [one]}):
+    for given in (path, str(path), "../far/c.json", {"machine_types": [one]}):
         assert read_catalogue(given).classes[0].prices == "p/r3.csv"
     (tmp_path / "far/p/r3.csv").touch()
     for given in (path, str(path), "../far/c.json"):
         found = read_catalogue(given).classes[0].prices
         assert found is not None and Path(found).samefile(tmp_path / "far/p/r3.csv") and Path(found).is_absolute()
-    assert read_catalogue({"classes": [one]}).classes[0].prices == "p/r3.csv"
+    assert read_catalogue({"machine_types": [one]}).classes[0].prices == "p/r3.csv"
     assert read_catalogue("ec2-2015-spot").classes == read_catalogue(read_catalogue("ec2-2015-spot")).classes
 
 

@@ -127,7 +127,7 @@ def test_a_fitted_market_is_read_as_it_was_written(tmp_path: Path, monkeypatch: 
     ]
     path.write_text("timestamp_utc,price_usd_per_hour\n" + "\n".join(rows) + "\n")
     spot = {"cores": 2, "price_per_hour": 0.2, "market": "spot", "prices": str(path)}
-    cloud = read_catalogue({"classes": [spot | {"name": "a"}, spot | {"name": "b", "cores": 4, "speed": 1.2}]})
+    cloud = read_catalogue({"machine_types": [spot | {"name": "a"}, spot | {"name": "b", "cores": 4, "speed": 1.2}]})
     fitted = fit_market(cloud, preset="paper-2012", local=OwnMachine(2, 0.1))
     assert [c.speed for c in fitted.market.classes] == [1, 2]  # 4.8 reference cores count as 4
     assert fitted.market.local is not None and fitted.market.local.speed == 1
@@ -142,7 +142,7 @@ def test_a_fitted_market_is_read_as_it_was_written(tmp_path: Path, monkeypatch: 
     assert again.traces()[0].prices.tolist() == prices_before
     # From another folder, with a relative name; and moved, together with its prices.
     monkeypatch.chdir(tmp_path)
-    one = read_catalogue({"classes": [spot | {"name": "a", "prices": "p.csv"}]})
+    one = read_catalogue({"machine_types": [spot | {"name": "a", "prices": "p.csv"}]})
     write_fitted("near.json", fit_market(one, preset="paper-2012"))
     (tmp_path / "far").mkdir()
     write_fitted("far/far.json", fit_market(one, preset="paper-2012"))

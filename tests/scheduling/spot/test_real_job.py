@@ -45,7 +45,7 @@ def test_a_job_is_done_although_its_machine_is_taken_away(tmp_path: Path) -> Non
     (tmp_path / "prices.csv").write_text("timestamp_utc,price_usd_per_hour\n" + "\n".join(rows) + "\n")
     cloud = read_catalogue({
         "startup_s": 0, "billing": {"quantum_s": 1},
-        "classes": [
+        "machine_types": [
             {"name": "owned", "cores": 2, "price_per_hour": 0.13},
             {"name": "tiny", "cores": 2, "price_per_hour": 0.13, "market": "spot", "bid": 0.26,
              "prices": str(tmp_path / "prices.csv")},

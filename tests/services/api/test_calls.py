@@ -148,7 +148,7 @@ def test_dataflows_that_are_not_accepted(ann: Client, change: dict[str, Any], to
 def test_prices_that_are_not_there(tmp_path: Path) -> None:
     """Breaks when a server starts with a catalogue whose prices it cannot read."""
     spot = {"name": "spot", "cores": 1, "price_per_hour": 1, "market": "spot", "prices": "nowhere.csv"}
-    (tmp_path / "mine.yaml").write_text(json.dumps({"classes": [spot]}))
+    (tmp_path / "mine.yaml").write_text(json.dumps({"machine_types": [spot]}))
     with pytest.raises(InputError, match=r"no file 'nowhere\.csv', .* and no bundled trace of that name"):
         add_clouds(tmp_path)
 

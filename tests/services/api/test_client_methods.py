@@ -202,11 +202,11 @@ def test_definitions_in_files(tmp_path: Path) -> None:
         assert dict(message.inputs) == read_dataflow(name).inputs
         assert [one.id for one in message.elements] == [one.id for one in read_dataflow(name).elements]
     path = tmp_path / "cloud.yaml"
-    path.write_text("classes: [{name: x, cores: 2, price_per_hour: 0.5}]\nstartup_s: 7\n")
+    path.write_text("machine_types: [{name: x, cores: 2, price_per_hour: 0.5}]\nstartup_s: 7\n")
     message = catalogue(path)
     assert (message.classes[0].name, message.classes[0].cores, message.startup_s) == ("x", 2, 7)
-    path.write_text("classes: [{name: x, cores: 0, price_per_hour: 0.5}]\n")
-    with pytest.raises(InputError, match=r"cloud\.yaml: classes\[0\]\.cores = 0"):
+    path.write_text("machine_types: [{name: x, cores: 0, price_per_hour: 0.5}]\n")
+    with pytest.raises(InputError, match=r"cloud\.yaml: machine_types\[0\]\.cores = 0"):
         catalogue(path)
     with pytest.raises(InputError, match="linear-road"):
         dataflow("linear-road")  # a file, not a name

@@ -43,7 +43,7 @@ def write_cloud(folder: Path, changes: Sequence[tuple[float, float]] = (), *, na
     (folder / f"{name}.csv").write_text("timestamp_utc,price_usd_per_hour\n" + text)
     made = {
         "startup_s": 0, "billing": {"quantum_s": 60},
-        "classes": [
+        "machine_types": [
             {"name": "tiny", "cores": 2, "price_per_hour": ON_DEMAND, "market": "spot", "prices": f"{name}.csv"},
         ],
     }  # fmt: skip
