@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from goffish.cloud.catalogue import Catalogue
-    from goffish.scheduling.control.records import Result
+    from goffish.scheduling.control.records import Result, Summary
     from goffish.scheduling.dataflow.flow import Floats, Flow
     from goffish.scheduling.policies.observation import Policy
 
@@ -368,6 +368,10 @@ def _print_plan(plan: dict[str, Any]) -> None:
     ])  # fmt: skip
 
 
+def _met(summary: Summary) -> str:
+    return "yes" if summary.valid else "NO, the backlog grows" if summary.backlog_grows else "NO"
+
+
 def _print_runs(dataflow: str, results: dict[str, Result], flow: Flow, currency: str) -> None:
     from goffish.cli.output import print_table
 
@@ -377,7 +381,7 @@ def _print_runs(dataflow: str, results: dict[str, Result], flow: Flow, currency:
     title = f"{dataflow}: {steps:,} intervals, {first.rate:.4g} messages/s, goal {goal}"
     header = ["policy", "throughput", "met", "compliance", "latency, s", "value", currency, "profit"]
     print_table(title, [*header, "reconfigurations", "starts", "failures", "queued"], [
-        [name, f"{s.omega:.4f}", "yes" if s.valid else "NO", f"{s.compliance:.1%}", f"{s.latency_s:.3g}",
+        [name, f"{s.omega:.4f}", _met(s), f"{s.compliance:.1%}", f"{s.latency_s:.3g}",
          f"{s.value:.4f}", f"{s.cost:.2f}", f"{s.profit:.4f}", s.reconfigurations, s.starts, s.failures, round(s.queue)]
         for name, s in ((name, result.summary) for name, result in results.items())
     ])  # fmt: skip

@@ -89,7 +89,7 @@ def simulation(results: Result | dict[str, Result], goal: Goal, *, currency: str
     for axis in axes:
         axis.grid(axis="y", color=_GRID, linewidth=0.6)
         axis.set_xlim(hours[0], hours[-1])
-    if len(runs) > 1 or any(_column(run, "failures").any() for run in runs.values()):
+    if len(runs) > 1 or any(run.summary.backlog_grows or _column(run, "failures").any() for run in runs.values()):
         legend_beside(axes[5], axes[5].get_legend_handles_labels()[0], "")
         legend_beside(axes[1], axes[1].get_legend_handles_labels()[0], "")
     figure.align_ylabels()
@@ -159,6 +159,7 @@ def _runs(results: Result | dict[str, Result]) -> dict[str, Result]:
     runs = results if isinstance(results, dict) else {"": results}
     for run in runs.values():
         expect(run, Result, "results", "expected a result of simulate, or a dictionary of results by name")
+    runs = {_label(name, run): run for name, run in runs.items()}
     if not 1 <= len(runs) <= len(COLOURS):
         raise InputError(f"{len(runs)} runs: expected 1 to {len(COLOURS)}")
     if len({run.intervals.num_rows for run in runs.values()}) > 1:
@@ -166,6 +167,10 @@ def _runs(results: Result | dict[str, Result]) -> dict[str, Result]:
     if not next(iter(runs.values())).intervals.num_rows:
         raise InputError("the run has no intervals")
     return runs
+
+
+def _label(name: str, run: Result) -> str:
+    return ", ".join([name] * bool(name) + ["the backlog grows"] * run.summary.backlog_grows)
 
 
 def _hours(run: Result) -> Any:

@@ -60,6 +60,23 @@ def test_acceptable_costs_are_those_of_the_simulated_time(here: Place) -> None:
     assert whole["profit"] == pytest.approx(found[1]["profit"]), "the period of the goal is 2 h"
 
 
+def test_a_growing_backlog_does_not_meet_the_goal(here: Place) -> None:
+    """Half a message a second, of 4, is left over; with throughput 1 nothing is. Breaks when queues do not count."""
+    text = MINE.replace("cost: 1.0, value: 1.0", "cost: 1.75, value: 1.0")
+    (here / "piles.yaml").write_text(text)
+    (here / "keeps.yaml").write_text(text.replace("throughput: 0.8", "throughput: 1.0"))
+    run = ("--no-alternates", "--policy", "static-reactive-global", "--cloud", "cloud.yaml")
+    told = here("simulate", "piles.yaml", *run, "--json").json["runs"]["static-reactive-global"]
+    assert told["omega"] == pytest.approx(6 / 7) and told["queue"] == pytest.approx(4 / 7 * 7200)
+    assert told["throughput_met"] and told["backlog_grows"] and not told["valid"]
+    assert "NO, the backlog grows" in here("simulate", "piles.yaml", *run, "--html", "run.html").out
+    assert "static-reactive-global, the backlog grows" in (here / "run.html").read_text()
+    told = here("simulate", "keeps.yaml", *run, "--json").json["runs"]["static-reactive-global"]
+    assert told["valid"] and not told["backlog_grows"] and told["queue"] == 0
+    out = here("simulate", "keeps.yaml", *run, "--html", "run.html").out
+    assert " yes " in out and "backlog" not in out + (here / "run.html").read_text()
+
+
 def test_a_plan_can_be_carried_out(here: Place) -> None:
     """Breaks when the figures of a plan do not follow from what it says it runs."""
     plan = here("plan", "mine.yaml", "--cloud", "cloud.yaml", "--json").json

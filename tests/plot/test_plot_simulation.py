@@ -34,6 +34,11 @@ def runs() -> dict[str, Any]:
     return {name: run(name) for name in ("reactive-global", "reactive-local")}
 
 
+def labels(runs: dict[str, Any]) -> list[str]:
+    assert {run.summary.backlog_grows for run in runs.values()} == {True}, "goal 0.8"
+    return [f"{name}, the backlog grows" for name in runs]
+
+
 def drawn(figure: Any, gid: str) -> Any:
     return next(artist for axis in figure.axes for artist in axis.get_children() if artist.get_gid() == gid)
 
@@ -55,7 +60,7 @@ def test_the_panels_hold_what_was_recorded(runs: dict[str, Any]) -> None:
     assert np.allclose(drawn(figure, "rate").get_data().values, columns["rate"])
     low, high = drawn(figure, "band").get_extents().transformed(figure.axes[1].transData.inverted()).intervaly
     assert (low, high) == (pytest.approx(0.75), pytest.approx(0.85))
-    assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == list(runs)
+    assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == labels(runs)
 
 
 def test_the_page_is_whole_and_holds_the_same(runs: dict[str, Any], tmp_path: Path) -> None:
@@ -63,7 +68,7 @@ def test_the_page_is_whole_and_holds_the_same(runs: dict[str, Any], tmp_path: Pa
     page = simulation_page(runs, FLOW.goal, tmp_path / "run.html").read_text()
     assert not re.findall(r"<(?:script|link)[^>]+(?:src|href)=", page)
     traces = json.loads(re.search(r'Plotly\.newPlot\(\s*"simulation",\s*(\[.*?\]),\s*\{', page, re.S)[1])  # type: ignore[index]
-    assert [trace["name"] for trace in traces] == ["external rate", *(name for name in runs for _ in range(5))]
+    assert [trace["name"] for trace in traces] == ["external rate", *(name for name in labels(runs) for _ in range(5))]
     assert not list(tmp_path.glob(".*"))
 
 

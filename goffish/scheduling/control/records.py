@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,13 @@ class Summary:
         In the catalogue's currency.
     profit, profit_against_break_even : float
         Forms A and B (§2.6).
+    throughput_met : bool
+        Whether the mean throughput reaches the goal, minus the tolerance (§2.6).
+    backlog_grows : bool
+        Whether the queue of a PE still grows at the end (`backlog_grows`); the throughput counts current input only, so
+        it can reach a goal below 1 while messages wait longer and longer.
     valid : bool
-        Whether the mean throughput reaches the goal, minus the tolerance.
+        Whether the run meets its goal: the throughput is reached, and the backlog does not grow.
     chi : int
         Number of intervals whose throughput is outside the goal's band.
     omega_sd : float
@@ -88,6 +94,8 @@ class Summary:
     cost: float
     profit: float
     profit_against_break_even: float
+    throughput_met: bool
+    backlog_grows: bool
     valid: bool
     chi: int
     omega_sd: float
@@ -110,8 +118,8 @@ class Summary:
 
     @property
     def compared(self) -> float | None:
-        """Profit, or ``None`` for a run that misses its goal, as its profit is meaningless (section 6.13)."""
-        return self.profit if self.valid else None
+        """Profit, or ``None`` for a run that misses its throughput, as its profit is meaningless (section 6.13)."""
+        return self.profit if self.throughput_met else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,13 +235,17 @@ class Recorder:
         flow, figures, counts = self._flow, self._figures, self._counts
         omegas, cost = figures["omega"], float(figures["cost"][-1])
         omega, value = float(omegas.mean()), float(figures["value"].mean())
+        reached = bool(omega >= flow.goal.throughput - flow.goal.tolerance - SLACK)
+        grows = backlog_grows(self._flows["queue"], self._flows["inflow"], self._interval_s)
         return Summary(
             omega=omega,
             value=value,
             cost=cost,
             profit=flow.profit(value, cost),
             profit_against_break_even=flow.profit_against_break_even(value, cost),
-            valid=bool(omega >= flow.goal.throughput - flow.goal.tolerance - SLACK),
+            throughput_met=reached,
+            backlog_grows=grows,
+            valid=reached and not grows,
             chi=int((np.abs(omegas - flow.goal.throughput) > flow.goal.tolerance + SLACK).sum()),
             omega_sd=float(omegas.std()),
             adaptations=int(self._changed.sum()),
@@ -340,3 +352,36 @@ def latency_s(
     speed = np.divide(measured.power, instances, out=np.zeros(flow.size), where=instances > 0)
     work = np.divide(flow.cost[flow.rows(active)], speed, out=np.full(flow.size, interval_s), where=speed > 0)
     return flow.critical_path(wait + work, np.zeros(flow.pred.size) + measured.delays_s)
+
+
+def backlog_grows(queue: Floats, inflow: Floats, interval_s: float) -> bool:
+    """Return whether the backlog of a PE keeps growing until the end of a run.
+
+    Parameters
+    ----------
+    queue, inflow : float64, shape (steps, elements)
+        Messages queued at the end of each interval, and arrivals in messages per second.
+    interval_s : float
+
+    Notes
+    -----
+    A queue is measured in seconds of the PE's mean input. The run, and its second half alone, are divided into thirds;
+    the backlog grows if, in either, the lowest queue rises from third to third and up to the end, and so does the
+    highest queue, each time by more than a second and 0.1 % of the input. A queue that fills in waves and empties in
+    between does not grow, unless the last wave has been rising for more than a third of the run.
+    """
+    levels = np.vstack((np.zeros(queue.shape[1]), queue))
+    return any(_rises(levels[first:], inflow[first:], interval_s) for first in (0, len(queue) // 2))
+
+
+def _rises(queue: Floats, inflow: Floats, interval_s: float) -> bool:
+    if len(inflow) < 3:
+        return False
+    rate = inflow.mean(axis=0)
+    seconds = np.divide(queue, rate, out=np.zeros_like(queue), where=rate > 0)
+    ends = np.linspace(0, len(inflow), 4).astype(np.int64).tolist()
+    parts = [seconds[first : last + 1] for first, last in pairwise(ends)]
+    low = [*(part.min(axis=0) for part in parts), seconds[-1]]
+    high = [part.max(axis=0) for part in parts]
+    growth = np.concatenate((np.diff(low, axis=0), np.diff(high, axis=0)))
+    return bool((growth > max(1.0, 1e-3 * len(inflow) * interval_s / 3)).all(axis=0).any())

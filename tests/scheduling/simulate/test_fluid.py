@@ -168,7 +168,7 @@ def test_variability_costs_a_fixed_deployment_its_share() -> None:
 
     even = simulate(flow, "ec2-2013-m1", Sized(), rates)
     uneven = [simulate(flow, "ec2-2013-m1", Sized(), rates, like_ec2(seed)) for seed in range(3)]
-    assert even.summary.omega == pytest.approx(0.8, abs=0.05) and even.summary.valid
+    assert even.summary.omega == pytest.approx(0.8, abs=0.05) and even.summary.throughput_met
     ratio = np.mean([r.summary.omega for r in uneven]) / even.summary.omega
     assert ratio == pytest.approx(0.85, abs=0.04)
 
