@@ -338,7 +338,8 @@ def latency_s(
 ) -> float:
     """Latency along the slowest path: queueing by Little's law, work on a core of the PE's mean speed, and links.
 
-    If messages are queued and none was processed, the queueing time is one interval.
+    Every path from an input counts, with the queues of all its PEs. If messages are queued and none was processed, they
+    wait for at least an interval, and for as long as it took to send them.
 
     Parameters
     ----------
@@ -348,7 +349,8 @@ def latency_s(
     interval_s : float
     """
     waiting, done = measured.queue_mean - measured.flying, measured.processed
-    wait = np.divide(waiting, done, out=np.where(waiting > 0, interval_s, 0.0), where=done > 0)
+    sent_s = np.divide(waiting, measured.inflow, out=np.zeros(flow.size), where=measured.inflow > 0)
+    wait = np.divide(waiting, done, out=np.where(waiting > 0, np.maximum(sent_s, interval_s), 0.0), where=done > 0)
     speed = np.divide(measured.power, instances, out=np.zeros(flow.size), where=instances > 0)
     work = np.divide(flow.cost[flow.rows(active)], speed, out=np.full(flow.size, interval_s), where=speed > 0)
     return flow.critical_path(wait + work, np.zeros(flow.pred.size) + measured.delays_s)

@@ -121,6 +121,34 @@ def test_results_in_files(tmp_path: Path) -> None:
         assert pq.read_table(tmp_path / f"run/{file}.parquet").equals(getattr(result, name))
 
 
+def test_latency_counts_the_queue_of_the_slowest_path() -> None:
+    """First in, first out by hand: of two branches, one serves a message a second; 2 arrive, then one every 2 s.
+
+    A message that arrives when `q` wait leaves after `q` seconds. Breaks when queues of a branch are left out.
+    """
+    elements = [{"id": name, "cost": cost} for name, cost in (("a", 0.01), ("slow", 1.0), ("fast", 0.01), ("z", 0.01))]
+    edges = [["a", "slow"], ["a", "fast"], ["slow", "z"], ["fast", "z"]]
+    flow = compile_flow(read_dataflow({"processing_elements": elements, "edges": edges, "inputs": {"a": 2.0}}))
+    rates = np.repeat([2.0, 0.5], [4, 6])[:, None] * (np.arange(4) == 0)
+    run = simulate(flow, catalogue(), Fixed([{at: 1} for at in range(4)]), rates, interval_s=100.0)
+    arrivals = np.concatenate([np.arange(0.25, 400, 0.5), np.arange(401.0, 1000, 2.0)])
+    ends = np.maximum.accumulate(arrivals - np.arange(arrivals.size)) + np.arange(1, arrivals.size + 1)
+    assert run.summary.latency_s == pytest.approx((ends - arrivals).mean() + 0.02, abs=1.0)
+    assert run.summary.latency_s > 200
+
+
+def test_latency_of_an_element_without_machines() -> None:
+    """Nothing leaves after the machine failed: by the middle of interval k, messages have waited (k - 1/2) intervals.
+
+    Breaks when the wait stays at one interval while the queue grows.
+    """
+    flow, policy, failures = chain(0.25, 0.25, rate=2.0), Fixed([{0: 1}, {1: 1}]), Failures(machines={1: 100.0})
+    run = simulate(flow, catalogue(), policy, np.tile(flow.rates, (6, 1)), interval_s=100.0, failures=failures)
+    assert run.elements["power"].to_pylist()[3::2] == [0.0] * 5
+    expected = [0.5, *(0.25 + 100.0 + wait for wait in (100, 150, 250, 350, 450))]
+    assert run.intervals["latency_s"].to_pylist() == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("engine", ["fluid", "events"])
 def test_latency_is_waiting_and_work(engine: str) -> None:
     """Little's law by hand: 2 messages a second, the second element keeps up with 1; its queue grows by 1 a second.
