@@ -98,6 +98,14 @@ def load(path: str, reading: dict[str, Any]) -> Graph | PartitionedGraph:
         return read(path, progress=update, **options)
 
 
+def period(since: str | None, until: str | None) -> tuple[float | None, float | None]:
+    """Parse ``--since`` and ``--until`` into seconds since 1970."""
+    begin, end = moment(since, "--since"), moment(until, "--until")
+    if begin is not None and end is not None and begin >= end:
+        raise InputError(f"--since {since} must be before --until {until}")
+    return begin, end
+
+
 def moment(day: str | None, option: str) -> float | None:
     """Parse a date or time option into seconds since 1970."""
     from goffish.cloud.prices import seconds_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goffish.cli.inputs import moment
+from goffish.cli.inputs import period
 from goffish.cli.options import Json, Plot
 from goffish.cli.spot_inputs import (
     check_picture,
@@ -35,14 +35,8 @@ _WORK, _DEADLINE = "Work of the job, in core-hours.", "Deadline, in hours from n
 _Work = Annotated[float, typer.Option("--work", help=_WORK)]
 _Deadline = Annotated[float, typer.Option("--deadline", help=_DEADLINE)]
 _Table = Annotated[str | None, typer.Option(help="Strategy table to use.", show_default="computed")]
-_Since = Annotated[
-    str | None,
-    typer.Option(help="Start, such as 2015-06-01 or 2015-06-01T12:00 (UTC).", show_default="start of the history"),
-]
-_Until = Annotated[
-    str | None,
-    typer.Option(help="End, such as 2015-06-01 or 2015-06-01T12:00 (UTC).", show_default="end of the history"),
-]
+_SINCE = "Start, such as 2015-06-01 or 2015-06-01T12:00 (UTC)."
+_UNTIL = "End, such as 2015-06-01 or 2015-06-01T12:00 (UTC)."
 _DEFAULT_POLICIES = ("rtba", "h1", "h2", "h3", "greedy", "uniform-progress", "on-demand", "clairvoyant")
 
 
@@ -63,8 +57,8 @@ def _fit(
     machine_type: Annotated[
         list[str] | None, typer.Option(help="Machine type of the catalogue to fit; repeatable.", show_default="all")
     ] = None,
-    since: _Since = None,
-    until: _Until = None,
+    since: Annotated[str | None, typer.Option(help=_SINCE, show_default="start of the history")] = None,
+    until: Annotated[str | None, typer.Option(help=_UNTIL, show_default="end of the history")] = None,
     preset: Annotated[
         str, typer.Option(help="Billing and bidding rules: paper-2012, ec2-linux, ec2-suse or no-bid.")
     ] = "ec2-linux",
@@ -110,7 +104,7 @@ def _fit(
     times = Times(slot * 60.0, catalogue.startup_s if startup is None else startup * 60.0, checkpoint * 60.0)
     with working("fitting"):
         fitted = fit_market(
-            catalogue, machine_type, (moment(since, "--since"), moment(until, "--until")), preset=preset,
+            catalogue, machine_type, period(since, until), preset=preset,
             estimator=estimator, times=times,  # type: ignore[arg-type]
             hazard=monthly_hazard(monthly_loss, times.slot_s) if monthly_loss else 0.0,
             local=OwnMachine(local_cores, local_cost) if local_cores else None, dependent=correlated,
@@ -218,8 +212,11 @@ def _simulate(
             show_default="all but h3-young and eager",
         ),
     ] = None,
-    since: _Since = None,
-    until: _Until = None,
+    since: Annotated[str | None, typer.Option(help=_SINCE, show_default="start of the market's history")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(help=_UNTIL, show_default="end of the prices, or without --since of the market's history"),
+    ] = None,
     start_interval: Annotated[
         float, typer.Option(min=0, help="Interval between the starts of two jobs, in minutes.")
     ] = 10.0,
@@ -237,6 +234,7 @@ def _simulate(
     from goffish.cli.inputs import working
     from goffish.cli.output import print_json, print_table
     from goffish.cloud.prices import in_slots
+    from goffish.cloud.spot_market import read_trace
     from goffish.scheduling.spot.comparison import cheapest_on_demand, compare, write_outcomes
     from goffish.scheduling.spot.fitting import read_fitted
     from goffish.scheduling.spot.job import run_job
@@ -249,7 +247,9 @@ def _simulate(
     found = fitted.market
     units, slots = found.units(positive(work, "--work")), whole_slots(deadline, fitted, "--deadline")
     names = policy or list(_DEFAULT_POLICIES)
-    begin, end = moment(since, "--since"), moment(until, "--until")
+    begin, end = period(since, until)
+    if begin is not None and end is None:
+        end = min(read_trace(name).end for name in fitted.prices)
     traces = fitted.traces(begin, end)
     prices = in_slots(traces, fitted.slot_s, traces[0].start, traces[0].end)
     step = max(1, round(start_interval * 60.0 / fitted.slot_s))

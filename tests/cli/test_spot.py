@@ -165,6 +165,28 @@ def test_policies_run_over_the_same_prices(here: Place) -> None:
     assert (here / "runs.png").stat().st_size > 1000 and "<svg" in (here / "job.svg").read_text()[:500]
 
 
+def test_a_start_without_an_end_means_to_the_end_of_the_history(here: Place) -> None:
+    """Breaks when the period ends with that of the market, not with the prices of 12 days."""
+    fit = ("spot", "fit", "cloud.yaml", "-o", "market.json", "--preset", "paper-2012", "--json")
+    assert here(*fit, "--since", "2015-03-02").json["period"] == "2015-03-02 00:00 to 2015-03-13 00:00"
+    assert here(*fit, "--until", "2015-03-09").json["period"] == "2015-03-01 00:00 to 2015-03-09 00:00"
+    job = ("spot", "simulate", "market.json", "--work", "4", "--deadline", "4", "--policy", "on-demand", "--json")
+
+    def jobs(*period: str) -> int:
+        runs: int = here(*job, *period).json["policies"][0]["runs"]
+        return runs
+
+    # A job starts every 10 minutes, the last one 4 hours before the end.
+    assert jobs("--since", "2015-03-10") == (3 * 24 - 4) * 6 + 1 == jobs("--since", "2015-03-10T00:00")
+    assert jobs("--since", "2015-03-05") == (8 * 24 - 4) * 6 + 1, "also from within the period of the market"
+    assert jobs() == (8 * 24 - 4) * 6 + 1 == jobs("--until", "2015-03-09")
+    for command in (fit, job):
+        for until in ("2015-03-02", "2015-03-03"):
+            ended = here(*command, "--since", "2015-03-03", "--until", until)
+            refused(ended, f"--since 2015-03-03 must be before --until {until}")
+    refused(here(*job, "--since", "2015-03-13"), "is wanted, it reaches from 2015-03-01 00:00 to 2015-03-13 00:00")
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
