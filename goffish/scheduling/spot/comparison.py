@@ -19,6 +19,7 @@ from goffish.cloud.prices import SlotPrices, Trace
 from goffish.errors import InputError
 from goffish.partial import local_path, partial_file
 from goffish.scheduling.spot import path_kernels as kernels
+from goffish.scheduling.spot.estimate import quantile_bids
 from goffish.scheduling.spot.heuristics import (
     Heuristic,
     lifetime_interval,
@@ -38,6 +39,8 @@ Ints = NDArray[np.int64]
 POLICIES = (
     "rtba", "h1", "h2", "h3", "h3-young", "greedy", "eager", "uniform-progress", "on-demand", "clairvoyant",
 )  # fmt: skip
+#: Heuristics bid the price that was not exceeded for this share of the last days.
+BID_SHARE, BID_DAYS = 0.9, 7
 #: Maximum number of start slots of the clairvoyant, spread evenly.
 MOST_FORESEEN = 200
 
@@ -137,9 +140,9 @@ def compare(
     prices : SlotPrices
     starts : int64, shape (runs,)
     history : sequence of Trace, optional
-        Earlier prices, one trace per machine type, for the mean lifetimes of ``h3`` and Young's formula.
+        Earlier prices, one trace per machine type, for bids, and the mean lifetimes of ``h3`` and Young's formula.
     bid : int, optional
-        Index of the heuristics' bid; default: the bin with the largest share of time.
+        Index of the heuristics' bid; default: `heuristic_bid`.
     threads : int
 
     Raises
@@ -180,7 +183,7 @@ def _rule(
         return Heuristic(market, "on-demand", work, kind)
     slot_s = 3600.0 / market.slots_per_hour
     peers = name in ("greedy", "eager", "uniform-progress")
-    place = most_probable_bid(market, kind) if bid is None else bid
+    place = heuristic_bid(market, kind, None if history is None else history[kind]) if bid is None else bid
     if peers or not 0 <= place < one.covers.size:
         place = one.covers.size - 1
     lifetime = np.inf
@@ -196,6 +199,27 @@ def _rule(
     elif name == "h3-young":
         interval = young_interval(lifetime, one.speed, market.longest_checkpoint)
     return Heuristic(market, name.removesuffix("-young"), work, kind, place, interval)  # type: ignore[arg-type]
+
+
+def heuristic_bid(market: Market, kind: int, history: Trace | None) -> int:
+    """Index of the bid of H1 to H3 for a machine type: the least one that covers 90 % of the time of the last 7 days.
+
+    Without a history, and with the published rules of 2012 (start-up is not billed), it is the most probable bid, which
+    can be a price that was common long ago and is never met again.
+
+    Parameters
+    ----------
+    market : Market
+    kind : int
+        Index of the machine type.
+    history : Trace, optional
+        Earlier prices; all of them if they are shorter than 7 days.
+    """
+    if history is None or not market.startup_billed:
+        return most_probable_bid(market, kind)
+    recent = history.between(max(history.start, history.end - BID_DAYS * 86_400.0), history.end)
+    bids = market.classes[kind].bids
+    return min(int(np.searchsorted(bids, quantile_bids(recent, np.inf, [BID_SHARE])[0])), bids.size - 1)
 
 
 def most_probable_bid(market: Market, kind: int) -> int:

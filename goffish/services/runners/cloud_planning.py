@@ -17,7 +17,7 @@ from goffish.cloud.catalogue import Billing, Catalogue, MachineType
 from goffish.cloud.prices import PROHIBITIVE, Trace, in_slots
 from goffish.cloud.spot_market import read_trace
 from goffish.errors import InputError
-from goffish.scheduling.spot.comparison import cheapest_on_demand, most_probable_bid
+from goffish.scheduling.spot.comparison import cheapest_on_demand, heuristic_bid
 from goffish.scheduling.spot.heuristics import Heuristic, lifetime_interval, mean_lifetime, on_demand_cost
 from goffish.scheduling.spot.job import PROCESS, QUIESCED, RUNNING, START, Status
 from goffish.scheduling.spot.model import Market
@@ -302,7 +302,7 @@ def _rule(market: Market, name: str, work: int, slots: int, traces: Sequence[Tra
         return Heuristic(market, "on-demand", work, min(able, key=lambda kind: on_demand_cost(market, work, kind)))
     made = []
     for kind in able:
-        one, bid = market.classes[kind], most_probable_bid(market, kind)
+        one, bid = market.classes[kind], heuristic_bid(market, kind, traces[kind])
         interval = np.inf
         if name == "h3":
             lifetime = mean_lifetime(traces[kind], float(one.bids[bid]), HOUR_S / market.slots_per_hour)

@@ -10,13 +10,14 @@ import pytest
 
 from experiments.spot.paths import simulate_prices
 from goffish.cloud.catalogue import read_catalogue
-from goffish.cloud.prices import Trace
+from goffish.cloud.prices import Trace, in_slots, trace_of
 from goffish.errors import InputError
 from goffish.scheduling.spot.advice import advise, running, text_of
 from goffish.scheduling.spot.comparison import (
     POLICIES,
     cheapest_on_demand,
     compare,
+    heuristic_bid,
     lower_bounds,
     most_probable_bid,
     write_outcomes,
@@ -24,6 +25,7 @@ from goffish.scheduling.spot.comparison import (
 from goffish.scheduling.spot.fitting import OwnMachine, fit_market, read_fitted, write_fitted
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.job import CHECKPOINT, PROCESS, RELEASE, START, run_job, submitted
+from goffish.scheduling.spot.presets import market_from
 from goffish.scheduling.spot.table import build_table
 from tests.scheduling.spot.spot_cases import path_prices, reference, tiny
 
@@ -67,6 +69,53 @@ def test_the_most_probable_bid() -> None:
     market = reference()
     shares = market.classes[0].stationary
     assert most_probable_bid(market, 0) == int(np.argmax(shares[:4])) == 1
+
+
+DAY_S = 86_400.0
+
+
+def drifting(levels: list[tuple[float, float]]) -> Trace:
+    """Prices that hold for so many days each; every day 72 minutes at 0.5, a share of 5 %."""
+    times, prices, day = [], [], 0.0
+    for days, level in levels:
+        for at in np.arange(day, day + days):
+            times += [at * DAY_S, (at + 0.95) * DAY_S]
+            prices += [level, 0.5]
+        day += days
+    return trace_of([*times, day * DAY_S], [*prices, 0.5], "x")
+
+
+@pytest.mark.parametrize("preset", ["ec2-linux", "ec2-suse"])
+def test_heuristics_bid_for_recent_prices(preset: str) -> None:
+    """A month at 0.02, then ten days at 0.08 and a test at 0.08 to 0.09: the bid of the month would never be met again.
+
+    By hand: 0.09 is not exceeded for 90 % of the last week, and the least bid of the market from 0.09 on is that price.
+    Breaks when heuristics pay the on-demand price though the machine can be had for less than half of it.
+    """
+    history = drifting([(30, 0.02), (5, 0.08), (5, 0.09)])
+    market = market_from(preset, [history], [1], [0.21])
+    assert market.classes[0].bids.tolist() == pytest.approx([0.02, 0.08, 0.09, 0.21])
+    assert most_probable_bid(market, 0) == 0 and heuristic_bid(market, 0, history) == 2
+    later = drifting([(1, 0.08), (1, 0.09), (1, 0.08)])
+    prices = in_slots([later], 600.0, later.start, later.end)
+    starts = np.arange(0, prices.slots - 18, 6)
+    for one in compare(market, None, ["h1", "h2", "h3"], 6, 18, prices, starts, [history]):
+        told = one.told(cheapest_on_demand(market, 6, 18))
+        assert told["missed"] == 0 and told["on_demand_share"] < 0.25 and told["saving"] > 0.4, one.policy
+    old = compare(market, None, ["h1"], 6, 18, prices, starts, [history], bid=most_probable_bid(market, 0))
+    assert old[0].told(0.21)["on_demand_share"] == 1.0
+
+
+def test_which_bid_heuristics_choose() -> None:
+    """Breaks when a short history is refused, a bid is beyond those of the market, or a published rule changes."""
+    history = drifting([(30, 0.02), (5, 0.08), (5, 0.09)])
+    market = market_from("ec2-linux", [history], [1], [0.21])
+    assert heuristic_bid(market, 0, drifting([(2, 0.02)])) == 0, "a history shorter than a week"
+    assert heuristic_bid(market, 0, drifting([(30, 0.02), (7, 0.3)])) == 3, "on demand is less than the price"
+    assert heuristic_bid(market, 0, None) == most_probable_bid(market, 0)
+    assert heuristic_bid(market_from("no-bid", [history], [1], [0.21]), 0, history) == 0
+    paper = market_from("paper-2012", [history], [1], [0.21])
+    assert heuristic_bid(paper, 0, history) == most_probable_bid(paper, 0)
 
 
 def test_what_a_comparison_needs() -> None:
