@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import typing
 import warnings
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,26 @@ from goffish.extras import needed_for
 
 Model = TypeVar("Model", bound=BaseModel)
 _LONGEST = 60
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def duration_s(text: str, unit: str | None = None) -> float | None:
+    """Return the seconds of a duration such as ``90s``, ``30m``, ``15min``, ``2h``, ``1.5d`` or ``1w``.
+
+    Parameters
+    ----------
+    text : str
+    unit : {"us", "ms", "s", "m", "min", "h", "d", "w"}, optional
+        Unit of plain numbers, which are not accepted by default.
+
+    Returns
+    -------
+    float or None
+        ``None`` for any other text.
+    """
+    found = re.fullmatch(rf"\s*(\d+(?:\.\d*)?|\.\d+)\s*({'|'.join(_SECONDS)})?\s*", text)
+    unit = (found[2] or unit) if found else None
+    return None if found is None or unit is None else float(found[1]) * _SECONDS[unit]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.partial import local_path
 
@@ -34,7 +35,11 @@ def _calibrate(
     ] = None,
     sizes: Annotated[str, typer.Option(help="Size of the largest graphs: tiny, small, medium or large.")] = "medium",
     minutes: Annotated[
-        float, typer.Option(help="Time limit for starting optional runs, in minutes; required runs always complete.")
+        float,
+        typer.Option(
+            **duration("m"),
+            help="Time limit for starting optional runs; required runs always complete; numbers are minutes.",
+        ),
     ] = 3.0,
     output: Annotated[
         str | None,

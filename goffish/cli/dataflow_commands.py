@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import check_choice, name_values
+from goffish.cli.inputs import duration
 from goffish.cli.options import HOURS_HELP, Json, Plot
 from goffish.errors import InputError
 from goffish.partial import local_path
@@ -122,9 +123,14 @@ def _simulate(
     cloud: _Cloud = _DEFAULT_CLOUD,
     rates: Annotated[str, typer.Option(help=_RATES_HELP)] = "constant",
     rate: _Rate = None,
-    hours: Annotated[float | None, typer.Option(min=0, help=HOURS_HELP, show_default="the period of the goal")] = None,
+    hours: Annotated[
+        float | None, typer.Option(**duration("h"), help=HOURS_HELP, show_default="the period of the goal")
+    ] = None,
     interval: Annotated[
-        float | None, typer.Option(help="Scheduling interval, in seconds.", show_default="the interval of the goal")
+        float | None,
+        typer.Option(
+            **duration("s"), help="Scheduling interval; numbers are seconds.", show_default="the interval of the goal"
+        ),
     ] = None,
     variability: Annotated[
         str,
@@ -135,13 +141,16 @@ def _simulate(
     forecast: Annotated[
         str, typer.Option(help="Forecaster of lookahead policies: oracle, last, mean, smoothing or arima.")
     ] = "smoothing",
-    horizon: Annotated[float, typer.Option(min=0, help="Forecast horizon, in minutes.")] = 20.0,
+    horizon: Annotated[float, typer.Option(**duration("m"), help="Forecast horizon; numbers are minutes.")] = 20.0,
     oracle_error: Annotated[
         float, typer.Option(min=0, help="Mean relative error of the oracle forecaster, such as 0.1.")
     ] = 0.0,
     oracle_bias: Annotated[float, typer.Option(help="Relative bias of the oracle forecaster, such as 0.05.")] = 0.0,
     mean_lifetime: Annotated[
-        float | None, typer.Option(help="Mean time to failure of a machine, in hours.", show_default="no failures")
+        float | None,
+        typer.Option(
+            **duration("h"), help="Mean time to failure of a machine; numbers are hours.", show_default="no failures"
+        ),
     ] = None,
     spot_since: Annotated[
         str | None,

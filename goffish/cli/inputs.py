@@ -98,6 +98,35 @@ def load(path: str, reading: dict[str, Any]) -> Graph | PartitionedGraph:
         return read(path, progress=update, **options)
 
 
+def duration(unit: str, least: float = 0.0) -> dict[str, Any]:
+    """Return the parser of an option for ``typer.Option``: a number of a unit, or a duration such as 90s, 30m or 2h.
+
+    Parameters
+    ----------
+    unit : {"s", "m", "h"}
+        Unit of plain numbers, and of the parsed value.
+    least : float
+    """
+
+    def parse(given: str | float) -> float:
+        import typer
+
+        from goffish.definitions import duration_s
+
+        try:
+            found = float(given)
+        except ValueError:
+            seconds, one = duration_s(str(given)), duration_s("1", unit)
+            found = float("nan") if seconds is None or one is None else seconds / one
+        if not least <= found < float("inf"):
+            name = {"s": "seconds", "m": "minutes", "h": "hours"}[unit]
+            limit = f"of at least {least:g} {name}" if least else f"or a number of {name}"
+            raise typer.BadParameter(f"must be a duration such as 90s, 30m, 2h or 1.5d, {limit}, not {given!r}")
+        return found
+
+    return {"parser": parse, "metavar": "DURATION"}
+
+
 def period(since: str | None, until: str | None) -> tuple[float | None, float | None]:
     """Parse ``--since`` and ``--until`` into seconds since 1970."""
     begin, end = moment(since, "--since"), moment(until, "--until")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goffish.cli.checks import check_result_target, name_values
-from goffish.cli.options import HOURS_HELP, TABLE_FILE, Json
+from goffish.cli.inputs import duration
+from goffish.cli.options import DEADLINE_HELP, HOURS_HELP, TABLE_FILE, Json
 from goffish.cli.output import print_facts, print_json, print_table, say
 from goffish.cli.server_calls import COLUMNS, OVER, UNDER_WAY, calls_server, job_facts, job_row, job_state
 from goffish.errors import InputError
@@ -64,7 +65,7 @@ def _submit(
     client_key: Annotated[
         str, typer.Option(help="Idempotency key: submitting the same key again returns the same job.")
     ] = "",
-    deadline: Annotated[float | None, typer.Option(help="Deadline, in hours from now.", show_default="none")] = None,
+    deadline: Annotated[float | None, typer.Option(**duration("h"), help=DEADLINE_HELP, show_default="none")] = None,
     budget: Annotated[
         float | None, typer.Option(help="Cost limit, in the currency of the cloud.", show_default="unlimited")
     ] = None,
@@ -116,7 +117,9 @@ def _submit(
     ] = None,
     hours: Annotated[
         float | None,
-        typer.Option(help=HOURS_HELP, show_default="the period of the goal", rich_help_panel=_OF_DATAFLOWS),
+        typer.Option(
+            **duration("h"), help=HOURS_HELP, show_default="the period of the goal", rich_help_panel=_OF_DATAFLOWS
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Random seed.", show_default="0", rich_help_panel=_OF_DATAFLOWS)
@@ -294,7 +297,7 @@ _NAP_S = 0.1
 
 def _top(
     client: Client,
-    interval: Annotated[float, typer.Option(min=0.1, help="Refresh interval, in seconds.")] = 2.0,
+    interval: Annotated[float, typer.Option(**duration("s", 0.1), help="Refresh interval; numbers are seconds.")] = 2.0,
     limit: _Limit = 30,
     once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False,
 ) -> None:

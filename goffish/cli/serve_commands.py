@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from goffish.cli.checks import check_choice
+from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.cli.output import print_json, print_table, say
 from goffish.partial import local_path
@@ -50,7 +51,8 @@ def _serve(
         float, typer.Option(help="Simulated cloud seconds per real second, for prices and billing.")
     ] = 360.0,
     grace: Annotated[
-        float, typer.Option(min=0, help="Grace period for running jobs and calls on shutdown, in seconds.")
+        float,
+        typer.Option(**duration("s"), help="Grace period for running jobs and calls on shutdown; numbers are seconds."),
     ] = 10.0,
     keep_days: Annotated[
         float | None,
@@ -118,7 +120,11 @@ def _serve(
     ] = None,
     max_run_time: Annotated[
         float,
-        typer.Option(help="Maximum duration of a job from its first start, in seconds.", rich_help_panel=_PANEL_LIMITS),
+        typer.Option(
+            **duration("s"),
+            help="Maximum duration of a job from its first start; numbers are seconds.",
+            rich_help_panel=_PANEL_LIMITS,
+        ),
     ] = 86_400.0,
     max_option: Annotated[
         int, typer.Option(help="Maximum value of an integer job option.", rich_help_panel=_PANEL_LIMITS)
@@ -133,7 +139,10 @@ def _serve(
         int, typer.Option(help="Maximum total size of stored uploads, in bytes.", rich_help_panel=_PANEL_LIMITS)
     ] = 10 << 30,
     max_plan_time: Annotated[
-        float, typer.Option(help="Time limit of a planning call, in seconds.", rich_help_panel=_PANEL_LIMITS)
+        float,
+        typer.Option(
+            **duration("s"), help="Time limit of a planning call; numbers are seconds.", rich_help_panel=_PANEL_LIMITS
+        ),
     ] = 300.0,
     max_plan_memory: Annotated[
         int, typer.Option(help="Memory limit of a planning process, in MB.", rich_help_panel=_PANEL_LIMITS)

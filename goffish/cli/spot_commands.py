@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goffish.cli.inputs import period
-from goffish.cli.options import Json, Plot
+from goffish.cli.inputs import duration, period
+from goffish.cli.options import DEADLINE_HELP, Json, Plot
 from goffish.cli.spot_inputs import (
     check_picture,
     class_names,
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 _MARKET = "Spot market written by goffish spot fit."
 _Market = Annotated[str, typer.Argument(metavar="MARKET", help=_MARKET)]
-_WORK, _DEADLINE = "Work of the job, in core-hours.", "Deadline, in hours from now."
+_WORK = "Work of the job, in core-hours."
 _Work = Annotated[float, typer.Option("--work", help=_WORK)]
-_Deadline = Annotated[float, typer.Option("--deadline", help=_DEADLINE)]
+_Deadline = Annotated[float, typer.Option("--deadline", **duration("h"), help=DEADLINE_HELP)]
 _Table = Annotated[str | None, typer.Option(help="Strategy table to use.", show_default="computed")]
 _SINCE = "Start, such as 2015-06-01 or 2015-06-01T12:00 (UTC)."
 _UNTIL = "End, such as 2015-06-01 or 2015-06-01T12:00 (UTC)."
@@ -66,11 +66,17 @@ def _fit(
         str,
         typer.Option(help="Estimator of the price chains: paper, level, slot, semi or auto (best on held-out prices)."),
     ] = "auto",
-    slot: Annotated[float, typer.Option(help="Slot length, in minutes; must divide an hour.")] = 10.0,
-    checkpoint: Annotated[float, typer.Option(min=0, help="Duration of a checkpoint, in minutes.")] = 10.0,
+    slot: Annotated[
+        float, typer.Option(**duration("m"), help="Slot length, which divides an hour; numbers are minutes.")
+    ] = 10.0,
+    checkpoint: Annotated[
+        float, typer.Option(**duration("m"), help="Duration of a checkpoint; numbers are minutes.")
+    ] = 10.0,
     startup: Annotated[
         float | None,
-        typer.Option(min=0, help="Start-up time of a machine, in minutes.", show_default="as in the catalogue"),
+        typer.Option(
+            **duration("m"), help="Start-up time of a machine; numbers are minutes.", show_default="as in the catalogue"
+        ),
     ] = None,
     monthly_loss: Annotated[
         float, typer.Option(min=0, help="Share of machines interrupted per month independently of the price.")
@@ -218,7 +224,7 @@ def _simulate(
         typer.Option(help=_UNTIL, show_default="end of the prices, or without --since of the market's history"),
     ] = None,
     start_interval: Annotated[
-        float, typer.Option(min=0, help="Interval between the starts of two jobs, in minutes.")
+        float, typer.Option(**duration("m"), help="Interval between the starts of two jobs; numbers are minutes.")
     ] = 10.0,
     table: _Table = None,
     plot: Plot = None,
@@ -294,7 +300,7 @@ def _advise(
         typer.Argument(metavar="INPUT", help="Graph file or store, to estimate the work; alternatively, give --work."),
     ] = None,
     market: Annotated[str | None, typer.Option(help=_MARKET)] = None,
-    deadline: Annotated[float | None, typer.Option(help=_DEADLINE)] = None,
+    deadline: Annotated[float | None, typer.Option(**duration("h"), help=DEADLINE_HELP)] = None,
     algorithm: Annotated[str, typer.Option(help="Algorithm of the graph job.")] = "louvain",
     engine: Annotated[str, typer.Option(help="Engine of the graph job: local, mpi or spark.")] = "local",
     work: Annotated[float | None, typer.Option(help=_WORK)] = None,
@@ -314,9 +320,11 @@ def _advise(
         typer.Option(metavar="TYPE[@BID]", help="Machine that the job runs on; without a bid, on demand."),
     ] = None,
     used_minutes: Annotated[
-        float, typer.Option(min=0, help="Used part of the billed hour of --machine, in minutes.")
+        float, typer.Option(**duration("m"), help="Used part of the billed hour of --machine; numbers are minutes.")
     ] = 0.0,
-    margin: Annotated[float, typer.Option(min=0, help="Safety margin before the deadline, in minutes.")] = 0.0,
+    margin: Annotated[
+        float, typer.Option(**duration("m"), help="Safety margin before the deadline; numbers are minutes.")
+    ] = 0.0,
     table: _Table = None,
     local_busy: Annotated[bool, typer.Option("--local-busy", help="Plan without the local machine.")] = False,
     plot: Plot = None,

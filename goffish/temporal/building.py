@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from goffish.definitions import duration_s
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph
 from goffish.gofs.series import InstanceData, SeriesSchema, moment, write_series
@@ -27,7 +28,6 @@ from goffish.partition.cut import partition_graph
 TimeUnit = Literal["s", "ms", "us", "1"]
 #: Steps of the axis in one unit of the users' times; "1" is a series without a calendar.
 STEPS: dict[str, int] = {"s": 1_000_000, "ms": 1000, "us": 1, "1": 1}
-_LENGTHS = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ def length(value: Any, time_unit: str, name: str) -> int:
         ``15min``, ``1h``, ``7d``.
     """
     steps: float = 0
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|s|min|h|d|w)\s*", value) if isinstance(value, str) else None
+    seconds = duration_s(value) if isinstance(value, str) else None
     if isinstance(value, int | float | np.number) and not isinstance(value, bool):
         steps = float(value) * STEPS[time_unit]
-    elif time_unit != "1" and found:
-        steps = float(found[1]) * _LENGTHS[found[2]] * 1e6
+    elif time_unit != "1" and seconds is not None:
+        steps = seconds * 1e6
     elif time_unit != "1" and isinstance(value, timedelta):
         steps = value / timedelta(microseconds=1)
     if not 1 <= steps < 2**62 or steps != int(steps):

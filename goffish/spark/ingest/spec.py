@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -10,13 +9,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from goffish.definitions import Definition, read_definition
+from goffish.definitions import Definition, duration_s, read_definition
 
 Format = Literal["csv", "json", "parquet", "orc", "avro"]
 Duplicates = Literal["min", "sum", "first", "drop", "keep"]
 ColumnName = Annotated[str | int, Field(union_mode="left_to_right")]
 
-_UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _MICROS = 1_000_000
 #: Options of Spark's readers that would change what a row is, or hide rows.
 _OWN_OPTIONS = {"mode", "columnnameofcorruptrecord", "inferschema", "enforceschema", "schema", "mergeschema"}
@@ -24,10 +22,8 @@ _OWN_OPTIONS = {"mode", "columnnameofcorruptrecord", "inferschema", "enforcesche
 
 def _as_period(value: Any) -> int:
     """Microseconds of ``15min``, ``1h``, ``2d``, ``1w``, or of a number of seconds."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d|w)?", str(value).strip())
-    micros = 0
-    if found and not isinstance(value, bool):
-        micros = round(float(found[1]) * _UNITS[found[2] or "s"] * _MICROS)
+    seconds = None if isinstance(value, bool) else duration_s(str(value), "s")
+    micros = 0 if seconds is None else round(seconds * _MICROS)
     if not 0 < micros < 2**62:
         raise ValueError("expected a duration such as 30s, 15min, 1h, 1d or 1w")
     return micros
