@@ -49,7 +49,32 @@ _NoAlternates = Annotated[
 ]
 _Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 _DEFAULT_CLOUD = "ec2-2013-m1"
-_RATES_HELP = "Input rates: constant, wave, walk, free-walk, spikes, on-off, daily, requests, or a CSV or Parquet file."
+_RATES_HELP = "Input rates: constant, wave, walk, free-walk, spikes, on-off, daily, requests, or a file."
+_PANEL_FILES = "Files of rates (CSV, Parquet, web-server logs)"
+_Column = Annotated[
+    str | None,
+    typer.Option(
+        "--column", metavar="NAME", help="Column of the total rate, or of timestamps to count.",
+        show_default="a column for each input", rich_help_panel=_PANEL_FILES,
+    ),
+]  # fmt: skip
+_Every = Annotated[
+    float | None,
+    typer.Option(
+        "--every", **duration("s"), help="Duration of a row; numbers are seconds.",
+        show_default="by the column of timestamps, or else one interval", rich_help_panel=_PANEL_FILES,
+    ),
+]  # fmt: skip
+_Scale = Annotated[
+    float | None, typer.Option("--scale", min=0, help="Factor of all rates.", rich_help_panel=_PANEL_FILES)
+]
+_Offset = Annotated[
+    float | None,
+    typer.Option(
+        "--offset", **duration("s"), help="Duration skipped at the beginning; numbers are seconds.",
+        rich_help_panel=_PANEL_FILES,
+    ),
+]  # fmt: skip
 
 
 def add_dataflow_commands(app: typer.Typer) -> None:
@@ -67,6 +92,10 @@ def _plan(
     rates: Annotated[
         str | None, typer.Option(help=_RATES_HELP, show_default="the expected rates of the dataflow")
     ] = None,
+    column: _Column = None,
+    every: _Every = None,
+    scale: _Scale = None,
+    offset: _Offset = None,
     rate: _Rate = None,
     option: _Option = None,
     no_alternates: _NoAlternates = False,
@@ -97,8 +126,11 @@ def _plan(
 
     flow, catalogue = _setting(dataflow, cloud, rate, no_alternates)
     planner = make_policy(policy, name_values(option, "--option"), own=True)
+    reading = _reading(column, every, scale, offset)
     if rates is not None:
-        flow = flow.with_rates(_rates(rates, flow, None, flow.goal.interval_s, seed).mean(axis=0))
+        flow = flow.with_rates(_rates(rates, flow, None, flow.goal.interval_s, seed, reading, whole=True).mean(axis=0))
+    elif reading:
+        raise InputError(f"--{next(iter(reading)).removesuffix('_s')} requires --rates FILE")
     with working(f"planning with {policy}"):
         plan = feasible(planner.deploy(flow, catalogue), flow)
     described = {"dataflow": dataflow, "policy": policy} | describe_plan(flow, plan, flow.rates)
@@ -122,6 +154,10 @@ def _simulate(
     ] = None,
     cloud: _Cloud = _DEFAULT_CLOUD,
     rates: Annotated[str, typer.Option(help=_RATES_HELP)] = "constant",
+    column: _Column = None,
+    every: _Every = None,
+    scale: _Scale = None,
+    offset: _Offset = None,
     rate: _Rate = None,
     hours: Annotated[
         float | None, typer.Option(**duration("h"), help=HOURS_HELP, show_default="the period of the goal")
@@ -185,7 +221,7 @@ def _simulate(
         local_path(output)
     flow, catalogue = _setting(dataflow, cloud, rate, no_alternates)
     length = flow.goal.interval_s if interval is None else interval
-    table = _rates(rates, flow, hours, length, seed)
+    table = _rates(rates, flow, hours, length, seed, _reading(column, every, scale, offset))
     flow = flow if hours is None else replace(flow, goal=flow.goal.for_hours(hours))
     machines = make_variability(variability, seed)
     since = moment(spot_since, "--spot-since")
@@ -295,15 +331,26 @@ def _setting(dataflow: str, cloud: str, rate: list[str] | None, fixed: bool) -> 
     return without_alternates(flow) if fixed else flow, catalogue
 
 
-def _rates(name: str, flow: Flow, hours: float | None, interval_s: float, seed: int) -> Floats:
-    from goffish.scheduling.simulate.scenario import make_rates
+def _reading(column: str | None, every: float | None, scale: float | None, offset: float | None) -> dict[str, Any]:
+    given = {"column": column, "every_s": every, "scale": scale, "offset_s": offset}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _rates(
+    name: str, flow: Flow, hours: float | None, interval_s: float, seed: int, reading: dict[str, Any], *,
+    whole: bool = False,
+) -> Floats:  # fmt: skip
+    from goffish.scheduling.simulate.scenario import RATES, make_rates
 
     if not interval_s > 0:
         raise InputError(f"--interval {interval_s:g}: must be more than 0 seconds")
     steps = round((flow.goal.period_h if hours is None else hours) * 3600.0 / interval_s)
     if not 1 <= steps <= 1_000_000:
         raise InputError(f"--hours: {steps:,} intervals of {interval_s:g} s; 1 to 1,000,000 intervals are accepted")
-    return make_rates(name, flow, steps, interval_s, seed)
+    if reading and name in RATES:
+        given = ", ".join(f"--{option.removesuffix('_s')}" for option in reading)
+        raise InputError(f"{given}: requires a file of rates, not --rates {name}")
+    return make_rates(name, flow, None if whole and name not in RATES else steps, interval_s, seed, **reading)
 
 
 def _options_of(name: str, names: list[str], given: dict[str, str]) -> dict[str, str]:

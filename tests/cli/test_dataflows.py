@@ -99,6 +99,44 @@ def test_a_plan_can_be_carried_out(here: Place) -> None:
     assert "relative throughput" in text and "guess" in text and "USD per hour" in text
 
 
+def test_rates_of_a_file(here: Place) -> None:
+    """One message a second in the first hour, 4 in the next ones. Breaks when an option of the file has no effect."""
+    minutes = [60] * 60 + [240] * 120
+    (here / "load.csv").write_text(
+        "time,requests\n" + "".join(f"{1.7e9 + 60 * at},{n}\n" for at, n in enumerate(minutes))
+    )
+    read = ("--rates", "load.csv", "--column", "requests", "--scale", "0.016666666666666666")
+    whole = here("simulate", "mine.yaml", *read, "--json").json["runs"]["reactive-global"]
+    assert [round(one["rate"], 9) for one in whole["intervals"]] == [1.0] * 12 + [4.0] * 12
+    late = here("simulate", "mine.yaml", *read, "--offset", "0.5h", "--hours", "60m", "--json").json["runs"]
+    assert [round(one["rate"], 9) for one in late["reactive-global"]["intervals"]] == [1.0] * 6 + [4.0] * 6
+    planned = [here("plan", "mine.yaml", *more, "--json").json for more in (read, ("--rate", "read=3"))]
+    assert planned[0]["machines"] == planned[1]["machines"], "(1 + 4 + 4) / 3 messages a second"
+    (here / "rows.csv").write_text("requests\n" + "2\n" * 24)
+    rows = ("--rates", "rows.csv", "--column", "requests", "--every", "5min")
+    assert here("simulate", "mine.yaml", *rows, "--json").json["runs"]["reactive-global"]["rate"] == 2.0
+    log = [f'host - - [01/Jul/1995:{at // 60:02d}:{at % 60:02d}:00 -0400] "GET / HTTP/1.0" 200 1' for at in range(121)]
+    (here / "access.log").write_text("\n".join(log) + "\n")
+    counted = here("simulate", "mine.yaml", "--rates", "access.log", "--scale", "60", "--json").json["runs"]
+    assert [one["rate"] for one in counted["reactive-global"]["intervals"]] == pytest.approx([1.0] * 24)
+    for given, told in (
+        (
+            ("simulate", "mine.yaml", "--rates", "walk", "--scale", "2"),
+            "--scale: requires a file of rates, not --rates walk",
+        ),
+        (("simulate", "mine.yaml", "--column", "x", "--every", "1m"), "--column, --every: requires a file of rates"),
+        (("plan", "mine.yaml", "--offset", "2h"), "--offset requires --rates FILE"),
+        (("plan", "mine.yaml", "--rates", "load.csv"), "load.csv: no column has the name of an input (read)"),
+        (("simulate", "mine.yaml", *rows, "--every", "1min"), "rows.csv: covers 1440 s; expected at least 7200 s"),
+        (("simulate", "mine.yaml", *read, "--scale", "-1"), "'--scale': must be"),
+        (("simulate", "mine.yaml", *read, "--offset", "soon"), "'--offset': must be a duration"),
+        (("simulate", "mine.yaml", "--rates", "."), ".: is a directory"),
+    ):
+        ended = here(*given)
+        assert_refused(ended)
+        assert told in ended.err
+
+
 def test_plans_for_other_rates_and_without_alternates(here: Place) -> None:
     few, many = (
         here("plan", "mine.yaml", "--rate", f"read={rate}", "--json").json["cost_per_hour"] for rate in (1, 40)
@@ -207,7 +245,10 @@ def test_interrupted_real_runs_leave_no_process(here: Place) -> None:
         (("plan", "mine.yaml", "--rate", "read=-1"), "the rate must be 0 or more"),
         (("plan", "bad.yaml"), r"bad.yaml: processing_elements\[0\].cost = 0"),
         (("simulate", "mine.yaml", "--rates", "none"), "unknown rates 'none'"),
-        (("simulate", "mine.yaml", "--rates", "rates.csv"), "expected 24 intervals in each series"),
+        (
+            ("simulate", "mine.yaml", "--rates", "rates.csv"),
+            "rates.csv: covers 600 s; expected at least 7200 s, 24 intervals",
+        ),
         (("simulate", "mine.yaml", "--variability", "none.csv"), "unknown variability 'none.csv'"),
         (("simulate", "mine.yaml", "--engine", "magic"), "choose one of fluid, events, real"),
         (("simulate", "mine.yaml", "--hours", "0"), "--hours: 0 intervals"),

@@ -141,6 +141,7 @@ DIFFERENT = {
     "--algorithm": "a filter of jobs; the algorithm to estimate",
     "--attribute": "an attribute to build, or to read",
     "--budget": "a limit of a job; a question to a strategy table",
+    "--column": "of a file of rates, or of a plot",
     "--cloud": "a file, or a name on the server",
     "--end": "of paths, or of instances",
     "--engine": "of graph runs, of calibration, of estimates, of simulations",

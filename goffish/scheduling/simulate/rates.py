@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from goffish.cloud.variability import read_columns
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.flow import Floats, Flow
+from goffish.scheduling.simulate.rate_files import MOST, read_rate_file
 
 DAY_S = 86_400.0
 #: Resolution of the bundled request log, in seconds.
@@ -173,6 +173,54 @@ def streams(flow: Flow, given: Mapping[str, Floats], steps: int | None = None) -
     return found
 
 
-def read_rates(path: str | Path, flow: Flow, steps: int | None = None) -> Floats:
-    """Read rates from a CSV or Parquet file with one column per input, named after its PE, and one row per interval."""
-    return streams(flow, read_columns(path), steps)
+def read_rates(
+    path: str | Path,
+    flow: Flow,
+    steps: int | None = None,
+    *,
+    interval_s: float | None = None,
+    column: str | None = None,
+    every_s: float | None = None,
+    scale: float = 1.0,
+    offset_s: float = 0.0,
+) -> Floats:
+    """Read the rates of all intervals from a file, shape (steps, elements).
+
+    Parameters
+    ----------
+    path : path
+        CSV with a header or Parquet with columns in messages per second; one timestamp per line; or a web-server log in
+        the Common Log Format. Compressed files (``.gz``) and URLs are accepted. Rates hold until the next row.
+    flow : Flow
+    steps : int, optional
+        Default: all whole intervals of the file.
+    interval_s : float, optional
+        Default: the interval of the goal.
+    column : str, optional
+        Column of the total rate, which the inputs share in proportion to their expected rates; or the column of
+        timestamps, whose rows are counted. Default: a column for each input, named after its PE.
+    every_s : float, optional
+        Seconds between two rows. Default: the times of a column such as ``timestamp`` (ISO 8601 or Unix seconds), or
+        without one a row per interval.
+    scale : float
+        Factor of all rates.
+    offset_s : float
+        Seconds skipped at the beginning.
+
+    Raises
+    ------
+    InputError
+        If a column is missing, or the file ends before the last interval; `FormatError`, with the line, if a value is
+        invalid.
+    """
+    length = flow.goal.interval_s if interval_s is None else interval_s
+    for name, value, least in (("every_s", every_s, 1e-6), ("scale", scale, 0.0), ("offset_s", offset_s, 0.0)):
+        if value is not None and not least <= value < MOST:
+            raise InputError(f"{name} = {value:g}: must be at least {least:g} and less than {MOST:g}")
+    found = read_rate_file(path, [flow.names[i] for i in flow.inputs], column, every_s, length)
+    means = {name: scale * series for name, series in found.means(steps, length, offset_s).items()}
+    if column is None and found.rates is not None:
+        return streams(flow, means, steps)
+    (total,) = means.values()
+    shares = np.where(flow.rates.sum() > 0, flow.rates, np.isin(np.arange(flow.size), flow.inputs))
+    return np.outer(total, shares / shares.sum())

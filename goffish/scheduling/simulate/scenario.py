@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,33 +28,42 @@ FORECASTS = ("oracle", "last", "mean", "smoothing", "arima")
 _TRACES, _SLOTS = 20, 2000
 
 
-def make_rates(name: str, flow: Flow, steps: int, interval_s: float, seed: int = 0) -> Floats:
+def make_rates(name: str, flow: Flow, steps: int | None, interval_s: float, seed: int = 0, **reading: Any) -> Floats:
     """Return the external input of every interval, shape (steps, elements).
 
     Parameters
     ----------
     name : str
-        One of `RATES`, scaled to the expected rates of the dataflow, or a CSV or Parquet file with one column per
-        stream and one row per interval.
+        One of `RATES`, scaled to the expected rates of the dataflow, or a file for `rates.read_rates`.
+    flow : Flow
+    steps : int, optional
+        Required except for files; default: all intervals of the file.
+    interval_s : float
+    seed : int
+    **reading
+        Options of `rates.read_rates`, for files only.
     """
+    if name not in RATES:
+        if not Path(name).exists() and "://" not in name:
+            raise InputError(f"unknown rates {name!r}: give a file, or one of {', '.join(RATES)}")
+        return shapes.read_rates(name, flow, steps, interval_s=interval_s, **reading)
+    if reading:
+        raise InputError(f"{', '.join(reading)}: apply to files of rates, not to rates {name!r}")
+    assert steps is not None
     rng = np.random.default_rng([seed, 1])
     if name == "daily":
         found = shapes.daily_streams(steps, interval_s, rng, streams=flow.inputs.size)
         return shapes.streams(flow, {flow.names[i]: found[:, at] for at, i in enumerate(flow.inputs.tolist())}, steps)
-    if name in RATES:
-        shape = {
-            "constant": lambda: shapes.constant(1.0, steps),
-            "wave": lambda: shapes.wave(1.0, steps, interval_s),
-            "walk": lambda: shapes.walk(1.0, steps, rng),
-            "free-walk": lambda: shapes.free_walk(1.0, steps, rng),
-            "spikes": lambda: shapes.spikes(1.0, steps, rng),
-            "on-off": lambda: shapes.on_off(2.0, steps, interval_s),
-            "requests": lambda: shapes.requests(1.0, steps, interval_s),
-        }[name]()
-        return shapes.scaled(flow, shape)
-    if not Path(name).exists():
-        raise InputError(f"unknown rates {name!r}: give a file, or one of {', '.join(RATES)}")
-    return shapes.read_rates(name, flow, steps)
+    shape = {
+        "constant": lambda: shapes.constant(1.0, steps),
+        "wave": lambda: shapes.wave(1.0, steps, interval_s),
+        "walk": lambda: shapes.walk(1.0, steps, rng),
+        "free-walk": lambda: shapes.free_walk(1.0, steps, rng),
+        "spikes": lambda: shapes.spikes(1.0, steps, rng),
+        "on-off": lambda: shapes.on_off(2.0, steps, interval_s),
+        "requests": lambda: shapes.requests(1.0, steps, interval_s),
+    }[name]()
+    return shapes.scaled(flow, shape)
 
 
 def make_variability(name: str, seed: int = 0) -> Variability:
