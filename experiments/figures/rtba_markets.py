@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks import _harness
-from experiments.spot.availability import read_availability
 from experiments.spot.synthetic import MONTH_S, PriceProcess, synthetic_trace
 from experiments.spot.zones import Zones, best_fixed_zone, of_zone, replay_zones
-from goffish.cloud.prices import bundled_trace, in_slots, seconds_of
+from goffish.cloud.availability import read_availability
+from goffish.cloud.prices import ANY_PRICE, bundled_trace, in_slots, seconds_of
+from goffish.scheduling.spot.availability import availability_class
 from goffish.scheduling.spot.comparison import compare, lower_bounds
 from goffish.scheduling.spot.estimate import most_probable_bids, quantile_bids
+from goffish.scheduling.spot.heuristics import mean_lifetime
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.peers import peer
 from goffish.scheduling.spot.presets import market_from
@@ -160,23 +162,23 @@ def availability() -> None:
     rows, wins = [], []
     for path in sorted(folder.glob("availability_1-node_aws-02-15-2023*_v100_1.json.gz")):
         whole = read_availability(path)
-        half = (whole.start + whole.end) / 2
-        train, test = whole.between(whole.start, half), whole.between(half, whole.end)
+        trace, half = whole.trace(0.918), (whole.start + whole.end) / 2
+        train, test = trace.between(whole.start, half), trace.between(half, whole.end)
+        prices = in_slots([test], 600.0, half, whole.end)
         zone = path.name.split("2023_")[1].split("_")[0]
         cells: list[str] = []
         for factor in (1.15, 1.3, 1.5, 2.0):
             slots = round(144 * factor)
-            prices = test.in_slots(600.0, 0.918, 6.12)
             starts = np.arange(0, prices.slots - slots + 1, 3)
             costs: dict[str, float] = {}
             for estimator in ("slot", "semi"):
-                one = train.spot_class(1, 3.06, 600.0, 0.918, estimator=estimator)
+                one = availability_class(train, 1, 3.06, 600.0, 0.918, estimator=estimator)  # type: ignore[arg-type]
                 market = market_from("paper-2012", [one], [1], [3.06])
                 market = replace(market, spot_billing="per_second", on_demand_billing="per_second")
                 ran = replay(build_table(market, 144, slots), 144, slots, prices, starts)
                 assert not ran.missed
                 costs[f"RTBA {estimator}"] = ran.mean_cost
-            life = lifetime_of(train)
+            life = mean_lifetime(train, ANY_PRICE, 600.0)
             for name in ("greedy", "uniform-progress"):
                 ran = replay(peer(market, name, 144, slots, lifetime=life), 144, slots, prices, starts)  # type: ignore[arg-type]
                 assert not ran.missed
@@ -193,13 +195,6 @@ def availability() -> None:
     header = ["zone", "available", "1.15 x", "1.3 x", "1.5 x", "2 x"]
     table("Availability of V100 machines, February 2023: a job of 24 h; on demand 73.4 $", header, rows)
     print(f"\nRTBA is the cheapest of the three in {sum(wins)} of {len(wins)} cases.")
-
-
-def lifetime_of(found: Any) -> float:
-    """Mean slots of 10 minutes for which machines were to be had."""
-    values = found.values
-    begins = int(((values == 1) & (np.append(0, values[:-1]) == 0)).sum())
-    return float(values.sum()) * found.gap_s / 600.0 / max(1, begins)
 
 
 def zones() -> None:

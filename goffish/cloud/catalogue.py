@@ -25,6 +25,9 @@ Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
+#: Fields of spot machines only.
+SPOT_FIELDS = ("prices", "availability", "spot_price_per_hour", "zone", "bid")
+
 
 class TypeColumns(NamedTuple):
     """Properties of machine types, in the form that kernels take.
@@ -188,10 +191,18 @@ class MachineType(Definition):
     memory_mb : float, optional
         Memory of the machine; default: unlimited.
     market : {"on-demand", "spot", "local"}
-        Spot machines follow `prices` and are interrupted when the price exceeds `bid`; local machines exist already.
+        Spot machines follow `availability`, or `prices` and are interrupted when the price exceeds `bid`; local
+        machines exist already.
     prices : str, optional
-        Required for spot machines: a file of prices over time (relative to the folder of the catalogue file), or the
-        name of a bundled trace.
+        For spot machines: a file of prices over time (relative to the folder of the catalogue file), or the name of a
+        bundled trace.
+    availability : str, optional
+        For spot machines: a file that says when machines were available (`read_availability`). They have no bids, and
+        cost `spot_price_per_hour` or the mean of `prices`.
+    spot_price_per_hour : float, optional
+        For spot machines with `availability`: their mean price.
+    zone : str, optional
+        For spot machines: availability zone of the provider.
     bid : float, optional
         For spot machines: the maximum price of an hour; default: `price_per_hour`.
     available : bool
@@ -210,6 +221,9 @@ class MachineType(Definition):
     memory_mb: Positive | None = None
     market: Literal["on-demand", "spot", "local"] = "on-demand"
     prices: str | None = None
+    availability: str | None = None
+    spot_price_per_hour: NotNegative | None = None
+    zone: Name | None = None
     bid: Positive | None = None
     available: bool = True
     site: Name | None = None
@@ -217,10 +231,19 @@ class MachineType(Definition):
 
     @model_validator(mode="after")
     def _spot_fields(self) -> MachineType:
-        if self.market == "spot" and self.prices is None:
-            raise ValueError(f"{self.name}: market spot requires prices: the name of a price file or bundled trace")
-        if self.market != "spot" and (self.prices is not None or self.bid is not None):
-            raise ValueError(f"{self.name}: prices and bid require market: spot")
+        given = {name for name in SPOT_FIELDS if getattr(self, name) is not None}
+        if self.market != "spot" and given:
+            raise ValueError(f"{self.name}: {', '.join(sorted(given))}: requires market: spot")
+        if self.market == "spot" and self.availability is None and self.prices is None:
+            raise ValueError(
+                f"{self.name}: market spot requires prices (a price file or bundled trace) or availability (a file)"
+            )
+        if self.market == "spot" and self.availability is None and self.spot_price_per_hour is not None:
+            raise ValueError(f"{self.name}: spot_price_per_hour requires availability")
+        if self.availability is not None and (self.prices is None) == (self.spot_price_per_hour is None):
+            raise ValueError(f"{self.name}: availability requires either prices or spot_price_per_hour")
+        if self.availability is not None and self.bid is not None:
+            raise ValueError(f"{self.name}: bid: not used with availability")
         return self
 
     @property
@@ -338,12 +361,13 @@ class Catalogue(Sites):
         return self.with_classes(tuple(self.classes[self.number(name)] for name in names))
 
     def with_prices_beside(self, folder: Path) -> Catalogue:
-        """Return the catalogue with absolute paths of the price files in a folder."""
+        """Return the catalogue with absolute paths of the price and availability files in a folder."""
         classes = []
         for one in self.classes:
-            path = None if one.prices is None else (folder / one.prices).absolute()
-            there = path is not None and path.is_file()
-            classes.append(one.model_copy(update={"prices": str(path)}) if there else one)
+            given = {name: getattr(one, name) for name in ("prices", "availability")}
+            paths = {name: (folder / path).absolute() for name, path in given.items() if path is not None}
+            known = {name: str(path) for name, path in paths.items() if path.is_file()}
+            classes.append(one.model_copy(update=known) if known else one)
         return self.with_classes(tuple(classes))
 
     def with_classes(self, classes: tuple[MachineType, ...]) -> Catalogue:
@@ -361,7 +385,7 @@ def known_catalogues() -> list[str]:
 def read_catalogue(given: str | Path | dict[str, Any] | Catalogue) -> Catalogue:
     """Read a catalogue by its bundled name (`known_catalogues`), from a YAML or JSON file, or from a mapping.
 
-    Price files are looked up in the folder of the catalogue file first, then in the current folder.
+    Price and availability files are looked up in the folder of the catalogue file first, then in the current folder.
 
     Raises
     ------

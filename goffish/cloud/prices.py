@@ -26,6 +26,9 @@ from goffish.errors import FormatError, InputError
 Floats = NDArray[np.float64]
 #: Prices of an hour are less than this, the price in plans of a machine type that is not available.
 PROHIBITIVE = 1e9
+#: Price of a spot machine type in a trace while it is not available, and the bid in markets without bids, which is
+#: greater than all other prices.
+UNAVAILABLE, ANY_PRICE = PROHIBITIVE / 2, PROHIBITIVE / 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +65,11 @@ class Trace:
     def start(self) -> float:
         """Start of the first price."""
         return float(self.times[0])
+
+    @property
+    def mean(self) -> float:
+        """Mean price over time."""
+        return float(np.average(self.prices, weights=self.durations())) if self.end > self.start else self.prices[0]
 
     def at(self, times: Floats) -> Floats:
         """Return the prices in force at these times."""

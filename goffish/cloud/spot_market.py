@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.cloud.availability import read_availability
 from goffish.cloud.billing import billed_quanta, rent
-from goffish.cloud.catalogue import Catalogue
+from goffish.cloud.catalogue import Catalogue, MachineType
 from goffish.cloud.price_files import read_prices
-from goffish.cloud.prices import Trace, bundled_trace, bundled_traces, moment_text
+from goffish.cloud.prices import ANY_PRICE, Trace, bundled_trace, bundled_traces, moment_text
 from goffish.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -40,9 +41,7 @@ class SpotMarket:
 
     def __init__(self, catalogue: Catalogue, since: float | None = None, length_s: float = 0.0) -> None:
         self.catalogue = catalogue
-        traces = {
-            kind: read_trace(found.prices) for kind, found in enumerate(catalogue.classes) if found.prices is not None
-        }
+        traces = {kind: machine_trace(found) for kind, found in enumerate(catalogue.classes) if found.market == "spot"}
         begin = max((trace.start for trace in traces.values()), default=0.0) if since is None else since
         for trace in traces.values():
             if not trace.start <= begin or begin + length_s > trace.end:
@@ -55,7 +54,7 @@ class SpotMarket:
             for kind, trace in traces.items()
         }
         self._bids = {
-            kind: found.price_per_hour if found.bid is None else found.bid
+            kind: ANY_PRICE if found.availability else found.price_per_hour if found.bid is None else found.bid
             for kind, found in enumerate(catalogue.classes)
         }
         self._known: dict[tuple[float, ...], Catalogue] = {}
@@ -106,6 +105,32 @@ class SpotMarket:
         begun = np.ceil((trace.times[first:last] - start) / quantum).clip(0.0, quanta)
         counts = np.diff(begun, append=quanta)
         return float(counts @ trace.prices[first:last]) * quantum / _HOUR_S
+
+
+def spot_price(machine: MachineType, first: float, last: float) -> float:
+    """Spot price of an hour of a machine type with `availability`.
+
+    Its `spot_price_per_hour`, or the mean of its `prices` between two times; if they do not reach there, of all.
+    """
+    if machine.spot_price_per_hour is not None:
+        return machine.spot_price_per_hour
+    trace = read_trace(str(machine.prices))
+    begin, end = max(first, trace.start), min(last, trace.end)
+    return trace.between(begin, end).mean if begin < end else trace.mean
+
+
+def machine_trace(machine: MachineType) -> Trace:
+    """Read the prices of a spot machine type: its `prices`, or those of `Availability.trace`.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read.
+    """
+    if machine.availability is None:
+        return read_trace(str(machine.prices))
+    found = read_availability(machine.availability)
+    return found.trace(spot_price(machine, found.start, found.end))
 
 
 def read_trace(name: str) -> Trace:

@@ -105,7 +105,7 @@ def test_wrong_catalogues_are_refused(tmp_path: Path) -> None:
         InputError, match=r"catalogue: machine_types\[0\] = \{'name': 'spot', 'cores': 1, 'price_per_hour': 1,"
     ):
         read_catalogue({"machine_types": [{"name": "spot", "cores": 1, "price_per_hour": 1, "market": "spot"}]})
-    with pytest.raises(InputError, match="a: prices and bid require market: spot"):
+    with pytest.raises(InputError, match="a: bid: requires market: spot"):
         read_catalogue({"machine_types": [{"name": "a", "cores": 1, "price_per_hour": 1, "bid": 1}]})
     with pytest.raises(InputError, match=r"reach from 2015-03-01 00:00 to 2015-03-02 03:46, not from .* for 28 hours"):
         SpotMarket(catalogue(tmp_path), length_s=100_800)

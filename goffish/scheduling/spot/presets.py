@@ -186,12 +186,9 @@ def _class(
 ) -> SpotClass:
     """A machine type from its history."""
     if rule == "none":
-        level = (
-            float(np.average(trace.prices, weights=trace.durations())) if trace.end > trace.start else trace.prices[0]
-        )
         one = np.ones((1, 1))
         covers = np.zeros(1, np.int64)
-        return SpotClass(trace.name, speed, on_demand, np.zeros(0), np.array([level]), one, covers, hazard)
+        return SpotClass(trace.name, speed, on_demand, np.zeros(0), np.array([trace.mean]), one, covers, hazard)
     if bids is None:
         bids = most_probable_bids(trace) if rule == "most-probable" else quantile_bids(trace, on_demand)
     return estimate_class(

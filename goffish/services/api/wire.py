@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from goffish.cloud.catalogue import Catalogue, known_catalogues, read_catalogue
 from goffish.cloud.prices import bundled_traces
-from goffish.cloud.spot_market import read_trace
+from goffish.cloud.spot_market import machine_trace
 from goffish.definitions import Model, read_definition
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.model import Dataflow, known_dataflows, read_dataflow
@@ -48,8 +48,8 @@ def add_clouds(folder: Path) -> None:
             raise InputError(f"{path}: a bundled catalogue has the name {path.stem}; rename the file")
         catalogue = read_catalogue(path)
         for one in catalogue.classes:
-            if one.prices is not None:
-                read_trace(one.prices)
+            if one.market == "spot":
+                machine_trace(one)
         _own_clouds[path.stem] = catalogue
 
 

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import numpy as np
 from cachetools import LRUCache
 
-from goffish.cloud.catalogue import Billing, Catalogue, MachineType
+from goffish.cloud.catalogue import SPOT_FIELDS, Billing, Catalogue, MachineType
 from goffish.cloud.prices import PROHIBITIVE, Trace, in_slots
-from goffish.cloud.spot_market import read_trace
+from goffish.cloud.spot_market import machine_trace
 from goffish.errors import InputError
 from goffish.scheduling.spot.comparison import cheapest_on_demand, heuristic_bid
 from goffish.scheduling.spot.heuristics import Heuristic, lifetime_interval, mean_lifetime, on_demand_cost
@@ -189,7 +189,7 @@ def spot_classes(catalogue: Catalogue) -> list[MachineType]:
     """
     found = [one for one in catalogue.classes if one.market == "spot"]
     if not found:
-        raise InputError("the catalogue has no spot machine types (market: spot, prices: …)")
+        raise InputError("the catalogue has no spot machine types (market: spot)")
     return found
 
 
@@ -198,7 +198,7 @@ def began_at(catalogue: Catalogue, after_s: float) -> float:
 
     Jobs use the second half of the histories, cyclically.
     """
-    first, last = _span([read_trace(str(one.prices)) for one in spot_classes(catalogue)])
+    first, last = _span([machine_trace(one) for one in spot_classes(catalogue)])
     half = (last - first) / 2
     return first + half + after_s % half
 
@@ -212,7 +212,7 @@ def machines_of(catalogue: Catalogue, market: Market, classes: Sequence[MachineT
         if rules.spot[choice]:
             changed["bid"] = min(bid, PROHIBITIVE)
         else:
-            changed |= {"market": "on-demand", "prices": None, "bid": None}
+            changed |= {"market": "on-demand", **dict.fromkeys(SPOT_FIELDS)}
         made.append(one.model_copy(update=changed))
     return catalogue.with_classes(tuple(made))
 
@@ -230,7 +230,7 @@ def _span(traces: Sequence[Trace]) -> tuple[float, float]:
 
 def _histories(spot: Sequence[MachineType]) -> list[Trace]:
     """Return the prices of the first half of the common period of all histories."""
-    traces = [read_trace(str(one.prices)) for one in spot]
+    traces = [machine_trace(one) for one in spot]
     first, last = _span(traces)
     if not last > first:
         raise InputError("the price histories of the catalogue do not overlap")

@@ -1,0 +1,57 @@
+"""Machine types that are available or not, and the slots of their markets. See docs/specs/spot.md, section 6.14."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from goffish.cloud.prices import ANY_PRICE, UNAVAILABLE, Trace, in_slots
+from goffish.scheduling.spot.estimate import Estimator, estimate_class
+from goffish.scheduling.spot.model import SpotClass
+
+
+def availability_class(
+    trace: Trace,
+    speed: int,
+    on_demand: float,
+    slot_s: float,
+    spot_price: float,
+    *,
+    estimator: Estimator = "slot",
+    name: str | None = None,
+) -> SpotClass:
+    """Estimate a machine type with two bins, available and not, and the only bid `ANY_PRICE`.
+
+    Parameters
+    ----------
+    trace : Trace
+        From `Availability.trace`.
+    speed : int
+        Units of work in a slot.
+    on_demand, spot_price : float
+        Prices of an hour.
+    slot_s : float
+    estimator : str
+        As for `estimate_class`.
+    name : str, optional
+        Default: the name of the trace.
+
+    Notes
+    -----
+    Estimators that look at the starts of slots miss times without machines in between. These become the hazard: their
+    share of the slots that begin and end with machines. With ``paper`` and ``level`` they are changes of the chain.
+    """
+    found = estimate_class(
+        trace, speed, on_demand, slot_s, bids=np.array([ANY_PRICE]), estimator=estimator,
+        hazard=0.0 if estimator in ("paper", "level") else _missed(trace, slot_s), name=name,
+    )  # fmt: skip
+    return replace(found, levels=np.array([spot_price, UNAVAILABLE]))
+
+
+def _missed(trace: Trace, slot_s: float) -> float:
+    """Share of the slots that begin and end with machines, but have a time without."""
+    slots = in_slots([trace], slot_s, trace.start, trace.end)
+    free = slots.prices[:, 0] < ANY_PRICE
+    calm = free[:-1] & free[1:]
+    return float((slots.peaks[calm, 0] > ANY_PRICE).mean()) if calm.any() else 0.0
