@@ -10,6 +10,7 @@ import typer
 from goffish.cli.inputs import duration, period
 from goffish.cli.options import DEADLINE_HELP, Json, Plot
 from goffish.cli.spot_inputs import (
+    availability_file,
     check_picture,
     class_names,
     draw,
@@ -55,29 +56,63 @@ def _fit(
     ],
     output: Annotated[str, typer.Option("-o", "--output", help="Market file to write (JSON).")],
     machine_type: Annotated[
-        list[str] | None, typer.Option(help="Machine type of the catalogue to fit; repeatable.", show_default="all")
+        list[str] | None,
+        typer.Option(
+            help="Machine type of the catalogue to fit; repeatable.", show_default="all, or those with availability"
+        ),
+    ] = None,
+    zone: Annotated[
+        list[str] | None, typer.Option(help="Zone of the machine types to fit; repeatable.", show_default="all")
+    ] = None,
+    availability: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TYPE[/ZONE]=]FILE",
+            help="Availability of a machine type, or of it in a zone: SkyPilot spot trace or CSV; repeatable.",
+            show_default="as in the catalogue",
+        ),
     ] = None,
     since: Annotated[str | None, typer.Option(help=_SINCE, show_default="start of the history")] = None,
     until: Annotated[str | None, typer.Option(help=_UNTIL, show_default="end of the history")] = None,
     preset: Annotated[
-        str, typer.Option(help="Billing and bidding rules: paper-2012, ec2-linux, ec2-suse or no-bid.")
-    ] = "ec2-linux",
+        str | None,
+        typer.Option(
+            help="Billing and bidding rules: ec2, ec2-linux, ec2-suse, no-bid or paper-2012.",
+            show_default="ec2 with availability, otherwise ec2-linux",
+        ),
+    ] = None,
     estimator: Annotated[
         str,
-        typer.Option(help="Estimator of the price chains: paper, level, slot, semi or auto (best on held-out prices)."),
+        typer.Option(help="Estimator of the chains: paper, level, slot, semi or auto (best on the held-out history)."),
     ] = "auto",
     slot: Annotated[
-        float, typer.Option(**duration("m"), help="Slot length, which divides an hour; numbers are minutes.")
-    ] = 10.0,
+        float | None,
+        typer.Option(
+            **duration("m"),
+            help="Slot length, which divides an hour; numbers are minutes.",
+            show_default="10m; with availability, as suitable for start-up and checkpoint",
+        ),
+    ] = None,
     checkpoint: Annotated[
-        float, typer.Option(**duration("m"), help="Duration of a checkpoint; numbers are minutes.")
-    ] = 10.0,
+        float | None,
+        typer.Option(
+            **duration("m"),
+            help="Duration of a checkpoint; numbers are minutes.",
+            show_default="10m; with availability, 2m",
+        ),
+    ] = None,
     startup: Annotated[
         float | None,
         typer.Option(
             **duration("m"), help="Start-up time of a machine; numbers are minutes.", show_default="as in the catalogue"
         ),
     ] = None,
+    job_hours: Annotated[
+        float,
+        typer.Option(
+            **duration("h"), help="Length of the longest job; numbers are hours. A shorter one permits shorter slots."
+        ),
+    ] = 24.0,
     monthly_loss: Annotated[
         float, typer.Option(min=0, help="Share of machines interrupted per month independently of the price.")
     ] = 0.0,
@@ -97,47 +132,55 @@ def _fit(
     plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """Fit a spot market to price histories: bids, price levels and transitions."""
+    """Fit a spot market to the availability of machine types, or to price histories."""
     from goffish.cli.inputs import working
     from goffish.cli.output import print_facts, print_json, print_table
     from goffish.cloud.catalogue import read_catalogue
-    from goffish.scheduling.spot.fitting import OwnMachine, fit_market, write_fitted
-    from goffish.scheduling.spot.presets import Times, monthly_hazard
+    from goffish.scheduling.spot.fitting import FitTimes, OwnMachine, fit_market, with_availability, write_fitted
 
     check_picture(plot)
     local_path(output)
-    catalogue = read_catalogue(cloud)
-    times = Times(slot * 60.0, catalogue.startup_s if startup is None else startup * 60.0, checkpoint * 60.0)
+    catalogue = with_availability(read_catalogue(cloud), [availability_file(text) for text in availability or ()])
+    slot_s, startup_s, checkpoint_s = (None if m is None else m * 60.0 for m in (slot, startup, checkpoint))
+    times = FitTimes(slot_s, startup_s, checkpoint_s, job_hours)
     with working("fitting"):
         fitted = fit_market(
-            catalogue, machine_type, period(since, until), preset=preset,
-            estimator=estimator, times=times,  # type: ignore[arg-type]
-            hazard=monthly_hazard(monthly_loss, times.slot_s) if monthly_loss else 0.0,
+            catalogue, machine_type, period(since, until), zones=zone, preset=preset,
+            estimator=estimator, times=times, monthly_loss=monthly_loss,  # type: ignore[arg-type]
             local=OwnMachine(local_cores, local_cost) if local_cores else None, dependent=correlated,
             late_penalty=late_penalty,
         )  # fmt: skip
         write_fitted(output, fitted)
         if plot is not None:
             draw("prices", plot, fitted.traces(), fitted.market)
-    body = market_facts(fitted, output)
+    market, body = fitted.market, market_facts(fitted, output)
+    strong = max((abs(v) for at, row in enumerate(fitted.correlation) for v in row[:at]), default=0.0)
+    notes = []
+    best = times.spans(catalogue.startup_s, available=any(one.by_availability for one in market.classes))[0]
+    if best.slot_s < fitted.slot_s:
+        notes.append(
+            f"slots of {best.slot_s / 60:g} min suit start-up and checkpoint, but tables for jobs of {job_hours:g} h "
+            "would take too long to build; use --slot or --job-hours for shorter slots"
+        )
+    if strong > 0.5 and not correlated:
+        notes.append(f"machine types are correlated ({strong:.2f}), the model assumes independence; use --correlated")
     if json:
-        print_json(body)
+        print_json(body | {"notes": notes})
         return
+    slot_min = fitted.slot_s / 60
     print_facts(output, [
         ("period", body["period"]), ("estimator", with_likelihoods(fitted)),
-        ("slot", f"{slot:g} min; start-up {fitted.market.startup_slots}, checkpoint "
-                 f"{fitted.market.longest_checkpoint} slots"),
-        ("unit of work", f"{fitted.market.unit:.4g} core-hours"),
+        ("slot", f"{slot_min:g} min; start-up {market.startup_slots * slot_min:g} min, checkpoint "
+                 f"{market.longest_checkpoint * slot_min:g} min, {'uses' if market.notice else 'without'} the notice"),
+        ("unit of work", f"{market.unit:.4g} core-hours"),
+        *(("note", note) for note in notes),
     ])  # fmt: skip
     header = ["machine type", "units/slot", "on demand $/h", "bids", "levels $/h", "share of time"]
     print_table("\nmachine types", header, [
-        [c["machine_type"], c["speed"], c["on_demand"], figures(c["bids"]), figures(c["levels"]), figures(c["share"])]
+        [c["machine_type"], c["speed"], c["on_demand"], figures(c["bids"]) or "none", figures(c["levels"]),
+         figures(c["share"])]
         for c in body["machine_types"]
     ])  # fmt: skip
-    strong = max((abs(v) for at, row in enumerate(fitted.correlation) for v in row[:at]), default=0.0)
-    if strong > 0.5 and not correlated:
-        note = f"prices of machine types are correlated ({strong:.2f}), the model assumes independence"
-        print_facts("", [("note", f"{note}; use --correlated")])
 
 
 def _table(

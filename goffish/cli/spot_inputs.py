@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goffish.errors import InputError
@@ -9,6 +10,7 @@ from goffish.errors import InputError
 if TYPE_CHECKING:
     from goffish.scheduling.spot.fitting import Fitted
     from goffish.scheduling.spot.job import Status
+    from goffish.scheduling.spot.model import SpotClass
     from goffish.scheduling.spot.table import Table
 
 
@@ -60,6 +62,14 @@ def prices_now(fitted: Fitted, given: list[str] | None) -> tuple[list[float], li
     return prices_of(fitted, last)
 
 
+def availability_file(text: str) -> tuple[str | None, str]:
+    """Parse ``[TYPE[/ZONE]=]FILE``."""
+    name, equals, path = text.partition("=")
+    if equals and not Path(text).exists():
+        return name, path
+    return None, text
+
+
 def class_names(fitted: Fitted) -> list[str]:
     """Return the names of the machine types of a market."""
     return [one.name for one in fitted.market.classes]
@@ -77,14 +87,18 @@ def market_facts(fitted: Fitted, path: str) -> dict[str, Any]:
         "likelihoods": fitted.likelihoods,
         "correlation": fitted.correlation,
         "unit_core_hours": market.unit,
-        "machine_types": [
-            {
-                "machine_type": one.name, "speed": one.speed, "on_demand": one.on_demand, "bids": one.bids.tolist(),
-                "levels": one.levels.tolist(), "hazard": one.hazard,
-                "share": one.stationary.reshape(one.bins, -1).sum(axis=1).tolist(),
-            }
-            for one in market.classes
-        ],
+        "machine_types": [_type_facts(one) for one in market.classes],
+    }
+
+
+def _type_facts(one: SpotClass) -> dict[str, Any]:
+    """Return the properties of a machine type as JSON fields; bins without the one of times without machines."""
+    kept = 1 if one.by_availability else one.bins
+    return {
+        "machine_type": one.name, "speed": one.speed, "on_demand": one.on_demand, "hazard": one.hazard,
+        "bids": [] if one.by_availability else one.bids.tolist(),
+        "levels": one.levels[:kept].tolist(),
+        "share": one.stationary.reshape(one.bins, -1).sum(axis=1)[:kept].tolist(),
     }  # fmt: skip
 
 

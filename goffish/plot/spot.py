@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.cloud.prices import SlotPrices, Trace
+from goffish.cloud.prices import ANY_PRICE, UNAVAILABLE, SlotPrices, Trace
 from goffish.errors import InputError
 from goffish.plot.style import ALARM, COLOURS, INK, NOTHING, QUIET, SEQUENCE, legend_beside, new_figure, styled
 from goffish.scheduling.spot.comparison import Outcome
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 _MOST = len(COLOURS)
-#: #: Maximum number of points of a price line.
+#: Maximum number of points of a price line.
 _POINTS = 20_000
 #: Quiesced, start-up, running, checkpointing, migrating, local, finished.
 _STATES = (NOTHING, COLOURS[1], COLOURS[0], COLOURS[3], COLOURS[5], COLOURS[2], "#e9e9e9")
@@ -52,7 +52,7 @@ def prices(traces: Sequence[Trace], market: Market, *, title: str = "") -> Figur
     Returns
     -------
     matplotlib.figure.Figure
-        One panel per machine type, with a logarithmic axis.
+        One panel per machine type, with a logarithmic axis. Gaps are times in which it was not available.
 
     Raises
     ------
@@ -65,8 +65,10 @@ def prices(traces: Sequence[Trace], market: Market, *, title: str = "") -> Figur
     panels = np.atleast_1d(figure.subplots(count, 1, sharex=True))
     for at, (axes, one, trace) in enumerate(zip(panels, market.classes, traces, strict=True)):
         some = np.unique(np.linspace(0, trace.times.size - 1, min(trace.times.size, _POINTS)).astype(np.int64))
-        _dated(axes, np.append(trace.times[some], trace.end), np.append(trace.prices[some], trace.prices[-1]), at)
-        for bid in one.bids[np.isfinite(one.bids)].tolist():
+        # Times without machines are gaps.
+        shown = np.where(trace.prices == UNAVAILABLE, np.nan, trace.prices)
+        _dated(axes, np.append(trace.times[some], trace.end), np.append(shown[some], shown[-1]), at)
+        for bid in one.bids[one.bids < ANY_PRICE].tolist():
             axes.axhline(bid, color=QUIET, linewidth=0.7, linestyle=(0, (2, 2)), gid=f"bid-{at}")
         axes.axhline(one.on_demand, color=ALARM, linewidth=1.0, gid=f"on-demand-{at}")
         _logarithmic(axes)
@@ -241,8 +243,8 @@ def job(run: JobRun, market: Market, slots: SlotPrices, first: int = 0, *, title
     panels = figure.subplots(3, 1, sharex=True, height_ratios=(3, 1, 2))
     for at, one in enumerate(market.classes):
         panels[0].step(
-            hours, slots.prices[first : first + count + 1, at], where="post", color=COLOURS[at], label=one.name,
-            gid=f"price-{at}",
+            hours, np.where(slots.prices == UNAVAILABLE, np.nan, slots.prices)[first : first + count + 1, at],
+            where="post", color=COLOURS[at], label=one.name, gid=f"price-{at}",
         )  # fmt: skip
     for entry in steps:
         choice = entry.status.choice
@@ -254,7 +256,7 @@ def job(run: JobRun, market: Market, slots: SlotPrices, first: int = 0, *, title
         panels[1].axvspan(*span, color=_STATES[state], linewidth=0, gid=f"state-{entry.slot}")
         if choice >= 0 and entry.status.state == RUNNING and market.rules.spot[choice]:
             bid, kind = float(market.rules.bid[choice]), int(market.rules.kind[choice])
-            if np.isfinite(bid):
+            if bid < ANY_PRICE:
                 panels[0].plot(span, [bid, bid], color=COLOURS[kind], linewidth=1.0, linestyle=(0, (2, 1)), gid="bid")
     _logarithmic(panels[0])
     panels[0].set_ylabel("$/h (dashed: bid held)")

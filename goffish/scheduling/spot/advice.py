@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from goffish.cloud.prices import ANY_PRICE
 from goffish.errors import InputError
 from goffish.scheduling.spot.comparison import cheapest_on_demand
 from goffish.scheduling.spot.job import (
@@ -144,7 +145,7 @@ def text_of(market: Market, action: int) -> str:
     if not rules.spot[choice]:
         return f"start {name} on demand"
     bid = float(rules.bid[choice])
-    return f"start {name} on the spot market" + (f", bid {bid:.4g}" if np.isfinite(bid) else "")
+    return f"start {name} on the spot market" + (f", bid {bid:.4g}" if bid < ANY_PRICE else "")
 
 
 def running(market: Market, work: int, saved: int, name: str, bid: float | None, used_s: float) -> Status:

@@ -6,22 +6,24 @@ See docs/specs/spot.md, sections 3.1, 6.5 (O-6) and 6.12 (O-15).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from goffish.cloud.catalogue import Catalogue
-from goffish.cloud.prices import Trace, in_slots, moment_text
-from goffish.cloud.spot_market import read_trace
+from goffish.cloud.availability import read_availability
+from goffish.cloud.catalogue import Catalogue, MachineType
+from goffish.cloud.prices import UNAVAILABLE, Trace, in_slots, moment_text
+from goffish.cloud.spot_market import machine_trace, read_trace, spot_price
 from goffish.errors import InputError
 from goffish.partial import local_path, partial_file
+from goffish.scheduling.spot.availability import MOST_VALUES, availability_class, slots_for, values_of_jobs
 from goffish.scheduling.spot.estimate import Estimator, bin_correlation, estimate_joint, log_likelihood
 from goffish.scheduling.spot.files import market_of
-from goffish.scheduling.spot.model import Local, Market
-from goffish.scheduling.spot.presets import Times, market_from
+from goffish.scheduling.spot.model import Local, Market, SpotClass
+from goffish.scheduling.spot.presets import Times, market_from, monthly_hazard
 
 FORMAT, VERSION = "goffish-spot-market", 1
 #: Share of the history, at its end, that estimators are compared on; the chosen one is fitted to all of it.
@@ -37,7 +39,7 @@ class Fitted:
     ----------
     market : Market
     prices : tuple of str
-        File or trace name of each machine type.
+        File or trace name of each machine type: its prices, or its availability.
     first, last : float
         Start and end of the history, in seconds since 1970.
     estimator : str
@@ -61,9 +63,14 @@ class Fitted:
         return HOUR_S / self.market.slots_per_hour
 
     def traces(self, first: float | None = None, last: float | None = None) -> list[Trace]:
-        """Prices of the machine types; default: those of the history."""
-        begin, end = self.first if first is None else first, self.last if last is None else last
-        return [read_trace(name).between(begin, end) for name in self.prices]
+        """Prices of the machine types from `first` to `last`; default: those of the history, or all after it."""
+        found = [
+            read_availability(name).trace(float(one.levels[0])) if one.by_availability else read_trace(name)
+            for name, one in zip(self.prices, self.market.classes, strict=True)
+        ]
+        begin = self.first if first is None else first
+        end = self.last if begin < self.last else min(trace.end for trace in found)
+        return [trace.between(begin, end if last is None else last) for trace in found]
 
 
 class OwnMachine(NamedTuple):
@@ -80,38 +87,126 @@ class OwnMachine(NamedTuple):
     cost: float = 0.0
 
 
+class FitTimes(NamedTuple):
+    """Times of a market, in seconds; those that are not given have defaults.
+
+    Attributes
+    ----------
+    slot_s : float, optional
+        Default: 10 minutes; with availability, `slots_for` the other times, longer if tables of the longest job would
+        have more than `MOST_VALUES`.
+    startup_s : float, optional
+        Default: start-up time of the catalogue.
+    checkpoint_s : float, optional
+        Default: 10 minutes; with availability, 2 minutes.
+    job_hours : float
+        Length of the longest job.
+    """
+
+    slot_s: float | None = None
+    startup_s: float | None = None
+    checkpoint_s: float | None = None
+    job_hours: float = 24.0
+
+    def spans(self, startup_s: float, *, available: bool) -> list[Times]:
+        """Times to try, the best ones first."""
+        startup = startup_s if self.startup_s is None else self.startup_s
+        usual = 120.0 if available else 600.0
+        checkpoint = usual if self.checkpoint_s is None else self.checkpoint_s
+        if self.slot_s is not None or not available:
+            return [Times(600.0 if self.slot_s is None else self.slot_s, startup, checkpoint)]
+        return [Times(slot_s, startup, checkpoint) for slot_s in slots_for(startup, checkpoint)]
+
+
+DEFAULT_TIMES = FitTimes()
+
+
+def with_availability(catalogue: Catalogue, files: Sequence[tuple[str | None, str]]) -> Catalogue:
+    """Return a catalogue whose spot machine types have these availability files.
+
+    Parameters
+    ----------
+    catalogue : Catalogue
+    files : sequence of (str or None, str)
+        Machine type and file. ``TYPE/ZONE`` adds a copy of a machine type for a zone, which replaces the type itself;
+        None is the only spot machine type.
+
+    Raises
+    ------
+    InputError
+        If a machine type is unknown or given twice, or None is ambiguous.
+    """
+    spot = {one.name: one for one in catalogue.classes if one.market == "spot"}
+    names, made, zoned = list(spot), dict(spot), set()
+    known = f"the catalogue has: {', '.join(names) or 'none'}"
+    for name, path in files:
+        if name is None and len(names) != 1:
+            raise InputError(f"availability {path}: give TYPE={path} with a spot machine type; {known}")
+        own = names[0] if name is None else name
+        base, _, zone = (own, "", "") if own in spot else own.rpartition("/")
+        if base not in spot:
+            raise InputError(f"availability {own}={path}: unknown spot machine type {own!r}; {known}")
+        if made.get(own, spot[base]) is not spot[base]:
+            raise InputError(f"availability {own}={path}: the machine type has a file already")
+        change = {"name": own, "availability": path, "bid": None} | ({"zone": zone} if zone else {})
+        made[own] = spot[base].model_copy(update=change)
+        zoned |= {base} if zone else set()
+    kept = [one for name, one in made.items() if name not in zoned or one is not spot[name]]
+    return catalogue.with_classes((*(one for one in catalogue.classes if one.market != "spot"), *kept))
+
+
+def _chosen(catalogue: Catalogue, classes: list[str] | None, zones: list[str] | None) -> list[MachineType]:
+    """The machine types of a market."""
+    spot = [c for c in catalogue.classes if c.market == "spot"]
+    for what, names, wanted in (
+        ("spot machine type", [c.name for c in spot], classes), ("zone", [str(c.zone) for c in spot if c.zone], zones),
+    ):  # fmt: skip
+        unknown = next((name for name in wanted or () if name not in names), None)
+        if unknown is not None:
+            raise InputError(f"unknown {what} {unknown!r}; the catalogue has: {', '.join(names) or 'none'}")
+    usual = [c for c in spot if c.availability is not None] or spot
+    named = usual if classes is None else [c for c in spot if c.name in classes]
+    chosen = [c for c in named if zones is None or c.zone in zones]
+    if not spot:
+        raise InputError("the catalogue has no spot machine types (market: spot)")
+    if not chosen:
+        raise InputError(f"no spot machine type of {', '.join(classes or ())} is in zone {', '.join(zones or ())}")
+    return chosen
+
+
 def fit_market(
     catalogue: Catalogue,
     classes: list[str] | None = None,
     period: tuple[float | None, float | None] = (None, None),
     *,
-    preset: str = "ec2-linux",
+    zones: list[str] | None = None,
+    preset: str | None = None,
     estimator: Estimator | Literal["auto"] = "auto",
-    times: Times | None = None,
-    hazard: float = 0.0,
+    times: FitTimes = DEFAULT_TIMES,
+    monthly_loss: float = 0.0,
     local: OwnMachine | None = None,
     dependent: bool = False,
     late_penalty: float | None = None,
 ) -> Fitted:
-    """Fit a market to price histories.
+    """Fit a market to price histories, or to the availability of machine types.
 
     Parameters
     ----------
     catalogue : Catalogue
         Catalogue with spot machine types; speeds are rounded down to whole reference cores.
     classes : list of str, optional
-        Names of the machine types; default: all spot types.
+        Names of the machine types; default: those with availability, or all spot types.
     period : (float, float), optional
         Start and end within the histories, in seconds since 1970; default: the common period.
-    preset : str
-        A name of `presets.PRESETS`.
+    zones : list of str, optional
+        Zones of the machine types; default: all.
+    preset : str, optional
+        A name of `presets.PRESETS`; default: ``ec2`` with availability, ``ec2-linux`` with prices.
     estimator : str
-        Estimator of the price chains; ``auto`` chooses the one with the highest likelihood of the last fifth of the
-        history.
-    times : Times, optional
-        Default: slots and checkpoints of 10 minutes, and the start-up time of the catalogue.
-    hazard : float
-        Probability of a spot interruption in a slot at any price.
+        Estimator of the chains; ``auto`` chooses the one with the highest likelihood of the last fifth of the history.
+    times : FitTimes
+    monthly_loss : float
+        Probability of a spot interruption in a month at any price.
     local : OwnMachine, optional
         Default: no local machine.
     dependent : bool
@@ -124,37 +219,50 @@ def fit_market(
     InputError
         If the catalogue has no spot machine types, a name is not a spot type, or prices do not cover the period.
     """
-    spot = [c for c in catalogue.classes if c.market == "spot" and c.prices is not None]
-    names = [c.name for c in spot]
-    for name in classes or ():
-        if name not in names:
-            raise InputError(f"unknown spot machine type {name!r}; the catalogue has: {', '.join(names) or 'none'}")
-    chosen = [c for c in spot if classes is None or c.name in classes]
-    if not chosen:
-        raise InputError("the catalogue has no spot machine types (market: spot, prices: …)")
-    # In the form that `read_trace` reads, from any later working folder.
-    sources = tuple(
-        str(Path(str(c.prices)).absolute()) if Path(str(c.prices)).exists() else str(c.prices) for c in chosen
-    )
-    traces = [read_trace(name) for name in sources]
+    chosen = _chosen(catalogue, classes, zones)
+    # Files from any later working folder.
+    files = [str(c.availability or c.prices) for c in chosen]
+    sources = tuple(str(Path(name).absolute()) if Path(name).exists() else name for name in files)
+    traces = [machine_trace(c) for c in chosen]
     first, last = period
     begin = max(t.start for t in traces) if first is None else first
     end = min(t.end for t in traces) if last is None else last
+    if first is None and last is None and not begin < end:
+        late, early = max(traces, key=lambda t: t.start), min(traces, key=lambda t: t.end)
+        raise InputError(
+            f"no common period: {late.name} starts at {moment_text(late.start)}, {early.name} ends at "
+            f"{moment_text(early.end)}; choose machine types with --machine-type"
+        )
+    worth = [None if c.availability is None else spot_price(c, begin, end) for c in chosen]
     # Machine types have the names of the catalogue, whatever the names of their files.
-    parts = [replace(t.between(begin, end), name=c.name) for t, c in zip(traces, chosen, strict=True)]
+    parts = [
+        replace(_priced(t.between(begin, end), price), name=c.name)
+        for t, price, c in zip(traces, worth, chosen, strict=True)
+    ]
     cores = [max(1, int(c.power + 1e-9)) for c in chosen]
     if local is not None and (local.cores < 1 or not local.cost >= 0):
         raise InputError(
             f"local machine: {local.cores} cores at {local.cost:g}; expected at least 1 core and a cost of 0 or more"
         )
-    spans = Times(startup_s=catalogue.startup_s) if times is None else times
-    slot_s = spans.slot_s
+    known = get_args(Estimator)
+    if estimator != "auto" and estimator not in known:
+        raise InputError(f"unknown estimator {estimator!r}; accepted: auto, {', '.join(known)}")
+    if not 0 < times.job_hours < np.inf:
+        raise InputError(f"job_hours = {times.job_hours:g}: must be greater than 0")
+    available = any(price is not None for price in worth)
+    rules = preset or ("ec2" if available else "ec2-linux")
 
-    def made(one: Estimator, histories: list[Trace]) -> Market:
+    def made(one: Estimator, histories: list[Trace], spans: Times) -> Market:
+        slot_s = spans.slot_s
+        loss = monthly_hazard(monthly_loss, slot_s) if monthly_loss else 0.0
+        fitted: list[Trace | SpotClass] = [
+            trace if price is None else availability_class(trace, 1, c.price_per_hour, slot_s, price, estimator=one)
+            for trace, price, c in zip(histories, worth, chosen, strict=True)
+        ]
+        hazards = [loss if isinstance(c, Trace) else 1.0 - (1.0 - c.hazard) * (1.0 - loss) for c in fitted]
         market = market_from(
-            preset, histories, cores, [c.price_per_hour for c in chosen], times=spans, estimator=one,
-            hazards=[hazard] * len(chosen),
-        )  # fmt: skip
+            rules, fitted, cores, [c.price_per_hour for c in chosen], times=spans, estimator=one, hazards=hazards
+        )
         return replace(
             market,
             local=_local(market, min(cores), local),
@@ -162,24 +270,36 @@ def fit_market(
             late_penalty=None if late_penalty is None else late_penalty * market.unit,
         )
 
+    candidates: list[Estimator] = list(known) if estimator == "auto" else [estimator]
     likelihoods: dict[str, float] = {}
-    if estimator == "auto":
-        split = end - JUDGED * (end - begin)
-        train = [t.between(begin, split) for t in parts]
-        judged = [t.between(split, end) for t in parts]
-        slots = max(1.0, (end - split) // slot_s)
-        for one in get_args(Estimator):
-            market = made(one, train)
-            likelihoods[one] = sum(
-                log_likelihood(c, t, slot_s) / slots for c, t in zip(market.classes, judged, strict=True)
-            )
-    known = get_args(Estimator)
-    if estimator != "auto" and estimator not in known:
-        raise InputError(f"unknown estimator {estimator!r}; accepted: auto, {', '.join(known)}")
-    best: Estimator = max(known, key=lambda one: likelihoods[one]) if estimator == "auto" else estimator
-    market = made(best, parts)
-    correlation = bin_correlation(parts, market.classes, slot_s)
-    return Fitted(market, sources, begin, end, best, likelihoods, np.asarray(correlation).tolist())
+    split = end - JUDGED * (end - begin)
+    for spans in times.spans(catalogue.startup_s, available=available):
+        if estimator == "auto":
+            train = [t.between(begin, split) for t in parts]
+            judged = [t.between(split, end) for t in parts]
+            slots = max(1.0, (end - split) // spans.slot_s)
+            for one in known:
+                market = made(one, train, spans)
+                likelihoods[one] = sum(
+                    log_likelihood(c, t, spans.slot_s) / slots for c, t in zip(market.classes, judged, strict=True)
+                )
+            candidates.sort(key=lambda one: -likelihoods[one])
+        markets = [made(one, parts, spans) for one in candidates]
+        small = [values_of_jobs(market, times.job_hours) <= MOST_VALUES for market in markets]
+        if any(small):
+            break
+    # A price market has the slot that is given, or the default, whatever the size of its tables.
+    at = small.index(True) if available and any(small) else 0
+    market = markets[at]
+    correlation = bin_correlation(parts, market.classes, spans.slot_s)
+    return Fitted(market, sources, begin, end, candidates[at], likelihoods, np.asarray(correlation).tolist())
+
+
+def _priced(trace: Trace, price: float | None) -> Trace:
+    """A trace of availability at another price; None: unchanged."""
+    if price is None:
+        return trace
+    return replace(trace, prices=np.where(trace.prices == UNAVAILABLE, UNAVAILABLE, price))
 
 
 def _local(market: Market, cores: int, local: OwnMachine | None) -> Local | None:
@@ -238,7 +358,9 @@ def read_fitted(path: str | Path) -> Fitted:
         raise InputError(f"{path}: is not a spot market ({error}); create one with goffish spot fit") from None
 
 
-def prices_of(fitted: Fitted, given: Mapping[str, float]) -> tuple[list[float], list[int]]:
+def prices_of(
+    fitted: Fitted, given: Mapping[str, float], available: Mapping[str, bool] | None = None
+) -> tuple[list[float], list[int]]:
     """Current prices of the machine types, and the number of slots that each has been in its bin.
 
     Parameters
@@ -246,24 +368,31 @@ def prices_of(fitted: Fitted, given: Mapping[str, float]) -> tuple[list[float], 
     fitted : Fitted
     given : mapping
         Prices by machine type; the others have the last price of the history. A price in another bin counts as new.
+    available : mapping, optional
+        Whether machine types are available; default: as at the end of the history.
 
     Raises
     ------
     InputError
         If a machine type is not part of the market.
     """
-    classes = fitted.market.classes
+    classes, there = fitted.market.classes, available or {}
     names = [one.name for one in classes]
-    unknown = next((name for name in given if name not in names), None)
-    if unknown is not None:
-        raise InputError(f"prices: unknown machine type {unknown!r}; accepted: {', '.join(names)}")
+    for field, known in (("prices", given), ("available", there)):
+        unknown = next((name for name in known if name not in names), None)
+        if unknown is not None:
+            raise InputError(f"{field}: unknown machine type {unknown!r}; accepted: {', '.join(names)}")
     traces = fitted.traces()
     history = in_slots(traces, fitted.slot_s, max(fitted.first, fitted.last - 48 * 3600.0), fitted.last)
     ages = fitted.market.ages_of(history.prices)[-1].tolist()
     prices = [float(trace.prices[-1]) for trace in traces]
     for at, (name, one) in enumerate(zip(names, classes, strict=True)):
-        if name in given:
-            if one.bins_of(np.array([given[name]])) != one.bins_of(np.array([prices[at]])):
-                ages[at] = 0
-            prices[at] = given[name]
+        now = given.get(name, prices[at])
+        if name in there and not there[name]:
+            now = UNAVAILABLE
+        elif name in there and now == UNAVAILABLE:
+            now = float(one.levels[0])
+        if one.bins_of(np.array([now])) != one.bins_of(np.array([prices[at]])):
+            ages[at] = 0
+        prices[at] = now
     return prices, ages

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.cloud.billing import Automaton, Rule, automaton
+from goffish.cloud.prices import ANY_PRICE
 from goffish.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -126,6 +127,11 @@ class SpotClass:
     def bids(self) -> Floats:
         """Price of each bid; infinite if it covers all bins."""
         return np.append(self.edges, np.inf)[self.covers]
+
+    @property
+    def by_availability(self) -> bool:
+        """Whether it is available or not, without bids."""
+        return self.edges.size == 1 and float(self.edges[0]) == ANY_PRICE
 
     def bins_of(self, prices: Floats) -> Ints:
         """Bin of each price."""

@@ -70,12 +70,14 @@ class Preset:
 
 
 #: `paper-2012`: EC2 with bids. `ec2-linux`: EC2 today; the first hour is free if it is interrupted, otherwise
-#: billing is by the second. `ec2-suse`: EC2 with SUSE Linux, by the hour. `no-bid`: as Linux, without prices.
+#: billing is by the second. `ec2-suse`: EC2 with SUSE Linux, by the hour. `no-bid`: as Linux, without prices. `ec2`: as
+#: `no-bid`, by the second from the start, which is an upper bound on EC2 and allows short slots.
 PRESETS: dict[str, Preset] = {
     "paper-2012": Preset("hourly", "hourly", 0.0, False, "most-probable"),
     "ec2-linux": Preset("first_hour_free", "per_second", 120.0, True, "quantiles"),
     "ec2-suse": Preset("hourly", "hourly", 120.0, True, "quantiles"),
     "no-bid": Preset("first_hour_free", "per_second", 120.0, True, "none"),
+    "ec2": Preset("per_second", "per_second", 120.0, True, "none"),
 }
 
 
@@ -111,7 +113,7 @@ def market_from(
 
     Parameters
     ----------
-    preset : {"paper-2012", "ec2-linux", "ec2-suse", "no-bid"}
+    preset : {"paper-2012", "ec2-linux", "ec2-suse", "no-bid", "ec2"}
     histories : sequence of Trace or SpotClass
         One per machine type, for training. A `SpotClass` is used unchanged, except for its speed and on-demand price.
     cores : sequence of int

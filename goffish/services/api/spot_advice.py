@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -194,6 +193,7 @@ def strategy(market: Market, work: int, slots: int) -> Table:
 
 def _decide(answer: planning_pb2.AdviseSpotResponse, market: Market, action: int) -> None:
     """Set the machine-readable decision; actions of `goffish.scheduling.spot.job` have the same order."""
+    from goffish.cloud.prices import ANY_PRICE
     from goffish.scheduling.spot.job import START
 
     answer.decision = planning_pb2.SpotAction.ValueType(min(action, START) + planning_pb2.SPOT_ACTION_WAIT)
@@ -202,5 +202,5 @@ def _decide(answer: planning_pb2.AdviseSpotResponse, market: Market, action: int
     rules, choice = market.rules, action - START
     setattr(answer, "class", market.classes[int(rules.kind[choice])].name)
     answer.on_demand = not rules.spot[choice]
-    if rules.spot[choice] and math.isfinite(rules.bid[choice]):
+    if rules.spot[choice] and rules.bid[choice] < ANY_PRICE:
         answer.bid = float(rules.bid[choice])

@@ -28,6 +28,9 @@ def _market(preset: str, **given: Any) -> Any:
 def test_presets() -> None:
     """§6.14, the table: breaks when a preset has another market's billing, notice, start-up or bids."""
     paper, linux, suse, free = (_market(name) for name in ("paper-2012", "ec2-linux", "ec2-suse", "no-bid"))
+    seconds = _market("ec2")
+    assert (seconds.spot_billing, seconds.on_demand_billing, seconds.startup_billed) == ("per_second",) * 2 + (True,)
+    assert [c.bids.tolist() for c in seconds.classes] == [[np.inf]] * 2
     assert [m.spot_billing for m in (paper, linux, suse, free)] == [
         "hourly", "first_hour_free", "hourly", "first_hour_free",
     ]  # fmt: skip
@@ -46,7 +49,7 @@ def test_presets() -> None:
     # Two minutes are enough for some checkpoints only, and the paper's market gives none.
     assert not any(m.notice for m in (paper, linux, suse, free))
     quick = {name: _market(name, times=Times(checkpoint_s=100.0)).notice for name in PRESETS}
-    assert quick == {"paper-2012": False, "ec2-linux": True, "ec2-suse": True, "no-bid": True}
+    assert quick == {"paper-2012": False, "ec2-linux": True, "ec2-suse": True, "no-bid": True, "ec2": True}
     market = _market("paper-2012", times=Times(slot_s=300.0, startup_s=601.0, checkpoint_s=1800.0))
     assert (market.startup_slots, market.checkpoint_slots, market.slots_per_hour) == (3, 6, 12)
 
@@ -79,7 +82,7 @@ def test_given_classes_and_bids() -> None:
 @pytest.mark.parametrize(
     ("preset", "given_", "match"),
     [
-        ("ec2", {}, "unknown preset 'ec2'; accepted: paper-2012, ec2-linux, ec2-suse, no-bid"),
+        ("azure", {}, "unknown preset 'azure'; accepted: paper-2012, ec2-linux, ec2-suse, no-bid, ec2"),
         ("ec2-linux", {"times": Times(slot_s=700.0)}, "slot_s = 700"),
         ("ec2-linux", {"times": Times(slot_s=0.0)}, "slot_s = 0"),
         ("ec2-linux", {"times": Times(startup_s=-1.0)}, "startup_s = -1"),
