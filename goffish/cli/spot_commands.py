@@ -12,7 +12,8 @@ from goffish.cli.options import DEADLINE_HELP, Json, Plot
 from goffish.cli.spot_inputs import (
     availability_file,
     check_picture,
-    class_names,
+    check_size,
+    current_facts,
     draw,
     figure,
     figures,
@@ -211,6 +212,7 @@ def _table(
     fitted = read_fitted(market)
     units, slots = fitted.market.units(positive(work, "--work")), whole_slots(deadline, fitted, "--deadline")
     before = None if extends is None else open_table(extends, fitted.market)
+    check_size(fitted, units, slots)
     begun = time.perf_counter()
     with progress_bar("building the table") as update:
         table = build_table(fitted.market, units, slots, extends=before, progress=lambda done: update(done, slots))
@@ -358,9 +360,27 @@ def _advise(
             show_default="last price of the history",
         ),
     ] = None,
+    available: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TYPE",
+            help="Machine type that is available now; repeatable.",
+            show_default="as at the end of the history",
+        ),
+    ] = None,
+    unavailable: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TYPE",
+            help="Machine type that is not available now; repeatable.",
+            show_default="as at the end of the history",
+        ),
+    ] = None,
     machine: Annotated[
         str | None,
-        typer.Option(metavar="TYPE[@BID]", help="Machine that the job runs on; without a bid, on demand."),
+        typer.Option(
+            metavar="TYPE[@BID]", help="Machine that the job runs on: TYPE@BID, TYPE@spot, or TYPE on demand."
+        ),
     ] = None,
     used_minutes: Annotated[
         float, typer.Option(**duration("m"), help="Used part of the billed hour of --machine; numbers are minutes.")
@@ -401,13 +421,13 @@ def _advise(
     slots = slots_left(positive(deadline, "--deadline") * 3600.0, 0.0, fitted.slot_s, spare)
     status = status_from(fitted, work, work_from_checkpoint, machine, used_minutes)
     check_deadline(fitted.market, status, slots, spare)
-    prices, ages = prices_now(fitted, price)
+    prices, ages = prices_now(fitted, price, available, unavailable)
     with working("looking ahead"):
         strategy = strategy_for(table, fitted, status.saved, slots)
         found = advise(strategy, status, slots, prices, ages)
     if plot is not None:
         draw("cost_curve", plot, strategy, status.saved, slots, prices, ages)
-    body = found.told() | {"market": market, "prices": dict(zip(class_names(fitted), prices, strict=True))}
+    body = found.told() | {"market": market} | current_facts(fitted, prices)
     if estimate is not None:
         body["estimate"] = {"core_hours": estimate.core_hours, "core_hours_high": estimate.core_hours_high,
                             "warnings": list(estimate.warnings)}  # fmt: skip

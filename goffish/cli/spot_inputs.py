@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goffish.errors import InputError
+from goffish.errors import GoffishWarning, InputError
 
 if TYPE_CHECKING:
     from goffish.scheduling.spot.fitting import Fitted
@@ -20,8 +21,28 @@ def strategy_for(path: str | None, fitted: Fitted, work: int, slots: int) -> Tab
     from goffish.scheduling.spot.table import build_table
 
     if path is None:
+        check_size(fitted, work, slots)
         return build_table(fitted.market, work, slots)
     return open_table(path, fitted.market)
+
+
+def check_size(fitted: Fitted, work: int, slots: int) -> None:
+    """Warn of a table that takes long to build, and refuse one that is too large."""
+    from goffish.scheduling.spot import sizes
+    from goffish.scheduling.spot.table import MOST_BYTES
+
+    values = sizes.values_of_slot(fitted.market, work)
+    if 8 * values <= MOST_BYTES and values * slots <= sizes.MOST_VALUES:
+        return
+    small = sizes.suitable_minutes(fitted.market, work, slots)
+    better = "a shorter job" if small is None else f"goffish spot fit --slot {small}"
+    job = f"{work * fitted.market.unit:g} core-hours within {slots / fitted.market.slots_per_hour:g} h"
+    found = f"{job}: with slots of {fitted.slot_s / 60:g} min, the table takes about"
+    if 8 * values > MOST_BYTES:
+        raise InputError(f"{found} {values * slots * sizes.BYTES / 1e9:,.0f} GB to build; use {better}")
+    minutes, size = values * slots * sizes.SECONDS / 60, values * slots * sizes.BYTES / 1e9
+    text = f"{found} {minutes:.0f} min and up to {size:.0f} GB to build; {better} takes less than a minute"
+    warnings.warn(text, GoffishWarning, stacklevel=2)
 
 
 def status_from(fitted: Fitted, work: float, saved: float | None, holding: str | None, used: float) -> Status:
@@ -38,13 +59,17 @@ def status_from(fitted: Fitted, work: float, saved: float | None, holding: str |
         return submitted(kept)
     name, at, bid = holding.partition("@")
     try:
-        offer = float(bid) if at else None
+        offer = None if not at else float("inf") if bid == "spot" else float(bid)
     except ValueError:
-        raise InputError(f"--machine {holding}: give TYPE@BID, or TYPE for an on-demand machine") from None
+        raise InputError(
+            f"--machine {holding}: give TYPE@BID, TYPE@spot without bids, or TYPE for an on-demand machine"
+        ) from None
     return running(fitted.market, units, kept, name, offer, used * 60.0)
 
 
-def prices_now(fitted: Fitted, given: list[str] | None) -> tuple[list[float], list[int]]:
+def prices_now(
+    fitted: Fitted, given: list[str] | None, there: list[str] | None, missing: list[str] | None
+) -> tuple[list[float], list[int]]:
     """Return the current price of each machine type, and for how many slots it has been in its bin."""
     from goffish.scheduling.spot.fitting import prices_of
 
@@ -59,7 +84,14 @@ def prices_now(fitted: Fitted, given: list[str] | None) -> tuple[list[float], li
             raise InputError(f"--price {text}: {value!r} is not a number") from None
         if not 0 <= last[name] < float("inf"):
             raise InputError(f"--price {text}: the price must be 0 or more")
-    return prices_of(fitted, last)
+    for option, names in (("--available", there or ()), ("--unavailable", missing or ())):
+        unknown = next((name for name in names if name not in known), None)
+        if unknown is not None:
+            raise InputError(f"{option} {unknown}: give a machine type of {', '.join(known)}")
+    both = next((name for name in there or () if name in (missing or ())), None)
+    if both is not None:
+        raise InputError(f"--available {both}: also given as --unavailable")
+    return prices_of(fitted, last, dict.fromkeys(there or (), True) | dict.fromkeys(missing or (), False))
 
 
 def availability_file(text: str) -> tuple[str | None, str]:
@@ -68,6 +100,17 @@ def availability_file(text: str) -> tuple[str | None, str]:
     if equals and not Path(text).exists():
         return name, path
     return None, text
+
+
+def current_facts(fitted: Fitted, prices: list[float]) -> dict[str, Any]:
+    """Return current prices, and whether the machine types without bids are available, as JSON fields."""
+    from goffish.cloud.prices import ANY_PRICE
+
+    classes = list(zip(fitted.market.classes, prices, strict=True))
+    return {
+        "prices": {one.name: float(one.levels[0]) if one.by_availability else price for one, price in classes},
+        "available": {one.name: price < ANY_PRICE for one, price in classes if one.by_availability},
+    }
 
 
 def class_names(fitted: Fitted) -> list[str]:

@@ -429,7 +429,7 @@ class AsyncCalls(Connection):
 
     async def advise_spot(
         self, core_hours: float, hours: float, market: str, prices: Mapping[str, float] | None = None,
-        running: planning_pb2.RunningJob | None = None,
+        running: planning_pb2.RunningJob | None = None, available: Mapping[str, bool] | None = None,
     ) -> planning_pb2.AdviseSpotResponse:  # fmt: skip
         """Recommend the next action of a job on spot machines.
 
@@ -445,6 +445,8 @@ class AsyncCalls(Connection):
             Current spot price of each machine type.
         running : RunningJob, optional
             Machines and checkpoints of the job, if it is running.
+        available : mapping of str to bool, optional
+            Whether each machine type is available now.
 
         Returns
         -------
@@ -460,7 +462,7 @@ class AsyncCalls(Connection):
         """
         asked = requests.filled(
             planning_pb2.AdviseSpotRequest(), core_hours=core_hours, hours=hours, market=market, prices=prices,
-            running=running,
+            running=running, available=available,
         )  # fmt: skip
         answer: planning_pb2.AdviseSpotResponse = await self._call(self.planning.AdviseSpot, asked, PLAN_S)
         return answer

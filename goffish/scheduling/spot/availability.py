@@ -9,19 +9,12 @@ import numpy as np
 
 from goffish.cloud.prices import ANY_PRICE, UNAVAILABLE, Trace, in_slots
 from goffish.scheduling.spot.estimate import Estimator, estimate_class
-from goffish.scheduling.spot.model import Market, SpotClass
+from goffish.scheduling.spot.model import SpotClass
 
 #: Minutes of a slot; they divide an hour.
 SLOT_MINUTES = (1, 2, 3, 4, 5, 6, 10)
 #: Accepted share by which rounding to slots extends start-up and checkpoint.
 WASTE = 0.1
-#: Deadline of the longest job, as a multiple of its length.
-DEADLINE = 1.5
-#: Maximum values of a table that is built while a user waits. A value takes about 10 ns and at most 0.35 bytes during
-#: construction: the largest table takes 80 seconds and 2.8 GB.
-MOST_VALUES = 8_000_000_000
-#: Core seconds and bytes for each value.
-SECONDS, BYTES = 10e-9, 0.35
 
 
 def availability_class(
@@ -81,20 +74,3 @@ def slots_for(startup_s: float, checkpoint_s: float) -> Iterator[float]:
     rounded = [sum(slot * max(1.0, np.ceil(s / slot - 1e-9)) for s in (startup_s, checkpoint_s)) for slot in spans]
     best = max((at for at, taken in enumerate(rounded) if taken <= (1 + WASTE) * wanted), default=0)
     return iter(spans[best:])
-
-
-def values_of_slot(market: Market, work: int) -> int:
-    """Number of values that a table of `work` units computes for a slot."""
-    locks = market.spot_billing == "hourly_start"
-    hours = sum(
-        one.covers.size * (1 + (market.spot.states - 1) * one.bins if locks else market.spot.states)
-        + market.on_demand.states
-        for one in market.classes
-    )
-    return market.joint_states * hours * market.longest_checkpoint * (work * (work + 1) // 2)
-
-
-def values_of_jobs(market: Market, hours: float) -> int:
-    """Number of values of a table for jobs of this length on the fastest machine type, and `DEADLINE` times as much."""
-    slots = int(np.ceil(hours * market.slots_per_hour))
-    return values_of_slot(market, slots * max(one.speed for one in market.classes)) * int(np.ceil(DEADLINE * slots))

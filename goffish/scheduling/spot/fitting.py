@@ -19,11 +19,12 @@ from goffish.cloud.prices import UNAVAILABLE, Trace, in_slots, moment_text
 from goffish.cloud.spot_market import machine_trace, read_trace, spot_price
 from goffish.errors import InputError
 from goffish.partial import local_path, partial_file
-from goffish.scheduling.spot.availability import MOST_VALUES, availability_class, slots_for, values_of_jobs
+from goffish.scheduling.spot.availability import availability_class, slots_for
 from goffish.scheduling.spot.estimate import Estimator, bin_correlation, estimate_joint, log_likelihood
 from goffish.scheduling.spot.files import market_of
 from goffish.scheduling.spot.model import Local, Market, SpotClass
 from goffish.scheduling.spot.presets import Times, market_from, monthly_hazard
+from goffish.scheduling.spot.sizes import MOST_VALUES, values_of_jobs
 
 FORMAT, VERSION = "goffish-spot-market", 1
 #: Share of the history, at its end, that estimators are compared on; the chosen one is fitted to all of it.

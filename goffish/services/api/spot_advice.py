@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from goffish.scheduling.spot.table import Table
 
 _log = logging.getLogger(__name__)
-#: Cached markets, and limits of strategy tables. An entry (unit of work, slot, joint state of the prices, choice) takes
-#: about 2 microseconds and 25 bytes during construction: the largest table takes two minutes and 1.6 GB.
-_MARKETS, _MOST_UNITS, _MOST_SLOTS, _MOST_ENTRIES = 8, 120, 600, 60_000_000
+#: Cached markets, and limits of strategy tables. A value (`sizes.values_of_slot`) takes about 6 nanoseconds and 0.08
+#: bytes to build: the largest table takes two minutes and 1.6 GB.
+_MARKETS, _MOST_UNITS, _MOST_SLOTS, _MOST_VALUES = 8, 1500, 3000, 20_000_000_000
 _MOST_HOURS = 1e6
 
 
@@ -77,9 +78,11 @@ class Markets:
                 name=name, estimator=fitted.estimator, unit_core_hours=fitted.market.unit, slot_s=fitted.slot_s
             )
             for one in fitted.market.classes:
-                made.classes.add(
-                    name=one.name, speed=one.speed, on_demand_per_hour=one.on_demand, bids=one.bids.tolist()
-                )
+                shown = made.classes.add(name=one.name, speed=one.speed, on_demand_per_hour=one.on_demand)
+                if one.by_availability:
+                    shown.spot_price_per_hour = float(one.levels[0])
+                else:
+                    shown.bids.extend(one.bids.tolist())
             found.append(made)
         return found
 
@@ -111,7 +114,7 @@ class Markets:
                 accepted = f"must be 0 to {_MOST_HOURS:,.0f}"
                 raise InputError(f"running.saved_core_hours: {job.saved_core_hours:g}; {accepted}")
             saved = market.units(job.saved_core_hours)
-            bid = job.bid if job.HasField("bid") else None
+            bid = job.bid if job.HasField("bid") else math.inf if job.spot else None
             status = running(market, work, saved, getattr(job, "class"), bid, job.used_s)
         slots = slots_left(request.hours * 3600.0, 0.0, fitted.slot_s, 0)
         if max(work, status.saved) > _MOST_UNITS:
@@ -129,13 +132,15 @@ class Markets:
             hours = most * fitted.slot_s / 3600
             limit = f"at most {hours:.4g} are supported for {request.core_hours:g} core-hours in this market"
             raise InputError(f"hours: {limit}")
-        prices, ages = prices_of(fitted, dict(request.prices))
+        prices, ages = prices_of(fitted, dict(request.prices), dict(request.available))
         return Asked((request.market, status.saved, slots), market, status, prices, ages)
 
 
 def _most_slots(market: Market, units: int) -> int:
     """Return the maximum number of slots to the deadline of a strategy table."""
-    return min(_MOST_SLOTS, _MOST_ENTRIES // (units * market.joint_states * market.choices))
+    from goffish.scheduling.spot.sizes import values_of_slot
+
+    return min(_MOST_SLOTS, _MOST_VALUES // values_of_slot(market, units))
 
 
 def _too_large(request: planning_pb2.AdviseSpotRequest, market: Market) -> str:
@@ -144,7 +149,7 @@ def _too_large(request: planning_pb2.AdviseSpotRequest, market: Market) -> str:
         if _most_slots(market, units) >= market.least_slots(units):
             most = units * market.unit
             return f"core_hours: {request.core_hours:g}; at most {most:.4g} are supported in this market"
-    return f"market: {request.market} has too many price states for planning; choose another market"
+    return f"market: {request.market} has too many states for planning; choose another market"
 
 
 class Asked(NamedTuple):

@@ -13,13 +13,7 @@ from goffish.cloud.prices import ANY_PRICE, UNAVAILABLE, SlotPrices, Trace, in_s
 from goffish.errors import InputError
 from goffish.scheduling.spot._build import Choice
 from goffish.scheduling.spot.advice import advise, running, text_of
-from goffish.scheduling.spot.availability import (
-    MOST_VALUES,
-    availability_class,
-    slots_for,
-    values_of_jobs,
-    values_of_slot,
-)
+from goffish.scheduling.spot.availability import availability_class, slots_for
 from goffish.scheduling.spot.fitting import (
     Fitted,
     FitTimes,
@@ -34,6 +28,7 @@ from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.peers import peer
 from goffish.scheduling.spot.presets import Times, market_from
 from goffish.scheduling.spot.replay import replay
+from goffish.scheduling.spot.sizes import MOST_VALUES, values_of_jobs, values_of_slot
 from goffish.scheduling.spot.table import build_table
 from tests.cloud.test_availability import every
 from tests.scheduling.spot.spot_cases import assert_equals_recursion, random_market

@@ -161,7 +161,7 @@ def test_sessions_are_told(server: RealServer) -> None:
     async def ask() -> None:
         async with AsyncClient(server.address) as client:
             client.planning = SimpleNamespace(AdviseSpot=record_later, Adapt=record_later, PlanAhead=record_later)
-            await client.advise_spot(1.5, 2, "m", {"a": 3}, running)
+            await client.advise_spot(1.5, 2, "m", {"a": 3}, running, {"b": False})
             await client.adapt("x", seen, session="s")
             await client.plan_ahead("x", seen, [], session="s")
 
@@ -169,12 +169,14 @@ def test_sessions_are_told(server: RealServer) -> None:
     seen = planning_pb2.Observations(steps=9)
     with server.client() as client:
         client.planning = SimpleNamespace(AdviseSpot=record, Adapt=record, PlanAhead=record)
-        client.advise_spot(1.5, 2, "m", {"a": 3}, running)
+        client.advise_spot(1.5, 2, "m", {"a": 3}, running, {"b": False})
         client.adapt("x", seen, session="s")
         client.plan_ahead("x", seen, [], session="s")
     asyncio.run(ask())
     expected = [
-        planning_pb2.AdviseSpotRequest(core_hours=1.5, hours=2, market="m", prices={"a": 3}, running=running),
+        planning_pb2.AdviseSpotRequest(
+            core_hours=1.5, hours=2, market="m", prices={"a": 3}, running=running, available={"b": False}
+        ),
         planning_pb2.AdaptRequest(setting={"dataflow_name": "x"}, observations=seen, session="s"),
         planning_pb2.PlanAheadRequest(setting={"dataflow_name": "x"}, observations=seen, session="s"),
     ]

@@ -17,6 +17,7 @@ from goffish.errors import InputError
 from goffish.scheduling.spot.advice import text_of
 from goffish.scheduling.spot.fitting import read_fitted
 from goffish.scheduling.spot.job import START
+from goffish.scheduling.spot.sizes import values_of_slot
 from goffish.services.api import spot_advice
 from goffish.services.api.spot_advice import Markets, _decide, strategy
 from goffish.v1 import planning_pb2
@@ -151,8 +152,9 @@ def test_advice_that_is_not_given(folder: Path) -> None:
         ({"market": "../two"}, "market: unknown"), ({"core_hours": 0}, "core_hours: 0"),
         ({"hours": -1}, "hours: -1"), ({"prices": {"x": 1}}, "prices: unknown machine type 'x'"),
         ({"core_hours": 1e5}, "core_hours: at most"),
-        ({"hours": 1e5}, "hours: at most 100 are supported for 4 core-hours"),
-        ({"core_hours": 40, "hours": 90}, "hours: at most 51.33 are supported for 40 core-hours"),
+        ({"hours": 1e5}, "hours: at most 500 are supported for 4 core-hours"),
+        ({"core_hours": 40, "hours": 400}, r"hours: at most [\d.]+ are supported for 40 core-hours"),
+        ({"available": {"x": True}}, "available: unknown machine type 'x'"),
         ({"hours": 0.5, "core_hours": 8}, r"hours: 0\.5: .* earliest possible one is in 2\.17 hours"),
         ({"hours": 0.1}, r"hours: 0\.1: .* earliest possible one is in 1\.17 hours"),
     ):  # fmt: skip
@@ -164,23 +166,69 @@ def test_advice_that_is_not_given(folder: Path) -> None:
 def test_markets_that_are_too_large_to_plan_with(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a client is told that at most 0 hours are accepted, in place of what is."""
     markets, market = Markets(folder), read_fitted(str(folder / "two.json")).market
-    entries = market.joint_states * market.choices
     asked = planning_pb2.AdviseSpotRequest(market="two", core_hours=20, hours=10)
-    monkeypatch.setattr(spot_advice, "_MOST_ENTRIES", 100 * entries)
+    monkeypatch.setattr(spot_advice, "_MOST_VALUES", 20 * values_of_slot(market, 20))
     with pytest.raises(InputError) as caught:
         markets.read(asked)
     found = re.fullmatch(r"core_hours: 20; at most ([\d.]+) are supported in this market", str(caught.value))
     assert found is not None
     most = float(found[1])
-    least = market.least_slots(market.units(most)) / market.slots_per_hour
+    least = market.least_slots(market.units(most)) / market.slots_per_hour + 1e-9
     assert markets.read(planning_pb2.AdviseSpotRequest(market="two", core_hours=most, hours=least)).key[2] > 0
     more = most + market.unit
-    least = market.least_slots(market.units(more)) / market.slots_per_hour
+    least = market.least_slots(market.units(more)) / market.slots_per_hour + 1e-9
     with pytest.raises(InputError, match="are supported in this market"):
         markets.read(planning_pb2.AdviseSpotRequest(market="two", core_hours=more, hours=least))
-    monkeypatch.setattr(spot_advice, "_MOST_ENTRIES", entries - 1)
-    with pytest.raises(InputError, match="market: two has too many price states for planning"):
+    monkeypatch.setattr(spot_advice, "_MOST_VALUES", values_of_slot(market, 1))
+    with pytest.raises(InputError, match="market: two has too many states for planning"):
         markets.read(asked)
+
+
+@pytest.fixture
+def zones(tmp_path: Path) -> Path:
+    """A market of two zones, hour by hour; at its end, b is available."""
+    types = "".join(
+        f"  - {{name: {name}, cores: 2, price_per_hour: 1, market: spot, spot_price_per_hour: 0.3, zone: z{name},"
+        f" availability: {name}.csv}}\n"
+        for name in "ab"
+    )
+    (tmp_path / "cloud.yaml").write_text(f"startup_s: 120\nmachine_types:\n{types}")
+    for name, values in (("a", "1110" * 12), ("b", "0111" * 12)):
+        rows = [f"2024-05-0{1 + at // 24}T{at % 24:02}:00,{value}\n" for at, value in enumerate(values + "0")]
+        (tmp_path / f"{name}.csv").write_text("timestamp_utc,available\n" + "".join(rows))
+    (tmp_path / "markets").mkdir()
+    command("fit", str(tmp_path / "cloud.yaml"), "-o", str(tmp_path / "markets/zones.json"))
+    return tmp_path / "markets"
+
+
+def test_zones_that_are_available_now(zones: Path) -> None:
+    """Breaks when advice ignores what a request says of zones, or mentions bids where there are none."""
+    markets = Markets(zones)
+    shown = markets.messages()[0]
+    assert [(c.name, list(c.bids), c.spot_price_per_hour) for c in shown.classes] == [("a", [], 0.3), ("b", [], 0.3)]
+    for available, name in (({"a": True, "b": False}, "a"), ({"a": False, "b": True}, "b"), ({}, "b")):
+        asked = planning_pb2.AdviseSpotRequest(core_hours=4, hours=6, market="zones", available=available)
+        found = advise(markets, asked)
+        assert found.action == f"start {name} on the spot market" and getattr(found, "class") == name
+        assert not found.on_demand and not found.HasField("bid")
+        options = [part for n, there in available.items() for part in ("--available" if there else "--unavailable", n)]
+        given = ["--market", str(zones / "zones.json"), "--work", "4", "--deadline", "6", *options, "--json"]
+        told = json.loads(command("advise", *given))
+        assert (told["action"], pytest.approx(told["expected_cost"])) == (found.action, found.expected_cost)
+        assert told["available"] == {"a": False, "b": True} | available and told["prices"] == {"a": 0.3, "b": 0.3}
+    asked.available.update({"a": False, "b": False})
+    assert advise(markets, asked).action == "wait"
+    # On a spot machine without a bid; then on demand: the same class, other rules.
+    asked.running.CopyFrom(planning_pb2.RunningJob(spot=True, saved_core_hours=4.0, used_s=60.0, **{"class": "b"}))
+    assert markets.read(asked).status.choice == 1
+    asked.running.spot = False
+    assert markets.read(asked).status.choice == 3
+
+
+def test_jobs_of_a_day_at_short_slots(zones: Path) -> None:
+    """Breaks when a market has so short slots that the service refuses the job that it was fitted for."""
+    found = Markets(zones).read(planning_pb2.AdviseSpotRequest(core_hours=48, hours=36, market="zones"))
+    assert found.market.slots_per_hour >= 20
 
 
 _FIRST = """
