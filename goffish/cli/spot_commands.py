@@ -39,6 +39,8 @@ _Deadline = Annotated[float, typer.Option("--deadline", **duration("h"), help=DE
 _Table = Annotated[str | None, typer.Option(help="Strategy table to use.", show_default="computed")]
 _SINCE = "Start, such as 2015-06-01 or 2015-06-01T12:00 (UTC)."
 _UNTIL = "End, such as 2015-06-01 or 2015-06-01T12:00 (UTC)."
+#: Units of work times slots up to which the clairvoyant runs by default.
+_MOST_FORESEEN = 20_000
 _DEFAULT_POLICIES = ("rtba", "h1", "h2", "h3", "greedy", "uniform-progress", "on-demand", "clairvoyant")
 
 
@@ -203,14 +205,17 @@ def _table(
 
     from goffish.cli.inputs import progress_bar
     from goffish.cli.output import print_facts, print_json, print_table
+    from goffish.scheduling.spot.advice import check_deadline
     from goffish.scheduling.spot.files import fingerprint_digest, open_table, write_table
     from goffish.scheduling.spot.fitting import read_fitted
+    from goffish.scheduling.spot.job import submitted
     from goffish.scheduling.spot.table import build_table
 
     check_picture(plot)
     local_path(output)
     fitted = read_fitted(market)
     units, slots = fitted.market.units(positive(work, "--work")), whole_slots(deadline, fitted, "--deadline")
+    check_deadline(fitted.market, submitted(units), slots, hours=deadline)
     before = None if extends is None else open_table(extends, fitted.market)
     check_size(fitted, units, slots)
     begun = time.perf_counter()
@@ -260,7 +265,7 @@ def _simulate(
         typer.Option(
             help="Policy: rtba, h1, h2, h3, h3-young, greedy, eager, uniform-progress, on-demand or clairvoyant; "
             "repeatable.",
-            show_default="all but h3-young and eager",
+            show_default="all but h3-young and eager, and clairvoyant only for short jobs",
         ),
     ] = None,
     since: Annotated[str | None, typer.Option(help=_SINCE, show_default="start of the market's history")] = None,
@@ -285,10 +290,10 @@ def _simulate(
     from goffish.cli.inputs import working
     from goffish.cli.output import print_json, print_table
     from goffish.cloud.prices import in_slots
-    from goffish.cloud.spot_market import read_trace
+    from goffish.scheduling.spot.advice import check_deadline
     from goffish.scheduling.spot.comparison import cheapest_on_demand, compare, write_outcomes
     from goffish.scheduling.spot.fitting import read_fitted
-    from goffish.scheduling.spot.job import run_job
+    from goffish.scheduling.spot.job import run_job, submitted
 
     for picture in (plot, plot_job):
         check_picture(picture)
@@ -297,10 +302,10 @@ def _simulate(
     fitted = read_fitted(market)
     found = fitted.market
     units, slots = found.units(positive(work, "--work")), whole_slots(deadline, fitted, "--deadline")
-    names = policy or list(_DEFAULT_POLICIES)
+    check_deadline(found, submitted(units), slots, hours=deadline)
+    # The clairvoyant tries all work left in all slots, which takes minutes for long jobs in short slots.
+    names = policy or [name for name in _DEFAULT_POLICIES if name != "clairvoyant" or units * slots <= _MOST_FORESEEN]
     begin, end = period(since, until)
-    if begin is not None and end is None:
-        end = min(read_trace(name).end for name in fitted.prices)
     traces = fitted.traces(begin, end)
     prices = in_slots(traces, fitted.slot_s, traces[0].start, traces[0].end)
     step = max(1, round(start_interval * 60.0 / fitted.slot_s))
@@ -329,7 +334,7 @@ def _simulate(
     overlap = begin is None or begin < fitted.last
     title = (
         f"{starts.size:,} jobs of {units * found.unit:.4g} core-hours, {slots / found.slots_per_hour:.4g} h each"
-        + (" (on prices that the market was fitted to)" if overlap else "")
+        + (" (on the history that the market was fitted to)" if overlap else "")
     )
     header = ["policy", "machines", "mean $", "worst $", "saves", "missed", "losses", "checkpoints", "time on demand"]
     print_table(title, header, [
@@ -420,7 +425,7 @@ def _advise(
     spare = round(margin * 60 / fitted.slot_s)
     slots = slots_left(positive(deadline, "--deadline") * 3600.0, 0.0, fitted.slot_s, spare)
     status = status_from(fitted, work, work_from_checkpoint, machine, used_minutes)
-    check_deadline(fitted.market, status, slots, spare)
+    check_deadline(fitted.market, status, slots, spare, hours=deadline)
     prices, ages = prices_now(fitted, price, available, unavailable)
     with working("looking ahead"):
         strategy = strategy_for(table, fitted, status.saved, slots)

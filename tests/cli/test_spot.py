@@ -23,6 +23,10 @@ machine_types:
 """
 
 
+#: On the tiny model: half an hour of start-up that is not billed, and two started hours at 0.13.
+INFEASIBLE = "3 core-hours within 1 h: not feasible; the earliest possible end is in 2 h, on demand for $0.26"
+
+
 def prices(path: Path) -> Path:
     """Each day 14.4 hours at 0.02, 7.2 at 0.05 and 2.4 at 0.50."""
     rows = ["timestamp_utc,price_usd_per_hour"]
@@ -117,7 +121,10 @@ def test_a_machine_of_ones_own_and_soft_deadlines(here: Place) -> None:
     busy = here(*given, "--local-busy").json
     assert busy["action"] != own["action"] and busy["expected_cost"] > 0.01
     late = ["spot", "advise", "--market", "market.json", "--work", "4", "--deadline", "0.5", "--local-busy", "--json"]
-    refused(here(*late), "the earliest possible one is in 1.17 hours")
+    refused(
+        here(*late),
+        "4 core-hours within 0.5 h: not feasible; the earliest possible end is in 1.17 h, on demand for $0.21",
+    )
     here(*fit, "--late-penalty", "0.01", "--correlated")
     # Nothing is worth doing: 4 core-hours that are late cost 4 cents.
     assert here(*late).json["expected_cost"] <= 0.04 + 1e-9
@@ -212,10 +219,12 @@ def test_bad_input_is_refused_in_one_line(here: Place, given: list[str], told: s
 def test_what_cannot_be_done_is_refused(golden: Place) -> None:
     """Breaks when a deadline is promised that cannot be kept, or the user is not told what can."""
     common = ["spot", "advise", "--market", "tiny.json"]
-    refused(golden(*common, "--work", "3", "--deadline", "1"), "the earliest possible one is in 2 hours")
-    refused(golden(*common, "--work", "3", "--deadline", "0.01"), "the earliest possible one is in 2 hours")
+    refused(golden(*common, "--work", "3", "--deadline", "1"), INFEASIBLE)
+    refused(golden(*common, "--work", "3", "--deadline", "0.01"), INFEASIBLE.replace("1 h", "0.01 h"))
+    for command, rest in (("table", ["-o", "t.table"]), ("simulate", [])):
+        refused(golden("spot", command, "tiny.json", "--work", "3", "--deadline", "1", *rest), INFEASIBLE)
     late = golden(*common, "--work", "3", "--deadline", "1", "--margin", "60")
-    refused(late, "the earliest possible one is in 3 hours")
+    refused(late, "3 core-hours within 1 h: not feasible; the earliest possible end is in 3 h, on demand for $0.26")
     refused(golden(*common, "--work", "-1", "--deadline", "1"), "--work -1: must be more than 0")
     refused(golden(*common, "--work", "2", "--work-from-checkpoint", "1", "--deadline", "4"), "must be at least --work")
     refused(golden(*common, "--work", "1", "--deadline", "4", "--price", "huge=1"), "with a machine type of tiny")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from goffish.cloud.prices import ANY_PRICE
 from goffish.errors import InputError
 from goffish.scheduling.spot.comparison import cheapest_on_demand
+from goffish.scheduling.spot.heuristics import not_feasible
 from goffish.scheduling.spot.job import (
     CHECKPOINT,
     MOVE,
@@ -95,7 +95,8 @@ def advise(
     check_deadline(market, status, slots)
     curve = table.curve(work, prices, ages)
     if slots >= curve.size:
-        raise InputError(f"slots = {slots}: the table covers deadlines of up to {curve.size - 1} slots")
+        hour = market.slots_per_hour
+        raise InputError(f"deadline in {slots / hour:.4g} h: the table covers up to {(curve.size - 1) / hour:.4g} h")
     action = table.decide(slots, status, prices, ages)
     cost = float(curve[slots])
     if status.state != QUIESCED:
@@ -111,7 +112,7 @@ def advise(
     )
 
 
-def check_deadline(market: Market, status: Status, slots: int, margin: int = 0) -> None:
+def check_deadline(market: Market, status: Status, slots: int, margin: int = 0, *, hours: float | None = None) -> None:
     """Refuse a deadline that cannot be kept, before a table is built for it.
 
     Parameters
@@ -122,6 +123,8 @@ def check_deadline(market: Market, status: Status, slots: int, margin: int = 0) 
         Slots until the deadline, without the margin.
     margin : int
         Slots between the end of the job and the deadline.
+    hours : float, optional
+        Hours until the deadline, for the message; default: `slots` and `margin`.
 
     Raises
     ------
@@ -132,8 +135,8 @@ def check_deadline(market: Market, status: Status, slots: int, margin: int = 0) 
     sure = status.state == QUIESCED and market.late_penalty is None
     least = market.least_slots(status.saved) if sure else 1
     if slots < least:
-        hours = math.ceil(100 * (least + margin) / market.slots_per_hour) / 100
-        raise InputError(f"the deadline cannot be guaranteed; the earliest possible one is in {hours:g} hours")
+        given = (slots + margin) / market.slots_per_hour if hours is None else hours
+        raise InputError(not_feasible(market, status.saved, given, least, margin))
 
 
 def text_of(market: Market, action: int) -> str:

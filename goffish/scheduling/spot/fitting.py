@@ -64,13 +64,13 @@ class Fitted:
         return HOUR_S / self.market.slots_per_hour
 
     def traces(self, first: float | None = None, last: float | None = None) -> list[Trace]:
-        """Prices of the machine types from `first` to `last`; default: those of the history, or all after it."""
+        """Prices of the machine types; default: those of the history, or from `first` to the end of the prices."""
         found = [
             read_availability(name).trace(float(one.levels[0])) if one.by_availability else read_trace(name)
             for name, one in zip(self.prices, self.market.classes, strict=True)
         ]
         begin = self.first if first is None else first
-        end = self.last if begin < self.last else min(trace.end for trace in found)
+        end = self.last if first is None else min(trace.end for trace in found)
         return [trace.between(begin, end if last is None else last) for trace in found]
 
 

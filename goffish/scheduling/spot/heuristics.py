@@ -6,6 +6,7 @@ can be kept, whatever the prices.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -106,3 +107,25 @@ def on_demand_cost(market: Market, work: int, class_number: int) -> float:
         hours += float(machine.step[state])
         state = int(machine.follow[state])
     return (hours + float(machine.release[state])) * one.on_demand
+
+
+def not_feasible(market: Market, work: int, hours: float, least: int, margin: int = 0) -> str:
+    """Error message for a job whose deadline cannot be kept.
+
+    Parameters
+    ----------
+    market : Market
+    work : int
+        Units of the job.
+    hours : float
+        Hours until the deadline.
+    least, margin : int
+        Slots until its earliest end, and those between its end and the deadline.
+    """
+    end = math.ceil(100 * (least + margin) / market.slots_per_hour - 1e-9) / 100
+    able = [at for at, one in enumerate(market.classes) if market.startup_slots + -(-work // one.speed) <= least]
+    how = (
+        f"on demand for ${min(on_demand_cost(market, work, at) for at in able):.2f}" if able else "on the local machine"
+    )
+    job = f"{work * market.unit:.4g} core-hours within {hours:.4g} h"
+    return f"{job}: not feasible; the earliest possible end is in {end:g} h, {how}"

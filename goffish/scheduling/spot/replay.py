@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from goffish.cloud.prices import SlotPrices
 from goffish.errors import InputError
 from goffish.scheduling.spot import replay_kernels as kernels
-from goffish.scheduling.spot.heuristics import Heuristic
+from goffish.scheduling.spot.heuristics import Heuristic, not_feasible
 from goffish.scheduling.spot.job import STATE_NAMES
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.table import Table
@@ -116,7 +116,8 @@ def replay(
     market = policy.market
     begin = np.arange(prices.slots - slots + 1) if starts is None else np.asarray(starts, np.int64)
     if not begin.size or begin.min() < 0 or begin.max() + slots > prices.slots:
-        raise InputError(f"runs of {slots} slots exceed the prices of {prices.slots} slots")
+        hour = market.slots_per_hour
+        raise InputError(f"runs of {slots / hour:.4g} h exceed the history of {prices.slots / hour:.4g} h")
     if prices.prices.shape[1] != len(market.classes):
         raise InputError(f"prices: expected {len(market.classes)} machine types, found {prices.prices.shape[1]}")
     _check_job(policy, market, work, slots)
@@ -154,6 +155,4 @@ def _check_job(policy: Table | Heuristic, market: Market, work: int, slots: int)
         least = policy.least_slots
         possible = slots >= least or market.late_penalty is not None
     if not possible:
-        raise InputError(
-            f"{work} units within {slots} slots: not feasible; the earliest possible end is after {least} slots"
-        )
+        raise InputError(not_feasible(market, work, slots / market.slots_per_hour, least))

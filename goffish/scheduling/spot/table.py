@@ -78,8 +78,10 @@ class Table:
 
     def _check(self, work: int, slots: int) -> None:
         if not 0 <= work <= self.work or not 0 <= slots <= self.slots:
+            unit, hour = self.market.unit, self.market.slots_per_hour
             raise InputError(
-                f"work = {work}, slots = {slots}: the table covers {self.work} units and {self.slots} slots"
+                f"{work * unit:.4g} core-hours within {slots / hour:.4g} h: the table covers up to "
+                f"{self.work * unit:.4g} core-hours and {self.slots / hour:.4g} h"
             )
 
     def _weights(self, prices: Sequence[float] | None, ages: Sequence[int] | None) -> Floats:

@@ -120,9 +120,9 @@ class Markets:
         if max(work, status.saved) > _MOST_UNITS:
             raise InputError(f"core_hours: at most {_MOST_UNITS * market.unit:g} are supported in this market")
         try:
-            check_deadline(market, status, slots)
+            check_deadline(market, status, slots, hours=request.hours)
         except InputError as error:
-            raise InputError(f"hours: {request.hours:g}: {error}") from None
+            raise InputError(f"hours: {error}") from None
         units = max(work, status.saved, 1)
         most = _most_slots(market, units)
         if slots > most:

@@ -160,7 +160,10 @@ def test_advice_for_a_job_that_runs() -> None:
     assert last.action in (RELEASE, CHECKPOINT) and last.expected_cost == pytest.approx(0.13)
     assert text_of(market, START) == "start tiny on the spot market, bid 0.26"
     assert text_of(market, START + 1) == "start tiny on demand"
-    with pytest.raises(InputError, match=r"cannot be guaranteed; the earliest possible one is in 1\.5 hours"):
+    with pytest.raises(
+        InputError,
+        match=r"^2 core-hours within 1 h: not feasible; the earliest possible end is in 1\.5 h, on demand for \$0\.13$",
+    ):
         advise(table, submitted(2), 2, [0.02])
     with pytest.raises(InputError, match="unknown machine type 'x'; accepted: tiny"):
         running(market, 1, 1, "x", None, 0)

@@ -203,12 +203,16 @@ def test_what_is_refused() -> None:
         (
             table,
             (24, 12, prices),
-            "24 units within 12 slots: not feasible; the earliest possible end is after 13 slots",
+            r"^8 core-hours within 2 h: not feasible; the earliest possible end is in 2\.17 h, on demand for \$0\.52$",
         ),
-        (table, (25, 40, prices), "work = 25, slots = 40: the table covers 24 units and 40 slots"),
-        (table, (24, 40, prices, np.array([20])), "runs of 40 slots exceed the prices of 59 slots"),
+        (
+            table,
+            (25, 40, prices),
+            r"^8\.333 core-hours within 6\.667 h: the table covers up to 8 core-hours and 6\.667 h$",
+        ),
+        (table, (24, 40, prices, np.array([20])), r"^runs of 6\.667 h exceed the history of 9\.833 h$"),
         (table, (24, 40, path_prices(np.ones((60, 1)))), "prices: expected 2 machine types, found 1"),
-        (Heuristic(table.market, "h1", 24), (24, 20, prices), "25 slots"),
+        (Heuristic(table.market, "h1", 24), (24, 20, prices), r"in 4\.17 h, on demand"),
         (Heuristic(table.market, "h1", 20), (24, 40, prices), "jobs of 20 units"),
     ]
     for policy, given_, match in cases:

@@ -140,7 +140,7 @@ def test_what_is_refused() -> None:
     """Breaks when a question beyond the table is answered with something else's numbers."""
     table = build_table(tiny(), 3, 8)
     for work, slots in ((4, 8), (3, 9), (-1, 3)):
-        with pytest.raises(InputError, match="the table covers 3 units and 8 slots"):
+        with pytest.raises(InputError, match="the table covers up to 3 core-hours and 4 h"):
             table.expected_cost(work, slots)
     with pytest.raises(InputError, match="prices: expected 1, one for each machine type, found 2"):
         table.expected_cost(1, 5, [0.1, 0.2])

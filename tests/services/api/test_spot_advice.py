@@ -155,8 +155,8 @@ def test_advice_that_is_not_given(folder: Path) -> None:
         ({"hours": 1e5}, "hours: at most 500 are supported for 4 core-hours"),
         ({"core_hours": 40, "hours": 400}, r"hours: at most [\d.]+ are supported for 40 core-hours"),
         ({"available": {"x": True}}, "available: unknown machine type 'x'"),
-        ({"hours": 0.5, "core_hours": 8}, r"hours: 0\.5: .* earliest possible one is in 2\.17 hours"),
-        ({"hours": 0.1}, r"hours: 0\.1: .* earliest possible one is in 1\.17 hours"),
+        ({"hours": 0.5, "core_hours": 8}, r"hours: 8 core-hours within 0\.5 h: not feasible; .* in 2\.17 h, on demand"),
+        ({"hours": 0.1}, r"hours: 4 core-hours within 0\.1 h: not feasible; .* in 1\.17 h, on demand"),
     ):  # fmt: skip
         asked = {"core_hours": 4, "hours": 6, "market": "two"} | change
         with pytest.raises(InputError, match=told):
