@@ -29,8 +29,8 @@ import numpy as np
 
 from benchmarks import _harness
 from experiments.holdout.statistics import bootstrap_interval
-from experiments.spot.availability import read_availability
-from goffish.cloud.prices import SlotPrices, bundled_trace, bundled_traces, in_slots
+from goffish.cloud.availability import read_availability
+from goffish.cloud.prices import ANY_PRICE, UNAVAILABLE, SlotPrices, bundled_trace, bundled_traces, in_slots
 from goffish.scheduling.spot.estimate import recent_class
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.presets import Times, market_from
@@ -40,6 +40,8 @@ FACTORS = (1.15, 1.5, 2.0, 3.0)
 RIVALS = ("greedy", "uniform-progress", "on-demand")
 LEAST_STARTS = 20
 DAY_S = 86_400.0
+#: Spot price of the availability traces, in on-demand prices.
+SPOT_SHARE = 0.3
 #: On-demand prices of 2015, in dollars per hour.
 ON_DEMAND = {"m3.medium": 0.067, "r3.large": 0.175, "c3.xlarge": 0.21, "g2.2xlarge": 0.65, "d2.8xlarge": 5.52}
 
@@ -56,7 +58,7 @@ class Suite(NamedTuple):
 #: Availability: today's market, start-up and checkpoint of two minutes, notice of two minutes, billing by the second.
 #: Prices: EC2's bid market of 2015, start-up and checkpoint of ten minutes, billed by the second or by the hour.
 SUITES = {
-    "availability": Suite("availability (today's market)", 120.0, 5.0, "no-bid"),
+    "availability": Suite("availability (today's market)", 120.0, 5.0, "ec2"),
     "prices": Suite("prices of 2015, by the second", 600.0, 7.0, "ec2-linux"),
     "hourly": Suite("prices of 2015, by the hour", 600.0, 7.0, "ec2-suse"),
 }
@@ -65,28 +67,25 @@ SUITES = {
 def traces(name: str) -> Iterator[tuple[str, SlotPrices, Market]]:
     """Name, slots and market of every trace of a suite; the market's price chains are not used."""
     suite = SUITES[name]
-    times = Times(suite.slot_s, suite.slot_s, suite.slot_s)
-    if name == "availability":
-        folder = Path(os.environ.get("GOFFISH_DATA", "")) / "spot-availability"
-        for path in sorted(folder.glob("*.json.gz")):
-            trace = read_availability(path)
-            slots = trace.in_slots(suite.slot_s, 0.3, 2.0)
-            market = _market(suite, slots, 1.0, times)
-            yield (
-                path.name.split(".json")[0],
-                slots,
-                replace(market, spot_billing="per_second", on_demand_billing="per_second"),
-            )
+    if name != "availability":
+        for label in bundled_traces():
+            history = bundled_trace(label)
+            slots = in_slots([history], suite.slot_s, history.start, history.end)
+            yield label, slots, _market(suite, slots, ON_DEMAND[label.split("-")[-1]])
         return
-    for label in bundled_traces():
-        trace_ = bundled_trace(label)
-        slots = in_slots([trace_], suite.slot_s, trace_.start, trace_.end)
-        yield label, slots, _market(suite, slots, ON_DEMAND[label.split("-")[-1]], times)
+    folder = Path(os.environ.get("GOFFISH_DATA", "")) / "spot-availability"
+    for path in sorted(folder.glob("*.json.gz")):
+        history = read_availability(path).trace(SPOT_SHARE)
+        slots = in_slots([history], suite.slot_s, history.start, history.end)
+        yield path.name.split(".json")[0], slots, _market(suite, slots, 1.0, bid=ANY_PRICE)
 
 
-def _market(suite: Suite, slots: SlotPrices, on_demand: float, times: Times) -> Market:
-    one = recent_class(until(slots, 2), 0, 1, on_demand, suite.slot_s, name="machine")
-    return market_from(suite.preset, [one], [1], [on_demand], times=times)
+def _market(suite: Suite, slots: SlotPrices, on_demand: float, bid: float | None = None) -> Market:
+    """The rules of a suite, with any chain."""
+    one = recent_class(until(slots, 2), 0, 1, on_demand, suite.slot_s, bid=bid, name="machine")
+    if bid is not None:
+        one = replace(one, levels=np.array([SPOT_SHARE, UNAVAILABLE]))
+    return market_from(suite.preset, [one], [1], [on_demand], times=Times(suite.slot_s, suite.slot_s, suite.slot_s))
 
 
 class Case(NamedTuple):

@@ -26,6 +26,7 @@ def availability_class(
     *,
     estimator: Estimator = "slot",
     name: str | None = None,
+    types: int = 1,
 ) -> SpotClass:
     """Estimate a machine type with two bins, available and not, and the only bid `ANY_PRICE`.
 
@@ -38,19 +39,20 @@ def availability_class(
     on_demand, spot_price : float
         Prices of an hour.
     slot_s : float
-    estimator : str
+    estimator, types
         As for `estimate_class`.
     name : str, optional
         Default: the name of the trace.
 
     Notes
     -----
-    Estimators that look at the starts of slots miss times without machines in between. These become the hazard: their
-    share of the slots that begin and end with machines. With ``paper`` and ``level`` they are changes of the chain.
+    Counts of the starts of slots (``slot`` and ``semi``) miss times without machines in between. These become the
+    hazard: their share of the slots that begin and end with machines. ``recent`` has it already; with ``paper`` and
+    ``level`` they are changes of the chain.
     """
     found = estimate_class(
         trace, speed, on_demand, slot_s, bids=np.array([ANY_PRICE]), estimator=estimator,
-        hazard=0.0 if estimator in ("paper", "level") else _missed(trace, slot_s), name=name,
+        hazard=_missed(trace, slot_s) if estimator in ("slot", "semi") else 0.0, name=name, types=types,
     )  # fmt: skip
     return replace(found, levels=np.array([spot_price, UNAVAILABLE]))
 

@@ -31,8 +31,8 @@ HALF_LIFE_S, PRIOR, AGE_PRIOR = 10 * 86_400.0, 12.0, 3.0
 LEVELS, LEAST_RATIO = (0.25, 0.5, 0.75, 0.9), 1.03
 #: Ratio of edges above which a gap is divided, ratio of the first division, and maximum number of the others.
 GAP_RATIO, NEAR_RATIO, MOST_GAPS = 2.0, 1.2, 3
-#: Maximum number of ages, and of states.
-MOST_AGES, MOST_STATES = 8, 32
+#: Maximum number of ages, of states of one machine type, and of joint states that ages may lead to.
+MOST_AGES, MOST_STATES, MOST_JOINT = 8, 32, 100
 #: Least price whose changes are counted as a ratio.
 TINY = 1e-6
 #: Share of a likelihood that is spread over all bins, so that unseen changes are possible.
@@ -73,6 +73,7 @@ def estimate_class(
     hazard: float = 0.0,
     name: str | None = None,
     ages: int = 3,
+    types: int = 1,
 ) -> SpotClass:
     """Estimate a machine type with the price chain of a history (ESTIMATE).
 
@@ -86,8 +87,8 @@ def estimate_class(
         On-demand price of an hour.
     slot_s : float
     bids : float64, shape (bids,), optional
-        Ascending; default: `quantile_bids`. Bids are the edges of the bins. Ignored by ``recent``, which bids the
-        on-demand price.
+        Ascending; default: `quantile_bids`. Bids are the edges of the bins. ``recent`` has its own
+        bins, and only the last bid; default: the on-demand price.
     estimator : {"recent", "paper", "level", "slot", "semi"}
         See `recent_class`; one probability of a change for all bins; one per bin; counts of pairs of bins a slot apart;
         or semi-Markov: the probability of leaving a bin also depends on the number of slots since it was entered.
@@ -98,6 +99,8 @@ def estimate_class(
     ages : int
         Number of ages of the semi-Markov chain; the last one represents all greater ages. It multiplies the joint
         states of a table.
+    types : int
+        Number of machine types of the market; ``recent`` uses fewer ages if there are several.
 
     Raises
     ------
@@ -106,7 +109,10 @@ def estimate_class(
     """
     if estimator == "recent" and trace.end - trace.start >= 2 * slot_s:
         slots = in_slots([trace], slot_s, trace.start, trace.end)
-        return recent_class(slots, 0, speed, on_demand, slot_s, hazard=hazard, name=name or trace.name)
+        bid = None if bids is None else float(bids[-1])
+        return recent_class(
+            slots, 0, speed, on_demand, slot_s, bid=bid, hazard=hazard, name=name or trace.name, types=types
+        )
     edges = quantile_bids(trace, on_demand) if bids is None else np.asarray(bids, np.float64)
     if estimator not in get_args(Estimator):
         raise InputError(f"unknown estimator {estimator!r}; accepted: {', '.join(get_args(Estimator))}")
@@ -140,9 +146,11 @@ def recent_class(
     on_demand: float,
     slot_s: float,
     *,
+    bid: float | None = None,
     hazard: float = 0.0,
     name: str = "",
     half_life_s: float = HALF_LIFE_S,
+    types: int = 1,
 ) -> SpotClass:
     """Estimate a machine type from recent prices, so that prices that were never seen are close to known ones.
 
@@ -155,30 +163,35 @@ def recent_class(
     speed : int
         Units of work in a slot.
     on_demand : float
-        On-demand price of an hour, which is the only bid.
+        On-demand price of an hour.
     slot_s : float
+    bid : float, optional
+        The only bid; default: the on-demand price.
     hazard : float
         Probability of an interruption in a slot that prices do not show.
     name : str
     half_life_s : float
         An observation has half the weight of one that is this much later.
+    types : int
+        Number of machine types of the market, whose states multiply.
 
     Notes
     -----
     An observation of age `a` weighs ``2 ** (-a / half_life_s)``. Bins are separated by quantiles of the weighted prices
-    and, in gaps without prices up to the on-demand price, by a near price and geometric steps; a bin without prices has
+    and, in gaps without prices up to the bid, by a near price and geometric steps; a bin without prices has
     the geometric mean of its edges. The distribution of the bin that follows bin `i` is the posterior mean of a
     Dirichlet distribution with `PRIOR` pseudo-observations: the ratios ``next / now`` of all prices, applied to the
     price of bin `i`, with a share of the changes leading to the usual bins instead. In turn, it is the prior of each
     age of the bin with `AGE_PRIOR` pseudo-observations. Interruptions within slots that start and end below the
-    on-demand price are a hazard.
+    bid are a hazard.
     """
     price, peak = slots.prices[:, column], slots.peaks[:, column]
     weight: Floats = np.exp2(-np.arange(price.size, dtype=np.float64)[::-1] * slot_s / half_life_s)
-    edges = _edges(price, weight, on_demand)
+    top = on_demand if bid is None else bid
+    edges = _edges(price, weight, top)
     bins = np.searchsorted(edges, price, "left")
     count = edges.size + 1
-    ages = max(1, min(MOST_AGES, MOST_STATES // count))
+    ages = max(1, min(MOST_AGES, min(MOST_STATES, int(MOST_JOINT ** (1.0 / types))) // count))
     seen: Floats = np.bincount(bins, weight, count).astype(np.float64)
     low, high = np.append(edges[:1], edges), np.append(edges, 2.0 * edges[-1])
     levels = np.divide(np.bincount(bins, weight * price, count), seen, out=np.sqrt(low * high), where=seen > 0)
@@ -195,8 +208,8 @@ def recent_class(
             chain[at, np.arange(count) * ages] = rows[age]
             chain[at, kind * ages] = 0.0
             chain[at, kind * ages + min(age + 1, ages - 1)] = rows[age, kind]
-    calm = (price[:-1] <= on_demand) & (price[1:] <= on_demand)
-    within = float(weight[:-1][calm & (peak > on_demand)].sum() / max(weight[:-1][calm].sum(), 1.0))
+    calm = (price[:-1] <= top) & (price[1:] <= top)
+    within = float(weight[:-1][calm & (peak > top)].sum() / max(weight[:-1][calm].sum(), 1.0))
     covers = np.array([count - 2], np.int64)
     risk = 1.0 - (1.0 - min(within, 1.0)) * (1.0 - hazard)
     return SpotClass(
@@ -204,22 +217,22 @@ def recent_class(
     )
 
 
-def _edges(price: Floats, weight: Floats, on_demand: float) -> Floats:
-    """Edges of the bins of `recent_class`, ascending; the last one is the on-demand price."""
+def _edges(price: Floats, weight: Floats, top: float) -> Floats:
+    """Edges of the bins of `recent_class`, ascending, up to the bid."""
     order = np.argsort(price, kind="stable")
     passed = np.cumsum(weight[order])
     quantiles = price[order][np.searchsorted(passed, np.array(LEVELS) * passed[-1] * (1 - 1e-12), "left")]
     found: list[float] = []
-    if np.unique(price[price < on_demand]).size > 1:
-        for edge in np.append(quantiles[quantiles < on_demand], on_demand).tolist():
-            if found and 0 < found[-1] < edge < found[-1] * LEAST_RATIO and edge < on_demand:
+    if np.unique(price[price < top]).size > 1:
+        for edge in np.append(quantiles[quantiles < top], top).tolist():
+            if found and 0 < found[-1] < edge < found[-1] * LEAST_RATIO and edge < top:
                 continue
             if found and edge > GAP_RATIO * found[-1] > 0:
                 found.append(NEAR_RATIO * found[-1])
                 steps = min(int(np.log(edge / found[-1]) / np.log(GAP_RATIO)), MOST_GAPS)
                 found += np.geomspace(found[-1], edge, steps + 2)[1:-1].tolist()
             found.append(edge)
-    return np.unique(np.append(found, on_demand))
+    return np.unique(np.append(found, top))
 
 
 def _usual(kind: int, levels: Floats, edges: Floats, price: Floats, weight: Floats, seen: Floats) -> Floats:
@@ -232,8 +245,8 @@ def _usual(kind: int, levels: Floats, edges: Floats, price: Floats, weight: Floa
     if not side.any():
         return np.full(count, 1.0 / count)
     ratio = np.maximum(price[1:][side], TINY) / np.maximum(price[:-1][side], TINY)
-    found: Floats = np.bincount(np.searchsorted(edges, levels[kind] * ratio, "left"), weight[:-1][side], count) * 1.0
-    found /= found.sum()
+    counts = np.bincount(np.searchsorted(edges, levels[kind] * ratio, "left"), weight[:-1][side], count)
+    found: Floats = (counts / counts.sum()).astype(np.float64)
     away, others = found.copy(), seen.copy()
     away[kind] = others[kind] = 0.0
     if others.sum() > 0:

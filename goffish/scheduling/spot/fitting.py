@@ -182,7 +182,7 @@ def fit_market(
     *,
     zones: list[str] | None = None,
     preset: str | None = None,
-    estimator: Estimator | Literal["auto"] = "auto",
+    estimator: Estimator | Literal["auto"] | None = None,
     times: FitTimes = DEFAULT_TIMES,
     monthly_loss: float = 0.0,
     local: OwnMachine | None = None,
@@ -203,8 +203,9 @@ def fit_market(
         Zones of the machine types; default: all.
     preset : str, optional
         A name of `presets.PRESETS`; default: ``ec2`` with availability, ``ec2-linux`` with prices.
-    estimator : str
-        Estimator of the chains; ``auto`` chooses the one with the highest likelihood of the last fifth of the history.
+    estimator : str, optional
+        Estimator of the chains; ``auto`` chooses, of those with the same bins, the one with the highest likelihood of
+        the last fifth of the history. Default: ``recent``, and with the preset paper-2012 ``auto``.
     times : FitTimes
     monthly_loss : float
         Probability of a spot interruption in a month at any price.
@@ -246,6 +247,8 @@ def fit_market(
             f"local machine: {local.cores} cores at {local.cost:g}; expected at least 1 core and a cost of 0 or more"
         )
     known = get_args(Estimator)
+    if estimator is None:
+        estimator = "auto" if preset == "paper-2012" else "recent"
     if estimator != "auto" and estimator not in known:
         raise InputError(f"unknown estimator {estimator!r}; accepted: auto, {', '.join(known)}")
     if not 0 < times.job_hours < np.inf:
@@ -257,7 +260,9 @@ def fit_market(
         slot_s = spans.slot_s
         loss = monthly_hazard(monthly_loss, slot_s) if monthly_loss else 0.0
         fitted: list[Trace | SpotClass] = [
-            trace if price is None else availability_class(trace, 1, c.price_per_hour, slot_s, price, estimator=one)
+            trace
+            if price is None
+            else availability_class(trace, 1, c.price_per_hour, slot_s, price, estimator=one, types=len(chosen))
             for trace, price, c in zip(histories, worth, chosen, strict=True)
         ]
         hazards = [loss if isinstance(c, Trace) else 1.0 - (1.0 - c.hazard) * (1.0 - loss) for c in fitted]
@@ -271,7 +276,7 @@ def fit_market(
             late_penalty=None if late_penalty is None else late_penalty * market.unit,
         )
 
-    candidates: list[Estimator] = list(known) if estimator == "auto" else [estimator]
+    candidates: list[Estimator] = [one for one in known if one != "recent"] if estimator == "auto" else [estimator]
     likelihoods: dict[str, float] = {}
     split = end - JUDGED * (end - begin)
     for spans in times.spans(catalogue.startup_s, available=available):
@@ -279,7 +284,7 @@ def fit_market(
             train = [t.between(begin, split) for t in parts]
             judged = [t.between(split, end) for t in parts]
             slots = max(1.0, (end - split) // spans.slot_s)
-            for one in known:
+            for one in candidates:
                 market = made(one, train, spans)
                 likelihoods[one] = sum(
                     log_likelihood(c, t, spans.slot_s) / slots for c, t in zip(market.classes, judged, strict=True)

@@ -126,7 +126,7 @@ def market_from(
         that of the `SpotClass`.
     bids : sequence of float64, optional
         Bids of each machine type, instead of the preset's rule.
-    estimator : {"paper", "level", "slot", "semi"}
+    estimator : {"recent", "paper", "level", "slot", "semi"}
         Estimator of the chains.
 
     Raises
@@ -158,7 +158,7 @@ def market_from(
             classes.append(replace(history, speed=speeds[at], on_demand=price, hazard=risk))
             continue
         wanted = None if bids is None else bids[at]
-        classes.append(_class(rules.bids, history, speeds[at], price, slot_s, wanted, estimator, hazard or 0.0))
+        classes.append(_class(rules.bids, history, speeds[at], price, slot_s, wanted, estimator, hazard or 0.0, count))
     return Market(
         tuple(classes),
         hour,
@@ -185,8 +185,9 @@ def _class(
     bids: Floats | None,
     estimator: Estimator,
     hazard: float,
+    types: int,
 ) -> SpotClass:
-    """A machine type from its history."""
+    """A machine type from its history; `types`: number of machine types of the market."""
     if rule == "none":
         one = np.ones((1, 1))
         covers = np.zeros(1, np.int64)
@@ -194,5 +195,6 @@ def _class(
     if bids is None:
         bids = most_probable_bids(trace) if rule == "most-probable" else quantile_bids(trace, on_demand)
     return estimate_class(
-        trace, speed, on_demand, slot_s, bids=np.asarray(bids, np.float64), estimator=estimator, hazard=hazard
-    )
+        trace, speed, on_demand, slot_s, bids=np.asarray(bids, np.float64), estimator=estimator, hazard=hazard,
+        types=types,
+    )  # fmt: skip

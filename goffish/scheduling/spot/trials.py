@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.cloud.prices import SlotPrices
+from goffish.cloud.prices import ANY_PRICE, SlotPrices
 from goffish.errors import InputError
 from goffish.scheduling.spot.estimate import recent_class
 from goffish.scheduling.spot.heuristics import Heuristic
@@ -79,11 +79,12 @@ class Trials(NamedTuple):
 
 def refitted(market: Market, prices: SlotPrices) -> Market:
     """Return the market with its machine types estimated from other prices (`recent_class`), as independent."""
-    slot_s = 3600.0 / market.slots_per_hour
-    classes = [
-        recent_class(prices, at, one.speed, one.on_demand, slot_s, name=one.name)
-        for at, one in enumerate(market.classes)
-    ]
+    slot_s, types = 3600.0 / market.slots_per_hour, len(market.classes)
+    classes = []
+    for at, one in enumerate(market.classes):
+        bid = ANY_PRICE if one.by_availability else None
+        found = recent_class(prices, at, one.speed, one.on_demand, slot_s, bid=bid, name=one.name, types=types)
+        classes.append(replace(found, levels=one.levels) if one.by_availability else found)
     return replace(market, classes=tuple(classes), joint_chain=None)
 
 
