@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from goffish.cloud.prices import ANY_PRICE, SlotPrices
 from goffish.errors import InputError
-from goffish.scheduling.spot.estimate import recent_class
+from goffish.scheduling.spot.estimate import HALF_LIFE_S, recent_class
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.peers import PeerKind, peer
-from goffish.scheduling.spot.replay import replay
+from goffish.scheduling.spot.replay import Replay, replay
 from goffish.scheduling.spot.table import Table, build_table
 
 Floats = NDArray[np.float64]
@@ -57,6 +57,8 @@ class Trials(NamedTuple):
     starts : int64, shape (jobs,)
         First slot of each job, at equal distances.
     costs : float64, shape (candidates, jobs)
+    losses, on_demand, finished : int64, shape (candidates, jobs)
+        Interruptions, slots on demand, and the slot at whose end the job finished.
     expected : float64, shape (jobs,)
         Cost that the table of the time expected at the start.
     end : int
@@ -68,6 +70,9 @@ class Trials(NamedTuple):
     slots: int
     starts: Ints
     costs: Floats
+    losses: Ints
+    on_demand: Ints
+    finished: Ints
     expected: Floats
     end: int
 
@@ -77,13 +82,15 @@ class Trials(NamedTuple):
         return int(self.starts[1] - self.starts[0]) if self.starts.size > 1 else 1
 
 
-def refitted(market: Market, prices: SlotPrices) -> Market:
+def refitted(market: Market, prices: SlotPrices, *, half_life_s: float = HALF_LIFE_S) -> Market:
     """Return the market with its machine types estimated from other prices (`recent_class`), as independent."""
     slot_s, types = 3600.0 / market.slots_per_hour, len(market.classes)
     classes = []
     for at, one in enumerate(market.classes):
         bid = ANY_PRICE if one.by_availability else None
-        found = recent_class(prices, at, one.speed, one.on_demand, slot_s, bid=bid, name=one.name, types=types)
+        found = recent_class(
+            prices, at, one.speed, one.on_demand, slot_s, bid=bid, name=one.name, half_life_s=half_life_s, types=types
+        )
         classes.append(replace(found, levels=one.levels) if one.by_availability else found)
     return replace(market, classes=tuple(classes), joint_chain=None)
 
@@ -149,13 +156,8 @@ def walk_forward(
     if first < 2 or refit < 1 or step < 1 or not jobs:
         raise InputError(f"first = {first}, refit = {refit}, step = {step}: expected at least 2, 1 and 1, and a job")
     most_work, most_slots = max(work for work, _ in jobs), max(slots for _, slots in jobs)
-    found: list[list[tuple[Ints, Floats, Floats]]] = [[] for _ in jobs]
-    kinds = range(len(market.classes))
-    candidates = [
-        (Candidate("rtba"), *(Candidate(name, kind) for name in RIVALS for kind in kinds if market.startup_slots
-                              + -(-work // market.classes[kind].speed) <= slots))
-        for work, slots in jobs
-    ]  # fmt: skip
+    found: list[list[Trials]] = [[] for _ in jobs]
+    candidates = [candidates_of(market, work, slots) for work, slots in jobs]
     for begin in range(first, prices.slots, refit):
         known = until(prices, begin)
         fitted = refitted(market, known)
@@ -165,24 +167,55 @@ def walk_forward(
             offset = -(-(begin - first) // step) * step
             starts = np.arange(first + offset, min(begin + refit, prices.slots - slots + 1), step, dtype=np.int64)
             if starts.size:
-                rules: list[Table | Heuristic] = [
-                    table,
-                    *(heuristic(fitted, one, work, slots, known) for one in candidates[at][1:]),
-                ]
-                costs = [replay(rule, work, slots, prices, starts, threads=threads).costs for rule in rules]
-                found[at].append((starts, np.stack(costs), table.values[slots, states[starts], work]))
+                rivals = [heuristic(fitted, one, work, slots, known) for one in candidates[at][1:]]
+                rules: list[Table | Heuristic] = [table, *rivals]
+                ran = [replay(rule, work, slots, prices, starts, threads=threads) for rule in rules]
+                expected = table.values[slots, states[starts], work]
+                found[at].append(_trials(candidates[at], work, slots, starts, ran, expected, prices.slots))
         if progress is not None:
             progress(min(begin + refit, prices.slots) - first, prices.slots - first)
     return [
-        Trials(
-            names, work, slots,
-            np.concatenate([part[0] for part in parts] or [np.zeros(0, np.int64)]),
-            np.concatenate([part[1] for part in parts] or [np.zeros((len(names), 0))], axis=1),
-            np.concatenate([part[2] for part in parts] or [np.zeros(0)]),
-            prices.slots,
-        )
+        _joined(parts) if parts else _trials(names, work, slots, np.zeros(0, np.int64), [], np.zeros(0), prices.slots)
         for names, (work, slots), parts in zip(candidates, jobs, found, strict=True)
+    ]
+
+
+def candidates_of(market: Market, work: int, slots: int) -> tuple[Candidate, ...]:
+    """Return the table, and the heuristics on every machine type that is fast enough."""
+    able = [
+        kind for kind, one in enumerate(market.classes) if market.startup_slots + -(-work // one.speed) <= slots
     ]  # fmt: skip
+    return Candidate("rtba"), *(Candidate(name, kind) for name in RIVALS for kind in able)
+
+
+def _trials(
+    names: tuple[Candidate, ...], work: int, slots: int, starts: Ints, ran: list[Replay], expected: Floats, end: int
+) -> Trials:
+    """Trials from the results of each candidate."""
+    shape = (len(names), starts.size)
+    costs = np.array([one.costs for one in ran], np.float64).reshape(shape)
+    losses, on_demand, finished = (
+        np.array(counts, np.int64).reshape(shape)
+        for counts in (
+            [one.losses for one in ran], [one.on_demand for one in ran], [one.finished for one in ran],
+        )
+    )  # fmt: skip
+    return Trials(names, work, slots, starts, costs, losses, on_demand, finished, expected, end)
+
+
+def _joined(parts: list[Trials]) -> Trials:
+    """Trials of consecutive starts together."""
+    first = parts[0]
+    return Trials(
+        first.candidates, first.work, first.slots,
+        np.concatenate([part.starts for part in parts]),
+        np.concatenate([part.costs for part in parts], axis=1),
+        np.concatenate([part.losses for part in parts], axis=1),
+        np.concatenate([part.on_demand for part in parts], axis=1),
+        np.concatenate([part.finished for part in parts], axis=1),
+        np.concatenate([part.expected for part in parts]),
+        first.end,
+    )  # fmt: skip
 
 
 def most_cost(market: Market, slots: int) -> float:

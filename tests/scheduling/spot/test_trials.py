@@ -49,7 +49,8 @@ def trials_of(costs: np.ndarray, slots: int = 1, step: int = 1) -> Trials:
     count, jobs = costs.shape
     starts = 10 + step * np.arange(jobs)
     names = tuple(Candidate(f"policy {at}") for at in range(count))
-    return Trials(names, 1, slots, starts, costs, np.ones(jobs), 10 + step * max(0, jobs - 1) + slots)
+    none = np.zeros(costs.shape, np.int64)
+    return Trials(names, 1, slots, starts, costs, none, none, none, np.ones(jobs), 10 + step * max(0, jobs - 1) + slots)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5, 3.0])
