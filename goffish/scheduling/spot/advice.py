@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from goffish.cloud.prices import ANY_PRICE
+from goffish.cloud.prices import ANY_PRICE, SlotPrices
 from goffish.errors import InputError
+from goffish.scheduling.spot.choice import Choice, choose
 from goffish.scheduling.spot.comparison import cheapest_on_demand
-from goffish.scheduling.spot.heuristics import not_feasible
+from goffish.scheduling.spot.heuristics import Heuristic, not_feasible
 from goffish.scheduling.spot.job import (
     CHECKPOINT,
     MOVE,
@@ -27,6 +28,7 @@ from goffish.scheduling.spot.job import (
 )
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.table import Table
+from goffish.scheduling.spot.trials import Trials
 
 _TEXTS = {
     WAIT: "wait", PROCESS: "continue", CHECKPOINT: "checkpoint", RELEASE: "release the machine",
@@ -52,6 +54,8 @@ class Advice:
         Cost of the remaining work without spot machines.
     deadlines : list of (hours, expected cost)
         Other deadlines that can be kept and are within the table.
+    choice : Choice, optional
+        The policy of the action, if it was chosen by trials; otherwise it is the table's.
     """
 
     action: int
@@ -59,6 +63,7 @@ class Advice:
     expected_cost: float
     on_demand_cost: float
     deadlines: list[tuple[float, float]]
+    choice: Choice | None = None
 
     def told(self) -> dict[str, Any]:
         """Return the advice as JSON-compatible data."""
@@ -67,11 +72,19 @@ class Advice:
             "expected_cost": self.expected_cost,
             "on_demand_cost": self.on_demand_cost,
             "deadlines": [{"hours": hours, "expected_cost": cost} for hours, cost in self.deadlines],
-        }
+        } | ({"policy": "rtba"} if self.choice is None else self.choice.told())
 
 
 def advise(
-    table: Table, status: Status, slots: int, prices: Sequence[float], ages: Sequence[int] | None = None
+    table: Table,
+    status: Status,
+    slots: int,
+    prices: Sequence[float],
+    ages: Sequence[int] | None = None,
+    *,
+    trials: Trials | None = None,
+    history: SlotPrices | None = None,
+    seed: int = 0,
 ) -> Advice:
     """Advise the next action with `slots` left.
 
@@ -85,6 +98,13 @@ def advise(
         Current price of each machine type.
     ages : sequence of int, optional
         Slots for which each price has been in its bin; required by semi-Markov chains only.
+    trials : Trials, optional
+        Trials of this work and these slots (`choice.history_trials`), to choose the policy; default: the table. A job
+        that holds a machine follows the table.
+    history : SlotPrices, optional
+        Prices of the trials; required by `trials`.
+    seed : int
+        Seed of `choice.choose`.
 
     Raises
     ------
@@ -97,8 +117,12 @@ def advise(
     if slots >= curve.size:
         hour = market.slots_per_hour
         raise InputError(f"deadline in {slots / hour:.4g} h: the table covers up to {(curve.size - 1) / hour:.4g} h")
-    action = table.decide(slots, status, prices, ages)
     cost = float(curve[slots])
+    choice = None
+    if trials is not None and history is not None:
+        choice = choose(table, trials, history, cost, seed=seed, idle=status.state == QUIESCED)
+    rule: Table | Heuristic = table if choice is None else choice.rule
+    action = rule.decide(slots, status, prices, ages)
     if status.state != QUIESCED:
         cost += advance(market, status, RELEASE, prices, prices).money
     hour = market.slots_per_hour
@@ -109,6 +133,7 @@ def advise(
         cost,
         cheapest_on_demand(market, work, slots),
         [(at / hour, float(curve[at])) for at in others if 0 < at < curve.size and np.isfinite(curve[at])],
+        choice,
     )
 
 

@@ -115,7 +115,9 @@ def history_trials(
     return found
 
 
-def choose(table: Table, trials: Trials, prices: SlotPrices, expected: float, *, seed: int = 0) -> Choice:
+def choose(
+    table: Table, trials: Trials, prices: SlotPrices, expected: float, *, seed: int = 0, idle: bool = True
+) -> Choice:
     """Choose the policy of a job.
 
     Parameters
@@ -130,11 +132,13 @@ def choose(table: Table, trials: Trials, prices: SlotPrices, expected: float, *,
         Cost that the table expects now.
     seed : int
         Seed of the draw; jobs that follow one another need different ones for the guarantee of `trials.shares`.
+    idle : bool
+        Whether the job holds no machine; otherwise it follows the table.
     """
     market = table.market
     recent = RECENT_H * market.slots_per_hour
     share = shares(trials, most_cost(market, trials.slots), half_life=recent)[:, -1]
-    at = chosen(share, seed)
+    at = chosen(share, seed) if idle else 0
     candidate = trials.candidates[at]
     rule = table if at == 0 else heuristic(market, candidate, trials.work, trials.slots, prices)
     named = {name_of(market, one): float(part) for one, part in zip(trials.candidates, share, strict=True)}

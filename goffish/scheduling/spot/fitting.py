@@ -15,10 +15,11 @@ import numpy as np
 
 from goffish.cloud.availability import read_availability
 from goffish.cloud.catalogue import Catalogue, MachineType
-from goffish.cloud.prices import UNAVAILABLE, Trace, in_slots, moment_text
+from goffish.cloud.prices import UNAVAILABLE, SlotPrices, Trace, in_slots, moment_text
 from goffish.cloud.spot_market import machine_trace, read_trace, spot_price
 from goffish.errors import InputError
 from goffish.partial import local_path, partial_file
+from goffish.scheduling.spot.agent import ALARM, evidence
 from goffish.scheduling.spot.availability import availability_class, slots_for
 from goffish.scheduling.spot.estimate import Estimator, bin_correlation, estimate_joint, log_likelihood
 from goffish.scheduling.spot.files import market_of
@@ -62,6 +63,10 @@ class Fitted:
     def slot_s(self) -> float:
         """Length of a slot in seconds."""
         return HOUR_S / self.market.slots_per_hour
+
+    def history(self) -> SlotPrices:
+        """Prices of the history in slots."""
+        return in_slots(self.traces(), self.slot_s, self.first, self.last)
 
     def traces(self, first: float | None = None, last: float | None = None) -> list[Trace]:
         """Prices of the machine types; default: those of the history, or from `first` to the end of the prices."""
@@ -402,3 +407,26 @@ def prices_of(
             ages[at] = 0
         prices[at] = now
     return prices, ages
+
+
+def doubts(fitted: Fitted, prices: Sequence[float]) -> list[str]:
+    """Return reasons for which advice at these prices may not hold; none in a market like that of the history.
+
+    Parameters
+    ----------
+    fitted : Fitted
+    prices : sequence of float
+        Current price of each machine type.
+    """
+    found = []
+    for one, trace, price in zip(fitted.market.classes, fitted.traces(), prices, strict=True):
+        low, high = float(trace.prices.min()), float(trace.prices.max())
+        if not one.by_availability and not low <= price <= high:
+            found.append(f"{one.name}: the price {price:g} is outside the range of the history, {low:g} to {high:g}")
+    for one, trace in zip(fitted.market.classes, fitted.traces(fitted.first), strict=True):
+        if trace.end < fitted.last + 2 * fitted.slot_s:
+            continue
+        later = in_slots([trace], fitted.slot_s, fitted.last, trace.end).prices[:, 0]
+        if evidence(one, later) > ALARM:
+            found.append(f"{one.name}: prices since the end of the history do not follow it; fit the market again")
+    return found
