@@ -12,6 +12,7 @@ from goffish.cloud.catalogue import read_catalogue
 from goffish.cloud.prices import seconds_of
 from goffish.cloud.providers import LocalProvider
 from goffish.errors import InputError
+from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.job import QUIESCED, START, WAIT, Status, submitted
 from goffish.services.api import wire
 from goffish.services.api.admission import check_spec
@@ -45,6 +46,19 @@ def test_plans_on_calm_prices(tmp_path: Path) -> None:
     assert dear.decide(30, submitted(6), prices) == START + dear.market.on_demand_choice(0)
     assert rules.spot[plans["rtba"].decide(30, submitted(6), prices) - START]
     assert plans["rtba"].decide(30, submitted(6), [HIGH]) == WAIT
+
+
+def test_heuristics_bid_for_recent_prices(tmp_path: Path) -> None:
+    """60 % of the known day at 0.02, the rest and the job's own day at 0.05: a bid of 0.02 would never be met again."""
+    folder = write_cloud(tmp_path)
+    changes = ((0.0, 0.05), (0.1, 0.02), (0.7, 0.05), (2.0, 0.05))
+    rows = [f"{BEGIN + np.timedelta64(int(at * KNOWN_S), 's')},{price}" for at, price in changes]
+    (folder / "own.csv").write_text("timestamp_utc,price_usd_per_hour\n" + "\n".join(rows) + "\n")
+    for name in ("h1", "h2", "h3"):
+        plan = Planner().plan(cloud_of(folder), name, NEED)
+        assert isinstance(plan.policy, Heuristic)
+        assert plan.market.classes[0].bids[plan.policy.bid] >= 0.05
+        assert plan.decide(30, submitted(6), [0.05]) == START + plan.market.spot_choice(0, plan.policy.bid)
 
 
 def test_a_deadline_that_cannot_be_promised(tmp_path: Path) -> None:
