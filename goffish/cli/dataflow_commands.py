@@ -122,7 +122,7 @@ def _plan(
     from goffish.cli.output import print_json
     from goffish.scheduling.policies.feasible import feasible
     from goffish.scheduling.policies.policies import make_policy
-    from goffish.scheduling.policies.report import describe_plan
+    from goffish.scheduling.policies.report import backlog_growth, describe_plan
 
     flow, catalogue = _setting(dataflow, cloud, rate, no_alternates)
     planner = make_policy(policy, name_values(option, "--option"), own=True)
@@ -134,6 +134,7 @@ def _plan(
     with working(f"planning with {policy}"):
         plan = feasible(planner.deploy(flow, catalogue), flow)
     described = {"dataflow": dataflow, "policy": policy} | describe_plan(flow, plan, flow.rates)
+    described["backlog_growth"] = backlog_growth(flow, plan, flow.rates)
     if json:
         print_json(described)
     else:
@@ -403,6 +404,7 @@ def _print_plan(plan: dict[str, Any]) -> None:
     money = plan["currency"]
     print_facts(f"{plan['dataflow']}: {plan['policy']}", [
         ("relative throughput", f"{plan['throughput']:.3f} (goal {plan['goal']:g})"),
+        *([("backlog", f"grows by {plan['backlog_growth']:.3g} messages/s")] if plan["backlog_growth"] > 1e-9 else []),
         ("value", f"{plan['value']:.4g}"),
         (f"{money} per hour", f"{plan['cost_per_hour']:.4g}"),
         (f"{money} for {plan['period_h']:g} h", f"{plan['cost']:.4g}"),

@@ -71,6 +71,10 @@ def test_a_growing_backlog_does_not_meet_the_goal(here: Place) -> None:
     assert told["throughput_met"] and told["backlog_grows"] and not told["valid"]
     assert "NO, the backlog grows" in here("simulate", "piles.yaml", *run, "--html", "run.html").out
     assert "static-reactive-global, the backlog grows" in (here / "run.html").read_text()
+    plan = here("plan", "piles.yaml", *run, "--json").json
+    assert plan["backlog_growth"] == pytest.approx(4 / 7), "4 messages a second arrive, and 6 / 1.75 are processed"
+    assert "grows by 0.571 messages/s" in here("plan", "piles.yaml", *run).out
+    assert "backlog" not in here("plan", "keeps.yaml", *run).out
     told = here("simulate", "keeps.yaml", *run, "--json").json["runs"]["static-reactive-global"]
     assert told["valid"] and not told["backlog_grows"] and told["queue"] == 0
     out = here("simulate", "keeps.yaml", *run, "--html", "run.html").out

@@ -14,6 +14,7 @@ from goffish.scheduling.dataflow.flow import Floats, Flow
 from goffish.scheduling.policies.feasible import feasible
 from goffish.scheduling.policies.network import network_throughput
 from goffish.scheduling.policies.observation import Policy
+from goffish.scheduling.policies.report import backlog_growth
 
 
 class Alternative(NamedTuple):
@@ -59,6 +60,9 @@ def reasons(flow: Flow, plan: Deployment, external: Floats) -> list[str]:
         told.append(f"{flow.names[tight]} is the bottleneck: it processes {share[tight]:.1%} of its input.")
     else:
         told.append("Every processing element keeps up with its input.")
+    growth = backlog_growth(flow, plan, external)
+    if growth > 1e-9:
+        told.append(f"The backlog grows by {growth:.3g} messages per second.")
     load = found.ideal_in * flow.cost[flow.rows(plan.active)]
     heavy = int(load.argmax())
     told.append(

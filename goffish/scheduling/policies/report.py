@@ -76,6 +76,12 @@ def describe_plan(flow: Flow, plan: Deployment, external: Floats) -> dict[str, A
     }
 
 
+def backlog_growth(flow: Flow, plan: Deployment, external: Floats) -> float:
+    """Return the messages per second that are left in the queues of a deployment, at these external rates."""
+    found = flow.estimate(plan.active, plan.power, external)
+    return float((found.inflow - found.processed).clip(min=0.0).sum())
+
+
 def _links_s(flow: Flow, plan: Deployment) -> float:
     delays = flow.link_delays(plan.hosts(), plan.catalogue.network.delay_ms / 1000.0)
     return flow.critical_path(np.zeros(flow.size), delays)

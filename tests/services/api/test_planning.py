@@ -231,6 +231,8 @@ def test_explaining(client: Client) -> None:
     assert without and all(one.cost_per_hour < answer.plan.cost_per_hour for one in without)
     assert all(one.throughput <= told["this plan"].throughput + 1e-12 for one in without)
     assert f"{answer.plan.throughput:.3f}" in answer.reasons[0]
+    behind = [one for one in answer.reasons if one.startswith("The backlog grows by ")]
+    assert len(behind) == any(one.processed < one.input - 1e-9 for one in answer.plan.elements) == 1
 
 
 @pytest.mark.parametrize(
