@@ -61,7 +61,7 @@ _Column = Annotated[
 _Every = Annotated[
     float | None,
     typer.Option(
-        "--every", **duration("s"), help="Duration of a row; numbers are seconds.",
+        "--every", **duration("s", 1e-3), help="Duration of a row; numbers are seconds.",
         show_default="by the column of timestamps, or else one interval", rich_help_panel=_PANEL_FILES,
     ),
 ]  # fmt: skip

@@ -133,6 +133,7 @@ def test_rates_of_a_file(here: Place) -> None:
         (("plan", "mine.yaml", "--rates", "load.csv"), "load.csv: no column has the name of an input (read)"),
         (("simulate", "mine.yaml", *rows, "--every", "1min"), "rows.csv: covers 1440 s; expected at least 7200 s"),
         (("simulate", "mine.yaml", *read, "--scale", "-1"), "'--scale': must be"),
+        (("simulate", "mine.yaml", *rows, "--every", "0"), "'--every': must be a duration such as"),
         (("simulate", "mine.yaml", *read, "--offset", "soon"), "'--offset': must be a duration"),
         (("simulate", "mine.yaml", "--rates", "."), ".: is a directory"),
     ):
