@@ -35,13 +35,15 @@ def check_size(fitted: Fitted, work: int, slots: int) -> None:
     if 8 * values <= MOST_BYTES and values * slots <= sizes.MOST_VALUES:
         return
     small = sizes.suitable_minutes(fitted.market, work, slots)
-    better = "a shorter job" if small is None else f"goffish spot fit --slot {small}"
+    better = "" if small is None else f"; goffish spot fit --slot {small} takes less than a minute"
     job = f"{work * fitted.market.unit:g} core-hours within {slots / fitted.market.slots_per_hour:g} h"
-    found = f"{job}: with slots of {fitted.slot_s / 60:g} min, the table takes about"
-    if 8 * values > MOST_BYTES:
-        raise InputError(f"{found} {values * slots * sizes.BYTES / 1e9:,.0f} GB to build; use {better}")
     minutes, size = values * slots * sizes.SECONDS / 60, values * slots * sizes.BYTES / 1e9
-    text = f"{found} {minutes:.0f} min and up to {size:.0f} GB to build; {better} takes less than a minute"
+    found = (
+        f"with slots of {fitted.slot_s / 60:g} min, the table takes about {minutes:,.0f} min and up to {size:,.0f} GB"
+    )
+    text = f"{job}: {found} to build{better}"
+    if 8 * values > MOST_BYTES:
+        raise InputError(text)
     warnings.warn(text, GoffishWarning, stacklevel=2)
 
 

@@ -194,6 +194,96 @@ def test_a_start_without_an_end_means_to_the_end_of_the_history(here: Place) -> 
     refused(here(*job, "--since", "2015-03-13"), "is wanted, it reaches from 2015-03-01 00:00 to 2015-03-13 00:00")
 
 
+def availability(path: Path, values: str) -> Path:
+    """Hours of May 2024 with and without machines."""
+    rows = [f"2024-05-{1 + at // 24:02}T{at % 24:02}:00,{value}" for at, value in enumerate(values + "0")]
+    path.write_text("\n".join(["timestamp_utc,available", *rows]) + "\n")
+    return path
+
+
+@pytest.fixture
+def zones(here: Place) -> Place:
+    """Two zones, of which one is available when the other is not; the prices of the catalogue are older."""
+    availability(here / "a.csv", "110" * 80)
+    availability(here / "b.csv", "011" * 80)
+    return here
+
+
+ZONES = ["--availability", "spot/a=a.csv", "--availability", "spot/b=b.csv"]
+
+
+def test_zones_without_bids(zones: Place) -> None:
+    """Breaks when zones are not machine types, a job does not move between them, or bids are printed."""
+    fit = zones("spot", "fit", "cloud.yaml", "-o", "m.json", *ZONES, "--until", "2024-05-06", "--plot", "m.svg")
+    assert "2 min; start-up 2 min, checkpoint 2 min, uses the notice" in fit.out and "none" in fit.out
+    body = zones("spot", "fit", "cloud.yaml", "-o", "m.json", *ZONES, "--until", "2024-05-06", "--json").json
+    # The mean of all prices, as they end before the availability begins: 0.6 · 0.02 + 0.3 · 0.05 + 0.1 · 0.5.
+    assert [(c["machine_type"], c["bids"], c["levels"]) for c in body["machine_types"]] == [
+        (name, [], [pytest.approx(0.077, abs=1e-5)]) for name in ("spot/a", "spot/b")
+    ]
+    assert [c["share"] for c in body["machine_types"]] == [[pytest.approx(2 / 3, abs=0.02)]] * 2
+    assert body["period"] == "2024-05-01 00:00 to 2024-05-06 00:00" and len(body["notes"]) <= 1
+    given = ["m.json", "--work", "16", "--deadline", "6", "--json"]
+    told = zones("spot", "simulate", *given, "--since", "2024-05-06", "--plot", "o.png", "--plot-job", "j.png").json
+    rows = {(row["policy"], row["machines"]): row for row in told["policies"]}
+    assert all(row["missed"] == 0 for row in rows.values()) and told["tested_from"] > 0
+    # Four hours of work, at least three machines as each runs for two hours; one of two zones is always available.
+    best = rows["rtba", "all"]
+    assert best["on_demand_share"] == 0 and 1 <= best["losses"] <= 3 and best["mean_cost"] < 5 * 0.077
+    assert best["mean_cost"] < min(row["mean_cost"] for (name, _), row in rows.items() if name == "greedy")
+    assert rows["on-demand", "spot/a"]["mean_cost"] == pytest.approx((4 + 2 / 60) * 0.21)
+    advise = ["spot", "advise", "--market", "m.json", "--work", "16", "--deadline", "6"]
+    assert "start spot/b on the spot market\n" in zones(*advise, "--unavailable", "spot/a").out
+    last = zones(*advise, "--available", "spot/a", "--unavailable", "spot/b", "--json").json
+    assert last["action"] == "start spot/a on the spot market"
+    assert last["available"] == {"spot/a": True, "spot/b": False} and last["prices"]["spot/b"] == pytest.approx(
+        0.077, abs=1e-5
+    )
+    held = zones(*advise, "--machine", "spot/a@spot", "--work-from-checkpoint", "16", "--available", "spot/a", "--json")
+    assert held.json["action"] == "continue"
+    one = zones("spot", "fit", "cloud.yaml", "-o", "a.json", *ZONES, "--zone", "a", "--slot", "5", "--json").json
+    assert [c["machine_type"] for c in one["machine_types"]] == ["spot/a"]
+    assert one["unit_core_hours"] == pytest.approx(4 / 12)
+
+
+def test_tables_that_are_too_large(zones: Place) -> None:
+    """Breaks when a build starts that takes hours, or the user does not learn which slots would do."""
+    minutes = ["--slot", "1", "--checkpoint", "1", "--startup", "1", "--estimator", "level"]
+    zones("spot", "fit", "cloud.yaml", "-o", "m.json", *ZONES, *minutes)
+    table = zones("spot", "table", "m.json", "--work", "1200", "--deadline", "450", "-o", "t")
+    refused(table, "1200 core-hours within 450 h: with slots of 1 min, the table takes about")
+    assert "GB to build; goffish spot fit --slot 30 takes less than a minute" in table.err
+    note = "slots of 1 min suit start-up and checkpoint, but tables for jobs of 90 h would take too long to build"
+    fit = ["spot", "fit", "cloud.yaml", "-o", "n.json", *ZONES, "--checkpoint", "1", "--startup", "1", "--job-hours"]
+    assert note in zones(*fit, "90").out and "too long to build" not in zones(*fit, "2").out
+    assert zones(*fit, "90", "--json").json["notes"][0].startswith(note)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["fit", "cloud.yaml", "-o", "x", "--availability", "none.csv"], "none.csv: cannot read availability"),
+        (["fit", "cloud.yaml", "-o", "x", "--availability", "owned=a.csv"], "unknown spot machine type 'owned'"),
+        (["fit", "cloud.yaml", "-o", "x", *ZONES, "--zone", "c"], "unknown zone 'c'; the catalogue has: a, b"),
+        (["fit", "cloud.yaml", "-o", "x", *ZONES, "--since", "2015-03-02"], "it reaches from 2024-05-01"),
+        (["fit", "cloud.yaml", "-o", "x", *ZONES, "--job-hours", "0"], "job_hours = 0: must be greater than 0"),
+        (["advise", "--unavailable", "c"], "--unavailable c: give a machine type of spot/a, spot/b"),
+        (["advise", "--available", "c"], "--available c: give a machine type of spot/a, spot/b"),
+        (["advise", "--available", "spot/a", "--unavailable", "spot/a"], "--available spot/a: also given as"),
+        (["advise", "--machine", "spot/a@x"], "give TYPE@BID, TYPE@spot without bids"),
+        (["simulate", "m.json", "--work", "16", "--deadline", "4"], "16 core-hours within 4 h: not feasible; the"),
+        (["table", "m.json", "--work", "16", "--deadline", "1", "-o", "x"], "end is in 4.04 h, on demand for $0.85"),
+    ],
+)
+def test_zones_that_are_refused(zones: Place, given: list[str], told: str) -> None:
+    """Breaks when a wrong name passes, or an error is not one line."""
+    if given[0] != "fit":
+        zones("spot", "fit", "cloud.yaml", "-o", "m.json", *ZONES)
+    rest = ["--market", "m.json", "--work", "16", "--deadline", "6"] if given[0] == "advise" else []
+    refused(zones("spot", *given, *rest), told)
+    assert not (zones / "x").exists()
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -17,7 +17,7 @@ from goffish.cloud.prices import UNAVAILABLE, in_slots, seconds_of
 from goffish.cloud.spot_market import SpotMarket, machine_trace
 from goffish.errors import FormatError, InputError
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 
 
 def every(gap: float, values: list[int], start: float = 0.0) -> Availability:
@@ -28,7 +28,7 @@ def every(gap: float, values: list[int], start: float = 0.0) -> Availability:
 
 def test_a_real_trace() -> None:
     """The numbers of the file, its day, and that 1 is available: western zones had machines most of the time (§2.2)."""
-    file = DATA / "availability_1-node_aws-02-15-2023_us-west-2b_v100_1.json.gz"
+    file = DATA / "v100-us-west-2b-02-15-2023.json.gz"
     found = read_availability(file)
     data = json.loads(gzip.decompress(file.read_bytes()))["data"]
     assert found.available.tolist() == [one == 1 for one in data]
