@@ -13,11 +13,13 @@ from goffish.cli.spot_inputs import (
     availability_file,
     check_picture,
     check_size,
+    choice_facts,
     current_facts,
     draw,
     figure,
     figures,
     market_facts,
+    outlook_facts,
     positive,
     prices_now,
     status_from,
@@ -85,9 +87,13 @@ def _fit(
         ),
     ] = None,
     estimator: Annotated[
-        str,
-        typer.Option(help="Estimator of the chains: paper, level, slot, semi or auto (best on the held-out history)."),
-    ] = "auto",
+        str | None,
+        typer.Option(
+            help="Estimator of the chains: recent, paper, level, slot, semi, or auto (the best of the last four on the "
+            "held-out history).",
+            show_default="recent; auto with paper-2012",
+        ),
+    ] = None,
     slot: Annotated[
         float | None,
         typer.Option(
@@ -393,6 +399,11 @@ def _advise(
     margin: Annotated[
         float, typer.Option(**duration("m"), help="Safety margin before the deadline; numbers are minutes.")
     ] = 0.0,
+    policy: Annotated[
+        str,
+        typer.Option(help="Policy: auto (chosen by trials on the history) or rtba (the strategy table)."),
+    ] = "auto",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of --policy auto; give every job of a sequence its own.")] = 0,
     table: _Table = None,
     local_busy: Annotated[bool, typer.Option("--local-busy", help="Plan without the local machine.")] = False,
     plot: Plot = None,
@@ -402,10 +413,13 @@ def _advise(
     from goffish.cli.inputs import working
     from goffish.cli.output import print_facts, print_json, print_table
     from goffish.scheduling.spot.advice import advise, check_deadline
-    from goffish.scheduling.spot.fitting import read_fitted
+    from goffish.scheduling.spot.choice import history_trials
+    from goffish.scheduling.spot.fitting import doubts, read_fitted
     from goffish.scheduling.spot.job import slots_left
 
     check_picture(plot)
+    if policy not in ("auto", "rtba"):
+        raise InputError(f"--policy {policy}: accepted: auto, rtba")
     if market is None or deadline is None:
         raise InputError("--market and --deadline are required")
     if (job is None) == (work is None):
@@ -429,23 +443,27 @@ def _advise(
     prices, ages = prices_now(fitted, price, available, unavailable)
     with working("looking ahead"):
         strategy = strategy_for(table, fitted, status.saved, slots)
-        found = advise(strategy, status, slots, prices, ages)
+        history = fitted.history()
+        trials = history_trials(fitted.market, history, status.saved, slots) if policy == "auto" else None
+        found = advise(strategy, status, slots, prices, ages, trials=trials, history=history, seed=seed)
+        notes = doubts(fitted, prices)
     if plot is not None:
         draw("cost_curve", plot, strategy, status.saved, slots, prices, ages)
-    body = found.told() | {"market": market} | current_facts(fitted, prices)
+    body = found.told() | {"market": market, "notes": notes} | current_facts(fitted, prices)
     if estimate is not None:
         body["estimate"] = {"core_hours": estimate.core_hours, "core_hours_high": estimate.core_hours_high,
                             "warnings": list(estimate.warnings)}  # fmt: skip
     if json:
         print_json(body)
         return
-    facts = [("action", found.text), ("expected cost", f"{found.expected_cost:.4g} $"),
-             ("on-demand cost", f"{found.on_demand_cost:.4g} $"),
+    facts = [("action", found.text), *choice_facts(found), ("expected cost", f"{found.expected_cost:.4g} $"),
+             *outlook_facts(found), ("on-demand cost", f"{found.on_demand_cost:.4g} $"),
              ("remaining work",
               f"{status.work * fitted.market.unit:.4g} core-hours within {deadline:g} h")]  # fmt: skip
     if estimate is not None:
         facts.append(("estimate", f"{estimate.core_hours:.4g} core-hours, at most {estimate.core_hours_high:.4g}"))
         facts += [("note", warning) for warning in estimate.warnings]
+    facts += [("note", text) for text in notes]
     print_facts("advice", facts)
     print_table("\nother deadlines", ["hours", "expected $"], [
         [f"{h:.2f}", f"{cost:.4f}"] for h, cost in found.deadlines

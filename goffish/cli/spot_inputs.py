@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from goffish.errors import GoffishWarning, InputError
 
 if TYPE_CHECKING:
+    from goffish.scheduling.spot.advice import Advice
     from goffish.scheduling.spot.fitting import Fitted
     from goffish.scheduling.spot.job import Status
     from goffish.scheduling.spot.model import SpotClass
@@ -145,6 +146,28 @@ def _type_facts(one: SpotClass) -> dict[str, Any]:
         "levels": one.levels[:kept].tolist(),
         "share": one.stationary.reshape(one.bins, -1).sum(axis=1)[:kept].tolist(),
     }  # fmt: skip
+
+
+def choice_facts(found: Advice) -> list[tuple[str, str]]:
+    """Return the policy of the advice, and how often a job would follow another one."""
+    if found.choice is None:
+        return []
+    others = [f"{name} {share:.0%}" for name, share in found.choice.shares.items() if share >= 0.005]
+    return [("policy", f"{found.choice.name} (of {', '.join(others)})" if len(others) > 1 else found.choice.name)]
+
+
+def outlook_facts(found: Advice) -> list[tuple[str, str]]:
+    """Return what a job may cost, and the probability of its outcomes."""
+    outlook = None if found.choice is None else found.choice.outlook
+    if outlook is None:
+        return [] if found.choice is None else [("80 % of jobs", "unknown; the history is too short for trials")]
+    first, middle, last = outlook.hours
+    return [
+        ("80 % of jobs", f"{outlook.low:.4g} to {outlook.high:.4g} $ ({outlook.trials} trials on the history)"),
+        ("probability", f"{outlook.without_on_demand:.0%} without on-demand machines, "
+                        f"{outlook.without_interruption:.0%} without interruptions"),
+        ("completion", f"{middle:.3g} h; 80 % of jobs in {first:.3g} to {last:.3g} h"),
+    ]  # fmt: skip
 
 
 def with_likelihoods(fitted: Fitted) -> str:

@@ -26,7 +26,7 @@ def availability_class(
     *,
     estimator: Estimator = "slot",
     name: str | None = None,
-    types: int = 1,
+    ages: int | None = None,
 ) -> SpotClass:
     """Estimate a machine type with two bins, available and not, and the only bid `ANY_PRICE`.
 
@@ -39,7 +39,7 @@ def availability_class(
     on_demand, spot_price : float
         Prices of an hour.
     slot_s : float
-    estimator, types
+    estimator, ages
         As for `estimate_class`.
     name : str, optional
         Default: the name of the trace.
@@ -52,7 +52,7 @@ def availability_class(
     """
     found = estimate_class(
         trace, speed, on_demand, slot_s, bids=np.array([ANY_PRICE]), estimator=estimator,
-        hazard=_missed(trace, slot_s) if estimator in ("slot", "semi") else 0.0, name=name, types=types,
+        hazard=_missed(trace, slot_s) if estimator in ("slot", "semi") else 0.0, name=name, ages=ages,
     )  # fmt: skip
     return replace(found, levels=np.array([spot_price, UNAVAILABLE]))
 

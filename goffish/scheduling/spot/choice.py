@@ -104,8 +104,10 @@ def history_trials(
     *,
     threads: int = 2,
     progress: Callable[[int, int], object] | None = None,
-) -> Trials:
-    """Run trials of a job over the later half of a history."""
+) -> Trials | None:
+    """Run trials of a job over the later half of a history; None if the deadline cannot be kept."""
+    if slots < market.least_slots(work):
+        return None
     first = max(2, int(BEFORE * prices.slots))
     span = max(1, prices.slots - first)
     (found,) = walk_forward(

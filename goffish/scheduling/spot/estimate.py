@@ -31,8 +31,8 @@ HALF_LIFE_S, PRIOR, AGE_PRIOR = 10 * 86_400.0, 12.0, 3.0
 LEVELS, LEAST_RATIO = (0.25, 0.5, 0.75, 0.9), 1.03
 #: Ratio of edges above which a gap is divided, ratio of the first division, and maximum number of the others.
 GAP_RATIO, NEAR_RATIO, MOST_GAPS = 2.0, 1.2, 3
-#: Maximum number of ages, of states of one machine type, and of joint states that ages may lead to.
-MOST_AGES, MOST_STATES, MOST_JOINT = 8, 32, 100
+#: Maximum number of ages and of states.
+MOST_AGES, MOST_STATES = 8, 32
 #: Least price whose changes are counted as a ratio.
 TINY = 1e-6
 #: Share of a likelihood that is spread over all bins, so that unseen changes are possible.
@@ -72,8 +72,7 @@ def estimate_class(
     estimator: Estimator = "paper",
     hazard: float = 0.0,
     name: str | None = None,
-    ages: int = 3,
-    types: int = 1,
+    ages: int | None = None,
 ) -> SpotClass:
     """Estimate a machine type with the price chain of a history (ESTIMATE).
 
@@ -96,11 +95,9 @@ def estimate_class(
         Added to the interruptions within slots that ``recent`` observes.
     name : str, optional
         Default: the name of the trace.
-    ages : int
-        Number of ages of the semi-Markov chain; the last one represents all greater ages. It multiplies the joint
-        states of a table.
-    types : int
-        Number of machine types of the market; ``recent`` uses fewer ages if there are several.
+    ages : int, optional
+        Number of ages of ``semi`` (default: 3), and maximum for ``recent`` (default: `MOST_AGES`); the last one
+        represents all greater ages. It multiplies the joint states of a table.
 
     Raises
     ------
@@ -109,24 +106,25 @@ def estimate_class(
     """
     if estimator == "recent" and trace.end - trace.start >= 2 * slot_s:
         slots = in_slots([trace], slot_s, trace.start, trace.end)
-        bid = None if bids is None else float(bids[-1])
+        bid, most = None if bids is None else float(bids[-1]), MOST_AGES if ages is None else ages
         return recent_class(
-            slots, 0, speed, on_demand, slot_s, bid=bid, hazard=hazard, name=name or trace.name, types=types
+            slots, 0, speed, on_demand, slot_s, bid=bid, hazard=hazard, name=name or trace.name, ages=most
         )
     edges = quantile_bids(trace, on_demand) if bids is None else np.asarray(bids, np.float64)
     if estimator not in get_args(Estimator):
         raise InputError(f"unknown estimator {estimator!r}; accepted: {', '.join(get_args(Estimator))}")
     if not edges.size or (np.diff(edges) <= 0).any():
         raise InputError("bids: expected at least one, in ascending order")
-    if ages < 1:
+    if ages is not None and ages < 1:
         raise InputError(f"ages = {ages}: must be at least 1")
     if trace.end - trace.start < 2 * slot_s:
         raise InputError(f"price trace {trace.name}: shorter than two slots of {slot_s:g} s")
     bins = np.searchsorted(edges, trace.prices, "left").astype(np.int64)
+    kept = 1 if estimator != "semi" else 3 if ages is None else ages
     if estimator == "slot":
         chain = _slot_chain(trace, edges, slot_s)
     elif estimator == "semi":
-        chain = _semi_chain(trace, edges, slot_s, ages)
+        chain = _semi_chain(trace, edges, slot_s, kept)
     else:
         chain = _change_chain(bins, trace, edges.size + 1, slot_s, each=estimator == "level")
     weight = np.bincount(bins, trace.durations(), edges.size + 1)
@@ -135,7 +133,6 @@ def estimate_class(
     unseen = np.append(edges, edges[-1])
     levels = np.divide(money, weight, out=unseen, where=weight > 0)
     covers = np.arange(edges.size, dtype=np.int64)
-    kept = ages if estimator == "semi" else 1
     return SpotClass(name or trace.name, speed, on_demand, edges, levels, chain, covers, hazard, kept)
 
 
@@ -150,7 +147,7 @@ def recent_class(
     hazard: float = 0.0,
     name: str = "",
     half_life_s: float = HALF_LIFE_S,
-    types: int = 1,
+    ages: int = MOST_AGES,
 ) -> SpotClass:
     """Estimate a machine type from recent prices, so that prices that were never seen are close to known ones.
 
@@ -172,8 +169,8 @@ def recent_class(
     name : str
     half_life_s : float
         An observation has half the weight of one that is this much later.
-    types : int
-        Number of machine types of the market, whose states multiply.
+    ages : int
+        Maximum number of ages; fewer if there are many bins.
 
     Notes
     -----
@@ -191,7 +188,7 @@ def recent_class(
     edges = _edges(price, weight, top)
     bins = np.searchsorted(edges, price, "left")
     count = edges.size + 1
-    ages = max(1, min(MOST_AGES, min(MOST_STATES, int(MOST_JOINT ** (1.0 / types))) // count))
+    ages = max(1, min(ages, MOST_STATES // count))
     seen: Floats = np.bincount(bins, weight, count).astype(np.float64)
     low, high = np.append(edges[:1], edges), np.append(edges, 2.0 * edges[-1])
     levels = np.divide(np.bincount(bins, weight * price, count), seen, out=np.sqrt(low * high), where=seen > 0)

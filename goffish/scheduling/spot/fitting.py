@@ -261,13 +261,13 @@ def fit_market(
     available = any(price is not None for price in worth)
     rules = preset or ("ec2" if available else "ec2-linux")
 
-    def made(one: Estimator, histories: list[Trace], spans: Times) -> Market:
+    def made(one: Estimator, histories: list[Trace], spans: Times, ages: int | None = None) -> Market:
         slot_s = spans.slot_s
         loss = monthly_hazard(monthly_loss, slot_s) if monthly_loss else 0.0
         fitted: list[Trace | SpotClass] = [
             trace
             if price is None
-            else availability_class(trace, 1, c.price_per_hour, slot_s, price, estimator=one, types=len(chosen))
+            else availability_class(trace, 1, c.price_per_hour, slot_s, price, estimator=one, ages=ages)
             for trace, price, c in zip(histories, worth, chosen, strict=True)
         ]
         hazards = [loss if isinstance(c, Trace) else 1.0 - (1.0 - c.hazard) * (1.0 - loss) for c in fitted]
@@ -282,6 +282,8 @@ def fit_market(
         )
 
     candidates: list[Estimator] = [one for one in known if one != "recent"] if estimator == "auto" else [estimator]
+    # Fewer ages rather than longer slots.
+    numbers = [None] if estimator != "recent" else [None, 3, 1] if len(chosen) == 1 else [1]
     likelihoods: dict[str, float] = {}
     split = end - JUDGED * (end - begin)
     for spans in times.spans(catalogue.startup_s, available=available):
@@ -295,7 +297,7 @@ def fit_market(
                     log_likelihood(c, t, spans.slot_s) / slots for c, t in zip(market.classes, judged, strict=True)
                 )
             candidates.sort(key=lambda one: -likelihoods[one])
-        markets = [made(one, parts, spans) for one in candidates]
+        markets = [made(one, parts, spans, ages) for one in candidates for ages in numbers]
         small = [values_of_jobs(market, times.job_hours) <= MOST_VALUES for market in markets]
         if any(small):
             break
@@ -303,7 +305,8 @@ def fit_market(
     at = small.index(True) if available and any(small) else 0
     market = markets[at]
     correlation = bin_correlation(parts, market.classes, spans.slot_s)
-    return Fitted(market, sources, begin, end, candidates[at], likelihoods, np.asarray(correlation).tolist())
+    best = candidates[at // len(numbers)]
+    return Fitted(market, sources, begin, end, best, likelihoods, np.asarray(correlation).tolist())
 
 
 def _priced(trace: Trace, price: float | None) -> Trace:

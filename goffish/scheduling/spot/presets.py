@@ -196,5 +196,5 @@ def _class(
         bids = most_probable_bids(trace) if rule == "most-probable" else quantile_bids(trace, on_demand)
     return estimate_class(
         trace, speed, on_demand, slot_s, bids=np.asarray(bids, np.float64), estimator=estimator, hazard=hazard,
-        types=types,
+        ages=1 if estimator == "recent" and types > 1 else None,
     )  # fmt: skip

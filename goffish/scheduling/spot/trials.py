@@ -33,8 +33,8 @@ EPSILON = 0.5
 SAFEGUARD = 0.04
 #: Billing rules that charge started hours.
 HOURLY = ("hourly", "hourly_start")
-#: Ended trials that are required to replace the table by another candidate, and for an interval.
-LEAST_TRIALS = 20
+#: Ended trials that are required to replace the table by another candidate, and for an interval; gain for the former.
+LEAST_TRIALS, LEAST_GAIN = 20, 0.005
 #: Share of the costs that an interval covers; rate of its adaptation; minimum half-width by expected cost.
 COVERED, GAIN, LEAST_WIDTH = 0.8, 0.02, 0.005
 
@@ -84,12 +84,12 @@ class Trials(NamedTuple):
 
 def refitted(market: Market, prices: SlotPrices, *, half_life_s: float = HALF_LIFE_S) -> Market:
     """Return the market with its machine types estimated from other prices (`recent_class`), as independent."""
-    slot_s, types = 3600.0 / market.slots_per_hour, len(market.classes)
+    slot_s, ages = 3600.0 / market.slots_per_hour, max(one.ages for one in market.classes)
     classes = []
     for at, one in enumerate(market.classes):
         bid = ANY_PRICE if one.by_availability else None
         found = recent_class(
-            prices, at, one.speed, one.on_demand, slot_s, bid=bid, name=one.name, half_life_s=half_life_s, types=types
+            prices, at, one.speed, one.on_demand, slot_s, bid=bid, name=one.name, half_life_s=half_life_s, ages=ages
         )
         classes.append(replace(found, levels=one.levels) if one.by_availability else found)
     return replace(market, classes=tuple(classes), joint_chain=None)
@@ -256,7 +256,9 @@ def leaders(trials: Trials, half_life: float) -> Ints:
     grown = np.cumsum(trials.costs * 2.0**ages, axis=1)
     sums = np.concatenate((np.zeros((len(grown), 1)), grown), axis=1)
     ended = np.searchsorted(trials.starts + trials.slots, np.append(trials.starts, trials.end), "right")
-    return np.where(ended < LEAST_TRIALS, 0, np.argmin(sums[:, ended], axis=0))
+    then = sums[:, ended]
+    enough = (ended >= LEAST_TRIALS) & (then.min(axis=0) < (1.0 - LEAST_GAIN) * then[0])
+    return np.where(enough, np.argmin(then, axis=0), 0)
 
 
 def shares(trials: Trials, scale: float, *, epsilon: float = EPSILON, half_life: float = 1440.0) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from goffish.errors import InputError
 from goffish.services.api import plans
@@ -13,11 +13,8 @@ from goffish.services.api.calls import FairThreads, elsewhere
 from goffish.services.api.guard import caller
 from goffish.services.api.observations import observation_of
 from goffish.services.api.planners import Planners
-from goffish.services.api.spot_advice import Markets, strategy
+from goffish.services.api.spot_advice import Markets, Strategy, strategy
 from goffish.v1 import planning_pb2, planning_pb2_grpc
-
-if TYPE_CHECKING:
-    from goffish.scheduling.spot.table import Table
 
 #: Maximum bytes of a cached setting, and of all cached settings when parsed.
 _SETTING_BYTES, _SETTINGS_BYTES = 64 << 10, 32 << 20
@@ -46,7 +43,7 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
         self._markets, self._planners, self._most_option = markets, planners, max_option
         self._readers = FairThreads(_READERS, _READERS, "read")
         self._settings: OwnerCache[plans.Ready] = OwnerCache(_SETTINGS_BYTES, _SETTINGS_BYTES)
-        self._tables: OwnerCache[Table] = OwnerCache(_TABLES_BYTES, _TABLES_BYTES)
+        self._strategies: OwnerCache[Strategy] = OwnerCache(_TABLES_BYTES, _TABLES_BYTES)
         self._sessions: OwnerCache[bytes] = OwnerCache(_CLIENT_BYTES, _SESSIONS_BYTES, _SESSION_S)
 
     async def Plan(self, request: planning_pb2.PlanRequest, context: Any) -> planning_pb2.PlanResponse:
@@ -74,11 +71,11 @@ class PlanningService(planning_pb2_grpc.PlanningServiceServicer):  # type: ignor
     ) -> planning_pb2.AdviseSpotResponse:
         """Return the recommended action of a job on spot machines."""
         asked = await elsewhere(self._markets.read, request)
-        table = self._tables.get("", asked.key)
-        if table is None:
-            table = await self._planners.share(asked.key, strategy, asked.market, *asked.key[1:])
-            self._tables.put("", asked.key, table, table.bytes)
-        return await elsewhere(asked.answer, table)
+        found = self._strategies.get("", asked.key)
+        if found is None:
+            found = await self._planners.share(asked.key, strategy, asked.fitted, *asked.key[1:])
+            self._strategies.put("", asked.key, found, found.bytes)
+        return await elsewhere(asked.answer, found)
 
     async def Explain(self, request: planning_pb2.ExplainRequest, context: Any) -> planning_pb2.ExplainResponse:
         """Explain a plan."""

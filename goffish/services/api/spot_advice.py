@@ -10,19 +10,25 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from goffish.errors import InputError
 from goffish.v1 import catalog_pb2, planning_pb2
 
 if TYPE_CHECKING:
+    from goffish.cloud.prices import SlotPrices
     from goffish.scheduling.spot.fitting import Fitted
     from goffish.scheduling.spot.job import Status
     from goffish.scheduling.spot.model import Market
     from goffish.scheduling.spot.table import Table
+    from goffish.scheduling.spot.trials import Trials
 
 _log = logging.getLogger(__name__)
 #: Cached markets, and limits of strategy tables. A value (`sizes.values_of_slot`) takes about 6 nanoseconds and 0.08
 #: bytes to build: the largest table takes two minutes and 1.6 GB.
 _MARKETS, _MOST_UNITS, _MOST_SLOTS, _MOST_VALUES = 8, 1500, 3000, 20_000_000_000
+#: Largest table with trials, which build two more.
+_MOST_TRIED = _MOST_VALUES // 3
 _MOST_HOURS = 1e6
 
 
@@ -94,7 +100,7 @@ class Markets:
         InputError
         """
         from goffish.scheduling.spot.advice import check_deadline, running
-        from goffish.scheduling.spot.fitting import prices_of
+        from goffish.scheduling.spot.fitting import doubts, prices_of
         from goffish.scheduling.spot.job import slots_left, submitted
 
         if request.market not in self.names:
@@ -133,7 +139,7 @@ class Markets:
             limit = f"at most {hours:.4g} are supported for {request.core_hours:g} core-hours in this market"
             raise InputError(f"hours: {limit}")
         prices, ages = prices_of(fitted, dict(request.prices), dict(request.available))
-        return Asked((request.market, status.saved, slots), market, status, prices, ages)
+        return Asked((request.market, status.saved, slots), fitted, status, prices, ages, doubts(fitted, prices))
 
 
 def _most_slots(market: Market, units: int) -> int:
@@ -159,17 +165,21 @@ class Asked(NamedTuple):
     ----------
     key : (str, int, int)
         Key of the strategy table: name of the market, units of work, and slots to the deadline.
-    market, status, prices, ages
+    fitted : Fitted
+    status, prices, ages
         Arguments of `goffish.scheduling.spot.advice.advise`.
+    notes : list of str
+        Reasons for which the advice may not hold.
     """
 
     key: tuple[str, int, int]
-    market: Market
+    fitted: Fitted
     status: Status
     prices: Sequence[float]
     ages: Sequence[int] | None
+    notes: list[str]
 
-    def answer(self, table: Table) -> planning_pb2.AdviseSpotResponse:
+    def answer(self, strategy: Strategy) -> planning_pb2.AdviseSpotResponse:
         """Return the recommended action.
 
         Raises
@@ -179,21 +189,62 @@ class Asked(NamedTuple):
         """
         from goffish.scheduling.spot.advice import advise
 
-        found = advise(table, self.status, self.key[2], self.prices, self.ages)
+        found = advise(
+            strategy.table, self.status, self.key[2], self.prices, self.ages, trials=strategy.trials,
+            history=strategy.history,
+        )  # fmt: skip
         answer = planning_pb2.AdviseSpotResponse(
             action=found.text, expected_cost=found.expected_cost, on_demand_cost=found.on_demand_cost, currency="USD"
         )
         for hours, cost in found.deadlines:
             answer.deadlines.add(hours=hours, expected_cost=cost)
-        _decide(answer, self.market, found.action)
+        _decide(answer, self.fitted.market, found.action)
+        answer.policy = "rtba" if found.choice is None else found.choice.name
+        answer.notes.extend(self.notes)
+        outlook = None if found.choice is None else found.choice.outlook
+        if outlook is not None:
+            answer.without_on_demand, answer.without_interruption = outlook[2:4]
+            if math.isfinite(outlook.high):
+                answer.low_cost, answer.high_cost = outlook.low, outlook.high
         return answer
 
 
-def strategy(market: Market, work: int, slots: int) -> Table:
-    """Build a strategy table, without the data required to extend it."""
+class Strategy(NamedTuple):
+    """What advice for jobs of one size and deadline is based on.
+
+    Attributes
+    ----------
+    table : Table
+    trials : Trials, optional
+        None if they would take too long.
+    history : SlotPrices, optional
+        Prices of the trials.
+    """
+
+    table: Table
+    trials: Trials | None
+    history: SlotPrices | None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the arrays."""
+        kept = [] if self.trials is None else [part for part in self.trials if isinstance(part, np.ndarray)]
+        kept += [] if self.history is None else [self.history.prices, self.history.peaks]
+        return self.table.bytes + sum(part.nbytes for part in kept)
+
+
+def strategy(fitted: Fitted, work: int, slots: int) -> Strategy:
+    """Build a strategy table, without the data required to extend it, and run trials if the table is small."""
+    from goffish.scheduling.spot.choice import history_trials
+    from goffish.scheduling.spot.sizes import values_of_slot
     from goffish.scheduling.spot.table import build_table
 
-    return replace(build_table(market, work, slots, threads=1), last=())
+    market = fitted.market
+    table = replace(build_table(market, work, slots, threads=1), last=())
+    if values_of_slot(market, work) * slots > _MOST_TRIED:
+        return Strategy(table, None, None)
+    history = fitted.history()
+    return Strategy(table, history_trials(market, history, work, slots, threads=1), history)
 
 
 def _decide(answer: planning_pb2.AdviseSpotResponse, market: Market, action: int) -> None:

@@ -36,7 +36,8 @@ def command(*given: str) -> str:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("markets")
-    command("fit", "examples/spot-2015.yaml", "--until", "2015-07-01", "-o", str(made / "two.json"))
+    command("fit", "examples/spot-2015.yaml", "--until", "2015-07-01", "--estimator", "auto", "-o",
+            str(made / "two.json"))  # fmt: skip
     return made
 
 
@@ -48,7 +49,7 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> None:
 def advise(markets: Markets, asked: planning_pb2.AdviseSpotRequest) -> planning_pb2.AdviseSpotResponse:
     """As the service does, with the table built here."""
     found = markets.read(asked)
-    return found.answer(strategy(found.market, *found.key[1:]))
+    return found.answer(strategy(found.fitted, *found.key[1:]))
 
 
 @pytest.mark.parametrize(
@@ -228,7 +229,7 @@ def test_zones_that_are_available_now(zones: Path) -> None:
 def test_jobs_of_a_day_at_short_slots(zones: Path) -> None:
     """Breaks when a market has so short slots that the service refuses the job that it was fitted for."""
     found = Markets(zones).read(planning_pb2.AdviseSpotRequest(core_hours=48, hours=36, market="zones"))
-    assert found.market.slots_per_hour >= 20
+    assert found.fitted.market.slots_per_hour >= 20
 
 
 _FIRST = """
@@ -248,7 +249,7 @@ markets.prepare()
 before, functions = set(sys.modules), compiled()
 found = markets.read(asked)
 print(sorted(set(sys.modules) - before))
-table = strategy(found.market, *found.key[1:])  # in the server, another process does that
+table = strategy(found.fitted, *found.key[1:])  # in the server, another process does that
 before = set(sys.modules)
 found.answer(table)
 print(sorted(set(sys.modules) - before), functions > 0, compiled() - functions)
