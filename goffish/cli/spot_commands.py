@@ -149,12 +149,12 @@ def _fit(
 
     check_picture(plot)
     local_path(output)
-    catalogue = with_availability(read_catalogue(cloud), [availability_file(text) for text in availability or ()])
+    catalogue = with_availability(read_catalogue(cloud), [availability_file(text) for text in availability or ()], zone)
     slot_s, startup_s, checkpoint_s = (None if m is None else m * 60.0 for m in (slot, startup, checkpoint))
     times = FitTimes(slot_s, startup_s, checkpoint_s, job_hours)
     with working("fitting"):
         fitted = fit_market(
-            catalogue, machine_type, period(since, until), zones=zone, preset=preset,
+            catalogue, machine_type, period(since, until), preset=preset,
             estimator=estimator, times=times, monthly_loss=monthly_loss,  # type: ignore[arg-type]
             local=OwnMachine(local_cores, local_cost) if local_cores else None, dependent=correlated,
             late_penalty=late_penalty,

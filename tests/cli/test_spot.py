@@ -267,7 +267,7 @@ def test_tables_that_are_too_large(zones: Place) -> None:
         (["fit", "cloud.yaml", "-o", "x", "--availability", "owned=a.csv"], "unknown spot machine type 'owned'"),
         (["fit", "cloud.yaml", "-o", "x", *ZONES, "--zone", "c"], "unknown zone 'c'; the catalogue has: a, b"),
         (["fit", "cloud.yaml", "-o", "x", *ZONES, "--since", "2015-03-02"], "it reaches from 2024-05-01"),
-        (["fit", "cloud.yaml", "-o", "x", *ZONES, "--job-hours", "0"], "job_hours = 0: must be greater than 0"),
+        (["fit", "cloud.yaml", "-o", "x", *ZONES, "--job-hours", "0"], "slot_s and job_hours must be greater than 0"),
         (["advise", "--unavailable", "c"], "--unavailable c: give a machine type of spot/a, spot/b"),
         (["advise", "--available", "c"], "--available c: give a machine type of spot/a, spot/b"),
         (["advise", "--available", "spot/a", "--unavailable", "spot/a"], "--available spot/a: also given as"),

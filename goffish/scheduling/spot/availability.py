@@ -54,6 +54,9 @@ def availability_class(
         trace, speed, on_demand, slot_s, bids=np.array([ANY_PRICE]), estimator=estimator,
         hazard=_missed(trace, slot_s) if estimator in ("slot", "semi") else 0.0, name=name, ages=ages,
     )  # fmt: skip
+    if trace.prices.size == 1 and estimator in ("paper", "level"):
+        # A state that never occurred is left at once.
+        found = replace(found, chain=np.tile(np.eye(2)[int(trace.prices[0] > ANY_PRICE)], (2, 1)))
     return replace(found, levels=np.array([spot_price, UNAVAILABLE]))
 
 

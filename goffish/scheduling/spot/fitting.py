@@ -6,6 +6,7 @@ See docs/specs/spot.md, sections 3.1, 6.5 (O-6) and 6.12 (O-15).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,7 +116,18 @@ class FitTimes(NamedTuple):
     job_hours: float = 24.0
 
     def spans(self, startup_s: float, *, available: bool) -> list[Times]:
-        """Times to try, the best ones first."""
+        """Times to try, the best ones first.
+
+        Raises
+        ------
+        InputError
+            If a time is negative or not finite, or the slot is 0.
+        """
+        for name, seconds in self._asdict().items():
+            if seconds is not None and not 0 <= seconds < np.inf:
+                raise InputError(f"{name} = {seconds:g}: must be 0 or more, and finite")
+        if self.slot_s == 0 or self.job_hours == 0:
+            raise InputError("slot_s and job_hours must be greater than 0")
         startup = startup_s if self.startup_s is None else self.startup_s
         usual = 120.0 if available else 600.0
         checkpoint = usual if self.checkpoint_s is None else self.checkpoint_s
@@ -127,8 +139,10 @@ class FitTimes(NamedTuple):
 DEFAULT_TIMES = FitTimes()
 
 
-def with_availability(catalogue: Catalogue, files: Sequence[tuple[str | None, str]]) -> Catalogue:
-    """Return a catalogue whose spot machine types have these availability files.
+def with_availability(
+    catalogue: Catalogue, files: Sequence[tuple[str | None, str]], zones: Sequence[str] | None = None
+) -> Catalogue:
+    """Return a catalogue whose spot machine types have these availability files, and are in some zones.
 
     Parameters
     ----------
@@ -136,11 +150,13 @@ def with_availability(catalogue: Catalogue, files: Sequence[tuple[str | None, st
     files : sequence of (str or None, str)
         Machine type and file. ``TYPE/ZONE`` adds a copy of a machine type for a zone, which replaces the type itself;
         None is the only spot machine type.
+    zones : sequence of str, optional
+        Default: all.
 
     Raises
     ------
     InputError
-        If a machine type is unknown or given twice, or None is ambiguous.
+        If a machine type or zone is unknown, a machine type is given twice, or None is ambiguous.
     """
     spot = {one.name: one for one in catalogue.classes if one.market == "spot"}
     names, made, zoned = list(spot), dict(spot), set()
@@ -150,7 +166,7 @@ def with_availability(catalogue: Catalogue, files: Sequence[tuple[str | None, st
             raise InputError(f"availability {path}: give TYPE={path} with a spot machine type; {known}")
         own = names[0] if name is None else name
         base, _, zone = (own, "", "") if own in spot else own.rpartition("/")
-        if base not in spot:
+        if base not in spot or not (own == base or re.fullmatch(r"[A-Za-z0-9_.:-]+", zone)):
             raise InputError(f"availability {own}={path}: unknown spot machine type {own!r}; {known}")
         if made.get(own, spot[base]) is not spot[base]:
             raise InputError(f"availability {own}={path}: the machine type has a file already")
@@ -158,25 +174,25 @@ def with_availability(catalogue: Catalogue, files: Sequence[tuple[str | None, st
         made[own] = spot[base].model_copy(update=change)
         zoned |= {base} if zone else set()
     kept = [one for name, one in made.items() if name not in zoned or one is not spot[name]]
+    there = sorted({one.zone for one in kept if one.zone is not None})
+    unknown = next((zone for zone in zones or () if zone not in there), None)
+    if unknown is not None:
+        raise InputError(f"unknown zone {unknown!r}; the catalogue has: {', '.join(there) or 'none'}")
+    kept = [one for one in kept if zones is None or one.zone in zones]
     return catalogue.with_classes((*(one for one in catalogue.classes if one.market != "spot"), *kept))
 
 
-def _chosen(catalogue: Catalogue, classes: list[str] | None, zones: list[str] | None) -> list[MachineType]:
+def _chosen(catalogue: Catalogue, classes: list[str] | None) -> list[MachineType]:
     """The machine types of a market."""
     spot = [c for c in catalogue.classes if c.market == "spot"]
-    for what, names, wanted in (
-        ("spot machine type", [c.name for c in spot], classes), ("zone", [str(c.zone) for c in spot if c.zone], zones),
-    ):  # fmt: skip
-        unknown = next((name for name in wanted or () if name not in names), None)
-        if unknown is not None:
-            raise InputError(f"unknown {what} {unknown!r}; the catalogue has: {', '.join(names) or 'none'}")
+    names = [c.name for c in spot]
+    for name in classes or ():
+        if name not in names:
+            raise InputError(f"unknown spot machine type {name!r}; the catalogue has: {', '.join(names) or 'none'}")
     usual = [c for c in spot if c.availability is not None] or spot
-    named = usual if classes is None else [c for c in spot if c.name in classes]
-    chosen = [c for c in named if zones is None or c.zone in zones]
-    if not spot:
-        raise InputError("the catalogue has no spot machine types (market: spot)")
+    chosen = usual if classes is None else [c for c in spot if c.name in classes]
     if not chosen:
-        raise InputError(f"no spot machine type of {', '.join(classes or ())} is in zone {', '.join(zones or ())}")
+        raise InputError("the catalogue has no spot machine types (market: spot)")
     return chosen
 
 
@@ -185,7 +201,6 @@ def fit_market(
     classes: list[str] | None = None,
     period: tuple[float | None, float | None] = (None, None),
     *,
-    zones: list[str] | None = None,
     preset: str | None = None,
     estimator: Estimator | Literal["auto"] | None = None,
     times: FitTimes = DEFAULT_TIMES,
@@ -204,8 +219,6 @@ def fit_market(
         Names of the machine types; default: those with availability, or all spot types.
     period : (float, float), optional
         Start and end within the histories, in seconds since 1970; default: the common period.
-    zones : list of str, optional
-        Zones of the machine types; default: all.
     preset : str, optional
         A name of `presets.PRESETS`; default: ``ec2`` with availability, ``ec2-linux`` with prices.
     estimator : str, optional
@@ -226,7 +239,7 @@ def fit_market(
     InputError
         If the catalogue has no spot machine types, a name is not a spot type, or prices do not cover the period.
     """
-    chosen = _chosen(catalogue, classes, zones)
+    chosen = _chosen(catalogue, classes)
     # Files from any later working folder.
     files = [str(c.availability or c.prices) for c in chosen]
     sources = tuple(str(Path(name).absolute()) if Path(name).exists() else name for name in files)
@@ -256,8 +269,7 @@ def fit_market(
         estimator = "auto" if preset == "paper-2012" else "recent"
     if estimator != "auto" and estimator not in known:
         raise InputError(f"unknown estimator {estimator!r}; accepted: auto, {', '.join(known)}")
-    if not 0 < times.job_hours < np.inf:
-        raise InputError(f"job_hours = {times.job_hours:g}: must be greater than 0")
+    tried = times.spans(catalogue.startup_s, available=any(price is not None for price in worth))
     available = any(price is not None for price in worth)
     rules = preset or ("ec2" if available else "ec2-linux")
 
@@ -286,7 +298,7 @@ def fit_market(
     numbers = [None] if estimator != "recent" else [None, 3, 1] if len(chosen) == 1 else [1]
     likelihoods: dict[str, float] = {}
     split = end - JUDGED * (end - begin)
-    for spans in times.spans(catalogue.startup_s, available=available):
+    for spans in tried:
         if estimator == "auto":
             train = [t.between(begin, split) for t in parts]
             judged = [t.between(split, end) for t in parts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,14 @@ def test_times_without_machines_inside_slots(estimator: str) -> None:
     assert one.hazard == pytest.approx(0.5, abs=0.01)
 
 
-def test_never_available_keeps_the_price() -> None:
-    trace: Trace = every(600.0, [0] * 9).trace(0.9)
-    one = availability_class(trace, 1, 3.0, 600.0, 0.9)
+@pytest.mark.parametrize("estimator", ["paper", "level", "slot", "semi"])
+@pytest.mark.parametrize("value", [0, 1])
+def test_a_history_without_changes(estimator: str, value: int) -> None:
+    """The price is kept, and the long run is the history."""
+    trace: Trace = every(600.0, [value] * 999).trace(0.9)
+    one = availability_class(trace, 1, 3.0, 600.0, 0.9, estimator=estimator)  # type: ignore[arg-type]
     assert one.levels.tolist() == [0.9, UNAVAILABLE] and one.hazard == 0
+    assert one.stationary.reshape(2, -1).sum(axis=1).tolist() == pytest.approx([value, 1 - value], abs=0.01)
 
 
 def test_always_available_costs_startup_and_work() -> None:
@@ -204,7 +209,8 @@ def test_availability_from_files(cloud: Catalogue, tmp_path: Path) -> None:
     held = again.traces()[0]
     assert held.prices[:2].tolist() == pytest.approx([0.3, UNAVAILABLE]) and held.times[1] == DAY + 3 * HOUR
     # One zone, a part of the time, and what follows it.
-    half = fit_market(zoned, zones=["east-b"], period=(None, DAY + 48 * HOUR), preset="ec2-linux", estimator="slot")
+    east = with_availability(zoned, [], ["east-b"])
+    half = fit_market(east, period=(None, DAY + 48 * HOUR), preset="ec2-linux", estimator="slot")
     assert [c.name for c in half.market.classes] == ["spot/east-b"] and half.market.spot_billing == "first_hour_free"
     assert half.market.classes[0].levels[0] == pytest.approx(0.2) and half.market.classes[0].bids.tolist() == [
         ANY_PRICE
@@ -281,12 +287,17 @@ def test_what_is_available_now(cloud: Catalogue) -> None:
             {},
             "no common period: late starts at 2024-05-20 00:00, a ends",
         ),
-        ([("spot/a", "a.csv")], {"zones": ["b"]}, "unknown zone 'b'; the catalogue has: a"),
         ([("spot/a", "a.csv")], {"classes": ["spot"]}, "unknown spot machine type 'spot'"),
         ([("spot", "a.csv")], {"period": (0.0, DAY)}, "is wanted, it reaches from 2024-05-01"),
         ([("spot", "a.csv")], {"period": (DAY, DAY)}, "is wanted, it reaches from 2024-05-01"),
         ([("spot", "a.csv")], {"period": (DAY, DAY + 100)}, "shorter than two slots"),
-        ([("spot", "a.csv")], {"times": FitTimes(job_hours=0.0)}, "job_hours = 0: must be greater than 0"),
+        ([("spot", "a.csv")], {"times": FitTimes(job_hours=0.0)}, "slot_s and job_hours must be greater than 0"),
+        ([("spot", "a.csv")], {"times": FitTimes(slot_s=0.0)}, "slot_s and job_hours must be greater than 0"),
+        ([("spot", "a.csv")], {"times": FitTimes(slot_s=-60.0)}, "slot_s = -60: must be 0 or more, and finite"),
+        ([("spot", "a.csv")], {"times": FitTimes(checkpoint_s=math.inf)}, "checkpoint_s = inf: must be 0 or more"),
+        ([("spot", "a.csv")], {"times": FitTimes(startup_s=math.nan)}, "startup_s = nan: must be 0 or more"),
+        ([("spot/", "a.csv")], {}, "unknown spot machine type 'spot/'"),
+        ([("spot/a@1", "a.csv")], {}, "unknown spot machine type 'spot/a@1'"),
         ([("spot", "a.csv")], {"times": FitTimes(slot_s=7.0)}, "an hour must be a whole number of slots"),
     ],
 )
@@ -299,6 +310,10 @@ def test_what_is_refused(
 
 
 def test_files_without_a_type(cloud: Catalogue, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="unknown zone 'b'; the catalogue has: a"):
+        with_availability(cloud, [("spot/a", "a.csv")], ["b"])
+    with pytest.raises(InputError, match="unknown zone 'b'; the catalogue has: none"):
+        with_availability(cloud, [], ["b"])
     two = cloud.with_classes((*cloud.classes, cloud.classes[1].model_copy(update={"name": "other"})))
     with pytest.raises(InputError, match=r"give TYPE=a\.csv with a spot machine type; the catalogue has: spot, other"):
         with_availability(two, [(None, "a.csv")])
