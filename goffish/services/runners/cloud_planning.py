@@ -17,6 +17,7 @@ from goffish.cloud.catalogue import SPOT_FIELDS, Billing, Catalogue, MachineType
 from goffish.cloud.prices import PROHIBITIVE, Trace, in_slots
 from goffish.cloud.spot_market import machine_trace
 from goffish.errors import InputError
+from goffish.scheduling.spot.agent import Agent
 from goffish.scheduling.spot.comparison import cheapest_on_demand, heuristic_bid
 from goffish.scheduling.spot.heuristics import Heuristic, lifetime_interval, mean_lifetime, on_demand_cost
 from goffish.scheduling.spot.job import PROCESS, QUIESCED, RUNNING, START, Status
@@ -76,7 +77,7 @@ class Plan:
     Attributes
     ----------
     market : Market
-    policy : Table or Heuristic
+    policy : Agent or Heuristic
     work, slots : int
         Work units and slots at the start.
     machines : Catalogue
@@ -88,7 +89,7 @@ class Plan:
     """
 
     market: Market
-    policy: Table | Heuristic
+    policy: Agent | Heuristic
     work: int
     slots: int
     machines: Catalogue
@@ -104,8 +105,8 @@ class Plan:
     def decide(self, left: int, status: Status, prices: Sequence[float]) -> int:
         """Return the action to take with `left` slots; switch to the fastest machines if the deadline is at risk."""
         market = self.market
-        if isinstance(self.policy, Table):
-            left = min(left, self.policy.slots)
+        if isinstance(self.policy, Agent):
+            left = min(left, self.policy.table.slots)
         if status.state == QUIESCED and left < market.least_slots(status.saved):
             return START + market.on_demand_choice(int(np.argmax([one.speed for one in market.classes])))
         if status.state == RUNNING and left < -(-status.work // int(market.rules.speed[status.choice])):
@@ -173,10 +174,18 @@ class Planner:
         finally:
             self._lock.release()
         expected = _expected(made, work, slots, held)
+        followed = made if isinstance(made, Heuristic) else _agent(made, held, slots)
         return Plan(
-            market, made, work, slots, machines_of(catalogue, market, classes), expected,
+            market, followed, work, slots, machines_of(catalogue, market, classes), expected,
             cheapest_on_demand(market, work, slots), promised,
         )  # fmt: skip
+
+
+def _agent(table: Table, traces: Sequence[Trace], slots: int) -> Agent:
+    """Return a job's own view of a shared table; it fits the market again when prices no longer follow it."""
+    slot_s = HOUR_S / table.market.slots_per_hour
+    first, last = _span(traces)
+    return Agent(table, in_slots(traces, slot_s, first, last), min(slots, table.slots))
 
 
 def spot_classes(catalogue: Catalogue) -> list[MachineType]:
@@ -281,7 +290,7 @@ def _market(
     """Return the market model of machine types, with the closest supported billing rules."""
     made = market_from(
         "ec2-linux", traces, [_cores(one) for one in classes], [one.price_per_hour for one in classes],
-        times=Times(slot_s, need.startup_s, need.checkpoint_s), estimator="level",
+        times=Times(slot_s, need.startup_s, need.checkpoint_s), estimator="recent",
     )  # fmt: skip
     # Machines of the local provider are killed without notice.
     made = replace(made, notice=False)

@@ -12,6 +12,7 @@ from goffish.cloud.catalogue import read_catalogue
 from goffish.cloud.prices import seconds_of
 from goffish.cloud.providers import LocalProvider
 from goffish.errors import InputError
+from goffish.scheduling.spot.agent import Agent
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.job import QUIESCED, START, WAIT, Status, submitted
 from goffish.services.api import wire
@@ -41,7 +42,7 @@ def test_plans_on_calm_prices(tmp_path: Path) -> None:
     # Every choice is a class of what the provider is asked for, in the same order.
     rules, machines = dear.market.rules, dear.machines.classes
     assert [one.market == "spot" for one in machines] == rules.spot.tolist()
-    assert [one.bid for one in machines if one.market == "spot"] == [CALM, ON_DEMAND]
+    assert [one.bid for one in machines if one.market == "spot"] == [ON_DEMAND]
     prices = [CALM]
     assert dear.decide(30, submitted(6), prices) == START + dear.market.on_demand_choice(0)
     assert rules.spot[plans["rtba"].decide(30, submitted(6), prices) - START]
@@ -196,3 +197,15 @@ def test_catalogues_of_the_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (folder / "own.yaml").rename(folder / "ec2-2013.yaml")
     with pytest.raises(InputError, match=r"has the name ec2-2013; rename the file"):
         wire.add_clouds(folder)
+
+
+def test_jobs_fit_the_market_again(tmp_path: Path) -> None:
+    """A price that stays above on demand for hours is unlike the known day; the rest of the job gets another table."""
+    plan = Planner().plan(cloud_of(write_cloud(tmp_path)), "rtba", NEED)
+    assert isinstance(plan.policy, Agent)
+    plan.policy.alarm = 1.5
+    for left in range(36, 8, -1):
+        plan.decide(left, submitted(6), [HIGH])
+    assert plan.policy.fits >= 1
+    assert plan.policy.table.slots < plan.slots and plan.policy.table.market.choices == plan.market.choices
+    assert plan.decide(7, submitted(6), [HIGH]) == START + plan.market.on_demand_choice(0)
