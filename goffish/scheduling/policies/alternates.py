@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from goffish.cloud.catalogue import Catalogue
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
 from goffish.scheduling.policies import reactive_kernels as kernels
@@ -33,6 +34,33 @@ def alternate_costs(flow: Flow, variant: Variant = "central") -> tuple[Floats, N
     costs, active = np.empty(flow.cost.size), np.zeros(flow.size, np.int64)
     kernels.choose_alternates(flow.graph, flow.alternates, variant == "central", costs, active)
     return costs, active
+
+
+def profitable_alternates(flow: Flow, catalogue: Catalogue, external: Floats, speed: float = 1.0) -> NDArray[np.int64]:
+    """Return the alternates with the highest profit at an input: value minus the value of the cost over the period.
+
+    The cost is that of the power for the goal's throughput, at the lowest price per speed. Without costs in the goal,
+    money has no value, and the alternates are those with the best value for their cost (`alternate_costs`).
+
+    Parameters
+    ----------
+    external : float64, shape (elements,)
+        External input, messages per second.
+    speed : float
+        Coefficient of the machines: speed over rated speed.
+
+    Returns
+    -------
+    int64, shape (elements,)
+    """
+    if flow.sigma <= 0:
+        return alternate_costs(flow)[1]
+    goal, active = flow.goal, flow.best.copy()
+    per_power = float((catalogue.prices / catalogue.powers)[catalogue.available].min(initial=np.inf))
+    if np.isfinite(per_power):
+        price = flow.sigma * per_power * goal.period_h * goal.throughput / speed
+        kernels.most_profitable(flow.graph, flow.alternates, external, price, active)
+    return active
 
 
 def redeploy_alternates(

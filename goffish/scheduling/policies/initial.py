@@ -22,7 +22,11 @@ def machines_left(catalogue: Catalogue, running: int) -> int:
 
 
 def initial_deployment(
-    flow: Flow, catalogue: Catalogue, variant: Variant = "central", external: Floats | None = None
+    flow: Flow,
+    catalogue: Catalogue,
+    variant: Variant = "central",
+    external: Floats | None = None,
+    active: NDArray[np.int64] | None = None,
 ) -> Deployment:
     """Choose alternates, then add cores of the largest machine type to the worst PE until the goal is reached.
 
@@ -33,6 +37,8 @@ def initial_deployment(
     ----------
     external : float64, shape (elements,), optional
         External input, messages per second; default: the expected rates.
+    active : int64, shape (elements,), optional
+        Alternates; default: those with the best value for their cost.
 
     Raises
     ------
@@ -40,7 +46,7 @@ def initial_deployment(
         If the catalogue does not allow enough machines, or more than `MOST_MACHINES` are required.
     """
     external = flow.rates if external is None else external
-    _, active = alternate_costs(flow, variant)
+    active = alternate_costs(flow, variant)[1] if active is None else active
     packing, forward = _grow(flow, catalogue, active, external), flow.forward
     packings = [packing]
     if variant == "central":

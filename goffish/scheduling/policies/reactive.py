@@ -16,7 +16,7 @@ from goffish.cloud.catalogue import Catalogue
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import SLACK, Flow
-from goffish.scheduling.policies.alternates import Variant, redeploy_alternates
+from goffish.scheduling.policies.alternates import Variant, profitable_alternates, redeploy_alternates
 from goffish.scheduling.policies.initial import initial_deployment
 from goffish.scheduling.policies.network import network_throughput
 from goffish.scheduling.policies.observation import Observation, Policy
@@ -57,6 +57,10 @@ class Reactive:
         Share of an alternate's required speed that the cores must provide; default: the goal's throughput (§6.5).
     trigger : {"last", "average"}
         Throughput that triggers an adaptation: of the last interval, or the mean so far (§6.7).
+    alternates : {"profit", "ratio"}
+        Choice of alternates with "central": by profit, that is value minus the value of the cost
+        (`profitable_alternates`); or by the ratio of value and cost, as published, which chooses the cheapest alternate
+        also if a better one costs a small part of the budget. The other variants always use the ratio.
     """
 
     variant: Literal["central", "sharded", "strict"] = "central"
@@ -65,11 +69,13 @@ class Reactive:
     together: bool = False
     fit: float | None = None
     trigger: Literal["last", "average"] = "last"
+    alternates: Literal["profit", "ratio"] = "profit"
 
     def __post_init__(self) -> None:
         for name, given, known in (
             ("variant", self.variant, ("central", "sharded", "strict")),
             ("trigger", self.trigger, ("last", "average")),
+            ("alternates", self.alternates, ("profit", "ratio")),
         ):
             if given not in known:
                 raise InputError(f"{name} = {given!r}: must be one of {', '.join(known)}")
@@ -84,7 +90,8 @@ class Reactive:
         """Return the first deployment, for rated speeds and expected rates (§3.3)."""
         if self.variant == "strict":
             return strict_deployment(flow, catalogue)
-        return initial_deployment(flow, catalogue, self._shared)
+        active = profitable_alternates(flow, catalogue, flow.rates) if self._by_profit else None
+        return initial_deployment(flow, catalogue, self._shared, active=active)
 
     def adapt(self, observation: Observation, memory: Any) -> tuple[Deployment, Adaptation]:
         """Return the deployment of the interval that begins (§3.4); failed machines trigger scaling out at once
@@ -108,6 +115,10 @@ class Reactive:
         stage = {(True, True): "both", (True, False): "alternates", (False, True): "resources"}
         return plan, self._told(stage.get((alternates, resources), "none"), plan, observation)
 
+    @property
+    def _by_profit(self) -> bool:
+        return self.variant == "central" and self.alternates == "profit"
+
     @staticmethod
     def _due(step: int, every: int) -> bool:
         return every > 0 and step % every == 0
@@ -120,6 +131,9 @@ class Reactive:
     def _alternates(self, live: Deployment, seen: Observation, omega: float) -> Deployment:
         if self.variant == "strict":
             return strict_alternates(live, seen.flow, seen.observed, self.fit)
+        goal = seen.flow.goal
+        if self._by_profit and omega < goal.throughput - goal.tolerance - SLACK:
+            return _cheaper(live, seen)
         plan, _ = redeploy_alternates(live, seen.flow, seen.observed, omega, self._shared, self.fit)
         return _kept(plan, live, seen, omega)
 
@@ -134,6 +148,17 @@ class Reactive:
     def _told(stage: str, plan: Deployment, seen: Observation) -> Adaptation:
         omega = network_throughput(plan, seen.flow, seen.observed, seen.bandwidths)
         return Adaptation(stage, omega, omega >= seen.flow.goal.throughput - SLACK)
+
+
+def _cheaper(live: Deployment, seen: Observation) -> Deployment:
+    """Return the deployment with the most profitable alternates if they raise its throughput.
+
+    Otherwise the cores are missing, and more of them cost less than the value of a better alternate.
+    """
+    plan, flow = live.copy(), seen.flow
+    plan.active[:] = profitable_alternates(flow, seen.catalogue, seen.observed)
+    reached, before = (flow.estimate(one.active, one.power, seen.observed).omega for one in (plan, live))
+    return plan if reached > before + SLACK else live
 
 
 def _kept(plan: Deployment, live: Deployment, seen: Observation, omega: float) -> Deployment:

@@ -121,6 +121,36 @@ def choose_alternates(graph, alternates, central, costs, active):
 
 
 @kernel
+def most_profitable(graph, alternates, external, price, active):
+    """Change alternates to those with the greatest value minus the price of the power that they require downstream.
+
+    `price` is the value of a unit of power. An alternate's input depends on the alternates upstream, so passes are
+    repeated until nothing changes, at most eight times. Changes `active`.
+    """
+    n = graph.order.size
+    first, cost, value, selectivity = alternates
+    ideal_in, ideal_out, chosen = np.empty(n), np.empty(n), np.zeros(n)
+    for _ in range(8):
+        changed = False
+        rows = first[:-1] + active
+        ideal_rates(ActiveFlow(graph, cost[rows], selectivity[rows]), external, ideal_in, ideal_out)
+        for at in range(n - 1, -1, -1):
+            i = graph.order[at]
+            behind, best, row = 0.0, -np.inf, first[i] + active[i]
+            for e in range(graph.succ_offsets[i], graph.succ_offsets[i + 1]):
+                behind += chosen[graph.succ[e]]
+            for a in range(first[i], first[i + 1]):
+                gain = value[a] / n - price * ideal_in[i] * (cost[a] + selectivity[a] * behind)
+                if gain > best + SLACK:
+                    best, row = gain, a
+            changed |= active[i] != row - first[i]
+            active[i] = row - first[i]
+            chosen[i] = cost[row] + selectivity[row] * behind
+        if not changed:
+            return
+
+
+@kernel
 def switch_alternates(graph, alternates, visit, external, power, active, under, target, fit, central):
     """Switch alternates on the same cores: to cheaper ones if the dataflow is `under` its target, else to better ones.
 
