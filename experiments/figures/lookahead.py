@@ -23,6 +23,7 @@ import numpy as np
 from benchmarks import _harness
 from experiments.dataflows.generators import layered_dataflow, staged_dataflow
 from experiments.figures.provisioning import stepped, timed
+from experiments.figures.published import Published, published
 from goffish.cloud.catalogue import Catalogue, read_catalogue
 from goffish.errors import InputError
 from goffish.scheduling.control.failures import Failures
@@ -39,8 +40,6 @@ from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import Dataflow
 from goffish.scheduling.policies.genetic import Genetic
 from goffish.scheduling.policies.observation import Forecast
-from goffish.scheduling.policies.policies import make_policy
-from goffish.scheduling.policies.reactive import Reactive
 from goffish.scheduling.simulate.rates import requests, scaled
 from goffish.scheduling.simulate.run import simulate
 from goffish.scheduling.simulate.scenario import make_forecaster, make_rates, make_variability
@@ -78,7 +77,7 @@ def run(
         forecaster = Oracle(rates, variability, INTERVAL_S, horizon, min(2, horizon), wrong)
         options = options | {"horizon": horizon}
     result = simulate(
-        flow, cloud, make_policy(policy, options), rates, variability, forecaster, interval_s=INTERVAL_S,
+        flow, cloud, published(policy, options), rates, variability, forecaster, interval_s=INTERVAL_S,
         failures=failures, network=False,
     )  # fmt: skip
     names = ("omega", "switches", "instance_changes", "starts")
@@ -175,14 +174,14 @@ def f9(means: Means) -> None:
         flow = compile_flow(layered_dataflow(size, np.random.default_rng(1)))
         cells = [f"{size:,}"]
         for tau in (6, 12):
-            policy = make_policy("plasticc", {"horizon": tau})
+            policy = published("plasticc", {"horizon": tau})
             observation = stepped(flow, M1, policy, 1.0)
             rates = np.tile(flow.rates * 1.2, (tau, 1))
             object.__setattr__(observation, "forecast", Forecast(3, rates, {}))
             cells.append(f"{1e3 * timed(partial(policy.adapt, observation, None), 5):.2f}")
             plan = policy.plan(observation)
             cells.append("" if plan is None else f"{len(plan.actions)}")
-        cells.append(f"{1e3 * timed(partial(Reactive('central').deploy, flow, M1)):.1f}")
+        cells.append(f"{1e3 * timed(partial(Published('central').deploy, flow, M1)):.1f}")
         begun = time.perf_counter()
         if size <= 100:
             Genetic(seed=0).deploy(flow, M1)
@@ -241,12 +240,12 @@ def forecasts(means: Means) -> None:
         for name in ("oracle", *models):
             forecaster = make_forecaster(name, flow, rates, variability, interval_s=INTERVAL_S, horizon=4)
             for policy in ("plasticc", "wpa"):
-                made = make_policy(policy, {"horizon": 4})
+                made = published(policy, {"horizon": 4})
                 found = simulate(flow, M1, made, rates, variability, forecaster, interval_s=INTERVAL_S, network=False)
                 summary = found.summary
                 figures = [f"{summary.omega:.3f}", f"{summary.profit:.3f}", f"{summary.cost:.0f}"]
                 rows.append([f"{first_day}", name, policy, *figures])
-        made = make_policy("caf")
+        made = published("caf")
         summary = simulate(flow, M1, made, rates, variability, interval_s=INTERVAL_S, network=False).summary
         rows.append(
             [f"{first_day}", "–", "caf", f"{summary.omega:.3f}", f"{summary.profit:.3f}", f"{summary.cost:.0f}"]

@@ -22,6 +22,7 @@ import numpy as np
 from benchmarks import _harness
 from experiments.dataflows.brute_force import brute_force
 from experiments.dataflows.generators import layered_dataflow, mixed_dataflow
+from experiments.figures.published import Published, published
 from goffish.cloud.catalogue import Catalogue, read_catalogue
 from goffish.cloud.prices import seconds_of
 from goffish.scheduling.control.records import Result
@@ -29,8 +30,8 @@ from goffish.scheduling.dataflow.flow import Flow, compile_flow
 from goffish.scheduling.dataflow.model import read_dataflow
 from goffish.scheduling.policies.genetic import Genetic
 from goffish.scheduling.policies.observation import Observation, Policy
-from goffish.scheduling.policies.policies import looks_ahead, make_policy
-from goffish.scheduling.policies.reactive import Reactive, without_alternates
+from goffish.scheduling.policies.policies import looks_ahead
+from goffish.scheduling.policies.reactive import without_alternates
 from goffish.scheduling.simulate.rates import free_walk, scaled, walk, wave
 from goffish.scheduling.simulate.run import simulate
 from goffish.scheduling.simulate.scenario import make_forecaster, make_variability
@@ -104,7 +105,10 @@ def e1() -> None:
         assert optimum is not None
         plans = {"BR": optimum}
         plans |= {f"GA {seed}": Genetic(seed=seed).deploy(flow, M1) for seed in range(3)}
-        plans |= {"CE": Reactive("central").deploy(flow, M1), "SH": Reactive("sharded").deploy(flow, M1)}
+        plans |= {
+            "CE": Published("central").deploy(flow, M1),
+            "SH": Published("sharded").deploy(flow, M1),
+        }
         profits = {
             name: flow.profit(flow.value_of(plan.active), plan.price_per_hour * 10) for name, plan in plans.items()
         }
@@ -127,7 +131,7 @@ def e2_e3() -> None:
     seed = next(s for s in range(1000) if walked(flow, s).sum() >= 1.2 * flow.rates.sum() * steps_of(flow))
     high = walked(flow, seed)
     for name, policy in (("GA", "static-ga"), ("CE", "static-reactive-global"), ("SH", "static-reactive-local")):
-        made = make_policy(policy)
+        made = published(policy)
         found = several(
             (run, (flow, M1, made, rates, variability, 1))
             for rates, variability in ((level(flow), "none"), (level(flow), "ec2"), (high, "none"), (high, "ec2"))
@@ -154,7 +158,7 @@ def e4_e5() -> None:
         flow = graph_l(rate)
         fixed = without_alternates(flow)
         jobs = [
-            (run, (some, M1, Reactive(variant), walked(some, 1), "ec2", 1))
+            (run, (some, M1, Published(variant), walked(some, 1), "ec2", 1))
             for variant in ("central", "sharded") for some in (flow, fixed)
         ]  # fmt: skip
         ce, ce_fixed, sh, sh_fixed = (result.summary for result in several(jobs))
@@ -178,7 +182,7 @@ def e6() -> None:
     for rate in (10.0, 20.0, 50.0, 100.0):
         flow = graph_l(rate, hours=4.0)
         jobs = [
-            (run, (flow, M1, make_policy(name), walked(flow, 1), "ec2", 1))
+            (run, (flow, M1, published(name), walked(flow, 1), "ec2", 1))
             for name in ("ga", "hybrid", "reactive-global", "reactive-local")
         ]
         found = [result.summary for result in several(jobs)]
@@ -199,12 +203,12 @@ def e7() -> None:
     for rate in (10.0, 100.0, 1000.0, 8000.0, 10_000.0):
         flow = graph_l(rate)
         repeats = 3 if rate <= 1000 else 1
-        ce = timed(lambda: Reactive("central").deploy(flow, M1), repeats)  # noqa: B023
-        sh = timed(lambda: Reactive("sharded").deploy(flow, M1), repeats)  # noqa: B023
+        ce = timed(lambda: Published("central").deploy(flow, M1), repeats)  # noqa: B023
+        sh = timed(lambda: Published("sharded").deploy(flow, M1), repeats)  # noqa: B023
         begun = time.perf_counter()
         Genetic(seed=0).deploy(flow, M1) if rate <= 1000 else None
         ga = time.perf_counter() - begun if rate <= 1000 else None
-        count = int(Reactive("central").deploy(flow, M1).counts.sum())
+        count = int(Published("central").deploy(flow, M1).counts.sum())
         rows.append([f"{rate:g}", f"{count:,}", f"{sh:.4f}", f"{ce:.4f}", "" if ga is None else f"{ga:.1f}",
                      "" if ga is None else f"{ga / ce:,.0f}"])  # fmt: skip
     print("\n### E7: seconds for the first deployment of graph L by rate\n")
@@ -233,13 +237,13 @@ def e8() -> None:
         flow = compile_flow(layered_dataflow(size, np.random.default_rng(1)))
         cells = [f"{size:,}"]
         for variant in ("sharded", "central"):
-            policy = Reactive(variant, alternate_every=0, resource_every=1)
+            policy = Published(variant, alternate_every=0, resource_every=1)
             seconds = timed(partial(policy.deploy, flow, SIX), 3 if size < 10_000 else 1)
             cells.append(f"{seconds:.4f}")
             for factor in (1.2, 0.8):
                 observation = stepped(flow, SIX, policy, factor)
                 cells.append(f"{1e3 * timed(partial(policy.adapt, observation, None), 5):.2f}")
-        alternates = Reactive("central", alternate_every=1, resource_every=0)
+        alternates = Published("central", alternate_every=1, resource_every=0)
         cells.append(f"{1e3 * timed(partial(alternates.adapt, stepped(flow, SIX, alternates, 1.2), None), 5):.2f}")
         begun = time.perf_counter()
         Genetic(seed=0).deploy(flow, SIX)
@@ -266,7 +270,7 @@ def e9() -> None:
                 policies = ["static-reactive-global", "static-reactive-local", "reactive-global", "reactive-local"]
                 found = [
                     result.summary for result in several(
-                        (run, (flow, SIX, make_policy(name), scaled(flow, factors), variability, 1))
+                        (run, (flow, SIX, published(name), scaled(flow, factors), variability, 1))
                         for name in policies
                     )
                 ]  # fmt: skip
@@ -282,8 +286,11 @@ def e10() -> None:
     rows = []
     for rate in (20.0, 50.0, 100.0):
         flow = graph_l(rate)
-        together = Reactive(alternate_every=1, resource_every=1, together=True)
-        for name, policy in (("alternates every 4th, machines every 3rd", Reactive()), ("both at once", together)):
+        together = Published(alternate_every=1, resource_every=1, together=True)
+        for name, policy in (
+            ("alternates every 4th, machines every 3rd", Published()),
+            ("both at once", together),
+        ):
             found = [r.summary for r in several((run, (flow, M1, policy, walked(flow, s), "ec2", s)) for s in range(4))]
             rows.append([
                 f"{rate:g}", name,
@@ -304,7 +311,7 @@ def peers() -> None:
         flow = graph_l(rate)
         rates = make_rates(shape, flow, steps_of(flow), flow.goal.interval_s, 1)
         names = ["reactive-global", "reactive-local", "ds2", "target-utilisation", "threshold"]
-        found = [r.summary for r in several((run, (flow, M1, make_policy(n), rates, "ec2", 1)) for n in names)]
+        found = [r.summary for r in several((run, (flow, M1, published(n), rates, "ec2", 1)) for n in names)]
         for name, s in zip(names, found, strict=True):
             figures = [f"{s.omega:.3f}", f"{s.value:.3f}", f"{s.cost:.0f}", f"{s.profit:.3f}"]
             rows.append([f"{rate:g}", shape, name, *figures, str(s.starts), str(s.adaptations)])
@@ -337,7 +344,7 @@ def spot() -> None:
 
 
 def spot_run(flow: Flow, cloud: Catalogue, name: str, day: float, seed: int) -> Result:
-    policy, rates, machines = make_policy(name), walked(flow, seed), make_variability("ec2", seed)
+    policy, rates, machines = published(name), walked(flow, seed), make_variability("ec2", seed)
     forecaster = None
     if looks_ahead(name):
         forecaster = make_forecaster(
@@ -356,7 +363,7 @@ def speed() -> None:
                 simulate,
                 flow,
                 cloud,
-                make_policy("ds2"),
+                published("ds2"),
                 rates,
                 make_variability("ec2", 1),
                 engine=engine,

@@ -15,8 +15,8 @@ import pytest
 
 from experiments.figures import lookahead
 from experiments.figures import provisioning as reactive
-from goffish.scheduling.policies.policies import make_policy
-from goffish.scheduling.policies.reactive import Reactive, without_alternates
+from experiments.figures.published import Published, published
+from goffish.scheduling.policies.reactive import without_alternates
 
 
 @pytest.mark.parametrize("name", ["reactive-global", "reactive-local"])
@@ -24,7 +24,7 @@ def test_static_deployments_suffer_from_every_variability(name: str) -> None:
     """E2, E3: breaks when a deployment misses its goal undisturbed, or disturbances do not add up."""
     flow = reactive.graph_l(50.0)
     high = 1.25 * reactive.level(flow)
-    made = make_policy(f"static-{name}")
+    made = published(f"static-{name}")
     found = {
         (rate, machines): reactive.run(flow, reactive.M1, made, rates, machines, 1).summary.omega
         for rate, rates in (("level", reactive.level(flow)), ("high", high)) for machines in ("none", "ec2")
@@ -43,7 +43,7 @@ def test_adaptive_runs_meet_the_goal_and_alternates_save(rate: float) -> None:
     fixed, goal = without_alternates(flow), flow.goal
     runs: dict[Any, Any] = {
         (variant, some is flow): reactive.run(
-            some, reactive.M1, Reactive(variant), reactive.walked(some, 1), "ec2", 1
+            some, reactive.M1, Published(variant), reactive.walked(some, 1), "ec2", 1
         ).summary
         for variant in ("central", "sharded") for some in (flow, fixed)
     }  # fmt: skip
@@ -65,9 +65,7 @@ def test_graph_s_as_in_the_sc_evaluation(rate: float) -> None:
     omega = {}
     for name in ("static-reactive-global", "static-reactive-local", "reactive-global", "reactive-local"):
         for machines in ("none", "ec2"):
-            omega[name, machines] = reactive.run(
-                flow, reactive.SIX, make_policy(name), level, machines, 1
-            ).summary.omega
+            omega[name, machines] = reactive.run(flow, reactive.SIX, published(name), level, machines, 1).summary.omega
     for name in ("reactive-global", "reactive-local"):
         assert min(omega[name, machines] for machines in ("none", "ec2")) >= goal.throughput - goal.tolerance
         assert omega[f"static-{name}", "ec2"] <= 0.9 * omega[f"static-{name}", "none"]
@@ -78,7 +76,7 @@ def test_stages_apart_change_less() -> None:
     flow = reactive.graph_l(50.0)
     apart, together = (
         reactive.run(flow, reactive.M1, policy, reactive.walked(flow, 2), "ec2", 2).summary
-        for policy in (Reactive(), Reactive(alternate_every=1, resource_every=1, together=True))
+        for policy in (Published(), Published(alternate_every=1, resource_every=1, together=True))
     )
     assert apart.instance_changes < together.instance_changes and apart.starts <= together.starts
 

@@ -176,9 +176,13 @@ def _simulate(
         ),
     ] = "none",
     forecast: Annotated[
-        str, typer.Option(help="Forecaster of lookahead policies: oracle, last, mean, smoothing or arima.")
-    ] = "smoothing",
-    horizon: Annotated[float, typer.Option(**duration("m"), help="Forecast horizon; numbers are minutes.")] = 20.0,
+        str | None,
+        typer.Option(
+            help="Forecaster of lookahead policies: oracle, last, mean, quantiles, smoothing or arima.",
+            show_default="quantiles for plasticc and auto, else smoothing",
+        ),
+    ] = None,
+    horizon: Annotated[float, typer.Option(**duration("m"), help="Forecast horizon; numbers are minutes.")] = 60.0,
     oracle_error: Annotated[
         float, typer.Option(min=0, help="Mean relative error of the oracle forecaster, such as 0.1.")
     ] = 0.0,
@@ -213,7 +217,7 @@ def _simulate(
     """Run a dataflow on a simulated cloud or on real processes, and report throughput and cost."""
     from goffish.cli.inputs import moment
     from goffish.cli.output import print_json
-    from goffish.scheduling.policies.policies import make_policy
+    from goffish.scheduling.policies.policies import default_forecast, make_policy
     from goffish.scheduling.simulate.scenario import make_variability
 
     check_choice("engine", engine, ("fluid", "events", "real"))
@@ -233,7 +237,8 @@ def _simulate(
     ahead = {"horizon": max(1, round(horizon * 60 / length)), "error": oracle_error, "bias": oracle_bias, "seed": seed}
     results = {}
     for name, planner in planners.items():
-        foresees = (forecast, ahead) if name in _looking_ahead() else None
+        default = default_forecast(name)
+        foresees = None if default is None else (forecast or default, ahead)
         with _followed(name, len(table)) as report:
             results[name] = _run(
                 engine, report, flow, catalogue, planner, table, machines, foresees, length, mean_lifetime, seed, since
@@ -275,12 +280,6 @@ def _run(
         flow, catalogue, policy, rates, variability, forecaster, engine=engine,  # type: ignore[arg-type]
         interval_s=interval_s, failures=failures, seed=seed, spot_since=spot_since,
     )  # fmt: skip
-
-
-def _looking_ahead() -> set[str]:
-    from goffish.scheduling.policies.policies import looks_ahead, policy_names
-
-    return {name for name in policy_names() if looks_ahead(name)}
 
 
 def _list_policies(wanted: bool) -> None:

@@ -18,6 +18,7 @@ from goffish.errors import InputError
 from goffish.extras import needed_for
 from goffish.scheduling.dataflow.flow import Floats, Flow
 from goffish.scheduling.policies.observation import Forecast
+from goffish.scheduling.policies.period import quantile_path
 
 ErrorMode = Literal["variance", "stddev"]
 #: Limits of predicted values (§2.4).
@@ -164,6 +165,15 @@ def moving_mean(window: int = 6) -> SeriesModel:
     """Predict the mean of the last values."""
     _refuse(window < 1, f"window = {window}: must be at least 1")
     return lambda seen, horizon: np.full(horizon, seen[-window:].mean())
+
+
+def past_quantiles(window: int = 36) -> SeriesModel:
+    """Predict equally likely values, quantiles of the last values (`quantile_path`), in place of the most likely ones.
+
+    For plans on the mean of a horizon; the order of the values has no meaning.
+    """
+    _refuse(window < 1, f"window = {window}: must be at least 1")
+    return lambda seen, horizon: quantile_path(seen[-window:], horizon)
 
 
 def exponential_smoothing(*, trend: bool = False, least: int = 6, window: int = 96) -> SeriesModel:

@@ -1,20 +1,33 @@
 """PLAStiCC: plan early on predictions, enact late. Kumbhare, Simmhan and Prasanna (CCGrid 2014).
 
-See docs/specs/plasticc.md, sections 3.4 and 6.
+See docs/specs/plasticc.md, sections 3.4, 3.8 and 6.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from goffish.cloud.catalogue import Catalogue
 from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment, Machine
 from goffish.scheduling.dataflow.flow import Flow
-from goffish.scheduling.policies.averaging import Averaging, aims_of, effective_target, predicted
+from goffish.scheduling.policies.averaging import (
+    MOST,
+    Averaging,
+    aims_of,
+    effective_target,
+    observed_speeds,
+    predicted,
+    typical_coefficient,
+)
 from goffish.scheduling.policies.lookahead import Schedule, look_ahead
 from goffish.scheduling.policies.observation import Observation, Policy
+from goffish.scheduling.policies.period import plan_period, quantile_path
+from goffish.scheduling.policies.windows import Outlook
+
+#: Timesteps of observed rates, and of observed speeds, that represent the next ones.
+PAST, _RECENT = 36, 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,17 +83,19 @@ class Enactment:
 class Plasticc:
     """Look ahead: plan machines, instances and alternates for the next timesteps, and enact the changes that are due.
 
-    A new plan is made from the running deployment every `cadence` timesteps, and at once after a failure or if the
-    running machines differ from the requested ones. Planned changes that were not enacted are then dropped at no cost.
-
     Parameters
     ----------
     start : Policy
         Policy of the first deployment.
+    constraint : {"period", "interval"}
+        Where the throughput must reach the goal. "period": on average over the whole period. Machines, instances and
+        alternates are planned together in every timestep, for the mean throughput of the horizon (`plan_period`).
+        "interval": in every window of the horizon, as published. The other options except `horizon` require "interval".
     horizon : int
         Timesteps to look ahead (tau); shorter at the end of the period.
     cadence : int
-        Timesteps between two plans; at most `horizon`.
+        Timesteps between two plans; at most `horizon`. A new plan is made at once after a failure or if the running
+        machines differ from the requested ones. Planned changes that were not enacted are dropped at no cost.
     carry_over : bool
         Make up for an earlier shortfall of throughput: see `effective_target`.
     backlog : bool
@@ -95,12 +110,16 @@ class Plasticc:
 
     Notes
     -----
-    Without a new forecast, the mean of the last one is used (WPA) while part of it lies ahead, then the observations
-    (CAF); see `Averaging`.
+    "period": the target is the mean throughput that the rest of the period requires for the goal, at most `MOST`.
+    Without a forecast, the last `PAST` timesteps are taken as the distribution of the next ones.
+
+    "interval": without a new forecast, the mean of the last one is used (WPA) while part of it lies ahead, then the
+    observations (CAF); see `Averaging`.
     """
 
     start: Policy
-    horizon: int = 4
+    constraint: Literal["period", "interval"] = "period"
+    horizon: int = 12
     cadence: int = 2
     carry_over: bool = True
     backlog: bool = False
@@ -110,6 +129,12 @@ class Plasticc:
     network: bool = False
 
     def __post_init__(self) -> None:
+        if self.constraint not in ("period", "interval"):
+            raise InputError(f"constraint = {self.constraint!r}: must be period or interval")
+        if self.constraint == "period":
+            for field in fields(self):
+                if field.name not in ("start", "constraint", "horizon") and getattr(self, field.name) != field.default:
+                    raise InputError(f"{field.name} = {getattr(self, field.name)}: requires constraint = interval")
         if self.repack not in ("first", "last"):
             raise InputError(f"repack = {self.repack!r}: must be first or last")
         if self.horizon < 1 or self.cadence < 1:
@@ -123,6 +148,8 @@ class Plasticc:
 
     def adapt(self, observation: Observation, memory: Enactment | None) -> tuple[Deployment, Enactment | None]:
         """See `Policy`; the memory holds the plan and the ids of its machines."""
+        if self.constraint == "period":
+            return self._adapt_period(observation), None
         step, cadence = observation.step, min(self.cadence, self.horizon)
         held = None if memory is None else memory.seen(observation.live)
         if held is None or step % cadence == 0 or step - held.since >= held.plan.steps:
@@ -134,6 +161,18 @@ class Plasticc:
         asked = tuple(number for number in found.machines if number < 0)
         expected = frozenset(number for number in found.machines if number >= 0)
         return found, replace(held, asked=asked, expected=expected)
+
+    def _adapt_period(self, observation: Observation) -> Deployment:
+        goal, left = observation.flow.goal.throughput, observation.steps - observation.step
+        required = (goal * observation.steps - float(observation.omegas.sum())) / left
+        outlook = predicted(observation, self.horizon)
+        if outlook is None:
+            past = observed_speeds(observation)
+            seen = observation.rates[-PAST:] if len(observation.rates) else observation.flow.rates[None]
+            speeds = {number: series[-_RECENT:] for number, series in past.items()}
+            outlook = Outlook(quantile_path(seen, self.horizon), speeds, typical_coefficient(past))
+        target = min(MOST, max(0.0, required))
+        return plan_period(observation.flow, observation.live, outlook, target, observation.interval_s)
 
     def plan(self, observation: Observation) -> Schedule | None:
         """Return the plan that is made now; ``None`` if the latest forecast is older than a cadence."""

@@ -30,8 +30,8 @@ class Known(NamedTuple):
         Module and class in this package.
     fixed : mapping
         Options that the name implies.
-    looks_ahead : bool
-        Whether it uses forecasts.
+    forecast : str, optional
+        Default forecaster of a policy that uses forecasts (`goffish.scheduling.simulate.scenario.FORECASTS`).
     nested : (str, str), optional
         A field and the Python class of its value, whose fields are also options of the policy.
     """
@@ -39,7 +39,7 @@ class Known(NamedTuple):
     summary: str
     place: str
     fixed: Mapping[str, Any] = {}
-    looks_ahead: bool = False
+    forecast: str | None = None
     nested: tuple[str, str] | None = None
 
 
@@ -70,13 +70,20 @@ POLICIES: dict[str, Known] = {
     ),
     "hybrid": Known("genetic algorithm for the first deployment, then reactive-global", "reactive.Hybrid"),
     "plasticc": Known(
-        "look-ahead planning on forecasts, late enactment (PLAStiCC)", "plasticc.Plasticc", looks_ahead=True
+        "look-ahead planning on forecasts: machines, instances and alternates together (PLAStiCC)",
+        "plasticc.Plasticc",
+        forecast="quantiles",
+    ),
+    "auto": Known(
+        "plasticc or reactive-global, whichever had less regret on recent history",
+        "auto.Auto",
+        forecast="quantiles",
     ),
     "caf": Known("one-step planning on the last interval", _AVERAGING, {"kind": "CAF"}),
     "waaf": Known("one-step planning on the mean of the last intervals", _AVERAGING, {"kind": "WAAF"}),
-    "wpa": Known("one-step planning on the mean of the forecast", _AVERAGING, {"kind": "WPA"}, True),
-    "wpo": Known("one-step planning on the most optimistic forecast values", _AVERAGING, {"kind": "WPO"}, True),
-    "wpp": Known("one-step planning on the most pessimistic forecast values", _AVERAGING, {"kind": "WPP"}, True),
+    "wpa": Known("one-step planning on the mean of the forecast", _AVERAGING, {"kind": "WPA"}, "smoothing"),
+    "wpo": Known("one-step planning on the most optimistic forecast values", _AVERAGING, {"kind": "WPO"}, "smoothing"),
+    "wpp": Known("one-step planning on the most pessimistic forecast values", _AVERAGING, {"kind": "WPP"}, "smoothing"),
     "ds2": Known("scaling by true processing rates, in one step (DS2)", "peers.TrueRateScaling"),
     "target-utilisation": Known(
         "scaling to a target utilisation with stabilisation, like Flink's autoscaler", "peers.UtilisationScaling"
@@ -110,9 +117,14 @@ def policy_names() -> list[str]:
     return [*POLICIES, *(STATIC + name for name in ("reactive-global", "reactive-local", "ga"))]
 
 
+def default_forecast(name: str) -> str | None:
+    """Default forecaster of a policy; ``None`` if it uses no forecasts."""
+    return POLICIES[name].forecast if name in POLICIES else None
+
+
 def looks_ahead(name: str) -> bool:
     """Whether a policy uses forecasts."""
-    return name in POLICIES and POLICIES[name].looks_ahead
+    return default_forecast(name) is not None
 
 
 def make_policy(name: str, options: Mapping[str, Any] | None = None, *, own: bool = False) -> Policy:

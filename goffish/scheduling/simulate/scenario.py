@@ -18,13 +18,14 @@ from goffish.scheduling.control.forecasts import (
     exponential_smoothing,
     last_value,
     moving_mean,
+    past_quantiles,
 )
 from goffish.scheduling.dataflow.flow import Floats, Flow
 from goffish.scheduling.simulate import rates as shapes
 
 RATES = ("constant", "wave", "walk", "free-walk", "spikes", "on-off", "daily", "requests")
 VARIABILITY = ("none", "ec2", "walk")
-FORECASTS = ("oracle", "last", "mean", "smoothing", "arima")
+FORECASTS = ("oracle", "last", "mean", "quantiles", "smoothing", "arima")
 _TRACES, _SLOTS = 20, 2000
 
 
@@ -100,7 +101,7 @@ def make_forecaster(
     if error or bias:
         raise InputError("error and bias: only available with forecast oracle")
     model = {
-        "last": last_value, "mean": moving_mean, "smoothing": exponential_smoothing,
+        "last": last_value, "mean": moving_mean, "quantiles": past_quantiles, "smoothing": exponential_smoothing,
         "arima": arima,
     }[name]()  # fmt: skip
     return FromPast(flow, horizon, every, rates=model)

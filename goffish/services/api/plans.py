@@ -168,7 +168,7 @@ def check_forecast(request: planning_pb2.PlanAheadRequest) -> None:
     """
     name = request.setting.policy or DEFAULT_POLICY
     if name in policy_names() and not looks_ahead(name):
-        raise InputError(f"setting.policy: {name} does not use forecasts; choose plasticc, wpa, wpo or wpp")
+        raise InputError(f"setting.policy: {name} does not use forecasts; choose plasticc, auto, wpa, wpo or wpp")
     if not request.forecast:
         raise InputError("forecast: give the expected rates of at least one interval")
 

@@ -19,7 +19,7 @@ from goffish.scheduling.control.loop import Control, Setting, carry_out
 from goffish.scheduling.control.records import Measured
 from goffish.scheduling.dataflow.flow import compile_flow
 from goffish.scheduling.dataflow.model import Dataflow
-from goffish.scheduling.policies.policies import looks_ahead, make_policy
+from goffish.scheduling.policies.policies import default_forecast, make_policy
 from goffish.scheduling.simulate.fluid import FluidController
 from goffish.scheduling.simulate.scenario import make_forecaster, make_rates, make_variability
 from goffish.services.runners.dataflows import Journal, intervals_of
@@ -29,7 +29,7 @@ from goffish.services.runners.worker import as_worker, check_turn, finish
 from goffish.services.store.spec import DataflowJob
 
 #: Minimum time between two reports, and horizon of lookahead policies, in seconds.
-_REPORT_S, _HORIZON_S = 0.2, 1200.0
+_REPORT_S, _HORIZON_S = 0.2, 3600.0
 #: Maximum machines listed per event and kind of change; clients accept messages of 4 MB.
 _MOST_LISTED = 1000
 
@@ -48,9 +48,10 @@ def setting_of(job: DataflowJob, catalogue: Catalogue) -> Setting:
     flow = flow if job.hours is None else replace(flow, goal=flow.goal.for_hours(job.hours))
     rates, machines = make_rates(job.rates, flow, steps, interval_s, job.seed), make_variability("none")
     forecaster = None
-    if looks_ahead(job.policy):
+    forecast = default_forecast(job.policy)
+    if forecast is not None:
         forecaster = make_forecaster(
-            "smoothing", flow, rates, machines, interval_s=interval_s, horizon=max(1, round(_HORIZON_S / interval_s)),
+            forecast, flow, rates, machines, interval_s=interval_s, horizon=max(1, round(_HORIZON_S / interval_s)),
             seed=job.seed,
         )  # fmt: skip
     return Setting(

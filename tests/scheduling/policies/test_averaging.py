@@ -147,7 +147,7 @@ def test_the_last_timestep_as_a_prediction_makes_the_same_plan(seed: int, size: 
     rates = flow.rates[None, :] * rng.uniform(0.5, 1.5)
     speeds = {number: np.array([machine.coefficient]) for number, machine in live.machines.items()}
     known = observation(live, [omega], rates, flow=flow, speeds=speeds, forecast=Forecast(1, rates, speeds))
-    ahead, _ = Plasticc(Given(live), horizon=1).adapt(known, None)
+    ahead, _ = Plasticc(Given(live), "interval", horizon=1).adapt(known, None)
     reactive, _ = Averaging("CAF", Given(live)).adapt(known, None)
     assert described(ahead) == described(reactive)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from tests.scheduling.policies.test_averaging import Given
 
 INTERVAL_S = 300.0
 GROWING = chain_rates(4, 4, 6, 6)
+published = partial(Plasticc, constraint="interval", horizon=4)
 
 
 def golden(step: int, live: Deployment, rates: np.ndarray = GROWING, since: int = 0, **more: Any) -> Observation:
@@ -60,7 +62,7 @@ def enacted(deployment: Deployment, first: int = 100) -> Deployment:
 
 def test_plans_are_enacted_when_they_are_due() -> None:
     """G5 on the clock: else machines or instances come too early or too late, or in other places than planned."""
-    policy = Plasticc(Given(chain_deployment(2, 3)), horizon=4, cadence=4)
+    policy = published(Given(chain_deployment(2, 3)), cadence=4)
     live = chain_deployment(2, 3, startup_s=300.0)
     first, memory = policy.adapt(golden(0, live), None)
     assert described(first) == described(live)
@@ -77,7 +79,7 @@ def test_plans_are_enacted_when_they_are_due() -> None:
 
 def test_coefficients_are_those_that_were_observed_last() -> None:
     """Else a deployment carries the speeds of the interval in which its plan was made."""
-    policy = Plasticc(Given(chain_deployment(2, 3)), cadence=4)
+    policy = published(Given(chain_deployment(2, 3)), cadence=4)
     _, memory = policy.adapt(golden(0, chain_deployment(2, 3)), None)
     live = chain_deployment(2, 3, elapsed_s=300.0)
     slow = Deployment(live.catalogue, live.active)
@@ -89,7 +91,7 @@ def test_coefficients_are_those_that_were_observed_last() -> None:
 
 def test_a_new_prediction_cancels_what_was_not_enacted() -> None:
     """J5: else a planned start that turned out to be needless is paid for."""
-    policy = Plasticc(Given(chain_deployment(2, 3)), cadence=1)
+    policy = published(Given(chain_deployment(2, 3)), cadence=1)
     live = chain_deployment(2, 3)
     first, memory = policy.adapt(golden(0, live), None)
     assert memory is not None
@@ -103,7 +105,7 @@ def test_a_new_prediction_cancels_what_was_not_enacted() -> None:
 
 def test_plans_are_made_every_cadence() -> None:
     """Else a plan is thrown away before it is carried out, or carried out after a better one could be made."""
-    policy = Plasticc(Given(chain_deployment(2, 3)), horizon=4, cadence=2)
+    policy = published(Given(chain_deployment(2, 3)), cadence=2)
     live, memory, since = chain_deployment(2, 3), None, []
     for step in range(5):
         found, memory = policy.adapt(golden(step, live, chain_rates(4, 4, 4, 4), since=step), memory)
@@ -115,7 +117,7 @@ def test_plans_are_made_every_cadence() -> None:
 
 def test_a_failure_is_planned_for_at_once() -> None:
     """6.15: else a failed machine stays in the plan, and its cores are counted on."""
-    policy = Plasticc(Given(chain_deployment(2, 3)), cadence=4)
+    policy = published(Given(chain_deployment(2, 3)), cadence=4)
     calm = chain_rates(4, 4, 4, 4)
     first, memory = policy.adapt(golden(0, chain_deployment(2, 3), calm), None)
     broken = enacted(first)
@@ -130,7 +132,7 @@ def test_a_failure_is_planned_for_at_once() -> None:
 
 def test_a_machine_that_nobody_asked_for_is_planned_with() -> None:
     """Else a machine that came late is released in the middle of its hour, for the old plan does not know it."""
-    policy = Plasticc(Given(chain_deployment(2, 3)), cadence=4)
+    policy = published(Given(chain_deployment(2, 3)), cadence=4)
     calm = chain_rates(4, 4, 4, 4)
     first, memory = policy.adapt(golden(0, chain_deployment(2, 3), calm), None)
     more = enacted(first)
@@ -143,7 +145,7 @@ def test_a_machine_that_nobody_asked_for_is_planned_with() -> None:
 
 def test_a_machine_that_did_not_come_is_asked_for_again() -> None:
     """6.15: else a start that failed is never repeated, and the plan goes on with instances on nothing."""
-    policy = Plasticc(Given(chain_deployment(2, 3)), cadence=4)
+    policy = published(Given(chain_deployment(2, 3)), cadence=4)
     rates = chain_rates(6, 6, 6, 6)
     first, memory = policy.adapt(golden(0, chain_deployment(2, 3), rates), None)
     assert sorted(first.machines)[:3] == [-3, -2, -1]
@@ -159,7 +161,7 @@ def test_a_machine_that_did_not_come_is_asked_for_again() -> None:
 def test_without_a_prediction_the_mean_of_the_last_one_counts_and_then_what_was_seen() -> None:
     """6.16: else a late prediction stops all adaptation, or one that is used up is believed."""
     live = chain_deployment(2, 3)
-    policy, start = Plasticc(Given(live), horizon=4, cadence=2), Given(live)
+    policy, start = published(Given(live), cadence=2), Given(live)
     late = golden(2, live, chain_rates(4, 4, 9, 9), omegas=np.array([0.8, 0.4]))
     found, memory = policy.adapt(late, None)
     assert memory is None
@@ -173,7 +175,7 @@ def test_without_a_prediction_the_mean_of_the_last_one_counts_and_then_what_was_
 
 def test_nothing_is_planned_beyond_the_period() -> None:
     """6.17: else a machine is started for rates that come after the end."""
-    policy = Plasticc(Given(chain_deployment(2, 3)), horizon=4)
+    policy = published(Given(chain_deployment(2, 3)), horizon=4)
     for steps, starts in ((2, 0), (3, 3), (8, 3)):
         _, memory = policy.adapt(golden(0, chain_deployment(2, 3), steps=steps), None)
         assert memory is not None
@@ -185,9 +187,9 @@ def test_a_shortfall_raises_the_aim_only_if_it_is_carried_over() -> None:
     """3.6: else the mean throughput settles at the lower end of the band."""
     live = chain_deployment(2, 3)
     short = golden(4, live, chain_rates(4, 4, 4, 4), since=4, omegas=np.full(4, 0.5))
-    found, _ = Plasticc(Given(live), carry_over=True).adapt(short, None)
+    found, _ = published(Given(live), carry_over=True).adapt(short, None)
     assert found.counts.sum() > 5
-    kept, _ = Plasticc(Given(live), carry_over=False).adapt(short, None)
+    kept, _ = published(Given(live), carry_over=False).adapt(short, None)
     assert described(kept) == described(live)
 
 
@@ -196,15 +198,15 @@ def test_messages_that_wait_count_if_that_is_asked_for() -> None:
     live = chain_deployment(2, 3)
     waiting = golden(0, live, chain_rates(3.9, 3.9), queue=np.array([0.0, 1500.0]))
     flow = chain()
-    plain = Plasticc(Given(live), horizon=2).plan(waiting)
-    aware = Plasticc(Given(live), horizon=2, backlog=True).plan(waiting)
+    plain = published(Given(live), horizon=2).plan(waiting)
+    aware = published(Given(live), horizon=2, backlog=True).plan(waiting)
     assert plain is not None
     assert aware is not None
     assert plain.reason == aware.reason == "holds"
     more = golden(0, live, chain_rates(8, 8), queue=np.array([6000.0, 0.0]))
     assert flow.size == 2
-    with_queue = Plasticc(Given(live), horizon=2, backlog=True).plan(more)
-    without = Plasticc(Given(live), horizon=2).plan(more)
+    with_queue = published(Given(live), horizon=2, backlog=True).plan(more)
+    without = published(Given(live), horizon=2).plan(more)
     assert with_queue is not None
     assert without is not None
     assert with_queue.actions != without.actions
@@ -213,9 +215,9 @@ def test_messages_that_wait_count_if_that_is_asked_for() -> None:
 def test_lengths_are_checked() -> None:
     """Else a horizon of nothing ends in an error far away."""
     with pytest.raises(InputError, match="at least 1"):
-        Plasticc(Given(chain_deployment(1, 1)), horizon=0)
+        published(Given(chain_deployment(1, 1)), horizon=0)
     with pytest.raises(InputError, match="0 to 1"):
-        Plasticc(Given(chain_deployment(1, 1)), least_step=1.5)
+        published(Given(chain_deployment(1, 1)), least_step=1.5)
 
 
 @dataclass
@@ -324,7 +326,7 @@ def test_a_whole_run_keeps_the_rules(seed: int, horizon: int, fails: int) -> Non
     runs = []
     for _ in range(2):
         found, live = world(seed)
-        found.run(Plasticc(Given(live), horizon=horizon), live, horizon, fails)
+        found.run(published(Given(live), horizon=horizon), live, horizon, fails)
         runs.append(found)
     first, second = runs
     assert first.seen == second.seen
@@ -356,6 +358,6 @@ def test_looking_ahead_keeps_the_goal_with_a_perfect_prediction() -> None:
     means = []
     for seed in range(6):
         found, live = world(seed)
-        found.run(Plasticc(Given(live), horizon=4), live)
+        found.run(published(Given(live), horizon=4), live)
         means.append(float(np.mean(found.omegas)))
     assert np.mean(means) >= 0.79

@@ -88,7 +88,8 @@ def test_numbers_at_the_edge(policy: str) -> None:
 
 def test_options_are_taken_for_what_they_are() -> None:
     """Breaks when a text of the command line does not become the number, truth value or policy that is needed."""
-    made = make_policy("plasticc", {"horizon": "6", "carry_over": "false", "start": "reactive-local"})
+    given = {"constraint": "interval", "horizon": "6", "carry_over": "false", "start": "reactive-local"}
+    made = make_policy("plasticc", given)
     assert (made.horizon, made.carry_over, made.start.variant) == (6, False, "sharded")  # type: ignore[attr-defined]
     ga = make_policy("ga", {"population": "30", "seed": "4"})
     assert (ga.search.population, ga.seed) == (30, 4)  # type: ignore[attr-defined]

@@ -1,0 +1,175 @@
+"""Numba kernels of plans for the whole period: mean throughput of timesteps, and cores moved between PEs.
+
+Machines are rows of a count matrix. `power` is the total speed of the cores of each PE and always matches the matrix.
+`need` is the power that a PE requires for its ideal input. Cores are fungible: an instance may start on any free core.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.kernels.compile import kernel
+from goffish.scheduling.dataflow.kernels import SLACK, empty_rates, throughput
+
+#: Search steps for a scale, and its upper limit.
+_STEPS, _LARGEST = 40, 1e6
+
+
+class Cores(NamedTuple):
+    """The machines of a plan and their instances; the last rows are for machines that the plan adds.
+
+    Attributes
+    ----------
+    counts : int64, shape (machines, elements)
+    free : int64, shape (machines,)
+        Cores without an instance.
+    speeds : float64, shape (machines,)
+        Speed of a core.
+    power, need : float64, shape (elements,)
+    """
+
+    counts: NDArray[np.int64]
+    free: NDArray[np.int64]
+    speeds: NDArray[np.float64]
+    power: NDArray[np.float64]
+    need: NDArray[np.float64]
+
+
+@kernel
+def mean_throughput(flow, rates, power):
+    """Mean relative throughput of timesteps with these external rates, shape (timesteps, elements)."""
+    nothing, found, total = np.zeros(power.size), empty_rates(power.size), 0.0
+    for step in range(rates.shape[0]):
+        total += throughput(flow, rates[step], power, nothing, found)
+    return total / rates.shape[0]
+
+
+@kernel
+def scale_for(flow, rates, need, target):
+    """The least multiple of `need` whose mean throughput reaches the target."""
+    low, high = 0.0, 1.0
+    while high < _LARGEST and mean_throughput(flow, rates, high * need + SLACK) < target - SLACK:
+        low, high = high, 2.0 * high
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if mean_throughput(flow, rates, middle * need + SLACK) >= target - SLACK:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@kernel
+def _share(power, need):
+    """Share of the need of a PE that its power covers; below 0 without power."""
+    if power <= SLACK:
+        return -1.0
+    return power / need if need > 0 else np.inf
+
+
+@kernel
+def scarcest(cores):
+    """The PE with the lowest share of its need, the first among equals."""
+    chosen, least = 0, np.inf
+    for i in range(cores.power.size):
+        share = _share(cores.power[i], cores.need[i])
+        if share < least - SLACK:
+            chosen, least = i, share
+    return chosen
+
+
+@kernel
+def occupy(cores):
+    """Assign every free core to the scarcest PE."""
+    for m in range(cores.free.size):
+        while cores.free[m] > 0:
+            i = scarcest(cores)
+            cores.counts[m, i] += 1
+            cores.free[m] -= 1
+            cores.power[i] += cores.speeds[m]
+
+
+@kernel
+def balance(cores):
+    """Move the slowest cores of the PEs with the highest share to the scarcest, as long as the lowest share rises."""
+    counts, _, speeds, power, need = cores
+    totals = counts.sum(axis=0)
+    for _ in range(int(totals.sum())):
+        poor = scarcest(cores)
+        low = _share(power[poor], need[poor])
+        rich, high = -1, low
+        for i in range(power.size):
+            share = _share(power[i], need[i])
+            if i != poor and totals[i] > 1 and share > high + SLACK:
+                rich, high = i, share
+        if rich < 0:
+            return
+        slowest = -1
+        for m in range(speeds.size):
+            if counts[m, rich] > 0 and (slowest < 0 or speeds[m] < speeds[slowest]):
+                slowest = m
+        if _share(power[rich] - speeds[slowest], need[rich]) <= low + SLACK:
+            return
+        counts[slowest, rich] -= 1
+        counts[slowest, poor] += 1
+        power[rich] -= speeds[slowest]
+        power[poor] += speeds[slowest]
+        totals[rich] -= 1
+        totals[poor] += 1
+
+
+@kernel
+def retire(flow, rates, target, cores, ending):
+    """Stop machines, in the order of `ending`, as long as the mean throughput of the others reaches the target.
+
+    Returns whether each machine stops.
+    """
+    counts, free, speeds, power, _ = cores
+    gone = np.zeros(free.size, np.bool_)
+    for m in ending:
+        before, held = counts.copy(), power.copy()
+        for i in range(power.size):
+            power[i] -= counts[m, i] * speeds[m]
+            counts[m, i] = 0
+        gone[m] = counts.sum(axis=0).min() > 0
+        if gone[m]:
+            balance(cores)
+            gone[m] = mean_throughput(flow, rates, power) >= target - SLACK
+        if not gone[m]:
+            counts[:] = before
+            power[:] = held
+    return gone
+
+
+@kernel
+def expand(flow, rates, target, cores, kinds, first, sizes, core_speeds, prices, coefficient):
+    """Add machines from row `first` on until the target is reached; return their number.
+
+    Each is of the type with the lowest price for the power that is still missing. Fills their rows, also in `kinds`.
+    """
+    added = 0
+    scale = scale_for(flow, rates, cores.need, target)
+    while first + added < cores.free.size:
+        alive = cores.counts.sum(axis=0).min() > 0
+        if alive and mean_throughput(flow, rates, cores.power) >= target - SLACK:
+            return added
+        missing = max(scale * cores.need.sum() - cores.power.sum(), SLACK)
+        chosen, least, most = -1, np.inf, 0.0
+        for kind in range(sizes.size):
+            power = sizes[kind] * core_speeds[kind] * coefficient
+            if power > 0 and np.isfinite(prices[kind]):
+                price = prices[kind] / min(power, missing)
+                if chosen < 0 or price < least * (1 - SLACK) or (price <= least * (1 + SLACK) and power > most):
+                    chosen, least, most = kind, price, power
+        if chosen < 0:
+            return added
+        row = first + added
+        kinds[row], cores.free[row] = chosen, sizes[chosen]
+        cores.speeds[row] = core_speeds[chosen] * coefficient
+        occupy(cores)
+        balance(cores)
+        added += 1
+    return added
