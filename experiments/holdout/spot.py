@@ -89,7 +89,11 @@ def _market(suite: Suite, slots: SlotPrices, on_demand: float, bid: float | None
 
 
 class Case(NamedTuple):
-    """Mean costs of a trace, job and deadline; `covered`: share of costs within the predicted 80 % interval."""
+    """Mean costs of a trace, job and deadline.
+
+    `covered`: share of the table's costs within the predicted 80 % interval; `predicted`: expected cost over cost;
+    `missed`: missed deadlines of all policies.
+    """
 
     suite: str
     trace: str
@@ -99,6 +103,7 @@ class Case(NamedTuple):
     costs: dict[str, float]
     covered: float
     predicted: float
+    missed: int
 
     @property
     def ratio(self) -> float:
@@ -120,7 +125,8 @@ def case_of(suite: str, label: str, market: Market, hours: float, factor: float,
     inside = (low - slack <= paid) & (paid <= high + slack)
     covered = float(inside[known].mean()) if known.any() else float("nan")
     predicted = float(found.expected[chosen].mean() / found.costs[0, chosen].mean())
-    return Case(suite, label, hours, factor, int(chosen.sum()), costs, covered, predicted)
+    missed = int((found.finished[:, chosen] == 0).sum())
+    return Case(suite, label, hours, factor, int(chosen.sum()), costs, covered, predicted, missed)
 
 
 def run(suite: str, hours: list[float], *, warm: float = 0.25, part: float = 0.5) -> Iterator[Case]:
@@ -137,9 +143,9 @@ def run(suite: str, hours: list[float], *, warm: float = 0.25, part: float = 0.5
             step=round(per_hour / 2),
         )  # fmt: skip
         for at, found in zip(fits, trials, strict=True):
-            case = case_of(suite, label, market, *kinds[at], found, round(part * prices.slots))
-            if case.starts >= LEAST_STARTS:
-                yield case
+            tested = round(part * prices.slots)
+            if (found.starts >= tested).sum() >= LEAST_STARTS:
+                yield case_of(suite, label, market, *kinds[at], found, tested)
 
 
 def summary(cases: list[Case]) -> dict[str, Any]:
@@ -152,6 +158,7 @@ def summary(cases: list[Case]) -> dict[str, Any]:
     predicted = np.array([c.predicted for c in cases])
     return {
         "cases": len(cases),
+        "missed_deadlines": sum(c.missed for c in cases),
         "worst_ratio": float(ratios.max()),
         "above_1.05": int((ratios > 1.05).sum()),
         "mean_ratio": float(ratios.mean()),
