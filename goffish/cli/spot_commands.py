@@ -403,7 +403,7 @@ def _advise(
         str,
         typer.Option(help="Policy: auto (chosen by trials on the history) or rtba (the strategy table)."),
     ] = "auto",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of --policy auto; give every job of a sequence its own.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     table: _Table = None,
     local_busy: Annotated[bool, typer.Option("--local-busy", help="Plan without the local machine.")] = False,
     plot: Plot = None,

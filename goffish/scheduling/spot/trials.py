@@ -325,7 +325,7 @@ def intervals(trials: Trials, candidate: int, window: int, covered: float = COVE
     -----
     Quantiles of cost / expected cost of the trials that ended before. Their level is adapted to the share of intervals
     that held so far (adaptive conformal inference; Gibbs and Candès, NeurIPS 2021), so in the long run the intervals
-    cover the given share, whatever the prices.
+    cover at least the given share, whatever the prices.
     """
     ratio = trials.costs[candidate] / np.maximum(trials.expected, 1e-12)
     jobs, present = ratio.size, np.append(trials.starts, trials.end)
@@ -336,14 +336,12 @@ def intervals(trials: Trials, candidate: int, window: int, covered: float = COVE
     for at in range(jobs + 1):
         while judged < ended[at]:
             inside = found[0, judged] <= ratio[judged] <= found[1, judged]
-            missed = min(max(missed + GAIN * ((1.0 - covered) - (0.0 if inside else 1.0)), 0.0), 1.0)
+            missed = min(missed + GAIN * ((1.0 - covered) - (0.0 if inside else 1.0)), 1.0)
             judged += 1
         recent = ratio[oldest[at] : ended[at]]
-        if recent.size < LEAST_TRIALS:
+        if recent.size < LEAST_TRIALS or missed <= 0.0:
             found[:, at] = 0.0, np.inf
         else:
             low, high = np.quantile(recent, (missed / 2.0, 1.0 - missed / 2.0))
             found[:, at] = max(0.0, low - LEAST_WIDTH), high + LEAST_WIDTH
-            if missed == 0.0:
-                found[:, at] = 0.0, np.inf
     return found
