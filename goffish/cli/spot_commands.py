@@ -32,6 +32,8 @@ from goffish.partial import local_path
 
 if TYPE_CHECKING:
     from goffish.scheduling.estimate import JobEstimate
+    from goffish.scheduling.spot.comparison import Outcome
+    from goffish.scheduling.spot.fitting import Fitted
 
 _MARKET = "Spot market written by goffish spot fit."
 _Market = Annotated[str, typer.Argument(metavar="MARKET", help=_MARKET)]
@@ -269,9 +271,9 @@ def _simulate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Policy: rtba, h1, h2, h3, h3-young, greedy, eager, uniform-progress, on-demand or clairvoyant; "
-            "repeatable.",
-            show_default="all but h3-young and eager, and clairvoyant only for short jobs",
+            help="Policy: rtba, robust, h1, h2, h3, h3-young, greedy, eager, uniform-progress, on-demand or "
+            "clairvoyant; repeatable.",
+            show_default="all but robust, h3-young and eager, and clairvoyant only for short jobs",
         ),
     ] = None,
     since: Annotated[str | None, typer.Option(help=_SINCE, show_default="start of the market's history")] = None,
@@ -322,7 +324,11 @@ def _simulate(
         )
     with working("simulating"):
         strategy = strategy_for(table, fitted, units, slots) if "rtba" in names or plot_job is not None else None
-        ran = compare(found, strategy, names, units, slots, prices, starts, fitted.traces())
+        ran = compare(
+            found, strategy, [name for name in names if name != "robust"], units, slots, prices, starts, fitted.traces()
+        ) if names != ["robust"] else []  # fmt: skip
+        if "robust" in names:
+            ran.append(_robust(fitted, units, slots, traces[0].start, traces[0].end, starts))
         if output is not None:
             write_outcomes(output, ran, fitted.slot_s, traces[0].start)
         price = cheapest_on_demand(found, units, slots)
@@ -348,6 +354,20 @@ def _simulate(
          r["missed"], *(figure(r[name]) for name in ("losses", "checkpoints", "on_demand_share"))]
         for r in rows
     ])  # fmt: skip
+
+
+def _robust(fitted: Fitted, units: int, slots: int, begin: float, end: float, starts: Any) -> Outcome:
+    """Jobs of `goffish spot advise` at these starts; each sees the prices before it, from the start of the history."""
+    from goffish.cloud.prices import in_slots
+    from goffish.scheduling.spot.choice import robust
+
+    # Whole slots before the tested period.
+    before = int((begin - fitted.first) // fitted.slot_s)
+    if before < 2:
+        raise InputError("--policy robust: give --since, after the start of the market's history")
+    first = begin - before * fitted.slot_s
+    whole = in_slots(fitted.traces(first, end), fitted.slot_s, first, end)
+    return robust(fitted.market, whole, units, slots, starts + before)._replace(starts=starts)
 
 
 def _advise(

@@ -163,7 +163,8 @@ def outlook_facts(found: Advice) -> list[tuple[str, str]]:
         return [] if found.choice is None else [("80 % of jobs", "unknown; the history is too short for trials")]
     first, middle, last = outlook.hours
     return [
-        ("80 % of jobs", f"{outlook.low:.4g} to {outlook.high:.4g} $ ({outlook.trials} trials on the history)"),
+        ("80 % of jobs", f"{outlook.low:.4g} to {outlook.high:.4g} $ (held in {outlook.held:.0%} of "
+                         f"{outlook.trials} trials on the history)"),
         ("probability", f"{outlook.without_on_demand:.0%} without on-demand machines, "
                         f"{outlook.without_interruption:.0%} without interruptions"),
         ("completion", f"{middle:.3g} h; 80 % of jobs in {first:.3g} to {last:.3g} h"),

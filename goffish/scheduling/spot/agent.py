@@ -37,6 +37,15 @@ class Evidence:
     Parameters
     ----------
     one : SpotClass
+    before : sequence of float
+        Earlier prices at the starts of slots, which determine its age; they are no evidence.
+
+    Attributes
+    ----------
+    value : float
+        The evidence; 1 is none.
+    age : int
+        Slots for which the price has been in its bin, up to the highest age of the chain.
 
     Notes
     -----
@@ -45,27 +54,32 @@ class Evidence:
     exceeds `x` is at least `x` (Shin, Ramdas and Rinaldo, "E-detectors", 2024), whatever the alternative.
     """
 
-    def __init__(self, one: SpotClass) -> None:
+    def __init__(self, one: SpotClass, before: Sequence[float] = ()) -> None:
         self._one = one
         share = one.chain @ np.repeat(np.eye(one.bins), one.ages, axis=0)
         self._likely = (1.0 - FLOOR) * share + FLOOR / one.bins
         self._counts = np.zeros((one.bins, one.bins))
-        self._bin, self._age = -1, 0
+        self._bin, self.age = -1, 0
         self.value = 1.0
+        for price in before:
+            self._enter(int(one.edges.searchsorted(price)))
 
     def observe(self, price: float) -> float:
         """Add the price at the start of a slot; return the evidence."""
         found = int(self._one.edges.searchsorted(price))
         if self._bin >= 0:
-            usual = self._likely[self._bin * self._one.ages + self._age, found]
+            usual = self._likely[self._bin * self._one.ages + self.age, found]
             counts = self._counts[self._bin]
             learned = (STRENGTH * usual + counts[found]) / (STRENGTH + counts.sum())
             self.value = max(1.0, self.value) * float(learned / usual)
             self._counts *= KEPT
             counts[found] += 1.0
-        self._age = min(self._age + 1, self._one.ages - 1) if found == self._bin else 0
-        self._bin = found
+        self._enter(found)
         return self.value
+
+    def _enter(self, found: int) -> None:
+        self.age = min(self.age + 1, self._one.ages - 1) if found == self._bin else 0
+        self._bin = found
 
 
 def evidence(one: SpotClass, prices: Floats) -> float:
@@ -122,15 +136,12 @@ class Agent:
             found = max(one.observe(float(price)) for one, price in zip(self._evidence, now, strict=True))
             if found > self.alarm * len(self._evidence) and left >= 2:
                 self._fit(left, max(status.saved, status.work))
-        return self.table.decide(left, status, prices, self._ages())
+        return self.table.decide(left, status, prices, [one.age for one in self._evidence])
 
     def _restart(self) -> None:
-        self._evidence = [Evidence(one) for one in self.table.market.classes]
-
-    def _ages(self) -> list[int]:
-        tail = self._history.prices[-_LAST:]
-        recent = np.concatenate((tail, np.stack(self._seen)))[-_LAST:] if self._seen else tail
-        return [int(age) for age in self.table.market.ages_of(recent)[-1]]
+        recent = np.concatenate((self._history.prices[:-1], *(one[None] for one in self._seen)))[-_LAST:]
+        classes = enumerate(self.table.market.classes)
+        self._evidence = [Evidence(one, recent[:, at].tolist()) for at, one in classes]
 
     def _fit(self, left: int, work: int) -> None:
         """Fit the market to all prices so far, and build a table for the rest of the job."""

@@ -9,13 +9,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from goffish.cloud.prices import SlotPrices
+from goffish.scheduling.spot.comparison import Outcome
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.table import Table
 from goffish.scheduling.spot.trials import (
     LEAST_TRIALS,
+    TINY,
     Candidate,
     Trials,
     chosen,
@@ -26,10 +29,14 @@ from goffish.scheduling.spot.trials import (
     walk_forward,
 )
 
+Ints = NDArray[np.int64]
+
 #: Share of the history before the first trial; number of fits in the rest; trials at most.
 BEFORE, FITS, MOST_TRIALS = 0.5, 2, 1000
 #: Half-life of the weight of a trial, and age after which it does not count for an interval, in hours.
 RECENT_H = 240.0
+#: Hours after which `robust` fits the market again.
+REFIT_H = 120
 
 
 class Outlook(NamedTuple):
@@ -47,6 +54,8 @@ class Outlook(NamedTuple):
         Hours until completion that 10, 50 and 90 % of the jobs needed at most.
     trials : int
         Number of trials.
+    held : float
+        Share of the trials whose costs were within their own intervals.
     """
 
     low: float
@@ -56,6 +65,7 @@ class Outlook(NamedTuple):
     interruptions: float
     hours: tuple[float, float, float]
     trials: int
+    held: float
 
 
 class Choice(NamedTuple):
@@ -153,7 +163,10 @@ def outlook(market: Market, trials: Trials, at: int, expected: float) -> Outlook
     counted = trials.starts + trials.slots > trials.end - recent - trials.slots
     if counted.sum() < LEAST_TRIALS:
         return None
-    low, high = intervals(trials, at, round(recent))[:, -1] * expected
+    bands = intervals(trials, at, round(recent))
+    low, high = bands[:, -1] * expected
+    paid = trials.costs[at] / np.maximum(trials.expected, TINY)
+    held = ((bands[0, :-1] <= paid) & (paid <= bands[1, :-1]))[counted].mean()
     hours = np.quantile(trials.finished[at, counted], (0.1, 0.5, 0.9)) / market.slots_per_hour
     return Outlook(
         float(low),
@@ -163,4 +176,34 @@ def outlook(market: Market, trials: Trials, at: int, expected: float) -> Outlook
         float(trials.losses[at, counted].mean()),
         (float(hours[0]), float(hours[1]), float(hours[2])),
         int(counted.sum()),
+        float(held),
     )
+
+
+def robust(market: Market, prices: SlotPrices, work: int, slots: int, starts: Ints, *, threads: int = 2) -> Outcome:
+    """Costs of jobs that follow the trials, with markets fitted to earlier prices only; a draw for each job.
+
+    Parameters
+    ----------
+    market : Market
+    prices : SlotPrices
+        The history, followed by the tested prices.
+    work, slots : int
+    starts : int64, shape (runs,)
+        At equal distances, after the history.
+    threads : int
+
+    Raises
+    ------
+    InputError
+        If there is no history before the first start.
+    """
+    step = int(starts[1] - starts[0]) if starts.size > 1 else 1
+    first = int(starts[0] - int(BEFORE * starts[0]) // step * step)
+    (found,) = walk_forward(
+        market, prices, [(work, slots)], first=first, refit=REFIT_H * market.slots_per_hour, step=step, threads=threads
+    )
+    share = shares(found, most_cost(market, slots), half_life=RECENT_H * market.slots_per_hour)
+    runs = np.flatnonzero(np.isin(found.starts, starts))
+    drawn = [chosen(share[:, run], seed) for seed, run in enumerate(runs.tolist())]
+    return Outcome("robust", "all", found.costs[drawn, runs], starts)

@@ -32,6 +32,8 @@ FORMAT, VERSION = "goffish-spot-market", 1
 #: Share of the history, at its end, that estimators are compared on; the chosen one is fitted to all of it.
 JUDGED = 0.2
 HOUR_S = 3600.0
+#: Last part of the prices after a history that is compared with it.
+LATELY_S = 2 * 86_400.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -441,7 +443,8 @@ def doubts(fitted: Fitted, prices: Sequence[float]) -> list[str]:
     for one, trace in zip(fitted.market.classes, fitted.traces(fitted.first), strict=True):
         if trace.end < fitted.last + 2 * fitted.slot_s:
             continue
-        later = in_slots([trace], fitted.slot_s, fitted.last, trace.end).prices[:, 0]
-        if evidence(one, later) > ALARM:
-            found.append(f"{one.name}: prices since the end of the history do not follow it; fit the market again")
+        begin = max(fitted.last, trace.end - LATELY_S)
+        if evidence(one, in_slots([trace], fitted.slot_s, begin, trace.end).prices[:, 0]) > ALARM:
+            what = "availability" if one.by_availability else "the price"
+            found.append(f"{one.name}: lately {what} changes otherwise than in the history; fit the market again")
     return found

@@ -33,6 +33,8 @@ EPSILON = 0.5
 SAFEGUARD = 0.04
 #: Billing rules that charge started hours.
 HOURLY = ("hourly", "hourly_start")
+#: Least expected cost that costs are divided by, in dollars.
+TINY = 1e-12
 #: Ended trials that are required to replace the table by another candidate, and for an interval; gain for the former.
 LEAST_TRIALS, LEAST_GAIN = 20, 0.005
 #: Share of the costs that an interval covers; rate of its adaptation; minimum half-width by expected cost.
@@ -327,7 +329,7 @@ def intervals(trials: Trials, candidate: int, window: int, covered: float = COVE
     that held so far (adaptive conformal inference; Gibbs and Candès, NeurIPS 2021), so in the long run the intervals
     cover at least the given share, whatever the prices.
     """
-    ratio = trials.costs[candidate] / np.maximum(trials.expected, 1e-12)
+    ratio = trials.costs[candidate] / np.maximum(trials.expected, TINY)
     jobs, present = ratio.size, np.append(trials.starts, trials.end)
     ended = np.searchsorted(trials.starts + trials.slots, present, "right")
     oldest = np.searchsorted(trials.starts, present - window - trials.slots, "left")

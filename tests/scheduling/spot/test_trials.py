@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from goffish.cloud.prices import SlotPrices
 from goffish.errors import InputError
+from goffish.scheduling.spot.choice import outlook, robust
 from goffish.scheduling.spot.estimate import recent_class
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.peers import peer
@@ -181,3 +182,32 @@ def test_refused() -> None:
     (none,) = walk_forward(market(), slots_of(free), [(4, 100)], first=5, refit=50)
     assert none.starts.size == 0 and shares(none, 1.0)[:, 0].argmax() == 0
     assert intervals(none, 0, 100).tolist() == [[0.0], [np.inf]]
+
+
+def test_jobs_that_follow_the_trials() -> None:
+    """`robust` sees the past only, and costs what a candidate costs; without history it is refused."""
+    rng = np.random.default_rng(8)
+    free = np.repeat(rng.random(200) < 0.7, rng.integers(1, 20, 200))
+    starts = np.arange(800, 1200, 4)
+    found = robust(market(), slots_of(free), 4, 8, starts, threads=1)
+    (every,) = walk_forward(market(), slots_of(free), [(4, 8)], first=400, refit=720, step=4, threads=1)
+    costs = every.costs[:, np.isin(every.starts, starts)]
+    assert found.costs.shape == (100,) and (found.costs[None] == costs).any(axis=0).all()
+    with pytest.raises(InputError, match="first = 0"):
+        robust(market(), slots_of(free), 4, 8, np.arange(0, 100, 4))
+
+
+def test_what_a_job_may_cost() -> None:
+    """By hand: costs of 0.4 to 1.2, of which a fifth had interruptions and on-demand machines."""
+    costs = np.random.default_rng(0).permutation(np.linspace(0.4, 1.2, 100))
+    dear = (np.arange(100) % 5 == 0)[None].astype(np.int64)
+    found = trials_of(costs[None], slots=8, step=8)._replace(
+        expected=np.full(100, 0.8), losses=2 * dear, on_demand=5 * dear, finished=4 + 3 * dear
+    )
+    told = outlook(market(), found, 0, 0.8)
+    assert told is not None and told.trials == 100
+    assert told.low == pytest.approx(0.48, abs=0.08) and told.high == pytest.approx(1.12, abs=0.08)
+    assert told.held == pytest.approx(0.8, abs=0.1)
+    assert (told.without_on_demand, told.without_interruption) == (0.8, 0.8)
+    assert told.interruptions == pytest.approx(0.4) and told.hours == pytest.approx((4 / 6, 4 / 6, 7 / 6))
+    assert outlook(market(), trials_of(costs[None, :10]), 0, 0.8) is None
