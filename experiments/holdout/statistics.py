@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-from numpy.typing import ArrayLike
+
+#: Number of resamples.
+_DRAWS = 10_000
 
 
-def bootstrap_interval(values: ArrayLike, share: float = 0.95, seed: int = 1) -> tuple[float, float]:
-    """Return the interval that covers a share of the means of 10,000 samples with replacement."""
+def bootstrap_interval(values: Sequence[float], share: float = 0.95, seed: int = 1) -> tuple[float, float]:
+    """Return a percentile bootstrap interval of the mean.
+
+    Parameters
+    ----------
+    values : sequence of float
+        At least one independent value.
+    share : float
+        Coverage of the interval, between 0 and 1.
+    seed : int
+
+    Returns
+    -------
+    low, high : float
+
+    Raises
+    ------
+    ValueError
+        If there is no value, or the share is out of range.
+    """
     given = np.asarray(values, np.float64)
-    rng = np.random.default_rng(seed)
-    means = given[rng.integers(0, given.size, (10_000, given.size))].mean(axis=1)
-    low, high = np.quantile(means, ((1.0 - share) / 2.0, (1.0 + share) / 2.0))
+    if not given.size or not 0 < share < 1:
+        raise ValueError(f"{given.size} values, share = {share}: at least one value, and a share between 0 and 1")
+    drawn = np.random.default_rng(seed).integers(0, given.size, (_DRAWS, given.size))
+    low, high = np.quantile(given[drawn].mean(axis=1), [(1 - share) / 2, (1 + share) / 2])
     return float(low), float(high)

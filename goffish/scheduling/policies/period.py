@@ -48,9 +48,10 @@ def quantile_path(seen: Floats, horizon: int) -> Floats:
 def plan_period(flow: Flow, live: Deployment, outlook: Outlook, target: float, interval_s: float) -> Deployment:
     """Change a deployment so that the mean throughput of the next timesteps reaches a target at the least cost.
 
-    Alternates are the most profitable ones at the mean rates. Machines whose paid time ends in the next timestep stop
-    if the others suffice, those with the highest price for their speed first. If the throughput is too low, machines
-    are added. All paid cores are in use: instances move to the PE with the lowest share of its required power.
+    Alternates are the most profitable ones at the mean rates. Machines whose paid time ends now stop if the others
+    suffice, those with the highest price for their speed first, or are replaced by cheaper ones. If the throughput is
+    too low, machines are added. All paid cores are in use: instances move to the PE with the lowest share of its
+    required power.
 
     Parameters
     ----------
@@ -86,24 +87,27 @@ def plan_period(flow: Flow, live: Deployment, outlook: Outlook, target: float, i
     kernels.occupy(cores)
     kernels.balance(cores)
 
-    left = paid_left_s(np.array([machine.elapsed_s for machine in machines]), catalogue.billing)
+    # Paid time may be used up to its very end if that is the moment of a decision.
+    elapsed = np.array([machine.elapsed_s for machine in machines])
+    left, quantum = paid_left_s(elapsed, catalogue.billing), catalogue.billing.quantum_s
     worth = catalogue.prices[old] / np.maximum(catalogue.cores[old] * speeds[: len(ids)], SLACK)
-    ending = np.flatnonzero(left <= interval_s + SLACK)
+    ending = np.flatnonzero((left < interval_s - SLACK) | ((left >= quantum - SLACK) & (elapsed > 0)))
     ending = ending[np.argsort(-worth[ending], kind="stable")]
     gone = kernels.retire(running, outlook.rates, target, cores, ending)
-    added, omega = 0, kernels.mean_throughput(running, outlook.rates, cores.power)
-    if omega < target - HYSTERESIS or (counts.sum(axis=0) == 0).any():
-        prices = np.where(catalogue.available, catalogue.prices, np.inf)
-        added = kernels.expand(
-            running, outlook.rates, target, cores, kinds, len(ids), catalogue.cores, catalogue.speeds, prices,
-            outlook.typical,
-        )  # fmt: skip
+    types = kernels.Types(
+        catalogue.cores.astype(np.int64),
+        catalogue.speeds * outlook.typical,
+        np.where(catalogue.available, catalogue.prices, np.inf),
+    )
+    end = kernels.exchange(running, outlook.rates, target, cores, kinds, len(ids), types, ending, gone)
+    if not kernels.reached(running, outlook.rates, target - HYSTERESIS, cores):
+        end = kernels.expand(running, outlook.rates, target, cores, kinds, end, types)
 
     plan = live.copy()
     plan.active[:] = active
     for at in np.flatnonzero(gone).tolist():
         plan.drop_machine(ids[at])
-    ids += [plan.plan_machine(int(kind)) for kind in kinds[len(ids) : len(ids) + added]]
+    ids += [plan.plan_machine(int(kind)) for kind in kinds[len(ids) : end]]
     change = counts - before
     change[np.flatnonzero(gone)] = 0
     for at, element in zip(*np.nonzero(change < 0), strict=True):

@@ -16,6 +16,8 @@ from goffish.scheduling.dataflow.kernels import SLACK, empty_rates, throughput
 
 #: Search steps for a scale, and its upper limit.
 _STEPS, _LARGEST = 40, 1e6
+#: Share of the price of a machine below which others replace it.
+_WORTH = 0.9
 
 
 class Cores(NamedTuple):
@@ -144,32 +146,77 @@ def retire(flow, rates, target, cores, ending):
     return gone
 
 
+class Types(NamedTuple):
+    """The machine types; arrays of shape (types,).
+
+    Attributes
+    ----------
+    cores : int64
+    speeds, prices : float64
+        Expected speed of a core, and price of an hour; infinite if the type is not available.
+    """
+
+    cores: NDArray[np.int64]
+    speeds: NDArray[np.float64]
+    prices: NDArray[np.float64]
+
+
 @kernel
-def expand(flow, rates, target, cores, kinds, first, sizes, core_speeds, prices, coefficient):
-    """Add machines from row `first` on until the target is reached; return their number.
+def reached(flow, rates, target, cores):
+    """Whether every PE has an instance, and the mean throughput reaches the target."""
+    alive = cores.counts.sum(axis=0).min() > 0
+    return alive and mean_throughput(flow, rates, cores.power) >= target - SLACK
+
+
+@kernel
+def expand(flow, rates, target, cores, kinds, first, types):
+    """Add machines from row `first` on until the target is reached; return the row after the last one.
 
     Each is of the type with the lowest price for the power that is still missing. Fills their rows, also in `kinds`.
     """
-    added = 0
     scale = scale_for(flow, rates, cores.need, target)
-    while first + added < cores.free.size:
-        alive = cores.counts.sum(axis=0).min() > 0
-        if alive and mean_throughput(flow, rates, cores.power) >= target - SLACK:
-            return added
+    for row in range(first, cores.free.size):
+        if reached(flow, rates, target, cores):
+            return row
         missing = max(scale * cores.need.sum() - cores.power.sum(), SLACK)
         chosen, least, most = -1, np.inf, 0.0
-        for kind in range(sizes.size):
-            power = sizes[kind] * core_speeds[kind] * coefficient
-            if power > 0 and np.isfinite(prices[kind]):
-                price = prices[kind] / min(power, missing)
+        for kind in range(types.cores.size):
+            power = types.cores[kind] * types.speeds[kind]
+            if power > 0 and np.isfinite(types.prices[kind]):
+                price = types.prices[kind] / min(power, missing)
                 if chosen < 0 or price < least * (1 - SLACK) or (price <= least * (1 + SLACK) and power > most):
                     chosen, least, most = kind, price, power
         if chosen < 0:
-            return added
-        row = first + added
-        kinds[row], cores.free[row] = chosen, sizes[chosen]
-        cores.speeds[row] = core_speeds[chosen] * coefficient
+            return row
+        kinds[row], cores.free[row], cores.speeds[row] = chosen, types.cores[chosen], types.speeds[chosen]
         occupy(cores)
         balance(cores)
-        added += 1
-    return added
+    return cores.free.size
+
+
+@kernel
+def exchange(flow, rates, target, cores, kinds, first, types, ending, gone):
+    """Replace machines of `ending` that are not `gone` by cheaper ones, from row `first` on; return the row after them.
+
+    Changes `gone`.
+    """
+    counts, free, speeds, power, _ = cores
+    for m in ending:
+        if gone[m]:
+            continue
+        before, held = counts.copy(), power.copy()
+        for i in range(power.size):
+            power[i] -= counts[m, i] * speeds[m]
+            counts[m, i] = 0
+        balance(cores)
+        end = expand(flow, rates, target, cores, kinds, first, types)
+        cost = 0.0
+        for row in range(first, end):
+            cost += types.prices[kinds[row]]
+        if cost < _WORTH * types.prices[kinds[m]] - SLACK and reached(flow, rates, target, cores):
+            gone[m], first = True, end
+        else:
+            counts[:] = before
+            power[:] = held
+            free[first:end] = 0
+    return first

@@ -67,7 +67,7 @@ def test_machines_stop_at_the_end_of_paid_time_slowest_first() -> None:
     steady = Outlook(np.full((4, 1), 10.0), seen)
     in_hour = plan_period(one_element(), small_machines(speeds), steady, 0.8, 300.0)
     assert sorted(in_hour.machines) == list(range(10))
-    at_end = plan_period(one_element(), small_machines(speeds, 3300.0), steady, 0.8, 300.0)
+    at_end = plan_period(one_element(), small_machines(speeds, 3600.0), steady, 0.8, 300.0)
     # 9.0 cores: without 0.5 there are 8.5, without 0.6 7.9, which is too little.
     assert sorted(set(range(10)) - set(at_end.machines)) == [1]
 
@@ -149,7 +149,12 @@ def test_quantiles_are_equally_likely_at_every_length() -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(flow=flows(), factor=st.floats(0.0, 3.0), target=st.floats(0.0, 0.95), elapsed=st.sampled_from([600.0, 3300.0]))
+@given(
+    flow=flows(),
+    factor=st.floats(0.0, 3.0),
+    target=st.floats(0.0, 0.95),
+    elapsed=st.sampled_from([600.0, 3450.0, 3600.0]),
+)
 def test_plans_are_sound(flow: Flow, factor: float, target: float, elapsed: float) -> None:
     """J6: every PE keeps an instance, no core is used twice, paid machines stay, and the target is reached."""
     live = started(Reactive().deploy(flow, M1), elapsed)
@@ -157,7 +162,7 @@ def test_plans_are_sound(flow: Flow, factor: float, target: float, elapsed: floa
     plan = plan_period(flow, live, outlook, target, 300.0)
     plan.check()
     assert (plan.counts >= 1).all()
-    if elapsed < 3300.0:
+    if elapsed == 600.0:
         assert set(live.machines) <= set(plan.machines)
     each = [ideal_by_hand(flow, plan.active, plan.power, row)[0] for row in outlook.rates]
     assert np.mean(each) >= target - 0.02 - 1e-6
