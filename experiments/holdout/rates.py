@@ -186,7 +186,7 @@ def run(case: Case, label: str, variability: str = "ec2", policy: Policy | None 
         )  # fmt: skip
     made = policy or make_policy(configured.policy, configured.options)
     s = simulate(flow, CLOUD, made, rates, machines, forecaster, interval_s=interval_s, network=False).summary
-    return Outcome(*case, label, s.omega, s.value, s.cost, s.profit, s.valid, s.starts)
+    return Outcome(*case, label, s.omega, s.value, s.cost, s.profit, s.throughput_met, s.starts)
 
 
 def better_and_worse(one: Outcome, other: Outcome) -> tuple[Outcome, Outcome]:
