@@ -81,8 +81,8 @@ def traces(name: str) -> Iterator[tuple[str, SlotPrices, Market]]:
 
 
 def _market(suite: Suite, slots: SlotPrices, on_demand: float, bid: float | None = None) -> Market:
-    """The rules of a suite, with any chain."""
-    one = recent_class(until(slots, 2), 0, 1, on_demand, suite.slot_s, bid=bid, name="machine")
+    """The rules of a suite, with the chain of the first quarter."""
+    one = recent_class(until(slots, slots.slots // 4), 0, 1, on_demand, suite.slot_s, bid=bid, name="machine")
     if bid is not None:
         one = replace(one, levels=np.array([SPOT_SHARE, UNAVAILABLE]))
     return market_from(suite.preset, [one], [1], [on_demand], times=Times(suite.slot_s, suite.slot_s, suite.slot_s))
