@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from goffish.cloud.catalogue import Catalogue
+from goffish.cloud.prices import ANY_PRICE
 from goffish.cloud.providers import LocalProvider, Task
 from goffish.cloud.spot_market import SpotMarket
 from goffish.environment import child_environment
@@ -195,7 +196,8 @@ class _Rented:
         if state == "failed":
             _wait_until_free(folder)
             taken = self._provider.taken(machine)
-            told = "was interrupted, because its price exceeds its bid" if taken else "has failed"
+            why = "" if self._facts(machine)["bid"] is None else ", because its price exceeds its bid"
+            told = f"was interrupted{why}" if taken else "has failed"
             self._forget(machine, "lost", f"{self._name} {told}")
             if folder.done is not None:
                 return self._done()
@@ -268,8 +270,10 @@ class _Rented:
             market, given = self._plan.market, self._provider.prices()
             price, name = min((given[market.spot_choice(at, 0)], one.name) for at, one in enumerate(market.classes))
             told = f"{policy} is waiting for a lower price: {name} costs {price:.4g} per hour"
+            if price > ANY_PRICE:
+                told = f"{policy} is waiting: no spot machine is available"
             told += f"; {left * self._plan.slot_s / HOUR_S:.3g} simulated hours left"
-            attempt.note("wait", told, {"price": price, "slots_left": left})
+            attempt.note("wait", told, {"price": price if price < ANY_PRICE else None, "slots_left": left})
 
     def _start(self, choice: int, price: float, left: int) -> None:
         attempt, plan = self._attempt, self._plan
@@ -295,13 +299,14 @@ class _Rented:
         # The price at the interruption, which may have changed since.
         machines = self._plan.machines
         own = SpotMarket(machines.with_classes((machines.classes[self._choice],)), self._since)
-        self._price = own.priced(self._provider.life(machine)[1]).classes[0].price_per_hour
+        price = own.priced(self._provider.life(machine)[1]).classes[0].price_per_hour
+        self._price = price if price < ANY_PRICE else self._price
         self._note_machine(kind, text)
         self._machine, self._task = None, None
 
     def _tell_price(self, given: Sequence[float]) -> None:
         """Record a price change of the machine; called once per slot."""
-        if self._machine is not None and given[self._choice] != self._price:
+        if self._machine is not None and self._price != given[self._choice] < ANY_PRICE:
             self._price = given[self._choice]
             self._attempt.note("price", f"{self._name}: {self._price:.4g} per hour", self._facts(self._machine))
 
@@ -318,7 +323,7 @@ class _Rented:
         return {
             "machine": machine, "class": market.classes[int(market.rules.kind[choice])].name,
             "market": "spot" if market.rules.spot[choice] else "on-demand", "price": self._price,
-            "bid": bid if bid < float("inf") else None,
+            "bid": bid if bid < ANY_PRICE else None,
         }  # fmt: skip
 
     @property

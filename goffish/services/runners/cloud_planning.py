@@ -15,13 +15,14 @@ from cachetools import LRUCache
 
 from goffish.cloud.catalogue import SPOT_FIELDS, Billing, Catalogue, MachineType
 from goffish.cloud.prices import PROHIBITIVE, Trace, in_slots
-from goffish.cloud.spot_market import machine_trace
+from goffish.cloud.spot_market import machine_trace, spot_price
 from goffish.errors import InputError
 from goffish.scheduling.spot.agent import Agent
+from goffish.scheduling.spot.availability import availability_class
 from goffish.scheduling.spot.comparison import cheapest_on_demand, heuristic_bid
 from goffish.scheduling.spot.heuristics import Heuristic, lifetime_interval, mean_lifetime, on_demand_cost
 from goffish.scheduling.spot.job import PROCESS, QUIESCED, RUNNING, START, Status
-from goffish.scheduling.spot.model import Market
+from goffish.scheduling.spot.model import Market, SpotClass
 from goffish.scheduling.spot.presets import Times, market_from
 from goffish.scheduling.spot.replay import replay
 from goffish.scheduling.spot.table import Table, build_table
@@ -219,7 +220,7 @@ def machines_of(catalogue: Catalogue, market: Market, classes: Sequence[MachineT
         one, bid = classes[int(rules.kind[choice])], float(rules.bid[choice])
         changed: dict[str, Any] = {"name": f"{one.name}:{choice}"}
         if rules.spot[choice]:
-            changed["bid"] = min(bid, PROHIBITIVE)
+            changed["bid"] = None if one.availability is not None else min(bid, PROHIBITIVE)
         else:
             changed |= {"market": "on-demand", **dict.fromkeys(SPOT_FIELDS)}
         made.append(one.model_copy(update=changed))
@@ -288,8 +289,16 @@ def _market(
     billing: Billing, classes: Sequence[MachineType], traces: Sequence[Trace], slot_s: float, need: Need
 ) -> Market:
     """Return the market model of machine types, with the closest supported billing rules."""
+    histories: list[Trace | SpotClass] = [
+        trace
+        if one.availability is None
+        else availability_class(
+            trace, 1, one.price_per_hour, slot_s, spot_price(one, trace.start, trace.end), estimator="recent"
+        )
+        for trace, one in zip(traces, classes, strict=True)
+    ]
     made = market_from(
-        "ec2-linux", traces, [_cores(one) for one in classes], [one.price_per_hour for one in classes],
+        "ec2-linux", histories, [_cores(one) for one in classes], [one.price_per_hour for one in classes],
         times=Times(slot_s, need.startup_s, need.checkpoint_s), estimator="recent",
     )  # fmt: skip
     # Machines of the local provider are killed without notice.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 from goffish.cloud.catalogue import read_catalogue
-from goffish.cloud.prices import seconds_of
+from goffish.cloud.prices import UNAVAILABLE, seconds_of
 from goffish.cloud.providers import LocalProvider
+from goffish.cloud.spot_market import SpotMarket
 from goffish.errors import InputError
+from goffish.scheduling.spot.advice import text_of
 from goffish.scheduling.spot.agent import Agent
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.job import QUIESCED, START, WAIT, Status, submitted
@@ -108,6 +111,22 @@ def test_planners_know_the_past_only(tmp_path: Path) -> None:
     begin = seconds_of(str(BEGIN))
     assert began_at(calm, 0.0) == begin + KNOWN_S and began_at(calm, 100.0) == begin + KNOWN_S + 100
     assert began_at(calm, 3 * KNOWN_S + 5.0) == began_at(calm, 5.0)
+
+
+def test_machine_types_without_bids(tmp_path: Path) -> None:
+    """Breaks when a job bids where nothing is bid for, waits for a lower price, or starts what is not available."""
+    rows = "".join(f"{BEGIN + np.timedelta64(hour, 'h')},{hour % 4 != 3:d}\n" for hour in range(97))
+    (tmp_path / "own.csv").write_text("timestamp_utc,available\n" + rows)
+    one = {"name": "tiny", "cores": 2, "price_per_hour": ON_DEMAND, "market": "spot", "spot_price_per_hour": CALM}
+    (tmp_path / "own.yaml").write_text(json.dumps({"machine_types": [one | {"availability": "own.csv"}]}))
+    plan = Planner().plan(read_catalogue(tmp_path / "own.yaml"), "rtba", NEED)
+    assert plan.market.classes[0].by_availability and [c.market for c in plan.machines.classes] == ["spot", "on-demand"]
+    assert text_of(plan.market, plan.decide(30, submitted(6), [CALM])) == "start tiny on the spot market"
+    assert plan.decide(30, submitted(6), [UNAVAILABLE]) == WAIT
+    assert plan.machines.classes[1].availability is None and CALM < plan.expected_cost < 0.7 * plan.on_demand_cost
+    market = SpotMarket(plan.machines)
+    assert market.priced(0.0).classes[0].price_per_hour == CALM and market.taken_s(0, 0.0) == 3 * 3600.0
+    assert market.priced(3 * 3600.0).classes[0].price_per_hour == UNAVAILABLE
 
 
 def test_clouds_without_a_spot_market() -> None:
