@@ -58,6 +58,8 @@ from goffish.scheduling.simulate.scenario import make_forecaster, make_rates, ma
 
 CLOUD = "ec2-2013-m1"
 DAY_S = 86_400.0
+#: Variable that names the folder of larger data.
+DATA = "GOFFISH_DATA"
 FIRST_DAY, LAST_DAY = 31, 57
 SHAPES = ("spikes", "free-walk", "walk", "daily", "on-off")
 SEEDS = range(100, 104)
@@ -118,7 +120,7 @@ class Outcome:
 
 def logs() -> dict[str, str]:
     """Names and paths of the logs in GOFFISH_DATA, without the bundled one."""
-    folder = os.environ.get("GOFFISH_DATA")
+    folder = os.environ.get(DATA)
     found = sorted(Path(folder).glob("request-rates/*.tar.bz2")) if folder else []
     return {name: str(path) for path in found if (name := path.name.removesuffix(".tar.bz2")) != BUNDLED}
 

@@ -30,7 +30,7 @@ def test_rates_are_scaled_by_the_day_before(tmp_path: Path, monkeypatch: pytest.
     second, so three times the expected rate.
     """
     with_log(tmp_path, np.repeat([2, 6, 100], 86_400))
-    monkeypatch.setenv("GOFFISH_DATA", str(tmp_path))
+    monkeypatch.setenv(rates.DATA, str(tmp_path))
     rates.read_log.cache_clear()
     flow, found = rates_of(Case("linear-road", "other", 2))
     assert found == pytest.approx(np.tile(3.0 * flow.rates, (144, 1)))
@@ -41,7 +41,7 @@ def test_rates_are_scaled_by_the_day_before(tmp_path: Path, monkeypatch: pytest.
 
 def test_only_unseen_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a case that the configurations were developed on is part of the evaluation."""
-    monkeypatch.delenv("GOFFISH_DATA", raising=False)
+    monkeypatch.delenv(rates.DATA, raising=False)
     every = rates.cases(["linear-road", "sc13-diamond"], 100)
     assert all(case.number >= 62 for case in every if case.source == BUNDLED)
     assert all(case.number >= 100 for case in every if case.source != BUNDLED)
