@@ -83,9 +83,7 @@ def plan_period(flow: Flow, live: Deployment, outlook: Outlook, target: float, i
     for at, machine in enumerate(machines):
         counts[at, list(machine.instances)] = list(machine.instances.values())
     before = counts.copy()
-    cores = kernels.Cores(counts, free, speeds, speeds @ counts, need)
-    kernels.occupy(cores)
-    kernels.balance(cores)
+    cores = kernels.Cores(counts, free, speeds, speeds @ counts, need, counts.sum(axis=0))
 
     # Paid time may be used up to its very end if that is the moment of a decision.
     elapsed = np.array([machine.elapsed_s for machine in machines])
@@ -93,15 +91,14 @@ def plan_period(flow: Flow, live: Deployment, outlook: Outlook, target: float, i
     worth = catalogue.prices[old] / np.maximum(catalogue.cores[old] * speeds[: len(ids)], SLACK)
     ending = np.flatnonzero((left < interval_s - SLACK) | ((left >= quantum - SLACK) & (elapsed > 0)))
     ending = ending[np.argsort(-worth[ending], kind="stable")]
-    gone = kernels.retire(running, outlook.rates, target, cores, ending)
     types = kernels.Types(
         catalogue.cores.astype(np.int64),
         catalogue.speeds * outlook.typical,
         np.where(catalogue.available, catalogue.prices, np.inf),
     )
-    end = kernels.exchange(running, outlook.rates, target, cores, kinds, len(ids), types, ending, gone)
-    if not kernels.reached(running, outlook.rates, target - HYSTERESIS, cores):
-        end = kernels.expand(running, outlook.rates, target, cores, kinds, end, types)
+    gone, end = kernels.plan_machines(
+        running, outlook.rates, target, HYSTERESIS, cores, kinds, len(ids), types, ending
+    )  # fmt: skip
 
     plan = live.copy()
     plan.active[:] = active

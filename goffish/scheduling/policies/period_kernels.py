@@ -31,6 +31,8 @@ class Cores(NamedTuple):
     speeds : float64, shape (machines,)
         Speed of a core.
     power, need : float64, shape (elements,)
+    totals : int64, shape (elements,)
+        Instances of each PE.
     """
 
     counts: NDArray[np.int64]
@@ -38,6 +40,7 @@ class Cores(NamedTuple):
     speeds: NDArray[np.float64]
     power: NDArray[np.float64]
     need: NDArray[np.float64]
+    totals: NDArray[np.int64]
 
 
 @kernel
@@ -84,21 +87,29 @@ def scarcest(cores):
 
 
 @kernel
+def _change(cores, m, i, count):
+    """Add or remove instances of a PE on a machine; free cores do not change."""
+    cores.counts[m, i] += count
+    cores.totals[i] += count
+    cores.power[i] += count * cores.speeds[m]
+
+
+@kernel
 def occupy(cores):
     """Assign every free core to the scarcest PE."""
     for m in range(cores.free.size):
         while cores.free[m] > 0:
-            i = scarcest(cores)
-            cores.counts[m, i] += 1
             cores.free[m] -= 1
-            cores.power[i] += cores.speeds[m]
+            _change(cores, m, scarcest(cores), 1)
 
 
 @kernel
-def balance(cores):
-    """Move the slowest cores of the PEs with the highest share to the scarcest, as long as the lowest share rises."""
-    counts, _, speeds, power, need = cores
-    totals = counts.sum(axis=0)
+def balance(cores, moves):
+    """Move the slowest cores of the PEs with the highest share to the scarcest, as long as the lowest share rises.
+
+    Appends machine, former and new PE of each moved core to `moves`.
+    """
+    counts, speeds, power, need, totals = cores.counts, cores.speeds, cores.power, cores.need, cores.totals
     for _ in range(int(totals.sum())):
         poor = scarcest(cores)
         low = _share(power[poor], need[poor])
@@ -115,12 +126,38 @@ def balance(cores):
                 slowest = m
         if _share(power[rich] - speeds[slowest], need[rich]) <= low + SLACK:
             return
-        counts[slowest, rich] -= 1
-        counts[slowest, poor] += 1
-        power[rich] -= speeds[slowest]
-        power[poor] += speeds[slowest]
-        totals[rich] -= 1
-        totals[poor] += 1
+        _change(cores, slowest, rich, -1)
+        _change(cores, slowest, poor, 1)
+        moves.append((slowest, rich, poor))
+
+
+@kernel
+def _empty(cores, m):
+    """Remove all instances of a machine and return them."""
+    held = cores.counts[m].copy()
+    for i in range(held.size):
+        _change(cores, m, i, -held[i])
+    return held
+
+
+@kernel
+def _restore(cores, m, held, moves, power):
+    """Undo moves, and the removal of the instances of a machine; `power` is the former one, without rounding errors."""
+    for at in range(len(moves) - 1, -1, -1):
+        machine, rich, poor = moves[at]
+        _change(cores, machine, poor, -1)
+        _change(cores, machine, rich, 1)
+    for i in range(held.size):
+        _change(cores, m, i, held[i])
+    cores.power[:] = power
+
+
+@kernel
+def no_moves():
+    """An empty list of moves."""
+    moves = [(0, 0, 0)]
+    moves.pop()
+    return moves
 
 
 @kernel
@@ -129,20 +166,15 @@ def retire(flow, rates, target, cores, ending):
 
     Returns whether each machine stops.
     """
-    counts, free, speeds, power, _ = cores
-    gone = np.zeros(free.size, np.bool_)
+    gone = np.zeros(cores.free.size, np.bool_)
     for m in ending:
-        before, held = counts.copy(), power.copy()
-        for i in range(power.size):
-            power[i] -= counts[m, i] * speeds[m]
-            counts[m, i] = 0
-        gone[m] = counts.sum(axis=0).min() > 0
-        if gone[m]:
-            balance(cores)
-            gone[m] = mean_throughput(flow, rates, power) >= target - SLACK
+        moves, power = no_moves(), cores.power.copy()
+        held = _empty(cores, m)
+        if cores.totals.min() > 0:
+            balance(cores, moves)
+            gone[m] = mean_throughput(flow, rates, cores.power) >= target - SLACK
         if not gone[m]:
-            counts[:] = before
-            power[:] = held
+            _restore(cores, m, held, moves, power)
     return gone
 
 
@@ -164,17 +196,16 @@ class Types(NamedTuple):
 @kernel
 def reached(flow, rates, target, cores):
     """Whether every PE has an instance, and the mean throughput reaches the target."""
-    alive = cores.counts.sum(axis=0).min() > 0
-    return alive and mean_throughput(flow, rates, cores.power) >= target - SLACK
+    return cores.totals.min() > 0 and mean_throughput(flow, rates, cores.power) >= target - SLACK
 
 
 @kernel
-def expand(flow, rates, target, cores, kinds, first, types):
+def expand(flow, rates, target, scale, cores, kinds, first, types, moves):
     """Add machines from row `first` on until the target is reached; return the row after the last one.
 
-    Each is of the type with the lowest price for the power that is still missing. Fills their rows, also in `kinds`.
+    Each is of the type with the lowest price for the power that is still missing of `scale` times the need. Fills their
+    rows, also in `kinds`.
     """
-    scale = scale_for(flow, rates, cores.need, target)
     for row in range(first, cores.free.size):
         if reached(flow, rates, target, cores):
             return row
@@ -190,33 +221,50 @@ def expand(flow, rates, target, cores, kinds, first, types):
             return row
         kinds[row], cores.free[row], cores.speeds[row] = chosen, types.cores[chosen], types.speeds[chosen]
         occupy(cores)
-        balance(cores)
+        balance(cores, moves)
     return cores.free.size
 
 
 @kernel
-def exchange(flow, rates, target, cores, kinds, first, types, ending, gone):
+def exchange(flow, rates, target, scale, cores, kinds, first, types, ending, gone):
     """Replace machines of `ending` that are not `gone` by cheaper ones, from row `first` on; return the row after them.
 
     Changes `gone`.
     """
-    counts, free, speeds, power, _ = cores
     for m in ending:
         if gone[m]:
             continue
-        before, held = counts.copy(), power.copy()
-        for i in range(power.size):
-            power[i] -= counts[m, i] * speeds[m]
-            counts[m, i] = 0
-        balance(cores)
-        end = expand(flow, rates, target, cores, kinds, first, types)
+        moves, power = no_moves(), cores.power.copy()
+        held = _empty(cores, m)
+        balance(cores, moves)
+        end = expand(flow, rates, target, scale, cores, kinds, first, types, moves)
         cost = 0.0
         for row in range(first, end):
             cost += types.prices[kinds[row]]
         if cost < _WORTH * types.prices[kinds[m]] - SLACK and reached(flow, rates, target, cores):
             gone[m], first = True, end
-        else:
-            counts[:] = before
-            power[:] = held
-            free[first:end] = 0
+            continue
+        # New machines go with the instances that they got; those that were moved there return first.
+        _restore(cores, m, held, moves, power)
+        for row in range(first, end):
+            _empty(cores, row)
+        cores.power[:] = power
     return first
+
+
+@kernel
+def plan_machines(flow, rates, target, hysteresis, cores, kinds, first, types, ending):
+    """Retire and exchange machines of `ending`, and add machines if the throughput is below the target by more than the
+    hysteresis.
+
+    Rows from `first` on are for new machines. Returns whether each machine stops, and the row after the new machines.
+    """
+    moves = no_moves()
+    occupy(cores)
+    balance(cores, moves)
+    gone = retire(flow, rates, target, cores, ending)
+    scale = scale_for(flow, rates, cores.need, target)
+    end = exchange(flow, rates, target, scale, cores, kinds, first, types, ending, gone)
+    if not reached(flow, rates, target - hysteresis, cores):
+        end = expand(flow, rates, target, scale, cores, kinds, end, types, moves)
+    return gone, end
