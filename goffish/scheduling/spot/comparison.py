@@ -171,7 +171,8 @@ def compare(
                     ran = replay(rule, work, slots, prices, starts, threads=threads)
                     found.append(Outcome(name, one.name, ran.costs, starts, ran))
     if not found:
-        raise InputError(f"{work} units within {slots} slots: no machine type is fast enough")
+        hours = slots / market.slots_per_hour
+        raise InputError(f"{work * market.unit:.4g} core-hours within {hours:.4g} h: no machine type is fast enough")
     return found
 
 

@@ -170,7 +170,7 @@ def test_every_policy_keeps_elements_where_they_may_run(policy: str) -> None:
             return planner.adapt(observation, memory)
 
     result = simulate(flow, CLOUD, Watched(), rates)
-    assert len(seen) == 11 and result.summary.throughput_met
+    assert len(seen) == 11 and result.summary.omega >= flow.goal.throughput - flow.goal.tolerance
     for live in seen:
         for machine in live.machines.values():
             for element in {*machine.instances, *(element for element, _ in machine.replicas)}:
