@@ -111,7 +111,8 @@ class Plasticc:
     Notes
     -----
     "period": the target is the mean throughput that the rest of the period requires for the goal, at most `MOST`.
-    Without a forecast, the last `PAST` timesteps are taken as the distribution of the next ones.
+    Without a forecast, the last `PAST` timesteps are taken as the distribution of the next ones. Dataflows whose PEs may
+    run on some machine types or sites only are planned by "interval", which moves fewer instances.
 
     "interval": without a new forecast, the mean of the last one is used (WPA) while part of it lies ahead, then the
     observations (CAF); see `Averaging`.
@@ -148,7 +149,8 @@ class Plasticc:
 
     def adapt(self, observation: Observation, memory: Enactment | None) -> tuple[Deployment, Enactment | None]:
         """See `Policy`; the memory holds the plan and the ids of its machines."""
-        if self.constraint == "period":
+        needs = observation.flow.needs
+        if self.constraint == "period" and not any(needs.hosts) and not any(needs.sites):
             return self._adapt_period(observation), None
         step, cadence = observation.step, min(self.cadence, self.horizon)
         held = None if memory is None else memory.seen(observation.live)

@@ -127,7 +127,7 @@ def test_what_a_comparison_needs() -> None:
     ):  # fmt: skip
         with pytest.raises(InputError, match=told):
             compare(market, None, names, 1, 4, prices, np.arange(3))
-    with pytest.raises(InputError, match="5 units within 4 slots: no machine type is fast enough"):
+    with pytest.raises(InputError, match="5 core-hours within 2 h: no machine type is fast enough"):
         compare(market, None, ["on-demand"], 5, 4, prices, np.arange(3))
 
 
