@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from goffish.cloud.prices import ANY_PRICE, SlotPrices
 from goffish.errors import InputError
-from goffish.scheduling.spot.estimate import HALF_LIFE_S, recent_class
+from goffish.scheduling.spot.estimate import HALF_LIFE_S, MOST_AGES, recent_class
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.peers import PeerKind, peer
@@ -85,8 +85,12 @@ class Trials(NamedTuple):
 
 
 def refitted(market: Market, prices: SlotPrices, *, half_life_s: float = HALF_LIFE_S) -> Market:
-    """Return the market with its machine types estimated from other prices (`recent_class`), as independent."""
-    slot_s, ages = 3600.0 / market.slots_per_hour, max(one.ages for one in market.classes)
+    """Return the market with its machine types estimated from other prices (`recent_class`), as independent.
+
+    The size of tables remains: with several machine types, or availability, ages are limited to those of the market.
+    """
+    slot_s, single = 3600.0 / market.slots_per_hour, len(market.classes) == 1
+    ages = MOST_AGES if single and not market.classes[0].by_availability else max(one.ages for one in market.classes)
     classes = []
     for at, one in enumerate(market.classes):
         bid = ANY_PRICE if one.by_availability else None
