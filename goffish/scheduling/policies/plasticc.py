@@ -111,8 +111,8 @@ class Plasticc:
     Notes
     -----
     "period": the target is the mean throughput that the rest of the period requires for the goal, at most `MOST`.
-    Without a forecast, the last `PAST` timesteps are taken as the distribution of the next ones. If PEs are restricted to
-    machine types or sites, "interval" is used, which moves fewer instances.
+    Without a forecast, the last `PAST` timesteps are taken as the distribution of the next ones. If PEs are restricted
+    to machine types or sites, "interval" is used, which moves fewer instances.
 
     "interval": without a new forecast, the mean of the last one is used (WPA) while part of it lies ahead, then the
     observations (CAF); see `Averaging`.
