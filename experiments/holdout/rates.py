@@ -6,10 +6,11 @@ Each case is a dataflow and the rates of its goal's period, 10 or 12 hours, on m
 Rates of logs are scaled so that the mean of the day before is the expected rate of the dataflow: no case uses its own
 mean.
 
-The configurations below were fixed before the first run, one per policy, with the defaults of the package. They were
-developed on generated rates with seeds below 100 and on days 2 to 30 of the request log. Evaluated are days 31 to 57,
-half a day at a time, generated rates with seeds from 100 on, and the logs in the folder ``request-rates`` of
-GOFFISH_DATA other than the bundled one: archives (.tar.bz2) of one text file with the requests of every second.
+The configurations below were fixed before the first run on these cases, one per policy, with the defaults of the
+package. They were developed on generated rates with seeds below 200 and on days 2 to 36 of the request log. Evaluated
+are days 37 to 57, half a day at a time, generated rates with seeds from 200 on, and the logs in the folder
+``request-rates`` of GOFFISH_DATA other than the bundled one: archives (.tar.bz2) of one text file with the requests of
+every second.
 
 | label | policy | options | forecast |
 |---|---|---|---|
@@ -60,9 +61,9 @@ CLOUD = "ec2-2013-m1"
 DAY_S = 86_400.0
 #: Variable that names the folder of larger data.
 DATA = "GOFFISH_DATA"
-FIRST_DAY, LAST_DAY = 31, 57
+FIRST_DAY, LAST_DAY = 37, 57
 SHAPES = ("spikes", "free-walk", "walk", "daily", "on-off")
-SEEDS = range(100, 104)
+SEEDS = range(200, 204)
 FLOWS = ("linear-road", "text-classifier", "sc13-diamond", "plasticc-10x3")
 #: The log that is bundled with the package, in minutes, has this name in the folder of logs.
 BUNDLED = "nasa"

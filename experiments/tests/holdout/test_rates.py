@@ -43,9 +43,9 @@ def test_only_unseen_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a case that the configurations were developed on is part of the evaluation."""
     monkeypatch.delenv(rates.DATA, raising=False)
     every = rates.cases(["linear-road", "sc13-diamond"], 100)
-    assert all(case.number >= 62 for case in every if case.source == BUNDLED)
-    assert all(case.number >= 100 for case in every if case.source != BUNDLED)
-    assert len(every) == len(set(every)) == 2 * (2 * 26 + 5 * 4)
+    assert all(case.number >= 74 for case in every if case.source == BUNDLED)
+    assert all(case.number >= 200 for case in every if case.source != BUNDLED)
+    assert len(every) == len(set(every)) == 2 * (2 * 20 + 5 * 4)
 
 
 def test_the_better_run_meets_the_goal() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 
 from goffish.cloud.billing import rent
 from goffish.cloud.catalogue import Catalogue
-from goffish.errors import InputError
 from goffish.scheduling.dataflow.deployment import Deployment
 from goffish.scheduling.dataflow.flow import Floats, Flow
 from goffish.scheduling.policies.feasible import feasible
@@ -111,28 +110,24 @@ class Auto:
 
     Both run in shadow from the first deployment on: on the interval model, with the observed rates, the mean observed
     speed of the machines and the forecasts of the time. The regret of a policy is the difference between the best
-    profit of the last `window` intervals and its own, with the cost scaled to the goal's throughput.
+    profit of the last `window_h` hours and its own, with the cost scaled to the goal's throughput.
 
     Parameters
     ----------
     start : Policy
         Policy of the first deployment.
-    window : int
-        Intervals over which the profits are compared.
+    window_h : float
+        Hours over which the profits are compared; several paid hours, as a machine is paid when an hour begins.
     margin : float
         Least regret of the followed policy that leads to a switch, times the share of the period that is left.
-    patience : int
-        Intervals before the first switch, and between two switches.
+    patience_h : float
+        Hours before the first switch, and between two switches.
     """
 
     start: Policy
-    window: int = 72
+    window_h: float = 6.0
     margin: float = 0.03
-    patience: int = 36
-
-    def __post_init__(self) -> None:
-        if self.window < 1 or self.patience < 1:
-            raise InputError(f"window = {self.window}, patience = {self.patience}: must be at least 1 interval")
+    patience_h: float = 3.0
 
     @property
     def policies(self) -> dict[str, Policy]:
@@ -160,10 +155,12 @@ class Auto:
             seen = [machine.coefficient for machine in observation.live.machines.values()]
             coefficient = float(np.mean(seen)) if seen else 1.0
             shadows = {each: shadows[each].advance(policies[each], observation, coefficient) for each in policies}
-            scores = {each: shadows[each].score(flow, self.window, observation.steps) for each in policies}
+            per_hour = 3600.0 / observation.interval_s
+            window, patience = max(1, round(self.window_h * per_hour)), round(self.patience_h * per_hour)
+            scores = {each: shadows[each].score(flow, window, observation.steps) for each in policies}
             best = max(scores, key=lambda each: (scores[each], each == name))
             gain = (scores[best] - scores[name]) * (observation.steps - step) / observation.steps
-            if step - since >= self.patience and gain > self.margin:
+            if step - since >= patience and gain > self.margin:
                 name, own, since = best, None, step
         plan, own = policies[name].adapt(observation, own)
         return plan, Followed(name, own, since, shadows)

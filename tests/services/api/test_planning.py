@@ -193,10 +193,11 @@ def _running(machine: dataflows_pb2.Machine, number: int, elapsed_s: float) -> d
     return made
 
 
-def test_looking_ahead(client: Client) -> None:
+@pytest.mark.parametrize("policy", ["plasticc", "auto", "wpa"])
+def test_looking_ahead(client: Client, policy: str) -> None:
     """Breaks when a forecast does not reach the policy: of the same present, a rise that is foreseen costs more."""
     flow = compile_flow(read_dataflow("sc13-diamond"))
-    plan = client.plan("sc13-diamond", policy="plasticc")
+    plan = client.plan("sc13-diamond", policy=policy)
     observed = planning_pb2.Observations(
         machines=[_running(machine, at, 300.0) for at, machine in enumerate(plan.machines)],
         alternates={element.element: element.alternate for element in plan.elements},
@@ -206,7 +207,7 @@ def test_looking_ahead(client: Client) -> None:
     for factor in (1.0, 8.0):
         ahead = [planning_pb2.Interval(rates={flow.names[0]: flow.rates[0] * factor}) for _ in range(4)]
         asked = planning_pb2.PlanAheadRequest(
-            setting=named("sc13-diamond", "plasticc"), observations=observed, forecast=ahead
+            setting=named("sc13-diamond", policy), observations=observed, forecast=ahead
         )
         answer = client.planning.PlanAhead(asked)
         assert len(answer.outlook) == 4 and all(0 <= one.throughput <= 1 for one in answer.outlook)
