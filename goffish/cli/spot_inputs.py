@@ -160,7 +160,7 @@ def outlook_facts(found: Advice) -> list[tuple[str, str]]:
     """Return what a job may cost, and the probability of its outcomes."""
     outlook = None if found.choice is None else found.choice.outlook
     if outlook is None:
-        return [] if found.choice is None else [("80 % of jobs", "unknown; the history is too short for trials")]
+        return [] if found.choice is None else [("80 % of jobs", "unknown: too few trials on the history")]
     first, middle, last = outlook.hours
     return [
         ("80 % of jobs", f"{outlook.low:.4g} to {outlook.high:.4g} $ (held in {outlook.held:.0%} of "

@@ -15,6 +15,7 @@ from goffish.cloud.prices import SlotPrices
 from goffish.scheduling.spot.comparison import Outcome
 from goffish.scheduling.spot.heuristics import Heuristic
 from goffish.scheduling.spot.model import Market
+from goffish.scheduling.spot.sizes import MOST_VALUES, values_of_slot
 from goffish.scheduling.spot.table import Table
 from goffish.scheduling.spot.trials import (
     LEAST_TRIALS,
@@ -25,7 +26,9 @@ from goffish.scheduling.spot.trials import (
     heuristic,
     intervals,
     most_cost,
+    refitted,
     shares,
+    until,
     walk_forward,
 )
 
@@ -115,10 +118,15 @@ def history_trials(
     threads: int = 2,
     progress: Callable[[int, int], object] | None = None,
 ) -> Trials | None:
-    """Run trials of a job over the later half of a history; None if the deadline cannot be kept."""
-    if slots < market.least_slots(work):
-        return None
+    """Run trials of a job over the later half of a history.
+
+    None if the deadline cannot be kept, there is no history, or a table would have more than `sizes.MOST_VALUES`.
+    """
     first = max(2, int(BEFORE * prices.slots))
+    if slots < market.least_slots(work) or first >= prices.slots:
+        return None
+    if values_of_slot(refitted(market, until(prices, first)), work) * slots > MOST_VALUES:
+        return None
     span = max(1, prices.slots - first)
     (found,) = walk_forward(
         market, prices, [(work, slots)], first=first, refit=-(-span // FITS), step=-(-span // MOST_TRIALS),
