@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from goffish.cloud.prices import ANY_PRICE, SlotPrices
 from goffish.errors import InputError
@@ -242,11 +243,7 @@ def learning_rate(epsilon: float) -> float:
     """Return the rate `h` with ``h / (1 - exp(-h)) = 1 + epsilon``."""
     if not 0 < epsilon <= 10:
         raise InputError(f"epsilon = {epsilon:g}: must be more than 0 and at most 10")
-    low, high = 0.0, 2.0 * epsilon + 1.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if middle < (1.0 + epsilon) * -np.expm1(-middle) else (low, middle)
-    return low
+    return float(brentq(lambda h: h / -np.expm1(-h) - 1.0 - epsilon, 1e-9, 2.0 * epsilon + 1.0))
 
 
 def leaders(trials: Trials, half_life: float) -> Ints:
@@ -259,7 +256,8 @@ def leaders(trials: Trials, half_life: float) -> Ints:
         A trial has half the weight of one that ended this many slots later.
     """
     ages = (trials.starts - trials.starts[:1]) / half_life if trials.starts.size else np.zeros(0)
-    grown = np.cumsum(trials.costs * 2.0**ages, axis=1)
+    # Older trials than 1000 half-lives weigh nothing; their factors would exceed the numbers that there are.
+    grown = np.cumsum(trials.costs * 2.0 ** (ages - max(0.0, ages.max(initial=0.0) - 1000.0)), axis=1)
     sums = np.concatenate((np.zeros((len(grown), 1)), grown), axis=1)
     ended = np.searchsorted(trials.starts + trials.slots, np.append(trials.starts, trials.end), "right")
     then = sums[:, ended]
