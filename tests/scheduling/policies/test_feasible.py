@@ -159,8 +159,7 @@ def test_every_policy_keeps_elements_where_they_may_run(policy: str) -> None:
     flow = tied(FACTORY, ARCHIVE, "small")
     allowed = flow.needs.allowed([c.name for c in CLOUD.classes], [c.site for c in CLOUD.classes])
     rates = np.outer(np.linspace(1, 3, 12), FACTORY.rates)
-    # A plan for the mean of the period lags behind rates that rise throughout a single hour.
-    planner = make_policy(policy, {"constraint": "interval"} if policy == "plasticc" else None)
+    planner = make_policy(policy)
     seen = []
 
     class Watched:
