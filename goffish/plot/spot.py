@@ -52,7 +52,8 @@ def prices(traces: Sequence[Trace], market: Market, *, title: str = "") -> Figur
     Returns
     -------
     matplotlib.figure.Figure
-        One panel per machine type, with a logarithmic axis. Gaps are times in which it was not available.
+        One panel per machine type, with a logarithmic axis. Gaps are times in which it was not available. If all types
+        have availability, one panel with a bar for each, and its share of the time.
 
     Raises
     ------
@@ -61,6 +62,8 @@ def prices(traces: Sequence[Trace], market: Market, *, title: str = "") -> Figur
     """
     _expect_classes(market)
     count = len(market.classes)
+    if all(one.by_availability for one in market.classes):
+        return _availability(traces, market, title)
     figure = new_figure(9.0, 1.2 + 2.0 * count, fitted=True)
     panels = np.atleast_1d(figure.subplots(count, 1, sharex=True))
     for at, (axes, one, trace) in enumerate(zip(panels, market.classes, traces, strict=True)):
@@ -74,6 +77,22 @@ def prices(traces: Sequence[Trace], market: Market, *, title: str = "") -> Figur
         _logarithmic(axes)
         axes.set_ylabel(f"{one.name}\n$/h")
     panels[0].set_title(title or "Spot prices, bids (dashed) and on-demand price (line)")
+    return figure
+
+
+def _availability(traces: Sequence[Trace], market: Market, title: str) -> Figure:
+    """Bars of the times in which each machine type was available."""
+    figure = new_figure(9.0, 1.2 + 0.6 * len(traces), fitted=True)
+    axes, names = figure.subplots(), []
+    for at, (one, trace) in enumerate(zip(market.classes, traces, strict=True)):
+        there, lasted = trace.prices != UNAVAILABLE, trace.durations()
+        days = np.stack((trace.times, lasted), axis=1)[there] / 86_400.0
+        axes.broken_barh(days.tolist(), (at - 0.35, 0.7), color=COLOURS[at % _MOST], linewidth=0, gid=f"available-{at}")
+        names.append(f"{one.name} ({lasted[there].sum() / lasted.sum():.0%})")
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.xaxis_date()
+    axes.set_title(title or "Availability of spot machines, and share of the time")
     return figure
 
 

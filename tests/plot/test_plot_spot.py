@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goffish.cloud.prices import Trace
+from goffish.cloud.prices import UNAVAILABLE, Trace
 from goffish.errors import InputError
 from goffish.plot import spot
+from goffish.scheduling.spot.availability import availability_class
 from goffish.scheduling.spot.comparison import compare
 from goffish.scheduling.spot.job import run_job
+from goffish.scheduling.spot.presets import market_from
 from goffish.scheduling.spot.table import Table, build_table
 from tests.scheduling.spot.spot_cases import path_prices, tiny
 
@@ -37,6 +39,17 @@ def test_prices_with_bids() -> None:
     assert [at.hour for at in line.get_xdata()] == [0, 1, 2, 2]
     assert [a.get_ydata()[0] for a in artists(figure, "bid-0")] == MARKET.classes[0].bids.tolist()
     assert artists(figure, "on-demand-0")[0].get_ydata()[0] == 0.13
+
+
+def test_availability() -> None:
+    """Breaks when a bar covers a time without machines, or the share is of the number of changes."""
+    trace = Trace(np.array([0.0, 3600.0, 7200.0]), np.array([0.3, UNAVAILABLE, 0.3]), 36_000.0, "a")
+    market = market_from("ec2", [availability_class(trace, 1, 1.0, 600.0, 0.3, name="gpu")], [1], [1.0])
+    figure = spot.prices([trace], market)
+    bars = artists(figure, "available-0")[0].get_paths()
+    found = [bar.get_extents().intervalx.tolist() for bar in bars]
+    assert found == [pytest.approx([0, 1 / 24]), pytest.approx([2 / 24, 10 / 24])]
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["gpu (90%)"]
 
 
 def test_the_map_of_costs(table: Table) -> None:
