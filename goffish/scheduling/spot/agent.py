@@ -148,7 +148,8 @@ class Agent:
         seen = np.stack(self._seen)
         prices = np.concatenate((self._history.prices[:-1], seen))
         peaks = np.concatenate((self._history.peaks, np.maximum(seen[:-1], seen[1:])))
-        market = refitted(self.table.market, SlotPrices(prices, peaks), half_life_s=AFTER_ALARM_S)
+        ages = max(one.ages for one in self.table.market.classes)
+        market = refitted(self.table.market, SlotPrices(prices, peaks), half_life_s=AFTER_ALARM_S, ages=ages)
         self.table = replace(build_table(market, work, left, threads=self._threads), last=())
         self.fits += 1
         _log.info("prices no longer follow the market; fitted again with %d slots left", left)

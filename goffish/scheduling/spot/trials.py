@@ -85,13 +85,17 @@ class Trials(NamedTuple):
         return int(self.starts[1] - self.starts[0]) if self.starts.size > 1 else 1
 
 
-def refitted(market: Market, prices: SlotPrices, *, half_life_s: float = HALF_LIFE_S) -> Market:
+def refitted(
+    market: Market, prices: SlotPrices, *, half_life_s: float = HALF_LIFE_S, ages: int | None = None
+) -> Market:
     """Return the market with its machine types estimated from other prices (`recent_class`), as independent.
 
     The size of tables remains: with several machine types, or availability, ages are limited to those of the market.
     """
     slot_s, single = 3600.0 / market.slots_per_hour, len(market.classes) == 1
-    ages = MOST_AGES if single and not market.classes[0].by_availability else max(one.ages for one in market.classes)
+    if ages is None:
+        free = single and not market.classes[0].by_availability
+        ages = MOST_AGES if free else max(one.ages for one in market.classes)
     classes = []
     for at, one in enumerate(market.classes):
         bid = ANY_PRICE if one.by_availability else None

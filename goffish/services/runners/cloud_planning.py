@@ -20,9 +20,10 @@ from goffish.errors import InputError
 from goffish.scheduling.spot.agent import Agent
 from goffish.scheduling.spot.availability import availability_class
 from goffish.scheduling.spot.comparison import cheapest_on_demand, heuristic_bid
+from goffish.scheduling.spot.estimate import estimate_class
 from goffish.scheduling.spot.heuristics import Heuristic, lifetime_interval, mean_lifetime, on_demand_cost
 from goffish.scheduling.spot.job import PROCESS, QUIESCED, RUNNING, START, Status
-from goffish.scheduling.spot.model import Market, SpotClass
+from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.presets import Times, market_from
 from goffish.scheduling.spot.replay import replay
 from goffish.scheduling.spot.table import Table, build_table
@@ -289,17 +290,19 @@ def _market(
     billing: Billing, classes: Sequence[MachineType], traces: Sequence[Trace], slot_s: float, need: Need
 ) -> Market:
     """Return the market model of machine types, with the closest supported billing rules."""
-    histories: list[Trace | SpotClass] = [
-        trace
+    # Without ages: a short history has few observations of each, and a job would wait for a favorable one.
+    histories = [
+        estimate_class(trace, 1, one.price_per_hour, slot_s, bids=np.array([one.price_per_hour]), estimator="recent",
+                       ages=1)
         if one.availability is None
         else availability_class(
-            trace, 1, one.price_per_hour, slot_s, spot_price(one, trace.start, trace.end), estimator="recent"
+            trace, 1, one.price_per_hour, slot_s, spot_price(one, trace.start, trace.end), estimator="recent", ages=1
         )
         for trace, one in zip(traces, classes, strict=True)
-    ]
+    ]  # fmt: skip
     made = market_from(
         "ec2-linux", histories, [_cores(one) for one in classes], [one.price_per_hour for one in classes],
-        times=Times(slot_s, need.startup_s, need.checkpoint_s), estimator="recent",
+        times=Times(slot_s, need.startup_s, need.checkpoint_s),
     )  # fmt: skip
     # Machines of the local provider are killed without notice.
     made = replace(made, notice=False)
