@@ -332,12 +332,12 @@ def spot() -> None:
     for name in ("reactive-global", "reactive-local", "plasticc", "ds2", "target-utilisation"):
         for title, cloud in (("on demand", fixed), ("spot, zones a and b", both), ("spot, zone b", steady)):
             found = several((spot_run, (flow, cloud, name, day, seed)) for seed, day in enumerate(days))
-            told = [r.summary for r in found]
+            summaries = [r.summary for r in found]
             taken = sum(int(r.machines["taken"].to_numpy().sum()) for r in found)
-            means = [statistics.mean(getattr(s, field) for s in told) for field in ("omega", "cost", "profit")]
-            rows.append([name, title, f"{means[0]:.3f}", f"{min(s.omega for s in told):.3f}", f"{means[1]:.2f}",
+            means = [statistics.mean(getattr(s, field) for s in summaries) for field in ("omega", "cost", "profit")]
+            rows.append([name, title, f"{means[0]:.3f}", f"{min(s.omega for s in summaries):.3f}", f"{means[1]:.2f}",
                          f"{means[2]:.3f}", f"{taken / len(days):.1f}",
-                         f"{sum(s.throughput_met for s in told)}/{len(days)}"])  # fmt: skip
+                         f"{sum(s.throughput_met for s in summaries)}/{len(days)}"])  # fmt: skip
     print("\n### Spot machines: graph L, 50 messages/s as a random walk, goal 0.8, 12 h on each of 12 days of 2015\n")
     header = ["policy", "machines", "throughput", "least", "$", "profit", "machines taken away", "goal met"]
     _harness.print_table(header, rows)

@@ -230,7 +230,7 @@ def summarize(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def told(one: dict[str, Any]) -> list[str]:
+def gain_cells(one: dict[str, Any]) -> list[str]:
     """Cells of a gain."""
     low, high = one["interval"]
     return [f"{one['mean']:+.1%}", f"{low:+.1%} to {high:+.1%}", f"{one['worst']:+.1%}", f"{one['won']:.0%}"]
@@ -291,11 +291,11 @@ def main() -> None:
     _harness.print_table(["cases", "number", *POLICIES], means)
     header = ["mean", "95 % interval", "worst case", "cases with a gain"]
     print("\n### Gain of profit over all cases\n")
-    rows = [[name, *told(one)] for name, one in summary["all cases"].items()]
+    rows = [[name, *gain_cells(one)] for name, one in summary["all cases"].items()]
     _harness.print_table(["gain", *header], rows)
     for name in list(summary["all cases"])[:3]:
         print(f"\n### Gain of profit: {name}\n")
-        _harness.print_table(["cases", *header], [[group, *told(some[name])] for group, some in summary.items()])
+        _harness.print_table(["cases", *header], [[group, *gain_cells(some[name])] for group, some in summary.items()])
     print("\n### Small cases at rated speed: profit (throughput), upper bounds, and a receding horizon of an hour\n")
     labels = ["receding horizon", "auto", "plasticc", "reactive-global", "oracle plasticc"]
     _harness.print_table(

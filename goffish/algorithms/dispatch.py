@@ -78,8 +78,8 @@ def _answer(
         only_engines = (parts, method, units, options.max_supersteps, options.checkpoint_every)
         if all(option is None for option in only_engines):
             if options.threads is not None and (single := job.single_threaded()):
-                told = f"threads={options.threads} has no effect: {single} uses one thread; omit threads"
-                warnings.warn(told, GoffishWarning, stacklevel=4)
+                message = f"threads={options.threads} has no effect: {single} uses one thread; omit threads"
+                warnings.warn(message, GoffishWarning, stacklevel=4)
             # Algorithms of one thread make only their kernel interruptible, so that this thread reuses its memory.
             work = 0 if job.one_thread else graph.num_arcs
             if options.checkpoint_dir is None:
@@ -134,9 +134,9 @@ def _on_engine(
                 result = _concluded(job, answered, result, seconds, note)
                 if output is not None:
                     write_folder(result.table, output, result.algorithm)
-                    told = {"rows": result.table.num_rows, "parts": 1}
+                    counts = {"rows": result.table.num_rows, "parts": 1}
                     empty = result.table.slice(0, 0)
-                    result = Result(result.algorithm, empty, {**result.summary, **told}, result.stats)
+                    result = Result(result.algorithm, empty, {**result.summary, **counts}, result.stats)
         summary = engine.same(dict(result.summary))
     result = result if job is None else replace(result, algorithm=job.name)
     return result if engine.leads else replace(result, summary=summary)

@@ -338,7 +338,7 @@ def _simulate(
             losses = next((o.replay.losses for o in ran if o.policy == "rtba" and o.replay), np.zeros(starts.size))
             first = int(starts[int(np.argmax(losses))])
             draw("job", plot_job, run_job(found, strategy, units, slots, prices, first), found, prices, first)
-    rows = [one.told(price) for one in ran]
+    rows = [one.summary(price) for one in ran]
     if json:
         print_json({"core_hours": units * found.unit, "deadline_h": slots / found.slots_per_hour, "on_demand": price,
                     "trained_until": fitted.last, "tested_from": traces[0].start, "policies": rows})  # fmt: skip
@@ -469,7 +469,7 @@ def _advise(
         notes = doubts(fitted, prices)
     if plot is not None:
         draw("cost_curve", plot, strategy, status.saved, slots, prices, ages)
-    body = found.told() | {"market": market, "notes": notes} | current_facts(fitted, prices)
+    body = found.to_json() | {"market": market, "notes": notes} | current_facts(fitted, prices)
     if estimate is not None:
         body["estimate"] = {"core_hours": estimate.core_hours, "core_hours_high": estimate.core_hours_high,
                             "warnings": list(estimate.warnings)}  # fmt: skip

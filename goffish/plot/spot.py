@@ -286,8 +286,8 @@ def job(run: JobRun, market: Market, slots: SlotPrices, first: int = 0, *, title
         panels[1].plot([], [], color=_STATES[state], linewidth=5, label=name)
     legend_beside(panels[1], panels[1].get_legend_handles_labels()[0], "state")
     by_slot = {entry.slot: entry.status for entry in steps}
-    told = {"work": "current", "saved": "from the last checkpoint"}
-    for (name, label), colour in zip(told.items(), COLOURS, strict=False):
+    labels = {"work": "current", "saved": "from the last checkpoint"}
+    for (name, label), colour in zip(labels.items(), COLOURS, strict=False):
         left = [getattr(by_slot[slot], name) * market.unit for slot in sorted(by_slot)]
         panels[2].step(hours[sorted(by_slot)], left, where="post", color=colour, label=label, gid=name)
     panels[2].set_ylabel("remaining core-hours")

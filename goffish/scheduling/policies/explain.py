@@ -53,23 +53,23 @@ def reasons(flow: Flow, plan: Deployment, external: Floats) -> list[str]:
     throughput = network_throughput(plan, flow, external)
     slack = throughput - goal.throughput
     reached = "reaches" if slack >= -goal.tolerance else "misses"
-    told = [f"The relative throughput of {throughput:.3f} {reached} the goal of {goal.throughput:g}."]
+    sentences = [f"The relative throughput of {throughput:.3f} {reached} the goal of {goal.throughput:g}."]
     share = np.divide(found.processed, found.ideal_in, out=np.ones(flow.size), where=found.ideal_in > 0)
     tight = int(share.argmin())
     if share[tight] < 1.0 - 1e-9:
-        told.append(f"{flow.names[tight]} is the bottleneck: it processes {share[tight]:.1%} of its input.")
+        sentences.append(f"{flow.names[tight]} is the bottleneck: it processes {share[tight]:.1%} of its input.")
     else:
-        told.append("Every processing element keeps up with its input.")
+        sentences.append("Every processing element keeps up with its input.")
     growth = backlog_growth(flow, plan, external)
     if growth > 1e-9:
-        told.append(f"The backlog grows by {growth:.3g} messages per second.")
+        sentences.append(f"The backlog grows by {growth:.3g} messages per second.")
     load = found.ideal_in * flow.cost[flow.rows(plan.active)]
     heavy = int(load.argmax())
-    told.append(
+    sentences.append(
         f"{flow.names[heavy]} has the highest load: {load[heavy]:.3g} of {load.sum():.3g} reference cores, "
         f"on {int(plan.counts[heavy])} instances."
     )
-    told += _alternates(flow, plan)
+    sentences += _alternates(flow, plan)
     kinds = Counter(machine.kind for machine in plan.machines.values())
     parts = [
         f"{count} {catalogue.classes[kind].name} for {count * float(catalogue.prices[kind]):.4g}"
@@ -77,24 +77,24 @@ def reasons(flow: Flow, plan: Deployment, external: Floats) -> list[str]:
     ]
     used = sum(machine.used for machine in plan.machines.values())
     cores = sum(int(catalogue.cores[machine.kind]) for machine in plan.machines.values())
-    told.append(
+    sentences.append(
         f"Rented machines: {', '.join(parts)} {catalogue.currency} per hour; {used} of {cores} cores are in use."
     )
-    return told
+    return sentences
 
 
 def _alternates(flow: Flow, plan: Deployment) -> list[str]:
     """PEs that do not run their best alternate."""
-    told = []
+    sentences = []
     chosen, best = flow.rows(plan.active), flow.rows(flow.best)
     for element in np.flatnonzero(chosen != best).tolist():
         now, top = int(chosen[element]), int(best[element])
-        told.append(
+        sentences.append(
             f"{flow.names[element]} runs {flow.alternate_names[now]} instead of {flow.alternate_names[top]}: "
             f"{float(flow.cost[now] / flow.cost[top]):.0%} of the work for a value of "
             f"{float(flow.value[now]):.2f} instead of {float(flow.value[top]):.2f}."
         )
-    return told
+    return sentences
 
 
 def alternatives(

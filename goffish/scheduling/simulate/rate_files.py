@@ -71,8 +71,8 @@ class RateFile:
         count = int((rest + slack) // interval_s) if steps is None else steps
         if count < 1 or count * interval_s > rest + slack:
             wanted = f"{max(count, 1):,} intervals of {interval_s:g} s"
-            told = f"covers {self.length_s:g} s" + (f", {max(rest, 0):g} s from offset {offset_s:g} s" * (offset_s > 0))
-            raise InputError(f"{self.path}: {told}; expected at least {max(count, 1) * interval_s:g} s, {wanted}")
+            text = f"covers {self.length_s:g} s" + (f", {max(rest, 0):g} s from offset {offset_s:g} s" * (offset_s > 0))
+            raise InputError(f"{self.path}: {text}; expected at least {max(count, 1) * interval_s:g} s, {wanted}")
         grid = np.minimum(offset_s + interval_s * np.arange(count + 1), self.length_s)
         if self.rates is None:
             return {"": np.diff(np.searchsorted(self.edges, grid - slack, "left")) / interval_s}
@@ -161,8 +161,8 @@ def _steps(table: _Columns, time: str, rates: dict[str, Floats], every_s: float 
     gaps = np.flatnonzero(steps > _GAP * usual)
     if gaps.size:
         row = int(order[gaps[0] + 1])
-        told = f"gap of {steps[gaps[0]]:g} s" + f", the first of {gaps.size}" * (gaps.size > 1)
-        warnings.warn(f"{table.place(row)}: {told}; the rate before it is kept", GoffishWarning, stacklevel=4)
+        problem = f"gap of {steps[gaps[0]]:g} s" + f", the first of {gaps.size}" * (gaps.size > 1)
+        warnings.warn(f"{table.place(row)}: {problem}; the rate before it is kept", GoffishWarning, stacklevel=4)
     edges = np.append(times[order], times[order[-1]] + usual) - times[order[0]]
     return RateFile(table.path, edges, {name: series[order] for name, series in rates.items()})
 

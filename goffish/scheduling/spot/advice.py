@@ -65,14 +65,14 @@ class Advice:
     deadlines: list[tuple[float, float]]
     choice: Choice | None = None
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the advice as JSON-compatible data."""
         return {
             "action": self.text,
             "expected_cost": self.expected_cost,
             "on_demand_cost": self.on_demand_cost,
             "deadlines": [{"hours": hours, "expected_cost": cost} for hours, cost in self.deadlines],
-        } | ({"policy": "rtba"} if self.choice is None else self.choice.told())
+        } | ({"policy": "rtba"} if self.choice is None else self.choice.to_json())
 
 
 def advise(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from goffish.cloud.prices import SlotPrices
 from goffish.scheduling.spot.estimate import FLOOR
 from goffish.scheduling.spot.job import Status
-from goffish.scheduling.spot.model import Market, SpotClass
+from goffish.scheduling.spot.model import SpotClass
 from goffish.scheduling.spot.table import Table, build_table
 from goffish.scheduling.spot.trials import refitted
 
@@ -120,11 +120,6 @@ class Agent:
         self._seen: list[Floats] = []
         self._left = slots + 1
         self._restart()
-
-    @property
-    def market(self) -> Market:
-        """Market of the current table."""
-        return self.table.market
 
     def decide(self, left: int, status: Status, prices: Sequence[float], ages: Sequence[int] | None = None) -> int:
         """Return the action of `job` with `left` slots until the deadline; ages are determined from observed prices."""

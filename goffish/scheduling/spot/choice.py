@@ -94,7 +94,7 @@ class Choice(NamedTuple):
         """Name of the policy, with the machine type of a heuristic."""
         return name_of(self.rule.market, self.candidate)
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the choice as JSON-compatible data."""
         outlook = self.outlook
         return {

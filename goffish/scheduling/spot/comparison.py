@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
     starts: Ints
     replay: Replay | None = None
 
-    def told(self, on_demand: float) -> dict[str, Any]:
+    def summary(self, on_demand: float) -> dict[str, Any]:
         """Summarize the results; `saving` is relative to the on-demand price of the job."""
         found = self.replay
         mean = float(self.costs.mean())

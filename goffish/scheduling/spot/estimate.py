@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from goffish.cloud.prices import SlotPrices, Trace, in_slots
 from goffish.errors import InputError
-from goffish.scheduling.spot.model import Market, SpotClass, chain_of
+from goffish.scheduling.spot.model import Market, SpotClass, chain_of, slots_inside
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -193,7 +193,7 @@ def recent_class(
     low, high = np.append(edges[:1], edges), np.append(edges, 2.0 * edges[-1])
     levels = np.divide(np.bincount(bins, weight * price, count), seen, out=np.sqrt(low * high), where=seen > 0)
     pairs = np.zeros((count, ages, count))
-    np.add.at(pairs, (bins[:-1], np.minimum(_slots_inside(bins), ages - 1)[:-1], bins[1:]), weight[:-1])
+    np.add.at(pairs, (bins[:-1], np.minimum(slots_inside(bins), ages - 1)[:-1], bins[1:]), weight[:-1])
     chain = np.zeros((count * ages,) * 2)
     for kind in range(count):
         usual = pairs[kind].sum(axis=0) + PRIOR * _usual(kind, levels, edges, price, weight, seen)
@@ -251,12 +251,6 @@ def _usual(kind: int, levels: Floats, edges: Floats, price: Floats, weight: Floa
     return np.asarray(0.99 * found + 0.01 / count, np.float64)
 
 
-def _slots_inside(bins: Ints) -> Ints:
-    """Slots since the bin of each slot was entered, counted from the first slot."""
-    at = np.arange(bins.size)
-    return np.asarray(at - np.maximum.accumulate(np.where(np.append(True, bins[1:] != bins[:-1]), at, 0)), np.int64)
-
-
 def _change_chain(bins: Ints, trace: Trace, count: int, slot_s: float, *, each: bool) -> Floats:
     """Chain of the changes between bins: rate of leaving each bin, and distribution of the next bin."""
     kept = np.append(True, bins[1:] != bins[:-1])
@@ -291,7 +285,7 @@ def _semi_chain(trace: Trace, edges: Floats, slot_s: float, ages: int) -> Floats
     """
     bins = np.searchsorted(edges, in_slots([trace], slot_s, trace.start, trace.end).prices[:, 0], "left")
     count = edges.size + 1
-    age = np.minimum(_slots_inside(bins), ages - 1)[:-1]
+    age = np.minimum(slots_inside(bins), ages - 1)[:-1]
     left = bins[1:] != bins[:-1]
     seen, leaves = np.zeros((count, ages)), np.zeros((count, ages))
     np.add.at(seen, (bins[:-1], age), 1.0)
@@ -382,6 +376,6 @@ def log_likelihood(one: SpotClass, trace: Trace, slot_s: float) -> float:
     """
     prices = in_slots([trace], slot_s, trace.start, trace.end).prices[:, 0]
     bins = one.bins_of(prices)
-    states = bins * one.ages + np.minimum(_slots_inside(bins), one.ages - 1)
+    states = bins * one.ages + np.minimum(slots_inside(bins), one.ages - 1)
     likely = one.chain[states[:-1], states[1:]]
     return float(np.log((1.0 - FLOOR) * likely + FLOOR / one.bins).sum())

@@ -318,12 +318,9 @@ class Market:
 
         Counted from the first slot, up to the highest age of the chains.
         """
-        at = np.arange(len(prices))
         found = np.empty(prices.shape, np.int64)
         for kind, one in enumerate(self.classes):
-            bins = one.bins_of(prices[:, kind])
-            entered = np.maximum.accumulate(np.where(np.append(True, bins[1:] != bins[:-1]), at, 0))
-            found[:, kind] = np.minimum(at - entered, one.ages - 1)
+            found[:, kind] = np.minimum(slots_inside(one.bins_of(prices[:, kind])), one.ages - 1)
         return found
 
     def spot_choice(self, kind: int, bid: int) -> int:
@@ -370,6 +367,12 @@ class Market:
                 found[f"{one.name}: {name}"] = getattr(one, name).tolist()
         found["joint_chain"] = None if self.joint_chain is None else self.joint_chain.tolist()
         return found
+
+
+def slots_inside(bins: Ints) -> Ints:
+    """Slots since the bin of each slot was entered, counted from the first slot."""
+    at = np.arange(bins.size)
+    return np.asarray(at - np.maximum.accumulate(np.where(np.append(True, bins[1:] != bins[:-1]), at, 0)), np.int64)
 
 
 def long_run(chain: Floats) -> Floats:

@@ -83,7 +83,8 @@ def test_numbers_at_the_edge(policy: str) -> None:
         for value in ("0", "1e9", "1e-300"):
             with suppress(InputError):  # a whole number, or more than 0
                 made = make_policy(policy, {option: value})
-                simulate(flow, catalogue, made, np.tile(flow.rates, (3, 1)))
+                result = simulate(flow, catalogue, made, np.tile(flow.rates, (3, 1)))
+                assert np.isfinite([result.summary.omega, result.summary.cost]).all(), (option, value)
 
 
 def test_options_are_taken_for_what_they_are() -> None:

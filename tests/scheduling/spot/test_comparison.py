@@ -100,10 +100,10 @@ def test_heuristics_bid_for_recent_prices(preset: str) -> None:
     prices = in_slots([later], 600.0, later.start, later.end)
     starts = np.arange(0, prices.slots - 18, 6)
     for one in compare(market, None, ["h1", "h2", "h3"], 6, 18, prices, starts, [history]):
-        told = one.told(cheapest_on_demand(market, 6, 18))
+        told = one.summary(cheapest_on_demand(market, 6, 18))
         assert told["missed"] == 0 and told["on_demand_share"] < 0.25 and told["saving"] > 0.4, one.policy
     old = compare(market, None, ["h1"], 6, 18, prices, starts, [history], bid=most_probable_bid(market, 0))
-    assert old[0].told(0.21)["on_demand_share"] == 1.0
+    assert old[0].summary(0.21)["on_demand_share"] == 1.0
 
 
 def test_which_bid_heuristics_choose() -> None:
