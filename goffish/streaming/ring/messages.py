@@ -1,0 +1,177 @@
+"""What mappers and nodes of a ring send to each other."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.streaming.ring.ranges import NOTHING, Positions, Ranges
+
+Longs = NDArray[np.int64]
+
+
+class Column(Protocol):
+    """Payload of messages: anything with rows that can be picked and joined."""
+
+    def take(self, rows: Longs, /) -> Self:
+        """Return some of the rows."""
+
+    def __len__(self) -> int: ...
+
+
+class Tuples(NamedTuple):
+    """Keyed messages of one mapper, in the order in which it sent them.
+
+    Attributes
+    ----------
+    mapper, epoch : int
+        Sender, and its view of the ring.
+    numbers : int64, shape (n,)
+        Sequence numbers of the mapper, increasing.
+    stamps : int64, shape (n,)
+        Clock of the mapper, in microseconds.
+    positions : uint64, shape (n,)
+        Ring position of each key.
+    payload : Column
+        n rows.
+    """
+
+    mapper: int
+    epoch: int
+    numbers: Longs
+    stamps: Longs
+    positions: Positions
+    payload: Any
+
+    def take(self, rows: Longs) -> Tuples:
+        """Return some of the messages."""
+        return Tuples(
+            self.mapper,
+            self.epoch,
+            self.numbers[rows],
+            self.stamps[rows],
+            self.positions[rows],
+            self.payload.take(rows),
+        )
+
+    def where(self, mask: NDArray[np.bool_]) -> Tuples:
+        """Return the messages that a mask selects."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+
+class Marker(NamedTuple):
+    """All messages of a mapper after this one follow its view of version `epoch`."""
+
+    mapper: int
+    epoch: int
+
+
+class Progress(NamedTuple):
+    """Which messages the state of some positions contains.
+
+    Attributes
+    ----------
+    ranges : Ranges
+    marks : int64, shape (threads,)
+        Greatest time stamp that each thread has processed, in microseconds.
+    vectors : mapping of int to int64 of shape (threads,)
+        Last sequence number of each mapper that each thread has processed.
+    """
+
+    ranges: Ranges
+    marks: Longs
+    vectors: dict[int, Longs]
+
+
+class Checkpoint(NamedTuple):
+    """Changes of a node's state since its checkpoint before, for a node that holds a copy.
+
+    Attributes
+    ----------
+    epoch, number : int
+        View of the sender; number of the checkpoint among those to this receiver.
+    pieces : tuple of Progress
+    deltas : tuple
+        Changed entries.
+    full : Ranges
+        Positions of which the deltas hold the whole state, and after which the receiver's copy is complete.
+    replaced : Ranges
+        Positions of which the deltas hold the whole state, because the sender has just taken them over.
+    handoff : Ranges
+        Positions that the sender has stopped processing.
+    """
+
+    epoch: int
+    number: int
+    pieces: tuple[Progress, ...]
+    deltas: tuple[Any, ...]
+    full: Ranges = NOTHING
+    replaced: Ranges = NOTHING
+    handoff: Ranges = NOTHING
+
+
+class Heartbeat(NamedTuple):
+    """Sent to the next node clockwise."""
+
+    epoch: int
+
+
+class Ping(NamedTuple):
+    """Asks for a Pong."""
+
+    epoch: int
+
+
+class Pong(NamedTuple):
+    """Answer to a Ping."""
+
+    epoch: int
+
+
+class SyncRequest(NamedTuple):
+    """The sender's copy of these positions is incomplete after the checkpoint of this number."""
+
+    epoch: int
+    ranges: Ranges
+    number: int
+
+
+class SyncDone(NamedTuple):
+    """The sender's copy of these positions is complete."""
+
+    epoch: int
+    ranges: Ranges
+
+
+class BalanceRequest(NamedTuple):
+    """Asks the next node clockwise to take positions of the sender over.
+
+    Attributes
+    ----------
+    epoch, origin, hop : int
+        View of the sender; node that is overloaded; number of requests since.
+    leaves : bool
+        Take all of its positions, as the sender is to leave.
+    cpu : float
+        CPU utilisation of the sender.
+    """
+
+    epoch: int
+    origin: int
+    hop: int
+    leaves: bool = False
+    cpu: float = 0.0
+
+
+class BalanceReply(NamedTuple):
+    """Answer to a BalanceRequest: "accept", "busy" or "full"."""
+
+    epoch: int
+    answer: str
+
+
+Message = (
+    Tuples | Marker | Checkpoint | Heartbeat | Ping | Pong | SyncRequest | SyncDone | BalanceRequest | BalanceReply
+)

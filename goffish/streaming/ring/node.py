@@ -1,0 +1,841 @@
+"""A node of the ring: processes the messages of its positions and holds copies for its neighbours.
+
+A node neither reads a clock nor sends anything: its methods take the time and leave messages in `outbox`. The same
+object runs in a worker process and in a simulation.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.streaming.ring.messages import (
+    BalanceReply,
+    BalanceRequest,
+    Checkpoint,
+    Heartbeat,
+    Longs,
+    Marker,
+    Message,
+    Ping,
+    Pong,
+    Progress,
+    SyncDone,
+    SyncRequest,
+    Tuples,
+)
+from goffish.streaming.ring.ranges import EVERYTHING, NOTHING, Ranges
+from goffish.streaming.ring.store import BackupStore, thread_of
+from goffish.streaming.ring.view import Move, Registry, View, middle
+
+#: Time over which the length of the queue is observed, and the share of it that a threshold has to hold for.
+_LOAD_S = 10.0
+_LOAD_SHARE = 95
+
+
+@dataclass(frozen=True)
+class Options:
+    """Parameters of the nodes of a ring; all nodes have the same.
+
+    Attributes
+    ----------
+    threads : int
+        Queues of a node; each key belongs to one of them.
+    vectors : bool
+        Whether states remember the last sequence number of each mapper, so that no message changes a state twice.
+        Otherwise time stamps decide what is replayed, and some messages count twice.
+    latency_s : float
+        Bound of both the network latency and the difference of two clocks; not needed with `vectors`.
+    checkpoint_s, heartbeat_s : float
+        Time between two checkpoints, and between two heartbeats.
+    detect_s, ping_s : float
+        Silence after which a node is asked for an answer, and how long the answer may take.
+    handoff_s, move_s : float
+        Time limits of the last step of a move, and of a whole move.
+    high, low : (int, float)
+        Queued messages and CPU utilisation above which a node is overloaded, and below which it is lightly loaded.
+    holdoff_s : float
+        Time after a change of its interval in which a node asks for no other.
+    copies_first : bool
+        Whether planned moves wait until all future secondaries have copies.
+    minimum : int
+        Least number of nodes.
+    """
+
+    threads: int = 1
+    vectors: bool = True
+    latency_s: float = 0.015
+    checkpoint_s: float = 2.0
+    heartbeat_s: float = 0.25
+    detect_s: float = 0.75
+    ping_s: float = 0.1
+    handoff_s: float = 2.0
+    move_s: float = 30.0
+    high: tuple[int, float] = (1000, 0.8)
+    low: tuple[int, float] = (100, 0.5)
+    holdoff_s: float = 30.0
+    copies_first: bool = True
+    minimum: int = 1
+
+
+class State(Protocol):
+    """Entries of keys, each with a ring position."""
+
+    def apply(self, tuples: Tuples) -> Any:
+        """Process messages and return what they emit, or None."""
+
+    def collect(self) -> Any:
+        """Return the entries that changed since the last call, as they are now."""
+
+    def extract(self, ranges: Ranges) -> Any:
+        """Return all entries of some positions, as they are now."""
+
+    def install(self, delta: Any, ranges: Ranges) -> None:
+        """Set the entries of a delta that lie within some positions; they do not count as changed."""
+
+    def discard(self, ranges: Ranges) -> None:
+        """Remove all entries of some positions; they do not count as changed."""
+
+
+class Event(NamedTuple):
+    """Something that operators want to know of: "failure", "takeover", "replayed", "data loss", "in sync", "fenced",
+    "left", "moved", "cancelled", "unsplittable" or "spare wanted"."""
+
+    time: float
+    kind: str
+    ranges: Ranges = NOTHING
+
+
+@dataclass
+class _Piece:
+    """Owned positions with the progress of their state."""
+
+    ranges: Ranges
+    marks: Longs
+    vectors: dict[int, Longs]
+    epoch: int = 0  # merged once every mapper's markers of this version were processed
+    replays: int = 0  # queued batches of messages from before the takeover
+
+    def progress(self, ranges: Ranges, marks: Longs | None = None) -> Progress:
+        vectors = {mapper: last.copy() for mapper, last in self.vectors.items()}
+        return Progress(self.ranges & ranges, (self.marks if marks is None else marks).copy(), vectors)
+
+
+class _Queued(NamedTuple):
+    tuples: Tuples
+    piece: _Piece | None = None  # of which it is a replay
+
+
+@dataclass
+class _Repair:
+    """Positions of which another node needs a complete copy."""
+
+    ranges: Ranges
+    epoch: int
+    sent: int = 0  # number of the checkpoint with the copy
+
+
+@dataclass
+class _Probe:
+    until: float
+    asked: set[int]
+    answered: set[int] = field(default_factory=set)
+
+
+class Node:
+    """A node of the ring.
+
+    Parameters
+    ----------
+    number : int
+        Its id.
+    registry : Registry
+    state : State
+    options : Options
+    now : float
+        Time in seconds.
+
+    Attributes
+    ----------
+    outbox : list of (int, Message)
+        Messages to send, with their receivers, in order.
+    emitted : list of (Tuples, object)
+        What messages emitted, with the messages.
+    events : list of Event
+    cpu : float
+        CPU utilisation, set by the runtime.
+    """
+
+    def __init__(self, number: int, registry: Registry, state: State, options: Options, now: float) -> None:
+        self.number, self.registry, self.state, self.options = number, registry, state, options
+        self.view = registry.read()
+        self.outbox: list[tuple[int, Message]] = []
+        self.emitted: list[tuple[Tuples, Any]] = []
+        self.events: list[Event] = []
+        self.cpu = 0.0
+        self.fenced = False
+        self.duplicates = 0
+        self.store = BackupStore(self._contained)
+        self._queues: list[deque[_Queued | Marker]] = [deque() for _ in range(options.threads)]
+        self._pieces = [self._piece(self.view.interval(number))] if number in self.view else []
+        self._known: list[Progress] = []  # of the copies
+        self._in_sync = self._copied if number in self.view else NOTHING
+        self._passed: list[dict[int, int]] = [{} for _ in range(options.threads)]
+        self._newest = np.iinfo(np.int64).min  # greatest time stamp received as owner
+        self._held: dict[tuple[bool, int], list[Message]] = {}
+        self._sent: dict[int, int] = {}
+        self._received: dict[int, int] = {}
+        self._repairs: dict[int, _Repair] = {}
+        self._replaced = NOTHING
+        self._parked: list[Tuples] | None = None
+        self._fences = 0
+        self._heard: dict[int, float] = {}
+        self._probe: _Probe | None = None
+        self._heartbeat_due = self._checkpoint_due = now
+        self._load: deque[tuple[float, int]] = deque()
+        self._load_due = now + options.checkpoint_s
+        self._quiet_until = now
+        self._light_since = now
+        self._asked_until: float | None = None
+        self._reserved_until = now
+        self._busy_answers = 0
+        self._cascade: int | None = None
+        self._move_until = now
+        self._awaited: dict[int, Ranges] = {}  # copies that a move waits for
+        self._watched(now)
+
+    # Messages.
+
+    def receive(self, sender: int, message: Message, now: float) -> None:
+        """Take a message of another node, or of the mapper that it names."""
+        if self.fenced:
+            return
+        if message.epoch > self.view.epoch:
+            self.follow(now)
+        source = (isinstance(message, Tuples | Marker), sender)
+        if source in self._held or message.epoch > self.view.epoch:
+            self._held.setdefault(source, []).append(message)
+        elif not self.fenced:
+            self._handle(sender, message, now)
+
+    def _handle(self, sender: int, message: Message, now: float) -> None:
+        match message:
+            case Tuples():
+                self._dispatch(message)
+            case Marker():
+                for queue in self._queues:
+                    queue.append(message)
+            case Checkpoint():
+                self._heard[sender] = now
+                self._copy(sender, message, now)
+            case Heartbeat():
+                self._heard[sender] = now
+            case Ping():
+                self._send(sender, Pong(self.view.epoch))
+            case Pong():
+                self._heard[sender] = now
+                if self._probe is not None:
+                    self._probe.answered.add(sender)
+            case SyncRequest():
+                self._repair(sender, message.ranges, message.number)
+            case SyncDone():
+                self._synced(sender, message.ranges, now)
+            case BalanceRequest():
+                self._asked(sender, message, now)
+            case BalanceReply():
+                self._answered(message.answer, now)
+
+    def _send(self, node: int, message: Message) -> None:
+        self.outbox.append((node, message))
+
+    def _dispatch(self, tuples: Tuples) -> None:
+        """Queue, park, keep or drop messages of a mapper."""
+        mine = self._owned.contains(tuples.positions)
+        if mine.any():
+            own = tuples.where(mine)
+            self._newest = max(self._newest, int(own.stamps.max()))
+            if self._parked is not None and (move := self._move):
+                parked = move.ranges.contains(own.positions)
+                self._parked.append(own.where(parked))
+                own = own.where(~parked)
+            self._enqueue(own, None)
+        if mine.all():
+            return
+        rest = tuples.where(~mine)
+        copied = self.view.covered(self.number).contains(rest.positions)
+        self.store.add(rest.where(copied))
+        # The owner has the rest: nodes get positions only when they have received their messages for a whole view.
+
+    def _enqueue(self, tuples: Tuples, piece: _Piece | None) -> None:
+        if not len(tuples.numbers):
+            return
+        threads = thread_of(tuples.positions, self.options.threads)
+        for thread, queue in enumerate(self._queues):
+            part = tuples.where(threads == thread)
+            if len(part.numbers):
+                queue.append(_Queued(part, piece))
+                if piece is not None:
+                    piece.replays += 1
+
+    # Processing.
+
+    @property
+    def queued(self) -> int:
+        """Number of messages that wait to be processed."""
+        return sum(len(item.tuples.numbers) for q in self._queues for item in q if isinstance(item, _Queued))
+
+    def work(self, thread: int, now: float) -> int:
+        """Process the next batch of a thread's queue and return its number of messages; 0 if the queue is empty."""
+        queue = self._queues[thread]
+        while queue and not self.fenced:
+            item = queue.popleft()
+            if isinstance(item, Marker):
+                self._pass(thread, item, now)
+                continue
+            self._process(thread, item, now)
+            return len(item.tuples.numbers)
+        return 0
+
+    def _pass(self, thread: int, marker: Marker, now: float) -> None:
+        if marker.mapper == _FENCE:
+            self._fences -= 1
+        else:
+            passed = self._passed[thread]
+            passed[marker.mapper] = max(marker.epoch, passed.get(marker.mapper, 0))
+        self._merge()
+        if any(not repair.sent and self._settled(repair.epoch) for repair in self._repairs.values()):
+            self._checkpoint_due = now
+
+    def _process(self, thread: int, item: _Queued, now: float) -> None:
+        tuples = item.tuples
+        for piece in self._pieces:
+            part = tuples.where(piece.ranges.contains(tuples.positions))
+            if not len(part.numbers):
+                continue
+            last = piece.vectors.setdefault(tuples.mapper, np.zeros(self.options.threads, dtype=np.int64))
+            if self.options.vectors:
+                fresh = part.where(part.numbers > last[thread])
+                self.duplicates += len(part.numbers) - len(fresh.numbers)
+                part = fresh
+            if not len(part.numbers):
+                continue
+            last[thread] = max(last[thread], part.numbers[-1])
+            if not piece.replays:  # until then the mark of the old owner bounds what is still to be replayed
+                piece.marks[thread] = max(piece.marks[thread], part.stamps.max())
+            emitted = self.state.apply(part)
+            if emitted is not None:
+                self.emitted.append((part, emitted))
+        if item.piece is not None:
+            item.piece.replays -= 1
+            if not item.piece.replays:
+                self._log(now, "replayed", item.piece.ranges)
+                self._merge()
+                self._advance_move(now)
+
+    def _merge(self) -> None:
+        """Join the pieces whose progress no longer differs for messages that are still to come."""
+        ready = [piece for piece in self._pieces if not piece.replays and self._settled(piece.epoch)]
+        if len(ready) < 2 or self._parked is not None:
+            return
+        first = ready[0]
+        for piece in ready[1:]:
+            first.ranges |= piece.ranges
+            np.maximum(first.marks, piece.marks, out=first.marks)
+            for mapper, last in piece.vectors.items():
+                first.vectors[mapper] = np.maximum(last, first.vectors.get(mapper, 0))
+        self._pieces = [piece for piece in self._pieces if piece is first or piece not in ready]
+
+    def _settled(self, epoch: int) -> bool:
+        """Whether the state contains all messages that were sent under older views."""
+        return not self._fences and all(
+            passed.get(mapper, -1) >= epoch for passed in self._passed for mapper in self.view.mappers
+        )
+
+    def _piece(self, ranges: Ranges) -> _Piece:
+        return _Piece(ranges, np.full(self.options.threads, np.iinfo(np.int64).min), {}, self.view.epoch)
+
+    @property
+    def _owned(self) -> Ranges:
+        return Ranges.union(piece.ranges for piece in self._pieces)
+
+    @property
+    def _copied(self) -> Ranges:
+        """Positions of other nodes that this one holds copies of."""
+        return self.view.covered(self.number) - self.view.interval(self.number)
+
+    def _contained(self, tuples: Tuples, progress: Progress) -> NDArray[np.bool_]:
+        """Return which messages a state of some progress contains."""
+        threads = thread_of(tuples.positions, self.options.threads)
+        if self.options.vectors:
+            last = progress.vectors.get(tuples.mapper)
+            return np.zeros(len(threads), dtype=np.bool_) if last is None else tuples.numbers <= last[threads]
+        # Stamps of messages that were processed later can be lower by the latency and by the difference of clocks.
+        slack = round(2e6 * self.options.latency_s)
+        lowest = np.iinfo(np.int64).min + slack
+        return tuples.stamps < np.maximum(progress.marks, lowest)[threads] - slack
+
+    # Checkpoints and copies.
+
+    def _checkpoint(self, now: float, handoff: Ranges = NOTHING) -> None:
+        """Send what changed to all nodes with copies, and everything to those that lack it."""
+        idle = np.array([not queue and self._parked is None for queue in self._queues])
+        newest = np.where(idle, self._newest, np.iinfo(np.int64).min)  # so that idle threads do not hold back eviction
+        pieces = tuple(
+            piece.progress(EVERYTHING, piece.marks if piece.replays else np.maximum(piece.marks, newest))
+            for piece in self._pieces
+        )
+        replaced, self._replaced = self._replaced, NOTHING
+        changed = self.state.collect()
+        deltas = (changed, self.state.extract(replaced)) if replaced else (changed,)
+        for node in self._holders:
+            repair = self._repairs.get(node)
+            full = NOTHING
+            if repair is not None and not repair.sent and self._settled(repair.epoch) and self._parked is None:
+                full = repair.ranges & self._owned
+            extra = (self.state.extract(full),) if full else ()
+            self._sent[node] = number = self._sent.get(node, 0) + 1
+            if repair is not None and full:
+                repair.sent = number
+            message = Checkpoint(self.view.epoch, number, pieces, deltas + extra, full, replaced - full, handoff)
+            self._send(node, message)
+        self._checkpoint_due = now + self.options.checkpoint_s
+
+    @property
+    def _holders(self) -> list[int]:
+        """Nodes that hold copies of this node's positions."""
+        if self.number not in self.view:
+            return []
+        own = self.view.interval(self.number)
+        shadows = [node for move in self.view.moves for node, ranges in move.shadows if ranges & own]
+        return list(dict.fromkeys(self.view.secondaries(self.number) + shadows))
+
+    def _copy(self, sender: int, checkpoint: Checkpoint, now: float) -> None:
+        """Update the copy of another node's state."""
+        theirs = self.view.interval(sender) & self._copied
+        if checkpoint.number != self._received.get(sender, 0) + 1:
+            self._in_sync -= theirs  # one was lost; messages are kept until a full one arrives
+        self._received[sender] = checkpoint.number
+        full = checkpoint.full & theirs
+        self._in_sync |= full
+        usable = self._in_sync & theirs
+        self.state.discard((full | checkpoint.replaced) & usable)
+        for delta in checkpoint.deltas:
+            self.state.install(delta, usable)
+        pieces = [piece._replace(ranges=piece.ranges & usable) for piece in checkpoint.pieces]
+        self._known = [old._replace(ranges=old.ranges - usable) for old in self._known] + pieces
+        self._known = [progress for progress in self._known if progress.ranges]
+        self.store.evict(pieces)
+        missing = (Ranges.union(piece.ranges for piece in checkpoint.pieces) & theirs) - usable
+        if missing:
+            self._send(sender, SyncRequest(self.view.epoch, missing, checkpoint.number))
+        if full:
+            owners = [move.owner for move in self.view.moves if self.number in dict(move.shadows)]
+            for node in dict.fromkeys([sender, *owners]):
+                self._send(node, SyncDone(self.view.epoch, full))
+        if checkpoint.handoff:
+            self._accept(sender, checkpoint.handoff, now)
+
+    def _repair(self, node: int, ranges: Ranges, received: int | None = None) -> None:
+        """Note that a node lacks a complete copy of some positions, after its last checkpoint if that is given."""
+        repair = self._repairs.get(node)
+        wanted = ranges & self.view.interval(self.number)
+        if repair is not None and received is not None and (not repair.sent or received < repair.sent):
+            wanted -= repair.ranges  # that copy is still to come
+        if not wanted or node not in self._holders:
+            return
+        self._repairs[node] = _Repair(wanted | (repair.ranges if repair else NOTHING), self.view.epoch)
+
+    def _synced(self, node: int, ranges: Ranges, now: float) -> None:
+        if node in self._awaited:
+            self._awaited[node] -= ranges
+        if (repair := self._repairs.get(node)) is not None:
+            repair.ranges -= ranges
+            if not repair.ranges:
+                del self._repairs[node]
+                self._log(now, "in sync", ranges)
+        self._advance_move(now)
+
+    @property
+    def vulnerable(self) -> Ranges:
+        """Own positions of which not every secondary has a complete copy."""
+        return Ranges.union(repair.ranges for repair in self._repairs.values())
+
+    # The ring changes.
+
+    def follow(self, now: float) -> None:
+        """Use all newer views of the registry, one after the other."""
+        for view in self.registry.since(self.view.epoch):
+            if self.fenced:
+                return
+            self._adopt(view, now)
+        if self.fenced:
+            return
+        for source, messages in list(self._held.items()):
+            if messages[0].epoch <= self.view.epoch:
+                del self._held[source]
+                for message in messages:
+                    self.receive(source[1], message, now)
+
+    def _adopt(self, view: View, now: float) -> None:
+        old, self.view = self.view, view
+        me = self.number
+        if me in old and me not in view:
+            self._leave("left" if (move := _move_of(old, me)) and move.leaves else "fenced", now)
+            return
+        own, before = view.interval(me), old.interval(me)
+        if own != before:
+            self._quiet_until = now + self.options.holdoff_s
+        handed = NOTHING
+        if self._parked is not None and (move := _move_of(old, me)) is not None:
+            handed = self._settle_move(move, view, now)
+        for piece in self._pieces:
+            piece.ranges &= own
+        self._pieces = [piece for piece in self._pieces if piece.ranges]
+        covered = view.covered(me)
+        self.state.discard(EVERYTHING - covered)
+        self.store.keep(covered)
+        self._in_sync = (self._in_sync & self._copied) | (handed & covered)
+        self._known = [known._replace(ranges=known.ranges & self._copied) for known in self._known]
+        self._repairs = {node: repair for node, repair in self._repairs.items() if node in self._holders}
+        for repair in self._repairs.values():
+            repair.ranges &= own
+        self._repairs = {node: repair for node, repair in self._repairs.items() if repair.ranges}
+        for node in self._holders:
+            missing = (own & view.covered(node)) - old.covered(node)
+            if missing:
+                self._repair(node, missing)
+        self._watched(now)
+        self._merge()
+        if _move_of(old, me) is not None and _move_of(view, me) is None:
+            self._end_move(own == before, now)
+        self._advance_move(now)
+
+    def _leave(self, kind: str, now: float) -> None:
+        """Stop: other nodes own the positions."""
+        self.fenced = True
+        for queue in self._queues:
+            queue.clear()
+        self.state.discard(EVERYTHING)
+        self._pieces, self._parked = [], None
+        self._log(now, kind)
+
+    def _take_over(self, ranges: Ranges, now: float) -> None:
+        """Own positions from now on: their copies are the state, and the messages that it lacks are replayed."""
+        lost = ranges - self._in_sync
+        if lost:
+            self._log(now, "data loss", lost)
+        empty = Progress(ranges, np.full(self.options.threads, np.iinfo(np.int64).min), {})
+        known = [known._replace(ranges=known.ranges & ranges) for known in self._known]
+        rest = ranges - Ranges.union(progress.ranges for progress in known)
+        for progress in [*known, empty._replace(ranges=rest)]:
+            if not progress.ranges:
+                continue
+            vectors = {mapper: last.copy() for mapper, last in progress.vectors.items()}
+            piece = _Piece(progress.ranges, progress.marks.copy(), vectors, self.view.epoch + 1)
+            self._pieces.append(piece)
+            for tuples in self.store.take(piece.ranges):
+                self._enqueue(tuples.where(~self._contained(tuples, progress)), piece)
+            if not piece.replays:
+                self._log(now, "replayed", piece.ranges)
+        self._replaced |= ranges
+        self._in_sync -= ranges
+        self._checkpoint_due = now
+        self._log(now, "takeover", ranges)
+
+    # Failures.
+
+    def _watched(self, now: float) -> None:
+        """Start to watch the node counter-clockwise, if it is another one than before."""
+        if self.number in self.view and (node := self.view.clockwise(self.number, -1)) not in self._heard:
+            self._heard = {node: now}
+            self._probe = None
+
+    def _monitor(self, now: float) -> None:
+        """Ask the node counter-clockwise for an answer when it has been silent, and replace it if there is none."""
+        watched = self.view.clockwise(self.number, -1)
+        if watched == self.number:
+            return
+        if now - self._heard.get(watched, now) <= self.options.detect_s:
+            self._probe = None
+        elif self._probe is None:
+            self._probe = _Probe(now + self.options.ping_s, set(self.view.nodes.tolist()) - {self.number})
+            for node in sorted(self._probe.asked):
+                self._send(node, Ping(self.view.epoch))
+        elif now >= self._probe.until:
+            probe, self._probe = self._probe, None
+            if watched in probe.asked - probe.answered:
+                self._recover(probe.asked - probe.answered, now)
+
+    def _recover(self, silent: set[int], now: float) -> None:
+        """Take the positions of all silent nodes counter-clockwise over."""
+        watched = self.view.clockwise(self.number, -1)
+        while True:
+            self.follow(now)
+            if self.fenced or self.view.clockwise(self.number, -1) != watched:
+                return
+            failed = []
+            node = watched
+            while node in silent:
+                failed.append(node)
+                node = self.view.clockwise(node, -1)
+            start = self.view.token(failed[-1])
+            ranges = Ranges.arc(start, self.view.token(self.number))
+            view = self.view.taken_over(self.number, start, failed)
+            if self.registry.replace(view):
+                self._log(now, "failure", ranges)
+                self._take_over(ranges, now)
+                self.follow(now)
+                return
+
+    # Planned moves.
+
+    @property
+    def _move(self) -> Move | None:
+        return _move_of(self.view, self.number)
+
+    def give(self, target: int, now: float, *, zone: str = "", leaves: bool = False) -> bool:
+        """Start to move half of the positions, or all if the node leaves, to the next node or to a new one.
+
+        Parameters
+        ----------
+        target : int
+            The next node clockwise, or a node that is not on the ring yet.
+        zone : str, optional
+            Fault zone of a new node.
+        leaves : bool, optional
+            Move everything and leave.
+
+        Returns
+        -------
+        bool
+            False if the interval cannot be split.
+        """
+        while True:
+            self.follow(now)
+            if self.fenced or self._move is not None:
+                return False
+            token, stop = self.view.token(self.number), self.view.token(self.view.clockwise(self.number))
+            start = token if leaves else middle(token, stop)
+            if start is None:
+                self._log(now, "unsplittable", self.view.interval(self.number))
+                return False
+            ranges = Ranges.arc(start, stop)
+            after = self.view.taken_over(target, start, (self.number,) if leaves else (), zone)
+            missing = {node: after.covered(node) - self.view.covered(node) for node in after.receivers}
+            if not self.options.copies_first:
+                missing = {target: missing[target] & ranges}
+            shadows = tuple((node, lacks) for node, lacks in missing.items() if lacks)
+            move = Move(self.number, target, start, stop, shadows, leaves, zone)
+            if self.registry.replace(self.view.changed(moves=(*self.view.moves, move))):
+                self._awaited = dict(shadows)
+                self._move_until = now + self.options.move_s
+                self._heard[target] = now
+                self.follow(now)
+                return True
+
+    def _advance_move(self, now: float) -> None:
+        """Stop processing the positions of a move once all future holders have copies, and let the target go on."""
+        move = self._move
+        if move is None or self._parked is not None or self.fenced:
+            return
+        if any(self._awaited.values()) or any(repair.ranges & move.ranges for repair in self._repairs.values()):
+            return
+        if any(piece.replays and piece.ranges & move.ranges for piece in self._pieces):
+            return
+        self._parked = []
+        whole, self._pieces = self._pieces, []
+        for piece in whole:  # the progress of what is parked stays behind
+            if moved := piece.ranges & move.ranges:
+                copy = piece.progress(moved)
+                self._pieces.append(replace(piece, ranges=moved, marks=copy.marks, vectors=copy.vectors))
+                piece.ranges -= moved
+            if piece.ranges:
+                self._pieces.append(piece)
+        for queue in self._queues:
+            items = list(queue)
+            queue.clear()
+            for item in items:
+                if isinstance(item, Marker):
+                    queue.append(item)
+                    continue
+                given = move.ranges.contains(item.tuples.positions)
+                if given.any():
+                    self._parked.append(item.tuples.where(given))
+                if not given.all():
+                    queue.append(item._replace(tuples=item.tuples.where(~given)))
+        self._move_until = now + self.options.handoff_s
+        self._checkpoint(now, move.ranges)
+
+    def _settle_move(self, move: Move, view: View, now: float) -> Ranges:
+        """After a move ended: keep what was parked as copies, or process it after all."""
+        if any(m == move for m in view.moves):
+            return NOTHING
+        parked, self._parked = self._parked or [], None
+        if view.interval(self.number) & move.ranges:  # cancelled
+            self._fences += len(self._queues)
+            for tuples in parked:
+                self._enqueue(tuples, None)
+            for queue in self._queues:
+                queue.append(Marker(_FENCE, 0))
+            return NOTHING
+        # With few nodes the old owner becomes a secondary, and its state is the one that it handed over.
+        progress = [piece.progress(move.ranges) for piece in self._pieces if piece.ranges & move.ranges]
+        self._known += progress
+        for tuples in parked:
+            self.store.add(tuples)
+        return move.ranges
+
+    def _has_lost(self, target: int, now: float) -> bool:
+        """Whether a new node, which the ring does not watch yet, no longer answers."""
+        return target not in self.view and now - self._heard.get(target, now) > self.options.detect_s
+
+    def _cancel(self, now: float) -> None:
+        while not self.fenced and (move := self._move) is not None:
+            moves = tuple(m for m in self.view.moves if m != move)
+            self.registry.replace(self.view.changed(moves=moves))
+            self.follow(now)
+
+    def _end_move(self, cancelled: bool, now: float) -> None:
+        self._log(now, "cancelled" if cancelled else "moved")
+        if self._cascade is not None:
+            asker, self._cascade = self._cascade, None
+            self._reserved_until = now + self.options.move_s
+            self._send(asker, BalanceReply(self.view.epoch, "busy" if cancelled else "accept"))
+
+    def _accept(self, owner: int, ranges: Ranges, now: float) -> None:
+        """Take positions over that their owner has stopped processing."""
+        while True:
+            self.follow(now)
+            move = _move_of(self.view, owner)
+            if (
+                self.fenced
+                or move is None
+                or move.target != self.number
+                or move.ranges != ranges
+                or ranges - self._in_sync
+            ):
+                return
+            removed = (owner,) if move.leaves else ()
+            view = self.view.taken_over(self.number, move.start, removed, move.zone)
+            if self.registry.replace(view):
+                self._reserved_until = now
+                self._take_over(ranges, now)
+                self.follow(now)
+                return
+
+    # Load.
+
+    def _observe_load(self, now: float) -> None:
+        self._load.append((now, self.queued))
+        while self._load[0][0] < now - _LOAD_S:
+            self._load.popleft()
+        if not self._is_light:
+            self._light_since = now
+
+    @property
+    def _queue_length(self) -> float:
+        return float(np.percentile([length for _, length in self._load], _LOAD_SHARE)) if self._load else 0.0
+
+    @property
+    def _is_light(self) -> bool:
+        return self._queue_length < self.options.low[0] and self.cpu < self.options.low[1]
+
+    @property
+    def _is_overloaded(self) -> bool:
+        return self._queue_length > self.options.high[0] and self.cpu > self.options.high[1]
+
+    @property
+    def _busy(self) -> bool:
+        return self._asked_until is not None or any(
+            self.number in (move.owner, move.target) for move in self.view.moves
+        )
+
+    def _balance(self, now: float) -> None:
+        """Ask the next node to take positions over, if there is too much or very little to do."""
+        nodes = len(self.view.members)
+        if self._busy or now < max(self._quiet_until, self._reserved_until) or nodes == 1:
+            return
+        leaves = nodes > max(self.view.replication + 1, self.options.minimum)
+        if self._is_overloaded:
+            self._ask(BalanceRequest(self.view.epoch, self.number, 1), now)
+        elif leaves and self._is_light and now - self._light_since >= self.options.holdoff_s:
+            self._ask(BalanceRequest(self.view.epoch, self.number, 1, True, self.cpu), now)
+
+    def _ask(self, request: BalanceRequest, now: float) -> None:
+        self._leaves = request.leaves
+        self._asked_until = now + self.options.move_s
+        self._send(self.view.clockwise(self.number), request)
+
+    def _asked(self, sender: int, request: BalanceRequest, now: float) -> None:
+        answer = "full"
+        following = self.view.clockwise(self.number)
+        if self._busy or now < self._reserved_until:
+            answer = "busy"
+        elif self._is_light and (not request.leaves or self.cpu + request.cpu < self.options.high[1]):
+            answer = "accept"
+            self._reserved_until = now + self.options.move_s
+        elif not request.leaves and request.hop <= len(self.view.members) - 2 and following != request.origin:
+            self._cascade = sender
+            self._ask(request._replace(epoch=self.view.epoch, hop=request.hop + 1), now)
+            return
+        self._send(sender, BalanceReply(self.view.epoch, answer))
+
+    def _answered(self, answer: str, now: float) -> None:
+        if self._asked_until is None:
+            return
+        self._asked_until = None
+        if answer == "accept":
+            self._busy_answers = 0
+            if self.give(self.view.clockwise(self.number), now, leaves=self._leaves):
+                return
+        elif answer == "busy":
+            self._busy_answers += 1
+        if self._cascade is not None:
+            asker, self._cascade = self._cascade, None
+            self._send(asker, BalanceReply(self.view.epoch, "full"))
+        elif not self._leaves and (answer == "full" or self._busy_answers > _BUSY_ANSWERS):
+            self._busy_answers = 0
+            self._log(now, "spare wanted", self.view.interval(self.number))
+
+    # Time.
+
+    def tick(self, now: float) -> None:
+        """Do what is due; to be called several times per heartbeat."""
+        if self.fenced:
+            return
+        self.follow(now)
+        if self.fenced or self.number not in self.view:
+            return
+        if now >= self._heartbeat_due:
+            self._heartbeat_due = now + self.options.heartbeat_s
+            if (following := self.view.clockwise(self.number)) != self.number:
+                self._send(following, Heartbeat(self.view.epoch))
+            if (move := self._move) is not None and move.target not in self.view:
+                self._send(move.target, Ping(self.view.epoch))
+        if now >= self._checkpoint_due:
+            self._checkpoint(now)
+        self._monitor(now)
+        if self._move is not None and (now >= self._move_until or self._has_lost(self._move.target, now)):
+            self._cancel(now)
+        if self._asked_until is not None and now >= self._asked_until:
+            self._asked_until = self._cascade = None
+        self._observe_load(now)
+        if now >= self._load_due:
+            self._load_due = now + self.options.checkpoint_s
+            self._balance(now)
+
+    def _log(self, now: float, kind: str, ranges: Ranges = NOTHING) -> None:
+        self.events.append(Event(now, kind, ranges))
+
+
+#: Mapper of markers that a node queues itself.
+_FENCE = -1
+_BUSY_ANSWERS = 3
+
+
+def _move_of(view: View, owner: int) -> Move | None:
+    return next((move for move in view.moves if move.owner == owner), None)
