@@ -1,0 +1,1 @@
+"""Worker processes of a dataflow, and the connections between them."""
