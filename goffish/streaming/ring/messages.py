@@ -26,8 +26,8 @@ class Tuples(NamedTuple):
 
     Attributes
     ----------
-    mapper, epoch : int
-        Sender, and its view of the ring.
+    mapper, life, epoch : int
+        Sender; number of its restarts; its view of the ring.
     numbers : int64, shape (n,)
         Sequence numbers of the mapper, increasing.
     stamps : int64, shape (n,)
@@ -39,6 +39,7 @@ class Tuples(NamedTuple):
     """
 
     mapper: int
+    life: int
     epoch: int
     numbers: Longs
     stamps: Longs
@@ -49,6 +50,7 @@ class Tuples(NamedTuple):
         """Return some of the messages."""
         return Tuples(
             self.mapper,
+            self.life,
             self.epoch,
             self.numbers[rows],
             self.stamps[rows],
@@ -65,7 +67,25 @@ class Marker(NamedTuple):
     """All messages of a mapper after this one follow its view of version `epoch`."""
 
     mapper: int
+    life: int
     epoch: int
+
+
+class Signal(NamedTuple):
+    """Something that takes effect after all earlier messages of a mapper, and before all later ones.
+
+    Attributes
+    ----------
+    mapper, life, epoch : int
+        As of `Tuples`.
+    content : object
+        Such as a watermark.
+    """
+
+    mapper: int
+    life: int
+    epoch: int
+    content: Any
 
 
 class Progress(NamedTuple):
@@ -78,11 +98,14 @@ class Progress(NamedTuple):
         Greatest time stamp that each thread has processed, in microseconds.
     vectors : mapping of int to int64 of shape (threads,)
         Last sequence number of each mapper that each thread has processed.
+    context : object
+        What the state had been signalled.
     """
 
     ranges: Ranges
     marks: Longs
     vectors: dict[int, Longs]
+    context: Any = None
 
 
 class Checkpoint(NamedTuple):
@@ -173,5 +196,15 @@ class BalanceReply(NamedTuple):
 
 
 Message = (
-    Tuples | Marker | Checkpoint | Heartbeat | Ping | Pong | SyncRequest | SyncDone | BalanceRequest | BalanceReply
+    Tuples
+    | Marker
+    | Signal
+    | Checkpoint
+    | Heartbeat
+    | Ping
+    | Pong
+    | SyncRequest
+    | SyncDone
+    | BalanceRequest
+    | BalanceReply
 )

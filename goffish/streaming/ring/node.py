@@ -24,6 +24,7 @@ from goffish.streaming.ring.messages import (
     Ping,
     Pong,
     Progress,
+    Signal,
     SyncDone,
     SyncRequest,
     Tuples,
@@ -85,8 +86,14 @@ class Options:
 class State(Protocol):
     """Entries of keys, each with a ring position."""
 
-    def apply(self, tuples: Tuples) -> Any:
-        """Process messages and return what they emit, or None."""
+    def apply(self, tuples: Tuples, context: Any) -> None:
+        """Process messages; those that are replayed after a takeover come with the context of the old owner."""
+
+    def signal(self, mapper: int, content: Any) -> None:
+        """Take a signal of a mapper, of which all earlier messages were processed."""
+
+    def context(self) -> Any:
+        """Return what was signalled until now."""
 
     def collect(self) -> Any:
         """Return the entries that changed since the last call, as they are now."""
@@ -118,11 +125,12 @@ class _Piece:
     marks: Longs
     vectors: dict[int, Longs]
     epoch: int = 0  # merged once every mapper's markers of this version were processed
+    context: Any = None  # of the old owner
     replays: int = 0  # queued batches of messages from before the takeover
 
     def progress(self, ranges: Ranges, marks: Longs | None = None) -> Progress:
         vectors = {mapper: last.copy() for mapper, last in self.vectors.items()}
-        return Progress(self.ranges & ranges, (self.marks if marks is None else marks).copy(), vectors)
+        return Progress(self.ranges & ranges, (self.marks if marks is None else marks).copy(), vectors, self.context)
 
 
 class _Queued(NamedTuple):
@@ -163,8 +171,6 @@ class Node:
     ----------
     outbox : list of (int, Message)
         Messages to send, with their receivers, in order.
-    emitted : list of (Tuples, object)
-        What messages emitted, with the messages.
     events : list of Event
     cpu : float
         CPU utilisation, set by the runtime.
@@ -174,17 +180,18 @@ class Node:
         self.number, self.registry, self.state, self.options = number, registry, state, options
         self.view = registry.read()
         self.outbox: list[tuple[int, Message]] = []
-        self.emitted: list[tuple[Tuples, Any]] = []
         self.events: list[Event] = []
         self.cpu = 0.0
         self.fenced = False
         self.duplicates = 0
         self.store = BackupStore(self._contained)
-        self._queues: list[deque[_Queued | Marker]] = [deque() for _ in range(options.threads)]
+        self._queues: list[deque[_Queued | Marker | Signal]] = [deque() for _ in range(options.threads)]
         self._pieces = [self._piece(self.view.interval(number))] if number in self.view else []
         self._known: list[Progress] = []  # of the copies
         self._in_sync = self._copied if number in self.view else NOTHING
         self._passed: list[dict[int, int]] = [{} for _ in range(options.threads)]
+        self._lives: dict[int, int] = {}
+        self._signals: dict[int, list[Signal]] = {}  # that some threads have passed
         self._newest = np.iinfo(np.int64).min  # greatest time stamp received as owner
         self._held: dict[tuple[bool, int], list[Message]] = {}
         self._sent: dict[int, int] = {}
@@ -216,7 +223,7 @@ class Node:
             return
         if message.epoch > self.view.epoch:
             self.follow(now)
-        source = (isinstance(message, Tuples | Marker), sender)
+        source = (isinstance(message, Tuples | Marker | Signal), sender)
         if source in self._held or message.epoch > self.view.epoch:
             self._held.setdefault(source, []).append(message)
         elif not self.fenced:
@@ -224,11 +231,11 @@ class Node:
 
     def _handle(self, sender: int, message: Message, now: float) -> None:
         match message:
-            case Tuples():
-                self._dispatch(message)
-            case Marker():
-                for queue in self._queues:
-                    queue.append(message)
+            case Tuples() | Marker() | Signal():
+                # What an earlier life of a mapper has sent may come late: its successor sends it again.
+                if message.life >= self._lives.get(message.mapper, 0):
+                    self._lives[message.mapper] = message.life
+                    self._dispatch(message)
             case Checkpoint():
                 self._heard[sender] = now
                 self._copy(sender, message, now)
@@ -252,8 +259,12 @@ class Node:
     def _send(self, node: int, message: Message) -> None:
         self.outbox.append((node, message))
 
-    def _dispatch(self, tuples: Tuples) -> None:
+    def _dispatch(self, tuples: Tuples | Marker | Signal) -> None:
         """Queue, park, keep or drop messages of a mapper."""
+        if not isinstance(tuples, Tuples):
+            for queue in self._queues:
+                queue.append(tuples)
+            return
         mine = self._owned.contains(tuples.positions)
         if mine.any():
             own = tuples.where(mine)
@@ -296,6 +307,9 @@ class Node:
             if isinstance(item, Marker):
                 self._pass(thread, item, now)
                 continue
+            if isinstance(item, Signal):
+                self._signal(thread, item)
+                continue
             self._process(thread, item, now)
             return len(item.tuples.numbers)
         return 0
@@ -309,6 +323,16 @@ class Node:
         self._merge()
         if any(not repair.sent and self._settled(repair.epoch) for repair in self._repairs.values()):
             self._checkpoint_due = now
+
+    def _signal(self, thread: int, signal: Signal) -> None:
+        """Hand a signal on when all threads have processed the messages before it."""
+        waiting = self._signals.setdefault(thread, [])
+        waiting.append(signal)
+        if len(self._signals) == len(self._queues):
+            for others in list(self._signals.values()):
+                others.pop(0)
+            self._signals = {one: rest for one, rest in self._signals.items() if rest}
+            self.state.signal(signal.mapper, signal.content)
 
     def _process(self, thread: int, item: _Queued, now: float) -> None:
         tuples = item.tuples
@@ -326,9 +350,7 @@ class Node:
             last[thread] = max(last[thread], part.numbers[-1])
             if not piece.replays:  # until then the mark of the old owner bounds what is still to be replayed
                 piece.marks[thread] = max(piece.marks[thread], part.stamps.max())
-            emitted = self.state.apply(part)
-            if emitted is not None:
-                self.emitted.append((part, emitted))
+            self.state.apply(part, None if item.piece is None else piece.context)
         if item.piece is not None:
             item.piece.replays -= 1
             if not item.piece.replays:
@@ -384,8 +406,11 @@ class Node:
         """Send what changed to all nodes with copies, and everything to those that lack it."""
         idle = np.array([not queue and self._parked is None for queue in self._queues])
         newest = np.where(idle, self._newest, np.iinfo(np.int64).min)  # so that idle threads do not hold back eviction
+        context = self.state.context()
         pieces = tuple(
-            piece.progress(EVERYTHING, piece.marks if piece.replays else np.maximum(piece.marks, newest))
+            piece.progress(EVERYTHING)
+            if piece.replays
+            else piece.progress(EVERYTHING, np.maximum(piece.marks, newest))._replace(context=context)
             for piece in self._pieces
         )
         replaced, self._replaced = self._replaced, NOTHING
@@ -535,7 +560,9 @@ class Node:
             if not progress.ranges:
                 continue
             vectors = {mapper: last.copy() for mapper, last in progress.vectors.items()}
-            piece = _Piece(progress.ranges, progress.marks.copy(), vectors, self.view.epoch + 1)
+            piece = _Piece(
+                progress.ranges, progress.marks.copy(), vectors, self.view.epoch + 1, context=progress.context
+            )
             self._pieces.append(piece)
             for tuples in self.store.take(piece.ranges):
                 self._enqueue(tuples.where(~self._contained(tuples, progress)), piece)
@@ -659,7 +686,7 @@ class Node:
             items = list(queue)
             queue.clear()
             for item in items:
-                if isinstance(item, Marker):
+                if not isinstance(item, _Queued):
                     queue.append(item)
                     continue
                 given = move.ranges.contains(item.tuples.positions)
@@ -680,10 +707,11 @@ class Node:
             for tuples in parked:
                 self._enqueue(tuples, None)
             for queue in self._queues:
-                queue.append(Marker(_FENCE, 0))
+                queue.append(Marker(_FENCE, 0, 0))
             return NOTHING
         # With few nodes the old owner becomes a secondary, and its state is the one that it handed over.
-        progress = [piece.progress(move.ranges) for piece in self._pieces if piece.ranges & move.ranges]
+        given = (piece.progress(move.ranges) for piece in self._pieces)
+        progress = [one._replace(context=self.state.context()) for one in given if one.ranges]
         self._known += progress
         for tuples in parked:
             self.store.add(tuples)

@@ -11,11 +11,12 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from goffish.streaming.ring.messages import Longs, Message, Tuples
+from goffish.streaming.ring.messages import Longs, Marker, Message, Signal, Tuples
 from goffish.streaming.ring.node import Node, Options
 from goffish.streaming.ring.ranges import CIRCLE, Ranges
 from goffish.streaming.ring.sender import Sender
@@ -41,8 +42,17 @@ class Seen:
     def __init__(self) -> None:
         self.entries: dict[int, tuple[int, ...]] = {}
         self._changed: set[int] = set()
+        self.signals: dict[int, Any] = {}
+        self.signalled: Callable[[int, Any], None] = lambda mapper, content: None
 
-    def apply(self, tuples: Tuples) -> None:
+    def signal(self, mapper: int, content: Any) -> None:
+        self.signals[mapper] = content
+        self.signalled(mapper, content)
+
+    def context(self) -> dict[int, Any]:
+        return dict(self.signals)
+
+    def apply(self, tuples: Tuples, context: Any) -> None:
         for position, number in zip(tuples.positions.tolist(), tuples.payload.ids.tolist(), strict=True):
             self.entries[position] = (*self.entries.get(position, ()), number)
             self._changed.add(position)
@@ -125,7 +135,10 @@ class Ring:
         self.dead: set[int] = set()
         self.died: dict[int, float] = {}
         self.sent: dict[int, int] = {}  # id to position
-        self.senders = {}
+        self.senders: dict[int, Sender] = {}
+        self.log: dict[int, list[int]] = {}  # ids by mapper and number
+        self._cut: dict[tuple[int, int], float] = {}  # when the last message of a mapper's earlier lives arrives
+        self._busy: set[tuple[int, int]] = set()
         self.skew = {m: self.random.uniform(-skew_s / 2, skew_s / 2) for m in range(1000, 1000 + mappers)}
         self.emitting = True
         self.lose: Callable[[int, int, Message], bool] = lambda sender, receiver, message: False
@@ -136,13 +149,13 @@ class Ring:
         for mapper in self.skew:
             self.senders[mapper] = sender = Sender(mapper, self.registry.read())
             self._post(mapper, sender.start())
-            self.at(self.random.random() / rate, lambda m=mapper: self._emit(m))
-            self.at(self.random.random() * 0.01, lambda m=mapper: self._follow(m))
+            self.log[mapper] = []
+            self.at(self.random.random() / rate, partial(self._emit, mapper))
+            self.at(self.random.random() * 0.01, partial(self._follow, mapper))
 
     def add(self, node: int) -> None:
         """Start a node's process."""
         self.nodes[node] = Node(node, self.registry, Seen(), self.options, self.now)
-        self._busy = getattr(self, "_busy", set())
         self.at(self.now + self.random.random() * 0.03, lambda: self._tick(node))
 
     def kill(self, *nodes: int) -> None:
@@ -175,10 +188,26 @@ class Ring:
         picked = np.array(self.random.choices(range(len(self.positions)), self.weights, k=count))
         positions = self.positions[picked]
         self.sent.update(zip(ids.tolist(), positions.tolist(), strict=True))
+        self.log[mapper] += ids.tolist()
         stamp = round((self.now + self.skew[mapper]) * 1e6)
         sender = self.senders[mapper]
         self._post(mapper, sender.send(positions, Ids(ids), np.full(count, stamp)))
         self.at(self.now + count * self.random.expovariate(self.rate), lambda: self._emit(mapper))
+
+    def restart(self, mapper: int, behind: int) -> None:
+        """Kill a mapper and start it again at an earlier position; what it had sent arrives or not, in order."""
+        for node in self.nodes:
+            self._cut[mapper, node] = self.now + self.random.uniform(-1, 2) * self.latency_s[1]
+            self._last.pop((mapper, node), None)
+        old = self.senders[mapper]
+        number = max(0, old.number - behind)
+        self.senders[mapper] = sender = Sender(mapper, self.view, number, old.life + 1)
+        self._post(mapper, sender.start())
+        ids = np.array(self.log[mapper][number:], dtype=np.int64)
+        for some in np.array_split(ids, max(1, len(ids) // 3)):
+            positions = np.array([self.sent[i] for i in some.tolist()], dtype=np.uint64)
+            stamps = np.full(len(some), round((self.now + self.skew[mapper]) * 1e6))
+            self._post(mapper, sender.send(positions, Ids(some), stamps))
 
     def _follow(self, mapper: int) -> None:
         sender = self.senders[mapper]
@@ -194,10 +223,16 @@ class Ring:
             arrival = self.now + self.random.uniform(*self.latency_s) + extra
             arrival = max(arrival, self._last.get((sender, receiver), 0.0) + 1e-9)
             self._last[sender, receiver] = arrival
-            self.at(arrival, lambda r=receiver, m=message: self._arrive(sender, r, m))
+            self.at(arrival, partial(self._arrive, sender, receiver, message))
 
     def _arrive(self, sender: int, receiver: int, message: Message) -> None:
         if receiver in self.dead or receiver not in self.nodes or self.now > self.died.get(sender, np.inf):
+            return
+        if (
+            sender in self.senders
+            and message.life < self.senders[sender].life
+            and self.now > self._cut[sender, receiver]
+        ):
             return
         node = self.nodes[receiver]
         self.watch(sender, node, receiver, message)
@@ -217,7 +252,7 @@ class Ring:
     def _serve(self, number: int, thread: int) -> None:
         node = self.nodes[number]
         queue = node._queues[thread]
-        tuples = next((item.tuples for item in queue if hasattr(item, "tuples")), None)
+        tuples = next((item.tuples for item in queue if not isinstance(item, Marker | Signal)), None)
         if tuples is None and not queue:
             return
         taken = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -225,6 +226,95 @@ def test_lost_checkpoints_are_sent_again() -> None:
     settle(ring)
     assert ring.repeated == 0
     assert not ring.events("data loss")
+
+
+# Mappers.
+
+
+@pytest.mark.parametrize("seeds", [few, many])
+def test_mappers_restart(seeds: range) -> None:
+    """A mapper sends again what followed its last position; old messages that come late do no harm."""
+    for seed in seeds:
+        ring = Ring(5, 1, seed=seed, rate=150, options=FAST)
+        for _ in range(6):
+            ring.run(ring.now + ring.random.random() * 0.4)
+            ring.restart(ring.random.choice([1000, 1001, 1002]), ring.random.randrange(200))
+        ring.kill(ring.random.randrange(5))
+        settle(ring)
+        assert ring.repeated == 0
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_signals_follow_messages(threads: int) -> None:
+    """When a signal takes effect, the state has seen all earlier messages of its mapper."""
+    ring = Ring(4, 1, rate=200, options=replace(FAST, threads=threads))
+    checked = []
+
+    def emit() -> None:
+        for mapper, sender in ring.senders.items():
+            ring._post(mapper, sender.signal(len(ring.log[mapper])))
+        ring.at(ring.now + 0.1, emit)
+
+    def signalled(number: int, mapper: int, count: int) -> None:
+        owned = ring.view.interval(number)
+        seen = {i for ids in ring.nodes[number].state.entries.values() for i in ids}
+        earlier = ring.log[mapper][:count]
+        mine = owned.contains(np.array([ring.sent[i] for i in earlier], dtype=np.uint64))
+        assert {i for i, here in zip(earlier, mine.tolist(), strict=True) if here} <= seen
+        checked.append(count)
+
+    for number, node in ring.nodes.items():
+        node.state.signalled = partial(signalled, number)
+    emit()
+    ring.run(1.5)
+    ring.kill(2)
+    ring.run(4)
+    assert len(checked) > 100
+    assert ring.nodes[3].state.context().keys() == {1000, 1001, 1002}
+
+
+# Anything, in any order.
+
+
+@pytest.mark.parametrize("seeds", [few, many])
+def test_chaos(seeds: range) -> None:
+    """Failures, restarts, moves and lost checkpoints one after the other, each as soon as copies are complete."""
+    for seed in seeds:
+        replication = 1 + seed % 2
+        ring = Ring(5, replication, seed=seed, rate=100, options=replace(FAST, threads=1 + seed % 3))
+        spare = SPARE
+        for _ in range(8):
+            ring.run(ring.now + ring.random.random())
+            alive = ring.view.nodes.tolist()
+            node = ring.random.choice(alive)
+            action = ring.random.choice(["kill", "restart", "load balance", "scale out", "scale in", "loss"])
+            if action == "restart":
+                ring.restart(ring.random.choice([1000, 1001, 1002]), ring.random.randrange(50))
+            elif action == "loss":
+                ring.lose = lambda s, r, m, n=node: isinstance(m, Checkpoint) and not m.handoff and s == n  # type: ignore[misc]
+                ring.run(ring.now + 0.5)
+                ring.lose = lambda *_: False
+            elif action == "scale out":
+                spare += 1
+                ring.add(spare)
+                ring.nodes[node].give(spare, ring.now)
+            elif action == "kill":
+                if len(alive) > 3:
+                    ring.kill(node)
+                    ring.run(ring.now + 1.5)
+            elif len(alive) > 3 or action == "load balance":
+                ring.nodes[node].give(ring.view.clockwise(node), ring.now, leaves=action == "scale in")
+            for _ in range(100):
+                ring.run(ring.now + 0.1)
+                nodes = [ring.nodes[n] for n in ring.view.nodes.tolist()]
+                copies = (ring.view.covered(n.number) - ring.view.interval(n.number) - n._in_sync for n in nodes)
+                if not any(copies) and not ring.view.moves:
+                    break
+            else:
+                raise AssertionError("copies never become complete")
+        settle(ring)
+        assert ring.repeated == 0
+        assert not ring.events("data loss")
 
 
 # Planned moves.
@@ -452,7 +542,7 @@ def test_state_of_simulation_follows_protocol() -> None:
     state = Seen()
     ids = np.array([1, 2, 3])
     positions = np.array([5, 7, 5], dtype=np.uint64)
-    state.apply(Tuples(1000, 1, ids, ids, positions, Ids(ids)))
+    state.apply(Tuples(1000, 0, 1, ids, ids, positions, Ids(ids)), None)
     delta = state.collect()
     assert delta == {5: (1, 3), 7: (2,)}
     assert state.collect() == {}
