@@ -1,0 +1,93 @@
+"""A registry that processes of one host share: a SQLite file."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+from goffish.streaming.ring.ranges import Ranges
+from goffish.streaming.ring.view import Member, Move, View
+
+#: How long a process waits for another one that writes.
+_BUSY_S = 10.0
+
+
+class FileRegistry:
+    """A registry in a file, which survives all its processes.
+
+    Parameters
+    ----------
+    path : Path
+    first : View, optional
+        The first view, if the file does not exist yet.
+
+    Notes
+    -----
+    Each view is one row, and its version is the primary key: of two processes that add the same version, one fails.
+    """
+
+    def __init__(self, path: Path, first: View | None = None) -> None:
+        self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("CREATE TABLE IF NOT EXISTS views (epoch INTEGER PRIMARY KEY, view TEXT NOT NULL)")
+        if first is not None:
+            self._database.execute(
+                "INSERT INTO views SELECT ?, ? WHERE NOT EXISTS (SELECT * FROM views)", (first.epoch, _to_json(first))
+            )
+
+    def read(self) -> View:
+        """Return the newest version."""
+        (text,) = self._database.execute("SELECT view FROM views ORDER BY epoch DESC LIMIT 1").fetchone()
+        return _from_json(text)
+
+    def since(self, epoch: int) -> list[View]:
+        """Return all versions after one, oldest first."""
+        rows = self._database.execute("SELECT view FROM views WHERE epoch > ? ORDER BY epoch", (epoch,))
+        return [_from_json(text) for (text,) in rows]
+
+    def replace(self, view: View) -> bool:
+        """Make a view the newest version if it follows the newest version directly; return whether it did."""
+        try:
+            added = self._database.execute(
+                "INSERT INTO views SELECT ?, ? WHERE EXISTS (SELECT * FROM views WHERE epoch = ?)",
+                (view.epoch, _to_json(view), view.epoch - 1),
+            )
+        except sqlite3.IntegrityError:
+            return False
+        return added.rowcount == 1
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+
+def _to_json(view: View) -> str:
+    moves = [
+        [m.owner, m.target, m.start, m.stop, [[node, ranges.parts] for node, ranges in m.shadows], m.leaves, m.zone]
+        for m in view.moves
+    ]
+    members = [[member.node, member.token, member.zone] for member in view.members]
+    return json.dumps([view.epoch, members, view.replication, sorted(view.mappers), moves])
+
+
+def _from_json(text: str) -> View:
+    epoch, members, replication, mappers, moves = json.loads(text)
+    return View(
+        epoch,
+        tuple(Member(*member) for member in members),
+        replication,
+        frozenset(mappers),
+        tuple(
+            Move(
+                owner,
+                target,
+                start,
+                stop,
+                tuple((node, Ranges(tuple((a, b) for a, b in parts))) for node, parts in shadows),
+                leaves,
+                zone,
+            )
+            for owner, target, start, stop, shadows, leaves, zone in moves
+        ),
+    )
