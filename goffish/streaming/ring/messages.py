@@ -22,23 +22,23 @@ class Column(Protocol):
 
 
 class Tuples(NamedTuple):
-    """Keyed messages of one mapper, in the order in which it sent them.
+    """Keyed messages of one lane, such as a partition of a source, in their order.
 
     Attributes
     ----------
-    mapper, life, epoch : int
-        Sender; number of its restarts; its view of the ring.
+    lane, life, epoch : int
+        Lane; number of its restarts; the sender's view of the ring.
     numbers : int64, shape (n,)
-        Sequence numbers of the mapper, increasing.
+        Sequence numbers within the lane, increasing.
     stamps : int64, shape (n,)
-        Clock of the mapper, in microseconds.
+        Clock of the sender, in microseconds.
     positions : uint64, shape (n,)
         Ring position of each key.
     payload : Column
         n rows.
     """
 
-    mapper: int
+    lane: int
     life: int
     epoch: int
     numbers: Longs
@@ -49,7 +49,7 @@ class Tuples(NamedTuple):
     def take(self, rows: Longs) -> Tuples:
         """Return some of the messages."""
         return Tuples(
-            self.mapper,
+            self.lane,
             self.life,
             self.epoch,
             self.numbers[rows],
@@ -67,7 +67,6 @@ class Marker(NamedTuple):
     """All messages of a mapper after this one follow its view of version `epoch`."""
 
     mapper: int
-    life: int
     epoch: int
 
 
@@ -76,14 +75,13 @@ class Signal(NamedTuple):
 
     Attributes
     ----------
-    mapper, life, epoch : int
-        As of `Tuples`.
+    mapper, epoch : int
+        Sender, and its view of the ring.
     content : object
         Such as a watermark.
     """
 
     mapper: int
-    life: int
     epoch: int
     content: Any
 
@@ -97,7 +95,7 @@ class Progress(NamedTuple):
     marks : int64, shape (threads,)
         Greatest time stamp that each thread has processed, in microseconds.
     vectors : mapping of int to int64 of shape (threads,)
-        Last sequence number of each mapper that each thread has processed.
+        Last sequence number of each lane that each thread has processed.
     context : object
         What the state had been signalled.
     """

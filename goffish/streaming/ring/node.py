@@ -47,7 +47,7 @@ class Options:
     threads : int
         Queues of a node; each key belongs to one of them.
     vectors : bool
-        Whether states remember the last sequence number of each mapper, so that no message changes a state twice.
+        Whether states remember the last sequence number of each lane, so that no message changes a state twice.
         Otherwise time stamps decide what is replayed, and some messages count twice.
     latency_s : float
         Bound of both the network latency and the difference of two clocks; not needed with `vectors`.
@@ -129,7 +129,7 @@ class _Piece:
     replays: int = 0  # queued batches of messages from before the takeover
 
     def progress(self, ranges: Ranges, marks: Longs | None = None) -> Progress:
-        vectors = {mapper: last.copy() for mapper, last in self.vectors.items()}
+        vectors = {lane: last.copy() for lane, last in self.vectors.items()}
         return Progress(self.ranges & ranges, (self.marks if marks is None else marks).copy(), vectors, self.context)
 
 
@@ -218,7 +218,7 @@ class Node:
     # Messages.
 
     def receive(self, sender: int, message: Message, now: float) -> None:
-        """Take a message of another node, or of the mapper that it names."""
+        """Take a message of another node or of a mapper."""
         if self.fenced:
             return
         if message.epoch > self.view.epoch:
@@ -231,11 +231,14 @@ class Node:
 
     def _handle(self, sender: int, message: Message, now: float) -> None:
         match message:
-            case Tuples() | Marker() | Signal():
-                # What an earlier life of a mapper has sent may come late: its successor sends it again.
-                if message.life >= self._lives.get(message.mapper, 0):
-                    self._lives[message.mapper] = message.life
+            case Tuples():
+                # What an earlier life of a lane has sent may come late: its successor sends it again.
+                if message.life >= self._lives.get(message.lane, 0):
+                    self._lives[message.lane] = message.life
                     self._dispatch(message)
+            case Marker() | Signal():
+                for queue in self._queues:
+                    queue.append(message)
             case Checkpoint():
                 self._heard[sender] = now
                 self._copy(sender, message, now)
@@ -259,12 +262,8 @@ class Node:
     def _send(self, node: int, message: Message) -> None:
         self.outbox.append((node, message))
 
-    def _dispatch(self, tuples: Tuples | Marker | Signal) -> None:
-        """Queue, park, keep or drop messages of a mapper."""
-        if not isinstance(tuples, Tuples):
-            for queue in self._queues:
-                queue.append(tuples)
-            return
+    def _dispatch(self, tuples: Tuples) -> None:
+        """Queue, park, keep or drop messages."""
         mine = self._owned.contains(tuples.positions)
         if mine.any():
             own = tuples.where(mine)
@@ -340,7 +339,7 @@ class Node:
             part = tuples.where(piece.ranges.contains(tuples.positions))
             if not len(part.numbers):
                 continue
-            last = piece.vectors.setdefault(tuples.mapper, np.zeros(self.options.threads, dtype=np.int64))
+            last = piece.vectors.setdefault(tuples.lane, np.zeros(self.options.threads, dtype=np.int64))
             if self.options.vectors:
                 fresh = part.where(part.numbers > last[thread])
                 self.duplicates += len(part.numbers) - len(fresh.numbers)
@@ -367,14 +366,14 @@ class Node:
         for piece in ready[1:]:
             first.ranges |= piece.ranges
             np.maximum(first.marks, piece.marks, out=first.marks)
-            for mapper, last in piece.vectors.items():
-                first.vectors[mapper] = np.maximum(last, first.vectors.get(mapper, 0))
+            for lane, last in piece.vectors.items():
+                first.vectors[lane] = np.maximum(last, first.vectors.get(lane, 0))
         self._pieces = [piece for piece in self._pieces if piece is first or piece not in ready]
 
     def _settled(self, epoch: int) -> bool:
         """Whether the state contains all messages that were sent under older views."""
         return not self._fences and all(
-            passed.get(mapper, -1) >= epoch for passed in self._passed for mapper in self.view.mappers
+            passed.get(mapper, -1) >= epoch for passed in self._passed for mapper in self.view.senders
         )
 
     def _piece(self, ranges: Ranges) -> _Piece:
@@ -393,7 +392,7 @@ class Node:
         """Return which messages a state of some progress contains."""
         threads = thread_of(tuples.positions, self.options.threads)
         if self.options.vectors:
-            last = progress.vectors.get(tuples.mapper)
+            last = progress.vectors.get(tuples.lane)
             return np.zeros(len(threads), dtype=np.bool_) if last is None else tuples.numbers <= last[threads]
         # Stamps of messages that were processed later can be lower by the latency and by the difference of clocks.
         slack = round(2e6 * self.options.latency_s)
@@ -559,7 +558,7 @@ class Node:
         for progress in [*known, empty._replace(ranges=rest)]:
             if not progress.ranges:
                 continue
-            vectors = {mapper: last.copy() for mapper, last in progress.vectors.items()}
+            vectors = {lane: last.copy() for lane, last in progress.vectors.items()}
             piece = _Piece(
                 progress.ranges, progress.marks.copy(), vectors, self.view.epoch + 1, context=progress.context
             )
@@ -707,7 +706,7 @@ class Node:
             for tuples in parked:
                 self._enqueue(tuples, None)
             for queue in self._queues:
-                queue.append(Marker(_FENCE, 0, 0))
+                queue.append(Marker(_FENCE, 0))
             return NOTHING
         # With few nodes the old owner becomes a secondary, and its state is the one that it handed over.
         given = (piece.progress(move.ranges) for piece in self._pieces)

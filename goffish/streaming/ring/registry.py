@@ -67,8 +67,9 @@ def _to_json(view: View) -> str:
         [m.owner, m.target, m.start, m.stop, [[node, ranges.parts] for node, ranges in m.shadows], m.leaves, m.zone]
         for m in view.moves
     ]
+    mappers = None if view.mappers is None else sorted(view.mappers)
     members = [[member.node, member.token, member.zone] for member in view.members]
-    return json.dumps([view.epoch, members, view.replication, sorted(view.mappers), moves])
+    return json.dumps([view.epoch, members, view.replication, mappers, moves])
 
 
 def _from_json(text: str) -> View:
@@ -77,7 +78,7 @@ def _from_json(text: str) -> View:
         epoch,
         tuple(Member(*member) for member in members),
         replication,
-        frozenset(mappers),
+        None if mappers is None else frozenset(mappers),
         tuple(
             Move(
                 owner,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,36 +12,53 @@ from goffish.streaming.ring.ranges import Positions
 from goffish.streaming.ring.view import View
 
 
+@dataclass
+class Lane:
+    """A sequence of messages that can be sent again from earlier positions, such as a partition of a source.
+
+    Attributes
+    ----------
+    lane : int
+        Its id.
+    life : int
+        Number of restarts.
+    number : int
+        Sequence number of the last message; one that restarts at a position of its source continues with the number
+        that it had there.
+    """
+
+    lane: int
+    life: int = 0
+    number: int = 0
+
+
 class Sender:
-    """Numbers keyed messages and multicasts them to owners, secondaries and shadows.
+    """Multicasts keyed messages to owners, secondaries and shadows.
 
     Parameters
     ----------
     mapper : int
-        Id of the sender, one of ``view.mappers``.
+        Id of the sender, one of ``view.senders``.
     view : View
-    number, life : int, optional
-        Sequence number of the last message that was sent before, and number of restarts: a mapper that restarts at a
-        position of its source continues with the number that it had there.
     """
 
-    def __init__(self, mapper: int, view: View, number: int = 0, life: int = 0) -> None:
-        self.mapper, self.view, self.number, self.life = mapper, view, number, life
+    def __init__(self, mapper: int, view: View) -> None:
+        self.mapper, self.view = mapper, view
 
     def start(self) -> list[tuple[int, Marker]]:
         """Return the first message to each node."""
-        return [(node, Marker(self.mapper, self.life, self.view.epoch)) for node in self.view.receivers]
+        return [(node, Marker(self.mapper, self.view.epoch)) for node in self.view.receivers]
 
     def signal(self, content: Any) -> list[tuple[int, Signal]]:
         """Return the signal for each node."""
-        signal = Signal(self.mapper, self.life, self.view.epoch, content)
-        return [(node, signal) for node in self.view.receivers]
+        return [(node, Signal(self.mapper, self.view.epoch, content)) for node in self.view.receivers]
 
-    def send(self, positions: Positions, payload: Any, stamps: Longs) -> list[tuple[int, Tuples]]:
+    def send(self, lane: Lane, positions: Positions, payload: Any, stamps: Longs) -> list[tuple[int, Tuples]]:
         """Return the messages to each node.
 
         Parameters
         ----------
+        lane : Lane
         positions : uint64, shape (n,)
         payload : Column
             n rows.
@@ -48,9 +66,9 @@ class Sender:
             Time now, in microseconds.
         """
         count = len(positions)
-        numbers = np.arange(self.number + 1, self.number + 1 + count)
-        self.number += count
-        tuples = Tuples(self.mapper, self.life, self.view.epoch, numbers, stamps, positions, payload)
+        numbers = np.arange(lane.number + 1, lane.number + 1 + count)
+        lane.number += count
+        tuples = Tuples(lane.lane, lane.life, self.view.epoch, numbers, stamps, positions, payload)
         parts = (
             (node, tuples.where(self.view.covered(node).contains(positions))) for node in sorted(self.view.receivers)
         )

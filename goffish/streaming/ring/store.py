@@ -51,15 +51,15 @@ class BackupStore:
         self._select(lambda tuples: ranges.contains(tuples.positions))
 
     def take(self, ranges: Ranges) -> list[Tuples]:
-        """Remove and return the messages of some ranges, those of each mapper once and in their order."""
+        """Remove and return the messages of some ranges, those of each lane once and in their order."""
         taken = [t.where(ranges.contains(t.positions)) for t in self._kept]
         self._select(lambda tuples: ~ranges.contains(tuples.positions))
         newest: dict[int, int] = {}
         unique = []
-        for tuples in sorted(taken, key=lambda t: (t.mapper, int(t.numbers[0]) if len(t.numbers) else 0)):
-            fresh = tuples.where(tuples.numbers > newest.get(tuples.mapper, -1))
+        for tuples in sorted(taken, key=lambda t: (t.lane, int(t.numbers[0]) if len(t.numbers) else 0)):
+            fresh = tuples.where(tuples.numbers > newest.get(tuples.lane, -1))
             if len(fresh.numbers):
-                newest[tuples.mapper] = int(fresh.numbers[-1])
+                newest[tuples.lane] = int(fresh.numbers[-1])
                 unique.append(fresh)
         return unique
 

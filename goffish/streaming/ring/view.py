@@ -76,15 +76,15 @@ class View:
         Ascending by token.
     replication : int
         Number of secondaries of each position.
-    mappers : frozenset of int
-        Live senders.
+    mappers : frozenset of int, optional
+        Live senders of messages; by default the members.
     moves : tuple of Move
     """
 
     epoch: int
     members: tuple[Member, ...]
     replication: int = 1
-    mappers: frozenset[int] = frozenset()
+    mappers: frozenset[int] | None = None
     moves: tuple[Move, ...] = ()
 
     @cached_property
@@ -99,6 +99,11 @@ class View:
     def nodes(self) -> NDArray[np.int64]:
         """Ids of the members, by token."""
         return np.array([member.node for member in self.members], dtype=np.int64)
+
+    @cached_property
+    def senders(self) -> frozenset[int]:
+        """Nodes or mappers that send messages."""
+        return frozenset(self._index) if self.mappers is None else self.mappers
 
     def __contains__(self, node: int) -> bool:
         return node in self._index

@@ -19,7 +19,7 @@ import numpy as np
 from goffish.streaming.ring.messages import Longs, Marker, Message, Signal, Tuples
 from goffish.streaming.ring.node import Node, Options
 from goffish.streaming.ring.ranges import CIRCLE, Ranges
-from goffish.streaming.ring.sender import Sender
+from goffish.streaming.ring.sender import Lane, Sender
 from goffish.streaming.ring.view import Member, MemoryRegistry, View
 
 
@@ -136,6 +136,7 @@ class Ring:
         self.died: dict[int, float] = {}
         self.sent: dict[int, int] = {}  # id to position
         self.senders: dict[int, Sender] = {}
+        self.lanes: dict[int, Lane] = {}
         self.log: dict[int, list[int]] = {}  # ids by mapper and number
         self._cut: dict[tuple[int, int], float] = {}  # when the last message of a mapper's earlier lives arrives
         self._busy: set[tuple[int, int]] = set()
@@ -150,6 +151,7 @@ class Ring:
             self.senders[mapper] = sender = Sender(mapper, self.registry.read())
             self._post(mapper, sender.start())
             self.log[mapper] = []
+            self.lanes[mapper] = Lane(mapper)
             self.at(self.random.random() / rate, partial(self._emit, mapper))
             self.at(self.random.random() * 0.01, partial(self._follow, mapper))
 
@@ -191,7 +193,7 @@ class Ring:
         self.log[mapper] += ids.tolist()
         stamp = round((self.now + self.skew[mapper]) * 1e6)
         sender = self.senders[mapper]
-        self._post(mapper, sender.send(positions, Ids(ids), np.full(count, stamp)))
+        self._post(mapper, sender.send(self.lanes[mapper], positions, Ids(ids), np.full(count, stamp)))
         self.at(self.now + count * self.random.expovariate(self.rate), lambda: self._emit(mapper))
 
     def restart(self, mapper: int, behind: int) -> None:
@@ -199,15 +201,16 @@ class Ring:
         for node in self.nodes:
             self._cut[mapper, node] = self.now + self.random.uniform(-1, 2) * self.latency_s[1]
             self._last.pop((mapper, node), None)
-        old = self.senders[mapper]
+        old = self.lanes[mapper]
         number = max(0, old.number - behind)
-        self.senders[mapper] = sender = Sender(mapper, self.view, number, old.life + 1)
+        self.senders[mapper] = sender = Sender(mapper, self.view)
+        self.lanes[mapper] = lane = Lane(mapper, old.life + 1, number)
         self._post(mapper, sender.start())
         ids = np.array(self.log[mapper][number:], dtype=np.int64)
         for some in np.array_split(ids, max(1, len(ids) // 3)):
             positions = np.array([self.sent[i] for i in some.tolist()], dtype=np.uint64)
             stamps = np.full(len(some), round((self.now + self.skew[mapper]) * 1e6))
-            self._post(mapper, sender.send(positions, Ids(some), stamps))
+            self._post(mapper, sender.send(lane, positions, Ids(some), stamps))
 
     def _follow(self, mapper: int) -> None:
         sender = self.senders[mapper]
@@ -223,16 +226,13 @@ class Ring:
             arrival = self.now + self.random.uniform(*self.latency_s) + extra
             arrival = max(arrival, self._last.get((sender, receiver), 0.0) + 1e-9)
             self._last[sender, receiver] = arrival
-            self.at(arrival, partial(self._arrive, sender, receiver, message))
+            life = self.lanes[sender].life if sender in self.lanes else 0
+            self.at(arrival, partial(self._arrive, sender, receiver, message, life))
 
-    def _arrive(self, sender: int, receiver: int, message: Message) -> None:
+    def _arrive(self, sender: int, receiver: int, message: Message, life: int) -> None:
         if receiver in self.dead or receiver not in self.nodes or self.now > self.died.get(sender, np.inf):
             return
-        if (
-            sender in self.senders
-            and message.life < self.senders[sender].life
-            and self.now > self._cut[sender, receiver]
-        ):
+        if sender in self.lanes and life < self.lanes[sender].life and self.now > self._cut[sender, receiver]:
             return
         node = self.nodes[receiver]
         self.watch(sender, node, receiver, message)

@@ -32,7 +32,9 @@ def test_versions(registry: Registry) -> None:
     assert registry.since(0) == [FIRST, second, third]
     assert registry.since(2) == [third]
     assert registry.since(3) == []
-    assert registry.read() == third
+    assert registry.read().senders == {7, 8}
+    assert registry.replace(third.changed(mappers=None))
+    assert registry.read().senders == {2, 3}
 
 
 def test_file_survives(tmp_path: Path) -> None:
@@ -47,7 +49,7 @@ def test_file_survives(tmp_path: Path) -> None:
 def count_up(path: Path, times: int) -> None:
     registry = FileRegistry(path)
     for _ in range(times):
-        while not registry.replace((view := registry.read()).changed(mappers=view.mappers | {view.epoch})):
+        while not registry.replace((view := registry.read()).changed(mappers=view.senders | {view.epoch})):
             pass
 
 
