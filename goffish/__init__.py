@@ -8,6 +8,7 @@ Everything a user needs is reached from here::
     gf.connected_components(g).to_pandas()
     gf.partition(g, parts=8).save("store/")
     gf.open("store/").run("pagerank")
+    flow = gf.stream.Flow("orders")
 
 Names are loaded when they are first used, so that importing the package costs nothing.
 """
@@ -27,6 +28,7 @@ choose_kernel_cache()
 install()
 
 if TYPE_CHECKING:
+    from goffish import streaming as stream  # noqa: F401 (a module, as is goffish.plot)
     from goffish.algorithms.betweenness.api import betweenness, edge_betweenness
     from goffish.algorithms.closeness.api import closeness, harmonic
     from goffish.algorithms.clustering.api import core_numbers, triangles
@@ -131,6 +133,8 @@ def __getattr__(name: str) -> Any:
     if name == "partition":
         # The package of this name is callable: see its __init__.
         return importlib.import_module("goffish.partition")
+    if name == "stream":
+        return importlib.import_module("goffish.streaming")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'goffish' has no attribute {name!r}")
     module, attribute = _HOME_OF[name]
@@ -153,4 +157,4 @@ hooks.open_series = _late("goffish.gofs.series", "open_series")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "stream"})

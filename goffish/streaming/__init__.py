@@ -1,1 +1,66 @@
-"""Data that keeps arriving: ingest, dataflows and live graph analytics."""
+"""Data that keeps arriving: continuous dataflows, ingest, and live graph analytics."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from goffish.streaming.batches import Batch
+    from goffish.streaming.embedded import Run
+    from goffish.streaming.flow import Combined, Flow, KeyedStream, Loop, Stream, WindowedStream
+    from goffish.streaming.flow_file import read_flow
+    from goffish.streaming.metrics import Metrics
+    from goffish.streaming.operators import KeyState, Timers
+    from goffish.streaming.sinks import (
+        Sink,
+        call,
+        collect,
+        print_values,
+        write_csv,
+        write_json_lines,
+        write_parquet,
+    )
+    from goffish.streaming.sources import (
+        Source,
+        from_iterable,
+        generate,
+        read_csv,
+        read_json_lines,
+        read_parquet,
+    )
+    from goffish.streaming.topology import Alternate, Channel, Operator, Topology
+    from goffish.streaming.windows import Window, session, sliding, tumbling
+
+_HOMES = {
+    "batches": ("Batch",),
+    "embedded": ("Run",),
+    "flow": ("Combined", "Flow", "KeyedStream", "Loop", "Stream", "WindowedStream"),
+    "flow_file": ("read_flow",),
+    "metrics": ("Metrics",),
+    "operators": ("KeyState", "Timers"),
+    "sinks": ("Sink", "call", "collect", "print_values", "write_csv", "write_json_lines", "write_parquet"),
+    "sources": ("Source", "from_iterable", "generate", "read_csv", "read_json_lines", "read_parquet"),
+    "topology": ("Alternate", "Channel", "Operator", "Topology"),
+    "windows": ("Window", "session", "sliding", "tumbling"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Alternate", "Batch", "Channel", "Combined", "Flow", "KeyState", "KeyedStream", "Loop", "Metrics", "Operator",
+    "Run", "Sink", "Source", "Stream", "Timers", "Topology", "Window", "WindowedStream", "call", "collect",
+    "from_iterable", "generate", "print_values", "read_csv", "read_flow", "read_json_lines", "read_parquet", "session",
+    "sliding", "tumbling", "write_csv", "write_json_lines", "write_parquet",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'goffish.streaming' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"goffish.streaming.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

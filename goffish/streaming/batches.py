@@ -1,0 +1,153 @@
+"""Records on a channel: Python values or an Arrow batch, and their event times."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from goffish.errors import InputError, JobError
+
+Times = NDArray[np.int64]
+#: Event times are microseconds since 1970; before any time, and after all.
+FIRST, LAST = -(1 << 63), (1 << 63) - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records that travel together.
+
+    Attributes
+    ----------
+    values : list or pyarrow.RecordBatch
+    times : array of int64, optional
+        Event time of every record in microseconds since 1970.
+    output : str
+        Output of the operator that the batch leaves by; the main output has no name.
+    """
+
+    values: pa.RecordBatch | list[Any]
+    times: Times | None = None
+    output: str = ""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def rows(self) -> list[Any]:
+        """Return the values as Python objects; the rows of an Arrow batch are mappings."""
+        if isinstance(self.values, list):
+            return self.values
+        rows: list[Any] = self.values.to_pylist()
+        return rows
+
+    def take(self, kept: NDArray[np.intp] | NDArray[np.bool_], output: str = "") -> Batch:
+        """Return the records at the given places, or of a mask."""
+        at = np.flatnonzero(kept) if kept.dtype == np.bool_ else kept
+        if len(at) == len(self) and kept.dtype == np.bool_:
+            return replace(self, output=output)
+        times = None if self.times is None else self.times[at]
+        if isinstance(self.values, list):
+            values = self.values
+            return Batch([values[i] for i in at.tolist()], times, output)
+        return Batch(self.values.take(pa.array(at)), times, output)
+
+
+def event_times(values: Sequence[Any] | pa.Array) -> Times:
+    """Return event times of a column: timestamps, ISO 8601 texts, or numbers of seconds since 1970.
+
+    Raises
+    ------
+    InputError, TypeError, ValueError
+        A value is no time.
+    """
+    if isinstance(values, pa.Array):
+        if values.null_count:
+            raise InputError("the event time is null; accepted are timestamps, ISO 8601 texts and seconds since 1970")
+        if pa.types.is_timestamp(values.type) or pa.types.is_date(values.type):
+            times: Times = values.cast(pa.timestamp("us", getattr(values.type, "tz", None))).cast(pa.int64()).to_numpy()
+            return times
+        if pa.types.is_integer(values.type):
+            return np.asarray(values.to_numpy(), np.int64) * 1_000_000
+        if pa.types.is_floating(values.type):
+            return _rounded(values.to_numpy())
+        values = values.to_pylist()
+    return np.fromiter(map(event_time, values), np.int64, len(values))
+
+
+def event_time(value: Any) -> int:
+    """Return the event time of one value; see `event_times`."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * 1_000_000
+    if isinstance(value, float | np.floating):
+        return int(_rounded(np.array([value]))[0])
+    if isinstance(value, np.integer):
+        return int(value) * 1_000_000
+    raise InputError(f"event time {value!r:.60}: accepted are timestamps, ISO 8601 texts and seconds since 1970")
+
+
+def moments(times: Times) -> list[datetime]:
+    """Return event times as timestamps in UTC."""
+    return [_EPOCH + timedelta(microseconds=time) for time in times.tolist()]
+
+
+def _rounded(seconds: NDArray[np.float64]) -> Times:
+    micros = np.round(np.asarray(seconds, np.float64) * 1e6)
+    if not np.all(np.abs(micros) < float(1 << 62)):
+        raise InputError("the event time is not finite; accepted are timestamps, ISO 8601 texts and seconds since 1970")
+    return micros.astype(np.int64)
+
+
+def column_of(batch: pa.RecordBatch, column: str) -> pa.Array:
+    """Return a column.
+
+    Raises
+    ------
+    InputError
+        The batch has no such column.
+    """
+    if column not in batch.schema.names:
+        raise InputError(f"no column {column!r}; the columns are {', '.join(batch.schema.names)}")
+    found = batch.column(column)
+    return pc.cast(found, found.type.value_type) if pa.types.is_dictionary(found.type) else found
+
+
+def as_arrow(values: list[Any], operator: str) -> pa.RecordBatch:
+    """Return values as an Arrow batch: mappings as columns, other values as the column ``value``.
+
+    Raises
+    ------
+    JobError
+        The values have no common type.
+    """
+    try:
+        if all(isinstance(value, dict) for value in values):
+            batch = pa.RecordBatch.from_pylist(values, schema=_schema(values))
+        else:
+            batch = pa.record_batch({"value": pa.array(values)})
+    except (pa.ArrowException, OverflowError) as error:
+        raise JobError(
+            f"operator {operator}: records cannot be Arrow columns ({' '.join(str(error).split())})"
+        ) from None
+    return batch
+
+
+def _schema(values: list[dict[str, Any]]) -> pa.Schema | None:
+    """Return the schema with the columns of all records; Arrow takes those of the first one."""
+    first = values[0].keys() if values else {}
+    names = dict.fromkeys(itertools.chain(first, *(value for value in values if value.keys() != first)))
+    if len(names) == len(first):
+        return None
+    return pa.schema([(name, pa.array([value.get(name) for value in values]).type) for name in names])

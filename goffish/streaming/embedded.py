@@ -1,0 +1,605 @@
+"""Run a flow in this process, with durable checkpoints."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from goffish.errors import GoffishError, InputError, JobError
+from goffish.notebook import bar, in_notebook
+from goffish.streaming.batches import FIRST, LAST, Batch
+from goffish.streaming.checkpoints import CheckpointFolder
+from goffish.streaming.metrics import Metrics, OperatorMetrics
+from goffish.streaming.operators import Clock, Failure, Instance, described, make_instance
+from goffish.streaming.sinks import Writer
+from goffish.streaming.sources import Pace, Reader
+from goffish.streaming.state import ALL, State, ValueState
+from goffish.streaming.topology import MAIN, Channel, Operator, SinkOptions, SourceOptions, Topology
+from goffish.streaming.windows import Duration, microseconds
+
+Until = Duration | Callable[[Metrics], bool]
+Report = Callable[[str], None]
+#: Records that are read at once, adapted so that a batch takes about a hundredth of a second.
+_LEAST, _MOST, _SHORT_S, _LONG_S = 1, 1 << 16, 0.01, 0.05
+#: Seconds between two looks at a source that has nothing, at `until` and the display, and at new files.
+_IDLE_S, _LOOK_S, _LISTING_S = 0.005, 0.1, 1.0
+#: Seconds that a batch has after Ctrl-C before it is abandoned together with the last checkpoint.
+_GRACE_S = 0.4
+_FEEDBACK = "feedback"
+
+
+class _Partitions:
+    """The partitions of one source: readers, positions and watermarks."""
+
+    def __init__(self, operator: Operator, saved: Mapping[str, Any]) -> None:
+        assert isinstance(operator.options, SourceOptions)
+        self.name, self.options = operator.name, operator.options
+        self._saved = {name: dict(one) for name, one in saved.items()}
+        self._readers: dict[str, Reader] = {}
+        self._clocks: dict[str, Clock] = {}
+        self._seen: dict[str, float] = {}
+        self._pace = Pace(self.options.source.rate)
+        self._listed = float("-inf")
+        self._turn: deque[str] = deque()
+        self.discover()
+
+    def discover(self) -> None:
+        """Open partitions that are new."""
+        self._listed = time.monotonic()
+        for name in self.options.source.partitions():
+            if name in self._clocks:
+                continue
+            saved = self._saved.get(name, {})
+            clock = Clock(self.options.time or "", self.options.lateness)
+            clock.watermark = saved.get("watermark", FIRST)
+            self._clocks[name], self._seen[name] = clock, time.monotonic()
+            if not saved.get("done"):
+                self._readers[name] = self.options.source.open(name, saved.get("position"))
+                self._turn.append(name)
+
+    @property
+    def done(self) -> bool:
+        """Whether no record can follow."""
+        return not self._turn and not self.options.source.follows
+
+    def read(self, limit: int) -> tuple[Batch | None, list[Failure]]:
+        """Return records of the next partition that has some, and lines that are none."""
+        if self.options.source.follows and time.monotonic() > self._listed + _LISTING_S:
+            self.discover()
+        limit = self._pace.allowed(limit)
+        if not limit:
+            return None, []
+        for _ in range(len(self._turn)):
+            name = self._turn[0]
+            reader = self._readers[name]
+            found = reader.read(limit)
+            if reader.done:
+                self._turn.popleft()
+                self._saved[name] = self._position(name) | {"done": True}
+                self._readers.pop(name).close()
+            else:
+                self._turn.rotate(-1)
+            if found is None:
+                continue
+            self._pace.took(len(found.values))
+            self._seen[name] = time.monotonic()
+            batch, failures = Batch(found.values), [Failure(self.name, one.text, one.error) for one in found.bad]
+            if self.options.time is not None:
+                batch, more = self._clocks[name].timed(batch, self.name)
+                failures += more
+            return batch, failures
+        return None, []
+
+    def _position(self, name: str) -> dict[str, Any]:
+        return {"position": self._readers[name].position, "watermark": self._clocks[name].watermark, "done": False}
+
+    def positions(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps of every partition."""
+        return self._saved | {name: self._position(name) for name in self._readers}
+
+    def watermark(self) -> int | None:
+        """Return the watermark of the partitions that are not idle; ``None`` if all are."""
+        if self.done:
+            return LAST
+        if self.options.time is None:
+            return FIRST
+        idle, now = self.options.idle, time.monotonic()
+        active = [
+            self._clocks[name].watermark for name in self._turn
+            if idle is None or now <= self._seen[name] + idle / 1e6
+        ]  # fmt: skip
+        if not active:
+            return None if self._turn else FIRST
+        return min(active)
+
+    def close(self) -> None:
+        """Close files."""
+        for reader in self._readers.values():
+            reader.close()
+
+
+@dataclass
+class _Counts:
+    """Counters of one operator."""
+
+    received: int = 0
+    sent: int = 0
+    errors: int = 0
+    before: int = 0
+    busy: float = field(default=0.0)
+
+
+class Executor:
+    """Drives the instances of a flow: reads sources in turn, and sends each batch through all operators.
+
+    Between two batches nothing is in flight but the records of loops, which are queued, so that a checkpoint is
+    consistent without stopping anything.
+    """
+
+    def __init__(self, topology: Topology, checkpoint: str | Path | None, every: Duration, until: Until | None) -> None:
+        self.topology = topology
+        self._every = microseconds(every, "every") / 1e6
+        limited = until is not None and not callable(until)
+        self._limit = microseconds(until, "until") / 1e6 if limited else None  # type: ignore[arg-type]
+        self._until = until if callable(until) else None
+        for one in topology.operators:
+            if isinstance(one.options, SourceOptions):
+                one.options.source.check()
+            elif isinstance(one.options, SinkOptions):
+                one.options.sink.check()
+        if topology.on_error is not None:
+            topology.on_error.check()
+        self._instances = {one.name: make_instance(one) for one in topology.operators}
+        self._writers = {
+            one.name: one.options.sink.writer(one.name)
+            for one in topology.operators if isinstance(one.options, SinkOptions)
+        }  # fmt: skip
+        self._dead = None if topology.on_error is None else topology.on_error.writer("on_error")
+        self._routes: dict[tuple[str, str], list[Channel]] = {}
+        for channel in topology.channels:
+            self._routes.setdefault((channel.source, channel.output), []).append(channel)
+        self._loops = any(channel.feedback for channel in topology.channels)
+        self._counts = {one.name: _Counts() for one in topology.operators}
+        self._active = dict.fromkeys(self._instances, MAIN)
+        self._feedback: deque[tuple[str, int, Batch]] = deque()
+        self._pending = ValueState()
+        self._switches: deque[tuple[str, str]] = deque()
+        self._stop: str | None = None
+        #: Whether a batch is being processed: a state that no checkpoint may capture.
+        self.busy = False
+        self._stopped = "running"
+        self._number = 0
+        self._errors = 0
+        self._processed = self._saved_at = 0
+        self._begun = time.monotonic()
+        self._ended: float | None = None
+        self._folder = None
+        self._complete = False
+        self._sources: dict[str, _Partitions] = {}
+        try:
+            if checkpoint is not None:
+                self._folder = CheckpointFolder(checkpoint, topology.name, topology.fingerprint)
+            self._restore()
+        except BaseException:
+            self._close()
+            raise
+
+    def _restore(self) -> None:
+        latest = None if self._folder is None else self._folder.latest
+        body = {} if latest is None else latest.body
+        if self._folder is not None:
+            states = self._states()
+            for operator, delta in self._folder.state():
+                states[operator].install(delta)
+        for target, port, batch in self._pending.values.get(0, ()):
+            self._feedback.append((target, port, batch))
+        for name, progress in body.get("progress", {}).items():
+            self._instances[name].resume(progress)
+        for name, alternate in body.get("active", {}).items():
+            if alternate in self.topology.operator(name).alternates:
+                self._switch(name, alternate)
+        for name, (received, sent, errors) in body.get("counts", {}).items():
+            self._counts[name] = _Counts(received, sent, errors, before=received)
+        self._errors = sum(one.errors for one in self._counts.values())
+        self._complete = body.get("complete", False)
+        for writer in self._all_writers():
+            writer.recover(None if latest is None else latest.number)
+        self._number = 0 if latest is None else latest.number
+        for one in self.topology.operators:
+            if one.kind == "source" and not self._complete:
+                with self._named(one.name):
+                    self._sources[one.name] = _Partitions(one, body.get("sources", {}).get(one.name, {}))
+
+    def _all_writers(self) -> list[Writer]:
+        return [*self._writers.values(), *([] if self._dead is None else [self._dead])]
+
+    def _states(self) -> dict[str, State]:
+        kept = {name: one.state for name, one in self._instances.items() if one.state is not None}
+        return kept | ({_FEEDBACK: self._pending} if self._loops else {})
+
+    @contextmanager
+    def _named(self, operator: str) -> Iterator[None]:
+        """Name the operator in errors that do not."""
+        try:
+            yield
+        except JobError:
+            raise
+        except GoffishError as error:
+            raise type(error)(f"operator {operator}: {error}") if type(error) is InputError else error from None
+        except Exception as error:
+            raise JobError(f"operator {operator}: {described(error)}") from error
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stop is not None
+
+    def stop(self, reason: str = "stopped") -> None:
+        """Stop after the current batch."""
+        self._stop = self._stop or reason
+
+    def switch(self, operator: str, alternate: str) -> None:
+        """Switch to an alternate before the next batch.
+
+        Raises
+        ------
+        InputError
+            The operator or the alternate does not exist.
+        """
+        known = self.topology.operator(operator).alternates
+        if alternate not in known:
+            accepted = f"choose one of {', '.join(known)}" if known else "it has none"
+            raise InputError(f"operator {operator}: no alternate {alternate!r}; {accepted}")
+        self._switches.append((operator, alternate))
+
+    def _switch(self, operator: str, alternate: str) -> None:
+        self._instances[operator].function = self.topology.operator(operator).alternates[alternate].function
+        self._active[operator] = alternate
+
+    def run(self, report: Report | None = None) -> Metrics:
+        """Run until the sources end or the flow is stopped."""
+        self._begun = time.monotonic()
+        self._ended = None
+        try:
+            self._stopped = "finished" if self._complete else self._loop(report)
+            if not self._complete and self._processed == self._saved_at and self._stopped != "finished":
+                return self.metrics()
+            if not self._complete:
+                self._complete = self._stopped == "finished"
+                self._checkpoint()
+        finally:
+            self._ended = time.monotonic()
+            self._close()
+        return self.metrics()
+
+    def _loop(self, report: Report | None) -> str:
+        limit, saved, looked = 1024, self._begun, self._begun
+        turn = deque(self._sources.values())
+        while True:
+            if self._stop is not None:
+                return self._stop
+            begun = time.monotonic()
+            self.busy = True
+            while self._switches:
+                self._switch(*self._switches.popleft())
+            worked = self._one_batch(turn, limit)
+            self._propagate()
+            self.busy = False
+            now = time.monotonic()
+            if worked:
+                self._processed += 1
+                if now - begun < _SHORT_S:
+                    limit = min(2 * limit, _MOST)
+                elif now - begun > _LONG_S:
+                    limit = max(limit // 2, _LEAST)
+            elif not self._feedback and all(one.done for one in turn):
+                return "finished"
+            else:
+                time.sleep(_IDLE_S)
+            if now > saved + self._every:
+                if self._processed > self._saved_at:
+                    self._checkpoint()
+                saved = time.monotonic()
+            if now > looked + _LOOK_S:
+                looked = now
+                if report is not None:
+                    report(self._line(now - self._begun))
+                if self._until is not None and self._until(self.metrics()):
+                    return "until"
+            if self._limit is not None and now - self._begun > self._limit:
+                return "until"
+
+    def _one_batch(self, turn: deque[_Partitions], limit: int) -> bool:
+        """Process one batch, first of loops; return whether there was one."""
+        if self._feedback:
+            target, port, batch = self._feedback.popleft()
+            self._deliver(target, port, batch)
+            return True
+        for _ in range(len(turn)):
+            source = turn[0]
+            turn.rotate(-1)
+            with self._named(source.name):
+                found, failures = source.read(limit)
+            if found is not None:
+                self._failed(failures)
+                if len(found):
+                    self._counts[source.name].received += len(found)
+                    self._send(source.name, found)
+                return True
+        return False
+
+    def _send(self, operator: str, batch: Batch) -> None:
+        self._counts[operator].sent += len(batch)
+        for channel in self._routes.get((operator, batch.output), ()):
+            if channel.feedback:
+                self._feedback.append((channel.target, channel.port, batch))
+            else:
+                self._deliver(channel.target, channel.port, batch)
+
+    def _deliver(self, operator: str, port: int, batch: Batch) -> None:
+        counts = self._counts[operator]
+        counts.received += len(batch)
+        writer, begun = self._writers.get(operator), time.perf_counter()
+        if writer is not None:
+            with self._named(operator):
+                writer.write(batch)
+            counts.busy += time.perf_counter() - begun
+            return
+        instance = self._instances[operator]
+        sent = instance.process(port, batch)
+        counts.busy += time.perf_counter() - begun
+        self._done(instance, sent)
+
+    def _done(self, instance: Instance, sent: list[Batch]) -> None:
+        if instance.failures:
+            failures, instance.failures = instance.failures, []
+            self._failed(failures)
+        for batch in sent:
+            self._send(instance.name, batch)
+
+    def _failed(self, failures: list[Failure]) -> None:
+        """Send records that cannot be processed to the sink for them.
+
+        Raises
+        ------
+        JobError
+            There is none, or there are too many.
+        """
+        if not failures:
+            return
+        most = self.topology.max_errors
+        self._errors += len(failures)
+        for one in failures:
+            self._counts[one.operator].errors += 1
+        if self._dead is None:
+            raise JobError(str(failures[0]))
+        if most is not None and self._errors > most:
+            raise JobError(f"{failures[0]}; {self._errors:,} errors, max_errors = {most:,}")
+        rows = [{"operator": one.operator, "error": one.error, "record": repr(one.record)} for one in failures]
+        self._dead.write(Batch(rows))
+
+    def _propagate(self) -> None:
+        """Send watermarks through all operators, in order."""
+        finished = not self._feedback and all(one.done for one in self._sources.values())
+        forwarded: dict[str, int | None] = {}
+        for one in self.topology.operators:
+            source = self._sources.get(one.name)
+            if source is not None:
+                mark = source.watermark()
+                if mark == LAST and self._loops and not finished:
+                    mark = None  # its records may still be in a loop
+            else:
+                inputs = [forwarded[c.source] for c in one.inputs if not c.feedback]
+                marks = [mark for mark in inputs if mark is not None]
+                mark = min(marks) if marks else None
+            instance = self._instances[one.name]
+            if mark is not None and mark > instance.watermark:
+                begun = time.perf_counter()
+                sent = instance.advance(mark)
+                self._counts[one.name].busy += time.perf_counter() - begun
+                self._done(instance, sent)
+                self._processed += bool(sent)
+            forwarded[one.name] = None if mark is None else instance.forwarded(instance.watermark)
+
+    def _checkpoint(self) -> None:
+        """Save a checkpoint and publish the records of sinks."""
+        number = self._number + 1
+        for writer in self._all_writers():
+            writer.prepare(number)
+        if self._folder is not None:
+            self._pending.values[0] = list(self._feedback)
+            self._pending.changed.add(0)
+            whole = self._folder.whole_is_due
+            states = self._states()
+            deltas = {name: state.collect() for name, state in states.items()}
+            if whole:
+                deltas = {name: state.extract(ALL) for name, state in states.items()}
+            body = {
+                "sources": {name: one.positions() for name, one in self._sources.items()},
+                "progress": {name: one.progress() for name, one in self._instances.items()},
+                "active": {name: one for name, one in self._active.items() if one != MAIN},
+                "counts": {name: [one.received, one.sent, one.errors] for name, one in self._counts.items()},
+                "complete": self._complete,
+            }
+            self._folder.save(number, deltas, body, whole=whole, operators=self.topology.names)
+        for writer in self._all_writers():
+            writer.commit(number)
+        self._number, self._saved_at = number, self._processed
+
+    def metrics(self) -> Metrics:
+        """Return the metrics so far."""
+        seconds = (self._ended or time.monotonic()) - self._begun
+        waiting: dict[str, int] = {}
+        for target, _, batch in tuple(self._feedback):
+            waiting[target] = waiting.get(target, 0) + len(batch)
+        rows = []
+        for one in self.topology.operators:
+            counts = self._counts[one.name]
+            rows.append(
+                OperatorMetrics(
+                    one.name, one.kind, self._active[one.name] if one.alternates else None, counts.received,
+                    counts.sent, (counts.received - counts.before) / max(seconds, 1e-9), counts.busy,
+                    waiting.get(one.name, 0), self._instances[one.name].late, counts.errors,
+                )
+            )  # fmt: skip
+        saved = None if self._folder is None or not self._number else self._number
+        return Metrics(self.topology.name, self._stopped, seconds, saved, tuple(rows))
+
+    def _line(self, seconds: float) -> str:
+        read = sum(one.received - one.before for name, one in self._counts.items() if name in self._sources)
+        saved = f", checkpoint {self._number}" if self._folder is not None and self._number else ""
+        return f": {read:,} records, {read / max(seconds, 1e-9):,.0f}/s{saved}"
+
+    def _close(self) -> None:
+        for one in self._sources.values():
+            one.close()
+        for writer in self._all_writers():
+            writer.close()
+        if self._folder is not None:
+            self._folder.close()
+
+
+@contextmanager
+def _interruptible(executor: Executor) -> Iterator[None]:
+    """Stop the flow on Ctrl-C and SIGTERM after the current batch; abandon a batch that takes too long."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if executor.stopping:
+            raise KeyboardInterrupt  # the second time
+        executor.stop("interrupted")
+        if executor.busy:
+            signal.setitimer(signal.ITIMER_REAL, _GRACE_S)
+
+    def abandon(number: int, frame: FrameType | None) -> None:
+        if executor.busy:
+            raise KeyboardInterrupt
+
+    handlers = {signal.SIGINT: stop, signal.SIGALRM: abandon}
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        handlers[signal.SIGTERM] = stop
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def run(
+    topology: Topology, checkpoint: str | Path | None = None, every: Duration = 2.0, until: Until | None = None, *,
+    progress: bool = True, report: Report | None = None,
+) -> Metrics:  # fmt: skip
+    """Run a flow in this thread; see `Flow.run`.
+
+    Parameters
+    ----------
+    topology : Topology
+    checkpoint, every, until, progress
+        As in `Flow.run`.
+    report : callable, optional
+        Called with a line of text about ten times a second.
+    """
+    executor = Executor(topology, checkpoint, every, until)
+    with ExitStack() as held:
+        held.enter_context(_interruptible(executor))
+        if report is None and progress and in_notebook():
+            update = held.enter_context(bar(f"flow {topology.name}"))
+            report = lambda text: update(text, None)  # noqa: E731 (a bar has no share to show)
+        return executor.run(report)
+
+
+class Run:
+    """A flow that runs on a thread of this process; made by `Flow.start`."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="goffish flow", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            self._executor.run()
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def running(self) -> bool:
+        """Whether the flow runs."""
+        return self._thread.is_alive()
+
+    @property
+    def metrics(self) -> Metrics:
+        """Metrics so far."""
+        return self._executor.metrics()
+
+    def switch(self, operator: str, alternate: str) -> None:
+        """Switch an operator to another implementation before its next batch.
+
+        Parameters
+        ----------
+        operator, alternate : str
+            ``"main"`` is the function itself.
+
+        Raises
+        ------
+        InputError
+            The operator or the alternate does not exist.
+        """
+        self._executor.switch(operator, alternate)
+
+    def stop(self) -> Metrics:
+        """Stop after the current batch, save a checkpoint, and return the metrics.
+
+        Returns
+        -------
+        Metrics
+
+        Raises
+        ------
+        JobError
+            The flow failed.
+        """
+        self._executor.stop()
+        return self.wait()
+
+    def wait(self, timeout: float | None = None) -> Metrics:
+        """Wait until the flow ends.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds [default: unlimited].
+
+        Returns
+        -------
+        Metrics
+
+        Raises
+        ------
+        JobError
+            The flow failed.
+        """
+        self._thread.join(timeout)
+        if self._error is not None:
+            raise self._error
+        return self._executor.metrics()
+
+
+def start(
+    topology: Topology, checkpoint: str | Path | None = None, every: Duration = 2.0, until: Until | None = None
+) -> Run:
+    """Run a flow on a thread; see `Flow.start`."""
+    return Run(Executor(topology, checkpoint, every, until))

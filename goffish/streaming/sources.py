@@ -1,0 +1,695 @@
+"""Sources: where records are read from, in partitions with positions from which reading can be repeated."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from goffish.errors import FormatError, InputError
+from goffish.graph.io.storage import open_filesystem, reason_of
+from goffish.partial import is_uri
+
+#: Bytes of a text file that are read at a time, and seconds between two listings of a folder that is followed.
+_BLOCK, _LISTING_S = 1 << 20, 1.0
+Position = list[int]
+
+
+class BadLine(NamedTuple):
+    """A line that is no record, with a message that names the file and the line."""
+
+    text: str
+    error: str
+
+
+class Read(NamedTuple):
+    """What a reader returns: records, and lines that are none.
+
+    Attributes
+    ----------
+    values : pyarrow.RecordBatch or list
+    bad : list of BadLine
+    """
+
+    values: pa.RecordBatch | list[Any]
+    bad: list[BadLine]
+
+
+class Reader(ABC):
+    """Reads one partition.
+
+    Attributes
+    ----------
+    position : list of int
+        Where the next record begins; the same position always gives the same records.
+    done : bool
+        Whether the partition has ended.
+    """
+
+    position: Position
+    done = False
+
+    @abstractmethod
+    def read(self, limit: int) -> Read | None:
+        """Return at most about `limit` records, or ``None`` if none is available now."""
+
+    def close(self) -> None:  # noqa: B027 (most readers have none)
+        """Close files."""
+
+
+class Source(ABC):
+    """Origin of records.
+
+    Attributes
+    ----------
+    rate : float, optional
+        Records per second.
+    """
+
+    rate: float | None = None
+
+    @abstractmethod
+    def partitions(self) -> list[str]:
+        """Return the names of the partitions that exist now."""
+
+    @abstractmethod
+    def open(self, partition: str, position: Position | None) -> Reader:
+        """Return a reader of a partition from a position, by default from its beginning."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether partitions can be added while the flow runs."""
+        return False
+
+    def check(self) -> None:
+        """Raise an error if the source cannot be read."""
+        self.partitions()
+
+
+@dataclass(frozen=True)
+class Files(Source):
+    """Files of one format: a path, a pattern such as ``logs/*.jsonl``, or a folder."""
+
+    path: str
+    follow: bool = False
+    rate: float | None = None
+
+    suffixes: ClassVar[tuple[str, ...]] = ("",)
+
+    @property
+    def follows(self) -> bool:
+        """Whether partitions can be added while the flow runs."""
+        return self.follow
+
+    def partitions(self) -> list[str]:
+        """Return the names of the partitions that exist now."""
+        system, path = _filesystem(self.path)
+        protocol = self.path.split("://", 1)[0] + "://" if is_uri(self.path) else ""
+        try:
+            if any(sign in path for sign in "*?["):
+                found = sorted(str(one) for one in system.glob(path) if not system.isdir(one))
+            elif system.isdir(path):
+                every = sorted(str(one) for one in system.ls(path, detail=False))
+                named = [one for one in every if not one.rstrip("/").rsplit("/", 1)[-1].startswith((".", "_"))]
+                found = [one for one in named if one.endswith(self.suffixes) and not system.isdir(one)]
+            else:
+                found = [path] if system.exists(path) else []
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read ({reason_of(error)})") from None
+        if not found and not self.follow:
+            raise InputError(f"{self.path}: no such file; accepted: a file, a pattern, or a folder of {self._kinds()}")
+        return [one if "://" in one else f"{protocol}{one}" for one in found]
+
+    def _kinds(self) -> str:
+        return " or ".join(self.suffixes)
+
+
+def _filesystem(path: str) -> tuple[Any, str]:
+    if not is_uri(path):
+        path = str(Path(path.removeprefix("file://")).expanduser())
+    try:
+        return open_filesystem(path)
+    except (ValueError, ImportError) as error:
+        raise InputError(f"{path}: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be reached ({reason_of(error)})") from None
+
+
+def _opened(path: str, *, follow: bool = False) -> Any:
+    import fsspec
+
+    if follow and path.endswith((".gz", ".bz2", ".xz", ".zst")):
+        raise InputError(f"{path}: compressed files cannot be followed; set follow=False, or give uncompressed files")
+    try:
+        system, name = _filesystem(path)
+        opened = system.open(name, "rb")
+        kind = fsspec.utils.infer_compression(path)
+        return opened if kind is None else fsspec.compression.compr[kind](opened, mode="rb")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({reason_of(error)})") from None
+
+
+class _LineReader(Reader):
+    """Reads whole lines; the position is the byte and the number of the next line."""
+
+    def __init__(self, path: str, position: Position | None, follow: bool) -> None:
+        self.path, self.follow = path, follow
+        self._file = _opened(path, follow=follow)
+        self.position = [0, 1] if position is None else list(position)
+        if self.position[0]:
+            self._file.seek(self.position[0])
+        self._rest = b""
+
+    def lines(self, limit: int) -> list[bytes]:
+        """Return the next lines with their ends, at most `limit`; none at the end of the file."""
+        while True:
+            pieces = self._rest.split(b"\n", limit)
+            if len(pieces) > limit:
+                self._rest = pieces.pop()
+                break
+            try:
+                block = self._file.read(_BLOCK)
+            except (OSError, EOFError, ValueError) as error:
+                raise FormatError(self.path, None, f"cannot be read ({' '.join(str(error).split())})") from None
+            if block:
+                self._rest += block
+                if b"\n" not in block:
+                    continue
+                pieces = self._rest.split(b"\n", limit)
+                self._rest = pieces.pop()
+                break
+            if self.follow:
+                self._check_size()
+                self._rest = pieces.pop()
+            else:
+                self.done, self._rest = True, b""
+                if not pieces[-1]:
+                    pieces.pop()
+                self.position = [self.position[0] + sum(map(len, pieces)) + len(pieces), self.position[1] + len(pieces)]
+                return pieces
+            break
+        self.position = [self.position[0] + sum(map(len, pieces)) + len(pieces), self.position[1] + len(pieces)]
+        return pieces
+
+    def _check_size(self) -> None:
+        system, name = _filesystem(self.path)
+        try:
+            size = int(system.info(name)["size"])
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be read ({reason_of(error)})") from None
+        if size < self.position[0]:
+            raise InputError(
+                f"{self.path}: has {size:,} bytes, fewer than the {self.position[0]:,} that were read; "
+                "files that are followed may only grow"
+            )
+
+    def close(self) -> None:
+        """Close files."""
+        self._file.close()
+
+
+class _JsonReader(_LineReader):
+    def read(self, limit: int) -> Read | None:
+        """Return at most about `limit` records, or ``None`` if none is available now."""
+        first = self.position[1]
+        lines = self.lines(limit)
+        if not lines:
+            return None
+        try:
+            # One call for all lines is several times as fast as one for each.
+            values = json.loads(b"[" + b",".join(lines) + b"]") if _are_objects(lines) else []
+            if len(values) == len(lines):
+                return Read(values, [])
+        except ValueError:
+            pass
+        return self._each(lines, first)
+
+    def _each(self, lines: list[bytes], first: int) -> Read:
+        values, bad = [], []
+        for number, line in enumerate(lines, first):
+            if line.strip():
+                try:
+                    values.append(json.loads(line))
+                except ValueError as error:
+                    text = line.decode(errors="replace")
+                    bad.append(BadLine(text, f"{self.path}:{number}: not a JSON value ({error})"))
+        return Read(values, bad)
+
+
+def _are_objects(lines: list[bytes]) -> bool:
+    """Whether all lines look like JSON objects, so that commas between them separate values."""
+    return all(line[:1] == b"{" and line.rstrip()[-1:] == b"}" for line in lines)
+
+
+@dataclass(frozen=True)
+class JsonLines(Files):
+    """Files with a JSON value on every line."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz")
+
+    def open(self, partition: str, position: Position | None) -> Reader:
+        """Return a reader of a partition from a position, by default from its beginning."""
+        return _JsonReader(partition, position, self.follow)
+
+
+class _CsvReader(_LineReader):
+    def __init__(self, source: CsvFiles, path: str, position: Position | None) -> None:
+        super().__init__(path, position, source.follow)
+        self._source = source
+        self._names: list[str] | None = None
+        self._types: dict[str, pa.DataType] | None = None
+        if self.position[0]:
+            first = _CsvReader(source, path, None)
+            first.read(1000)
+            self._names, self._types = first._names, first._types
+            first.close()
+
+    def read(self, limit: int) -> Read | None:
+        """Return at most about `limit` records, or ``None`` if none is available now."""
+        if self._names is None:
+            # The types are those of the first thousand lines, wherever reading begins.
+            head = self.lines(1)
+            if not head:
+                return None
+            self._names = next(csv.reader([head[0].decode("utf-8-sig").rstrip("\r")], delimiter=self._source.separator))
+            doubles = [name for at, name in enumerate(self._names) if name in self._names[:at]]
+            if doubles:
+                raise FormatError(self.path, 1, f"column {doubles[0]!r} is named twice")
+            limit = 1000
+        first = self.position[1]
+        found = {number: line for number, line in enumerate(self.lines(limit), first) if line.strip()}
+        lines, numbers = list(found.values()), list(found)
+        if not lines:
+            return None
+        if self._types is None:
+            schema = self._infer(lines).schema
+            self._types = {name: schema.field(name).type for name in self._names}
+        bad: list[BadLine] = []
+        parts = list(self._parsed(lines, numbers, bad))
+        return Read(pa.Table.from_batches(parts).combine_chunks().to_batches()[0] if parts else [], bad)
+
+    def _infer(self, lines: list[bytes]) -> pa.Table:
+        try:
+            return self._parse(lines, None)
+        except pa.ArrowInvalid:
+            kept = [line for line in lines if self._fits(line)]
+            return self._parse(kept, None) if kept else pa.table({name: [] for name in self._names or ()})
+
+    def _fits(self, line: bytes) -> bool:
+        try:
+            self._parse([line], None)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    def _parse(self, lines: list[bytes], types: dict[str, pa.DataType] | None) -> pa.Table:
+        types = {**(types or {}), **self._source.column_types()}
+        return pacsv.read_csv(
+            io.BytesIO(b"\n".join(lines)),
+            pacsv.ReadOptions(column_names=self._names, use_threads=False, block_size=1 << 28),
+            pacsv.ParseOptions(delimiter=self._source.separator),
+            pacsv.ConvertOptions(column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False),
+        )
+
+    def _parsed(self, lines: list[bytes], numbers: list[int], bad: list[BadLine]) -> Iterator[pa.RecordBatch]:
+        """Parse lines; halve them until the bad ones are found."""
+        try:
+            table = self._parse(lines, self._types)
+        except pa.ArrowInvalid as error:
+            if len(lines) == 1:
+                reason = " ".join(str(error).removeprefix("CSV parse error: ").split())
+                bad.append(BadLine(lines[0].decode(errors="replace"), f"{self.path}:{numbers[0]}: {reason}"))
+                return
+            half = len(lines) // 2
+            yield from self._parsed(lines[:half], numbers[:half], bad)
+            yield from self._parsed(lines[half:], numbers[half:], bad)
+        else:
+            yield from table.combine_chunks().to_batches()
+
+
+@dataclass(frozen=True)
+class CsvFiles(Files):
+    """Files of comma-separated values with a header line and a record on every further line."""
+
+    separator: str = ","
+    types: tuple[tuple[str, str], ...] = ()
+
+    suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+
+    def column_types(self) -> dict[str, pa.DataType]:
+        """Return the types of columns that are given."""
+        try:
+            return {name: pa.type_for_alias(kind) for name, kind in self.types}
+        except ValueError as error:
+            accepted = "Arrow types such as int64, float64, string or timestamp[us]"
+            raise InputError(f"{self.path}: types: {error}; accepted are {accepted}") from None
+
+    def check(self) -> None:
+        """Raise an error if the source cannot be read."""
+        self.column_types()
+        super().check()
+
+    def open(self, partition: str, position: Position | None) -> Reader:
+        """Return a reader of a partition from a position, by default from its beginning."""
+        return _CsvReader(self, partition, position)
+
+
+class _ParquetReader(Reader):
+    """Reads row groups; the position is the row group and the row in it."""
+
+    def __init__(self, path: str, position: Position | None) -> None:
+        self.path = path
+        self._raw = _opened(path)
+        try:
+            self._file = pq.ParquetFile(pa.PythonFile(self._raw, "r"))
+        except (pa.ArrowException, OSError) as error:
+            raise FormatError(path, None, f"not a Parquet file ({' '.join(str(error).split())})") from None
+        self.position = [0, 0] if position is None else list(position)
+        self._group: pa.Table | None = None
+
+    def read(self, limit: int) -> Read | None:
+        """Return at most about `limit` records, or ``None`` if none is available now."""
+        group, row = self.position
+        if group >= self._file.num_row_groups:
+            self.done = True
+            return None
+        if self._group is None:
+            try:
+                self._group = self._file.read_row_group(group).combine_chunks()
+            except (pa.ArrowException, OSError) as error:
+                raise FormatError(self.path, None, f"row group {group}: {' '.join(str(error).split())}") from None
+        part = self._group.slice(row, limit)
+        self.position = [group, row + len(part)]
+        if row + len(part) >= len(self._group):
+            self.position, self._group = [group + 1, 0], None
+        return Read(part.to_batches()[0] if len(part) else [], [])
+
+    def close(self) -> None:
+        """Close files."""
+        self._raw.close()
+
+
+@dataclass(frozen=True)
+class ParquetFiles(Files):
+    """Parquet files."""
+
+    suffixes: ClassVar[tuple[str, ...]] = (".parquet",)
+
+    def open(self, partition: str, position: Position | None) -> Reader:
+        """Return a reader of a partition from a position, by default from its beginning."""
+        return _ParquetReader(partition, position)
+
+
+class _Generated(Reader):
+    def __init__(self, source: Generator, position: Position | None) -> None:
+        self._source = source
+        self.position = [0] if position is None else list(position)
+
+    def read(self, limit: int) -> Read | None:
+        """Return at most about `limit` records, or ``None`` if none is available now."""
+        begin, count = self.position[0], self._source.count
+        end = begin + limit if count is None else min(begin + limit, count)
+        self.position = [end]
+        self.done = end == count
+        numbers, function = range(begin, end), self._source.function
+        if not numbers:
+            return None
+        return Read(list(numbers) if function is None else list(map(function, numbers)), [])
+
+
+@dataclass(frozen=True)
+class Generator(Source):
+    """Records computed from their number."""
+
+    function: Callable[[int], Any] | None = None
+    count: int | None = None
+    rate: float | None = None
+
+    def partitions(self) -> list[str]:
+        """Return the names of the partitions that exist now."""
+        return ["generated"]
+
+    def open(self, partition: str, position: Position | None) -> Reader:
+        """Return a reader of a partition from a position, by default from its beginning."""
+        return _Generated(self, position)
+
+
+class _Items(Reader):
+    """Iterates; the position is the number of items."""
+
+    def __init__(self, items: Iterable[Any], position: Position | None) -> None:
+        self.position = [0] if position is None else list(position)
+        self._items: Iterator[Any] = itertools.islice(items, self.position[0], None)
+
+    def read(self, limit: int) -> Read | None:
+        """Return at most about `limit` records, or ``None`` if none is available now."""
+        found: list[Any] = []
+        for item in itertools.islice(self._items, limit):
+            if isinstance(item, pa.RecordBatch):
+                # One item: `limit` would split it, and a position could not name the parts.
+                if not found:
+                    self.position = [self.position[0] + 1]
+                    return Read(item, [])
+                self._items = itertools.chain([item], self._items)
+                break
+            found.append(item)
+        self.position = [self.position[0] + len(found)]
+        self.done = not found
+        return Read(found, []) if found else None
+
+
+@dataclass(frozen=True)
+class Items(Source):
+    """Values of an iterable of Python."""
+
+    items: Iterable[Any] = field(default=())
+    rate: float | None = None
+
+    def partitions(self) -> list[str]:
+        """Return the names of the partitions that exist now."""
+        return ["items"]
+
+    def open(self, partition: str, position: Position | None) -> Reader:
+        """Return a reader of a partition from a position, by default from its beginning."""
+        items = self.items
+        if isinstance(items, pa.Table):
+            items = items.to_batches()
+        elif isinstance(items, pa.RecordBatch):
+            items = [items]
+        return _Items(items, position)
+
+
+def _rate(rate: float | None, what: str) -> float | None:
+    if rate is not None and not 0 < rate < float("inf"):
+        raise InputError(f"{what}: rate = {rate!r}: must be a positive number of records per second")
+    return rate
+
+
+def read_json_lines(path: str | Path, *, follow: bool = False, rate: float | None = None) -> Source:
+    """Read files with a JSON value on every line.
+
+    Parameters
+    ----------
+    path : str or Path
+        File, pattern such as ``logs/*.jsonl``, folder, or URI of one. Compressed files are decompressed.
+    follow : bool
+        Wait for lines and files that are added.
+    rate : float, optional
+        Records per second [default: as fast as possible].
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    InputError
+        The rate is not positive.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.stream.read_json_lines("orders.jsonl", follow=True).follows
+    True
+    """
+    return JsonLines(str(path), follow, _rate(rate, str(path)))
+
+
+def read_csv(
+    path: str | Path, *, follow: bool = False, rate: float | None = None, separator: str = ",",
+    types: dict[str, str] | None = None,
+) -> Source:  # fmt: skip
+    """Read files of comma-separated values with a header line, as Arrow batches.
+
+    Column types are those of the first thousand lines of a file. Values must not contain line ends.
+
+    Parameters
+    ----------
+    path : str or Path
+        File, pattern, folder, or URI of one. Compressed files are decompressed.
+    follow : bool
+        Wait for lines and files that are added.
+    rate : float, optional
+        Records per second [default: as fast as possible].
+    separator : str
+    types : dict, optional
+        Arrow types of columns, such as ``{"customer": "string"}``.
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    InputError
+        The rate is not positive, or the separator is not one character.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.stream.read_csv("orders.csv", types={"customer": "string"}).types
+    (('customer', 'string'),)
+    """
+    if len(separator) != 1:
+        raise InputError(f"{path}: separator = {separator!r}: must be one character")
+    return CsvFiles(str(path), follow, _rate(rate, str(path)), separator, tuple((types or {}).items()))
+
+
+def read_parquet(path: str | Path, *, follow: bool = False, rate: float | None = None) -> Source:
+    """Read Parquet files as Arrow batches.
+
+    Parameters
+    ----------
+    path : str or Path
+        File, pattern, folder, or URI of one.
+    follow : bool
+        Wait for files that are added; they must be complete when they get their name.
+    rate : float, optional
+        Records per second [default: as fast as possible].
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    InputError
+        The rate is not positive.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.stream.read_parquet("s3://lake/orders/", rate=1000).rate
+    1000
+    """
+    return ParquetFiles(str(path), follow, _rate(rate, str(path)))
+
+
+def generate(
+    function: Callable[[int], Any] | int | None = None, *, count: int | None = None, rate: float | None = None
+) -> Source:
+    """Compute records from their numbers 0, 1, 2 and so on.
+
+    Parameters
+    ----------
+    function : callable or int, optional
+        Returns the record of a number; must always return the same. A number is the `count`; by default the records
+        are the numbers.
+    count : int, optional
+        Number of records [default: unlimited].
+    rate : float, optional
+        Records per second [default: as fast as possible].
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    InputError
+        The count is negative, or the rate is not positive.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> flow, squares = gf.stream.Flow("squares"), gf.stream.collect()
+    >>> _ = flow.source(gf.stream.generate(lambda number: number**2, count=4)).sink(squares)
+    >>> _ = flow.run()
+    >>> squares.values
+    [0, 1, 4, 9]
+    """
+    if isinstance(function, int):
+        function, count = None, function
+    if count is not None and count < 0:
+        raise InputError(f"generate: count = {count}: must be 0 or more")
+    return Generator(function, count, _rate(rate, "generate"))
+
+
+def from_iterable(items: Iterable[Any], *, rate: float | None = None) -> Source:
+    """Read the values of an iterable: records, or Arrow batches of records.
+
+    To resume from a checkpoint, the iterable must give the same values again.
+
+    Parameters
+    ----------
+    items : iterable
+    rate : float, optional
+        Records per second [default: as fast as possible].
+
+    Returns
+    -------
+    Source
+
+    Raises
+    ------
+    InputError
+        The argument is not iterable, or the rate is not positive.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.stream.from_iterable([1, 2, 3]).partitions()
+    ['items']
+    """
+    if not isinstance(items, Iterable | pa.Table | pa.RecordBatch):
+        raise InputError(f"from_iterable: {type(items).__name__} is not iterable; give a list or another iterable")
+    return Items(items, _rate(rate, "from_iterable"))
+
+
+class Pace:
+    """Limits the records of a source to a rate.
+
+    Parameters
+    ----------
+    rate : float, optional
+        Records per second.
+    """
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate, self._begun, self._given = rate, time.monotonic(), 0
+
+    def allowed(self, limit: int) -> int:
+        """Return how many of `limit` records may be read now."""
+        if self._rate is None:
+            return limit
+        return max(0, min(limit, int((time.monotonic() - self._begun) * self._rate) + 1 - self._given))
+
+    def took(self, count: int) -> None:
+        """Count records that were read."""
+        self._given += count
+
+
+def known_sources() -> Sequence[Callable[..., Source]]:
+    """Return the functions that make sources of files, by which definitions name them."""
+    return (read_json_lines, read_csv, read_parquet)

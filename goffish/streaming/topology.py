@@ -1,0 +1,285 @@
+"""The description of a checked flow: operators and the channels between them, as immutable records."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from goffish.errors import InputError
+from goffish.streaming.aggregates import Aggregate
+from goffish.streaming.windows import Window
+
+if TYPE_CHECKING:
+    from goffish.scheduling.dataflow.model import Dataflow, Goal
+    from goffish.streaming.sinks import Sink
+    from goffish.streaming.sources import Source
+
+#: A column, or a function of the record.
+Key = str | Callable[[Any], Any]
+#: Core-seconds of a message where no cost is given: the order of a Python function call.
+DEFAULT_COST = 1e-6
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class Alternate:
+    """One implementation of an operator.
+
+    Parameters
+    ----------
+    function : callable
+        Has the same kind of argument and result as that of the operator.
+    cost : float
+        Core-seconds for one message.
+    value : float
+        Quality of the results relative to the best alternate, more than 0 and at most 1.
+    selectivity : float
+        Messages sent for each received message.
+
+    Examples
+    --------
+    >>> import goffish as gf
+    >>> gf.stream.Alternate(str.upper, cost=0.002, value=0.8).value
+    0.8
+    """
+
+    function: Callable[..., Any]
+    cost: float = DEFAULT_COST
+    value: float = 1.0
+    selectivity: float = 1.0
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Where records come from, and their event time."""
+
+    source: Source
+    time: Key | None = None
+    lateness: int = 0
+    idle: int | None = None
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Where records leave the flow."""
+
+    sink: Sink
+
+
+@dataclass(frozen=True)
+class TimeOptions:
+    """Event time of records, and how much earlier than the latest one a record may be."""
+
+    time: Key
+    lateness: int = 0
+
+
+@dataclass(frozen=True)
+class BranchOptions:
+    """Outputs by name, each with a predicate; a record leaves by the first whose predicate holds."""
+
+    predicates: Mapping[str, Callable[[Any], Any]]
+
+
+@dataclass(frozen=True)
+class AggregateOptions:
+    """Aggregates of every key, in windows or without."""
+
+    aggregates: tuple[Aggregate, ...]
+    window: Window | None = None
+
+
+@dataclass(frozen=True)
+class ReduceOptions:
+    """First total of every key, in windows or without."""
+
+    initial: Any
+    window: Window | None = None
+
+
+@dataclass(frozen=True)
+class JoinOptions:
+    """Which records of two inputs with one key are joined: at most `within` microseconds apart, or in one window."""
+
+    within: int | None = None
+    window: Window | None = None
+
+
+Options = (
+    SourceOptions | SinkOptions | TimeOptions | BranchOptions | AggregateOptions | ReduceOptions | JoinOptions | None
+)
+
+
+@dataclass(frozen=True)
+class Channel:
+    """Connection from an output of an operator to a port of another one.
+
+    Attributes
+    ----------
+    source, target : str
+        Names of operators.
+    output : str
+        Output of the source; the main output has no name.
+    port : int
+        Input of the target.
+    key : str or callable, optional
+        Records with one key go to the same instance.
+    feedback : bool
+        Whether the channel closes a cycle.
+    """
+
+    source: str
+    target: str
+    output: str = ""
+    port: int = 0
+    key: Key | None = None
+    feedback: bool = False
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator of a flow.
+
+    Attributes
+    ----------
+    name : str
+    kind : str
+        Such as ``"map"``.
+    function : callable, optional
+        Function or class of the user.
+    inputs : tuple of Channel
+    options : dataclass, optional
+        Of the kind, such as `WindowOptions`.
+    alternates : mapping
+        All implementations by name; the first is active at the start.
+    """
+
+    name: str
+    kind: str
+    function: Callable[..., Any] | None = None
+    inputs: tuple[Channel, ...] = ()
+    options: Options = None
+    alternates: Mapping[str, Alternate] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key | None:
+        """Key of the first input."""
+        return self.inputs[0].key if self.inputs else None
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A checked flow.
+
+    Attributes
+    ----------
+    name : str
+    operators : tuple of Operator
+        Every operator comes after those that send to it, but for feedback.
+    on_error : Sink, optional
+        Receives records that cannot be processed; ``None`` if the flow fails at the first one.
+    max_errors : int, optional
+    """
+
+    name: str
+    operators: tuple[Operator, ...]
+    on_error: Sink | None = None
+    max_errors: int | None = None
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The channels of all operators."""
+        return tuple(channel for one in self.operators for channel in one.inputs)
+
+    def operator(self, name: str) -> Operator:
+        """Return an operator by name.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        Operator
+
+        Raises
+        ------
+        InputError
+            The flow has no such operator.
+        """
+        for one in self.operators:
+            if one.name == name:
+                return one
+        raise InputError(f"flow {self.name}: no operator {name!r}; choose one of {', '.join(self.names)}")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the operators."""
+        return [one.name for one in self.operators]
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of what a checkpoint depends on: names, kinds, keys, windows, aggregates and channels."""
+        parts = []
+        for one in self.operators:
+            channels = [
+                (c.source, c.output, c.port, c.key if isinstance(c.key, str) else c.key is not None) for c in one.inputs
+            ]
+            window = getattr(one.options, "window", None)
+            kept = (getattr(one.options, "aggregates", None), getattr(one.options, "within", None))
+            parts.append((one.name, one.kind, channels, window, kept))
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    def to_dataflow(self, rates: Mapping[str, float] | None = None, goal: Goal | None = None) -> Dataflow:
+        """Return the flow as scheduling policies need it; feedback channels are left out.
+
+        Parameters
+        ----------
+        rates : mapping, optional
+            Records per second of every source; by default the rate of the source, or 1.
+        goal : Goal, optional
+
+        Returns
+        -------
+        Dataflow
+
+        Raises
+        ------
+        InputError
+            A rate is given for an operator that is no source, or an extra is missing.
+        """
+        from goffish.extras import needed_for
+
+        with needed_for("dataflow models"):
+            from goffish.scheduling.dataflow.model import Alternate as Choice
+            from goffish.scheduling.dataflow.model import Dataflow, Element, Goal
+
+        sources = [one for one in self.operators if isinstance(one.options, SourceOptions)]
+        for name in rates or ():
+            if name not in {one.name for one in sources}:
+                raise InputError(f"rates: {name!r} is not a source; sources: {', '.join(one.name for one in sources)}")
+        inputs = {
+            one.name: float((rates or {}).get(one.name) or getattr(one.options.source, "rate", None) or 1.0)  # type: ignore[union-attr]
+            for one in sources
+        }
+        elements = []
+        for one in self.operators:
+            choices = one.alternates or {MAIN: Alternate(_nothing)}
+            elements.append(
+                Element(
+                    id=one.name,
+                    alternates=tuple(
+                        Choice(id=name, cost=a.cost, value=a.value, selectivity=a.selectivity)
+                        for name, a in choices.items()
+                    ),
+                )
+            )
+        edges = dict.fromkeys((c.source, c.target) for c in self.channels if not c.feedback)
+        body = {"name": self.name, "processing_elements": tuple(elements), "edges": tuple(edges), "inputs": inputs}
+        return Dataflow.model_validate(body | {"goal": Goal() if goal is None else goal})
+
+
+def _nothing() -> None:
+    """Stand in for the function of an operator that has none."""
