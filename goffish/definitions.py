@@ -198,9 +198,11 @@ def _describe(error: ValidationError, body: Any, model: type[BaseModel]) -> str:
     """Return the first problem, with the field as written in the file."""
     item = error.errors(include_url=False, include_context=False)[0]
     field, value = "", body
-    for step in item["loc"]:
+    for at, step in enumerate(item["loc"], 1):
         if not isinstance(value, dict | list):
             break  # names of union members are internal
+        if isinstance(value, dict) and step not in value and at < len(item["loc"]):
+            continue  # the tag of a union member
         field += f"[{step}]" if isinstance(step, int) else f".{step}"
         there = step in value if isinstance(value, dict) else isinstance(step, int) and step < len(value)
         value = value[step] if there else None  # type: ignore[index]
@@ -220,8 +222,14 @@ def _home(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseM
     for step in location:
         fields = [field for home in homes for name, field in home.model_fields.items() if step in (name, field.alias)]
         found = [one for field in fields for one in _models(field.annotation)]
-        homes = found or homes
+        homes = found or [home for home in homes if _is_tagged(home, step)] or homes
     return homes[0]
+
+
+def _is_tagged(model: type[BaseModel], tag: int | str) -> bool:
+    """Return whether a model is the member of a union with a tag."""
+    kinds = [field.annotation for field in model.model_fields.values()]
+    return any(typing.get_origin(kind) is typing.Literal and tag in typing.get_args(kind) for kind in kinds)
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -28,7 +28,7 @@ from goffish.streaming.windows import Duration, microseconds
 Until = Duration | Callable[[Metrics], bool]
 Report = Callable[[str], None]
 #: Records that are read at once, adapted so that a batch takes about a hundredth of a second.
-_LEAST, _MOST, _SHORT_S, _LONG_S = 1, 1 << 16, 0.01, 0.05
+_FIRST, _LEAST, _MOST, _SHORT_S, _LONG_S = 1024, 1, 1 << 16, 0.01, 0.05
 #: Seconds between two looks at a source that has nothing, at `until` and the display, and at new files.
 _IDLE_S, _LOOK_S, _LISTING_S = 0.005, 0.1, 1.0
 #: Seconds that a batch has after Ctrl-C before it is abandoned together with the last checkpoint.
@@ -281,7 +281,7 @@ class Executor:
         return self.metrics()
 
     def _loop(self, report: Report | None) -> str:
-        limit, saved, looked = 1024, self._begun, self._begun
+        limit, saved, looked = _FIRST, self._begun, self._begun
         turn = deque(self._sources.values())
         while True:
             if self._stop is not None:

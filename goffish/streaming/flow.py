@@ -242,7 +242,7 @@ class Flow:
         return self.check().channels
 
     def to_dataflow(self, rates: Mapping[str, float] | None = None, goal: Goal | None = None) -> Dataflow:
-        """Return the flow as scheduling policies need it; feedback channels are left out.
+        """Return the flow as scheduling policies need it; the beginnings of loops are left out.
 
         Parameters
         ----------

@@ -233,7 +233,7 @@ class Topology:
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def to_dataflow(self, rates: Mapping[str, float] | None = None, goal: Goal | None = None) -> Dataflow:
-        """Return the flow as scheduling policies need it; feedback channels are left out.
+        """Return the flow as scheduling policies need it; the beginnings of loops are left out.
 
         Parameters
         ----------
@@ -265,7 +265,8 @@ class Topology:
             for one in sources
         }
         elements = []
-        for one in self.operators:
+        known = [one for one in self.operators if one.kind != "loop"]
+        for one in known:
             choices = one.alternates or {MAIN: Alternate(_nothing)}
             elements.append(
                 Element(
@@ -276,7 +277,8 @@ class Topology:
                     ),
                 )
             )
-        edges = dict.fromkeys((c.source, c.target) for c in self.channels if not c.feedback)
+        names = {one.name for one in known}
+        edges = dict.fromkeys((c.source, c.target) for one in known for c in one.inputs if c.source in names)
         body = {"name": self.name, "processing_elements": tuple(elements), "edges": tuple(edges), "inputs": inputs}
         return Dataflow.model_validate(body | {"goal": Goal() if goal is None else goal})
 

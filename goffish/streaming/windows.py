@@ -31,7 +31,7 @@ def microseconds(value: Duration, what: str, *, zero: bool = False) -> int:
     else:
         seconds = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
     if seconds is None or not (seconds > 0 or (zero and seconds == 0)) or not seconds < 1e12:
-        limit = "0 or more" if zero else "positive"
+        limit = "non-negative" if zero else "positive"
         raise InputError(f"{what} = {value!r}: must be a {limit} duration such as '90s', '5min' or a number of seconds")
     micros = round(seconds * 1e6)
     if not micros and not zero:
