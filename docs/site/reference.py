@@ -65,6 +65,7 @@ API = {
 }  # fmt: skip
 #: Other public modules, whose names are those of ``__all__``.
 MODULES = {
+    "streams": ("Streams", "goffish.streaming"),
     "spark": ("Spark", "goffish.spark"),
     "client": ("Client of the scheduling service", "goffish.client"),
     "plot": ("Plots", "goffish.plot"),

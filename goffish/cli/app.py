@@ -19,6 +19,7 @@ from goffish.cli.run_command import add_commands
 from goffish.cli.serve_commands import add_serve_commands
 from goffish.cli.spot_commands import add_spot_commands
 from goffish.cli.store_commands import add_store_commands
+from goffish.cli.stream_commands import add_stream_commands
 from goffish.cli.timeseries_commands import add_series_commands
 from goffish.cli.timeseries_events import add_event_commands
 from goffish.cli.timeseries_plots import add_series_plots
@@ -78,6 +79,7 @@ add_ingest_command(app)
 add_dataflow_commands(app)
 add_calibrate_command(app)
 add_spot_commands(app, _Commands)
+add_stream_commands(app, _Commands)
 series = typer.Typer(cls=_Commands, help="Build, extend, analyze and plot time series of graphs.", no_args_is_help=True)
 app.add_typer(series, name="timeseries")
 add_series_commands(series)

@@ -43,14 +43,31 @@ class Batch:
         return len(self.values)
 
     def rows(self) -> list[Any]:
-        """Return the values as Python objects; the rows of an Arrow batch are mappings."""
+        """Return the values as Python objects; the rows of an Arrow batch are mappings.
+
+        Returns
+        -------
+        list
+        """
         if isinstance(self.values, list):
             return self.values
         rows: list[Any] = self.values.to_pylist()
         return rows
 
     def take(self, kept: NDArray[np.intp] | NDArray[np.bool_], output: str = "") -> Batch:
-        """Return the records at the given places, or of a mask."""
+        """Return some of the records.
+
+        Parameters
+        ----------
+        kept : array of int or bool
+            Places, or a mask.
+        output : str
+            Output that they leave by.
+
+        Returns
+        -------
+        Batch
+        """
         at = np.flatnonzero(kept) if kept.dtype == np.bool_ else kept
         if len(at) == len(self) and kept.dtype == np.bool_:
             return replace(self, output=output)

@@ -477,7 +477,7 @@ def _interruptible(executor: Executor) -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         if executor.stopping:
             raise KeyboardInterrupt  # the second time
-        executor.stop("interrupted")
+        executor.stop("terminated" if number == signal.SIGTERM else "interrupted")
         if executor.busy:
             signal.setitimer(signal.ITIMER_REAL, _GRACE_S)
 

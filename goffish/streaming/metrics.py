@@ -52,8 +52,8 @@ class Metrics:
     Attributes
     ----------
     flow : str
-    stopped : {"running", "finished", "until", "stopped", "interrupted"}
-        Why the run ended: its sources did, `until` held, `Run.stop` was called, or a signal was received.
+    stopped : {"running", "finished", "until", "stopped", "interrupted", "terminated"}
+        Why the run ended: its sources did, `until` held, `Run.stop` was called, or SIGINT or SIGTERM was received.
     seconds : float
         Duration of this run.
     checkpoint : int or None

@@ -819,7 +819,7 @@ class Timers:
         """
         if (_TIMER, time) not in self._state.entries.get(self.key, ()):
             self._state.put(self.key, (_TIMER, time), True)
-            self.push(self.key, time)
+            self._push(self.key, time)
 
     def cancel(self, time: Any) -> None:
         """Remove a timer if it exists.
@@ -830,12 +830,12 @@ class Timers:
         """
         self._state.remove(self.key, (_TIMER, event_time(time)))
 
-    def push(self, key: Any, time: int) -> None:
+    def _push(self, key: Any, time: int) -> None:
         """Enter a timer of the state."""
         position = int(positions_of([original_key(key)])[0])
         heapq.heappush(self._heap, (time, position, next(self._numbers), key))
 
-    def due(self, watermark: int) -> Iterator[tuple[Any, int]]:
+    def _due(self, watermark: int) -> Iterator[tuple[Any, int]]:
         """Remove and iterate over the timers up to a watermark, in order of time and position of the key."""
         while self._heap and self._heap[0][0] <= watermark:
             time, _, _, key = heapq.heappop(self._heap)
@@ -860,7 +860,7 @@ class ProcessState(KeyedState):
         super().install(delta)
         for key, subkey, _, removed in delta.entries():
             if subkey[0] == _TIMER and not removed:
-                self.timers.push(distinct_keys([key])[0], subkey[1])
+                self.timers._push(distinct_keys([key])[0], subkey[1])
 
 
 class Process(Instance):
@@ -902,7 +902,7 @@ class Process(Instance):
         """Note that all later records have at least this event time; return what is sent."""
         self.watermark = self._timers.watermark = watermark
         times = []
-        for key, time in self._timers.due(watermark):
+        for key, time in self._timers._due(watermark):
             self._view.key = self._timers.key = key
             before = len(self._sent)
             try:

@@ -57,13 +57,23 @@ class Writer:
 
 
 class Sink:
-    """Target of records."""
+    """Target of records. Base class of sinks: this one drops them."""
 
     def check(self) -> None:
         """Raise an error if the target cannot be written."""
 
     def writer(self, name: str) -> Writer:
-        """Return a writer for the operator of a name."""
+        """Return a writer for a run.
+
+        Parameters
+        ----------
+        name : str
+            Name of the operator, for messages.
+
+        Returns
+        -------
+        Writer
+        """
         return Writer()
 
 

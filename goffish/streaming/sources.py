@@ -81,11 +81,27 @@ class Source(ABC):
 
     @abstractmethod
     def partitions(self) -> list[str]:
-        """Return the names of the partitions that exist now."""
+        """Return the names of the partitions that exist now.
+
+        Returns
+        -------
+        list of str
+        """
 
     @abstractmethod
     def open(self, partition: str, position: Position | None) -> Reader:
-        """Return a reader of a partition from a position, by default from its beginning."""
+        """Return a reader of a partition.
+
+        Parameters
+        ----------
+        partition : str
+        position : list of int, optional
+            Where an earlier reader was [default: the beginning].
+
+        Returns
+        -------
+        Reader
+        """
 
     @property
     def follows(self) -> bool:

@@ -56,7 +56,19 @@ class Window:
     gap: int = 0
 
     def starts(self, times: Times) -> Iterator[tuple[int, NDArray[np.intp]]]:
-        """Iterate over the windows of records: their start, and the places of their records."""
+        """Iterate over the windows of records.
+
+        Parameters
+        ----------
+        times : array of int64
+            Event times in microseconds.
+
+        Yields
+        ------
+        start : int
+        places : array of int
+            Records in the window.
+        """
         last = times - times % self.slide
         for back in range(-(-self.size // self.slide)):
             starts = last - back * self.slide
@@ -73,7 +85,17 @@ class Window:
                 yield int(found[part[0]]), inside[part]
 
     def last_end(self, times: Times) -> Times:
-        """Return the end of the last window that holds a record."""
+        """Return the end of the last window that holds each record.
+
+        Parameters
+        ----------
+        times : array of int64
+            Event times in microseconds.
+
+        Returns
+        -------
+        array of int64
+        """
         end: Times = times - times % self.slide + self.size
         return end
 

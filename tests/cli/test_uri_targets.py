@@ -44,7 +44,7 @@ NOT_WRITTEN = """
     balance certificate
     client client_authority client_key clients cloud clouds column columns common_name compare coordinates dangling
     data database dataflow distance edge_exists edge_weights end engine estimator events exists extends fixed
-    forecast format graph hashtag holding initial input job key kind label last_seen latency listen machine
+    flow forecast format graph hashtag holding initial input job key kind label last_seen latency listen machine
     machine_type market markets master meme memory method name name_pattern null_model objective only option order
     pack packages parallel pass_environment paths period plate plates policy preset price rate rates reductions
     refine result role run runner seed self_loops semantics separator server since sizes source sources spark_master
@@ -77,6 +77,7 @@ READS = """
     catalogue:path dataflow:path FormatError.__init__:path open_store:path as_series:given open_series:path
     is_store:path verify_store:path read:path read_calibration:path shape_of:graph ingest:spec read_spec:spec
     iterate_instances:series map_instances:series series_frames:series run_series:series
+    read_csv:path read_flow:path read_json_lines:path read_parquet:path
 """.split()  # noqa: SIM905 (one word a line would fill pages)
 
 
@@ -153,6 +154,8 @@ def writing_calls() -> dict[str, Callable[[Any], Any]]:
     asynchronous._make_blocking, asynchronous._answered = lambda: nullcontext(client), None
     schema = SeriesSchema(edge=(Attribute("a", "int64"),))
     spec = {"inputs": ["a.csv"], "source": "a", "target": "b"}
+    flow = gf.stream.Flow("numbers")
+    flow.source(gf.stream.generate(1)).sink(gf.stream.collect())
     return {
         "Communities.write_communities:path": communities.write_communities,
         "Communities.write_hierarchy:path": communities.write_hierarchy,
@@ -174,6 +177,11 @@ def writing_calls() -> dict[str, Callable[[Any], Any]]:
         "check_picture:path": check_picture,
         "save:path": lambda path: save(Figure(), path),
         "Calibration.write:path": lambda path: Calibration({}, []).write(path),
+        "Flow.run:checkpoint": lambda path: flow.run(checkpoint=path),
+        "Flow.start:checkpoint": lambda path: flow.start(checkpoint=path),
+        "write_csv:path": gf.stream.write_csv,
+        "write_json_lines:path": gf.stream.write_json_lines,
+        "write_parquet:path": gf.stream.write_parquet,
         "ingest:output": lambda path: ingest(spec, path),
         "ingest:quarantine": lambda path: ingest(spec, "made.gofs", quarantine=path),
         "ingest:work": lambda path: ingest(spec, "made.gofs", work=path),

@@ -15,7 +15,7 @@ import pytest
 from numpydoc.docscrape import get_doc_object
 from numpydoc.validate import Validator, validate
 
-MODULES = ("goffish", "goffish.client", "goffish.plot", "goffish.spark")
+MODULES = ("goffish", "goffish.client", "goffish.plot", "goffish.spark", "goffish.streaming")
 #: numpydoc's codes for a first line, parameters and results that are missing.
 CODES = {"GL08", "SS01", "SS05", "PR01", "RT01", "YD01"}
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import signal
@@ -126,6 +127,13 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "next-weeks.csv").write_text("source,target,time\n1,2,1099000000\n")
     flow = next(text for language, text in fenced(ROOT / "docs" / "guides" / "scheduling.md") if language == "yaml")
     (tmp_path / "mine.yaml").write_text(flow)
+    streams = fenced(ROOT / "docs" / "guides" / "streams.md")
+    parts = {text.partition("\n")[0].removeprefix("# "): text for _, text in streams if text.startswith("# ")}
+    (tmp_path / "flow.py").write_text(parts["flow.py"])
+    (tmp_path / "orders.yaml").write_text(parts["orders.yaml"])
+    (tmp_path / "shop.py").write_text(parts["flow.py"].partition("flow = ")[0])
+    orders = [{"customer": f"c{n % 3}", "total": n % 50, "at": 1735689600 + n} for n in range(600)]
+    (tmp_path / "orders.jsonl").write_text("".join(f"{json.dumps(order)}\n" for order in orders))
     (tmp_path / "keep_headroom.py").write_text(blocks(ROOT / "docs" / "guides" / "own-policy.md", "python"))
     (tmp_path / "analysis.py").write_text("import networkx as nx\nprint(nx.pagerank(nx.karate_club_graph()))\n")
     program = "import goffish as gf\n\ngf.run('components', gf.open('web.store'), engine='mpi')\n"

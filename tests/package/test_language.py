@@ -142,9 +142,11 @@ DIFFERENT = {
     "--attribute": "an attribute to build, or to read",
     "--budget": "a limit of a job; a question to a strategy table",
     "--column": "of a file of rates, or of a plot",
+    "--checkpoint": "a duration, or a folder",
     "--cloud": "a file, or a name on the server",
     "--end": "of paths, or of instances",
     "--engine": "of graph runs, of calibration, of estimates, of simulations",
+    "--every": "of rows of rates, or of checkpoints",
     "--interval": "of decisions, or of the display",
     "--largest": "a number, or a mode",
     "--option": "of policies, or of algorithms",
@@ -154,6 +156,7 @@ DIFFERENT = {
     "--resume": "a run, or a calibration",
     "--start": "of paths, windows, or instances",
     "--timesteps": "written by run, read by plot",
+    "--until": "a time, or a duration",
     "--window": "of times, or of a column",
 }
 

@@ -412,14 +412,14 @@ def interrupt_soon(number: int) -> None:
     threading.Timer(0.3, os.kill, (os.getpid(), number)).start()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_the_flow_and_saves_a_checkpoint(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize(("number", "stopped"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
+def test_a_signal_stops_the_flow_and_saves_a_checkpoint(tmp_path: Path, number: int, stopped: str) -> None:
     flow, found = stream.Flow("stops"), stream.collect()
     flow.source(stream.generate(rate=500)).key_by(lambda n: 0).count().sink(found)
     before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)]
     interrupt_soon(number)
     metrics = flow.run(checkpoint=tmp_path / "ck", every="1h")
-    assert (metrics.stopped, metrics.checkpoint) == ("interrupted", 1)
+    assert (metrics.stopped, metrics.checkpoint) == (stopped, 1)
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)] == before
     seen = found.values[-1]["count"]
     assert flow.run(checkpoint=tmp_path / "ck", until="0.2s").records >= seen

@@ -1,0 +1,145 @@
+"""``goffish stream``: flows in files, results, errors, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Place
+from tests.commands import ENVIRONMENT, assert_refused
+
+FLOW = """
+import goffish as gf
+from helpers import parse
+
+flow = gf.stream.Flow("orders")
+orders = flow.source(gf.stream.read_json_lines("orders.jsonl"), name="orders")
+orders.map(parse).key_by("customer").sum("total").sink(gf.stream.write_csv("out"), name="out")
+"""
+YAML = """
+name: orders
+operators:
+- {name: orders, kind: source, read: {json_lines: orders.jsonl}}
+- {name: parse, kind: map, input: orders, function: "helpers:parse"}
+- {name: total, kind: aggregate, input: parse, key: customer, results: {total: [sum, total]}}
+- {name: out, kind: sink, input: total, write: {print: true}}
+"""
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Place:
+    rows = [{"customer": f"c{n % 3}", "total": n} for n in range(30)]
+    (tmp_path / "orders.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tmp_path / "helpers.py").write_text("def parse(order): return order\n")
+    (tmp_path / "flow.py").write_text(FLOW)
+    (tmp_path / "flow.yaml").write_text(YAML)
+    return Place(tmp_path)
+
+
+def test_run(orders: Place) -> None:
+    ended = orders("stream", "run", "flow.py")
+    assert ended.code == 0, ended.err
+    assert ended.out.startswith("orders: finished, 30 records in ")
+    assert (orders / "out/part-00000001.csv").read_text() == "customer,total\nc0,135\nc1,145\nc2,155\n"
+    assert "c0" not in ended.out and "parse" in ended.out
+
+
+def test_run_with_checkpoints(orders: Place) -> None:
+    for _ in range(2):
+        found = orders("stream", "run", "flow.py:flow", "--checkpoint", "ck", "--every", "100ms", "--json").json
+        assert (found["stopped"], found["checkpoint"]) == ("finished", 1)
+        assert [one["received"] for one in found["operators"]] == [30, 30, 30, 3]
+    assert [path.name for path in (orders / "out").iterdir()] == ["part-00000001.csv"]
+
+
+def test_a_flow_that_prints_prints_nothing_else(orders: Place) -> None:
+    ended = orders("stream", "run", "flow.yaml")
+    assert [json.loads(line)["total"] for line in ended.out.splitlines()] == [135, 145, 155]
+    assert ended.err == ""
+
+
+def test_until(orders: Place) -> None:
+    (orders / "flow.py").write_text(FLOW.replace('"orders.jsonl"', '"orders.jsonl", follow=True'))
+    found = orders("stream", "run", "flow.py", "--until", "0.3", "--json").json
+    assert found["stopped"] == "until"
+    assert (orders / "out/part-00000001.csv").exists()
+
+
+def test_check(orders: Place) -> None:
+    lines = orders("stream", "check", "flow.py").out.splitlines()
+    assert lines[0] == "orders: 4 operators, 3 channels"
+    assert lines[4].split() == ["sum", "aggregate", "parse", "customer"]
+    found = orders("stream", "check", "flow.yaml", "--json").json
+    assert [one["name"] for one in found["operators"]] == ["orders", "parse", "total", "out"]
+    assert found["channels"][1] == {"source": "parse", "output": "", "target": "total", "port": 0, "feedback": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("missing.py", None, "missing.py: no such file"),
+        ("missing.yaml", None, "missing.yaml: cannot be read"),
+        ("flow.txt", "", "flow.txt: the suffix must be one of .py, .yaml"),
+        ("flow.py", "import goffish\n", "flow.py: must have one flow at the top level; it has none"),
+        ("flow.py", FLOW + 'other = gf.stream.Flow("b")', "it has flow, other; name one, as in flow.py:flow"),
+        ("flow.py:other", FLOW, "flow.py: no flow 'other'; it has flow"),
+        ("flow.py", "a = 1\nb = (\n", "flow.py:2: '(' was never closed"),
+        ("flow.py", "a = 1\nb = 1 / 0\n", "flow.py:2: ZeroDivisionError: division by zero"),
+        ("flow.py", FLOW.replace('key_by("customer").', ""), "flow.py:7: operator sum after parse: requires a key"),
+        ("flow.py", FLOW.replace("orders.jsonl", "nothing.jsonl"), "nothing.jsonl: no such file"),
+        ("flow.py", FLOW.replace("orders.map", "orders.map(id)\norders.map"), "operator id: nothing receives"),
+        ("flow.py", FLOW.replace('.sink(gf.stream.write_csv("out"), name="out")', ""), "flow orders: no sink"),
+        ("flow.yaml", YAML.replace("kind: map", "kind: mop"), "flow.yaml: operators[1] = "),
+        ("flow.yaml", YAML.replace("helpers:parse", "helpers:no"), "operators[1].function = 'helpers:no': cannot be"),
+    ],
+)
+def test_wrong_flows(orders: Place, name: str, text: str | None, message: str) -> None:
+    if text is not None:
+        (orders / name.partition(":")[0]).write_text(text)
+    before = orders.files()
+    ended = orders("stream", "run", name)
+    assert_refused(ended)
+    assert message in ended.err
+    assert {path for path in orders.files() - before if "__pycache__" not in path} == set()
+
+
+def test_a_poison_record_is_a_failed_job(orders: Place) -> None:
+    (orders / "helpers.py").write_text("def parse(order): return order['nothing']\n")
+    ended = orders("stream", "run", "flow.py")
+    assert_refused(ended, 1)
+    assert "operator parse: KeyError: 'nothing' (record {'customer': 'c0', 'total': 0})" in ended.err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_a_checkpoint(orders: Place, number: int, code: int) -> None:
+    """Breaks when Ctrl-C loses what was read, or the next run does not continue there."""
+    (orders / "flow.py").write_text(FLOW.replace('"orders.jsonl"', '"orders.jsonl", follow=True'))
+    command = [sys.executable, "-m", "goffish", "stream", "run", "flow.py", "--checkpoint", "ck", "--every", "0.05"]
+    process = subprocess.Popen(command, cwd=orders.path, env=ENVIRONMENT, text=True, stdout=-1, stderr=-1)
+    until(process, (orders / "out/part-00000001.csv").exists)
+    with (orders / "orders.jsonl").open("a") as out:
+        out.write('{"customer": "c0", "total": 1000}\n')
+    os.kill(process.pid, number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code, errors
+    assert errors.startswith(f"{'interrupted' if code == 130 else 'terminated'}; checkpoint ")
+    assert orders("stream", "run", "flow.py", "--checkpoint", "ck", "--until", "0.3", "--json").json["checkpoint"] > 1
+    rows = [line for part in sorted((orders / "out").iterdir()) for line in part.read_text().splitlines()]
+    assert rows == ["customer,total", "c0,135", "c1,145", "c2,155", "customer,total", "c0,1135"]
+
+
+def until(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
+    for _ in range(6000):
+        assert process.poll() is None, process.communicate()
+        if reached():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen")
