@@ -50,6 +50,9 @@ class _Partitions:
         self._listed = float("-inf")
         self._turn: deque[str] = deque()
         self.discover()
+        missing = [name for name, one in self._saved.items() if not one["done"] and name not in self._clocks]
+        if missing and not self.options.source.follows:
+            raise InputError(f"{missing[0]}: is missing, but was not read to its end before the checkpoint; restore it")
 
     def discover(self) -> None:
         """Open partitions that are new."""
@@ -354,7 +357,8 @@ class Executor:
             counts.busy += time.perf_counter() - begun
             return
         instance = self._instances[operator]
-        sent = instance.process(port, batch)
+        with self._named(operator):
+            sent = instance.process(port, batch)
         counts.busy += time.perf_counter() - begun
         self._done(instance, sent)
 
@@ -403,7 +407,8 @@ class Executor:
             instance = self._instances[one.name]
             if mark is not None and mark > instance.watermark:
                 begun = time.perf_counter()
-                sent = instance.advance(mark)
+                with self._named(one.name):
+                    sent = instance.advance(mark)
                 self._counts[one.name].busy += time.perf_counter() - begun
                 self._done(instance, sent)
                 self._processed += bool(sent)
@@ -419,9 +424,11 @@ class Executor:
             self._pending.changed.add(0)
             whole = self._folder.whole_is_due
             states = self._states()
-            deltas = {name: state.collect() for name, state in states.items()}
-            if whole:
-                deltas = {name: state.extract(ALL) for name, state in states.items()}
+            deltas = {}
+            for name, state in states.items():
+                with self._named(name):
+                    changes = state.collect()
+                    deltas[name] = state.extract(ALL) if whole else changes
             body = {
                 "sources": {name: one.positions() for name, one in self._sources.items()},
                 "progress": {name: one.progress() for name, one in self._instances.items()},

@@ -122,7 +122,7 @@ class State(Protocol):
         """Return all entries whose key lies in the half-open ranges of positions."""
 
     def install(self, delta: Delta) -> None:
-        """Add, replace and remove entries."""
+        """Add, replace and remove entries, without recording that as changes."""
 
     def discard(self, ranges: Ranges) -> None:
         """Remove all entries whose key lies in the ranges, without recording that as changes."""

@@ -45,7 +45,7 @@ def orders(tmp_path: Path) -> Place:
 
 
 def test_run(orders: Place) -> None:
-    ended = orders("stream", "run", "flow.py")
+    ended = orders("stream", "run", "flow.py", "--every", "1h")
     assert ended.code == 0, ended.err
     assert ended.out.startswith("orders: finished, 30 records in ")
     assert (orders / "out/part-00000001.csv").read_text() == "customer,total\nc0,135\nc1,145\nc2,155\n"
@@ -54,7 +54,7 @@ def test_run(orders: Place) -> None:
 
 def test_run_with_checkpoints(orders: Place) -> None:
     for _ in range(2):
-        found = orders("stream", "run", "flow.py:flow", "--checkpoint", "ck", "--every", "100ms", "--json").json
+        found = orders("stream", "run", "flow.py:flow", "--checkpoint", "ck", "--every", "1h", "--json").json
         assert (found["stopped"], found["checkpoint"]) == ("finished", 1)
         assert [one["received"] for one in found["operators"]] == [30, 30, 30, 3]
     assert [path.name for path in (orders / "out").iterdir()] == ["part-00000001.csv"]

@@ -261,6 +261,28 @@ def test_checkpoints_of_another_flow_are_refused(tmp_path: Path) -> None:
     assert simple().run(checkpoint=tmp_path / "ck").stopped == "finished"
 
 
+def test_a_file_that_is_missing_after_a_checkpoint(tmp_path: Path) -> None:
+    write_input(tmp_path)
+    assert run_some(everything(tmp_path), tmp_path / "ck", 100).stopped == "until"
+    (tmp_path / "in" / "1.jsonl").unlink()
+    with pytest.raises(InputError, match=r"operator in: .*1\.jsonl: is missing, but was not read to its end"):
+        everything(tmp_path).run(checkpoint=tmp_path / "ck")
+
+
+def test_state_that_cannot_be_saved_is_named(tmp_path: Path) -> None:
+    flow = stream.Flow("lambdas")
+    counted = flow.source(stream.generate(1)).key_by(str).process(Lambdas, name="counted")
+    counted.sink(stream.collect())
+    with pytest.raises(JobError, match=r"operator counted: .*pickle"):
+        flow.run(checkpoint=tmp_path / "ck")
+    assert not (tmp_path / "ck" / "checkpoint.json").exists()
+
+
+class Lambdas:
+    def on_value(self, key: Any, value: Any, state: Any, timers: Any, emit: Any) -> None:
+        state["function"] = lambda: value
+
+
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
     flow = stream.Flow("long")
     flow.source(stream.generate(rate=10.0)).sink(stream.collect())
