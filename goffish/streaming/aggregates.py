@@ -61,7 +61,7 @@ class KeyTable:
         self.positions: Positions = np.empty(0, np.uint64)
         self._kinds = np.empty(0, np.uint8)
         self._numbers = np.empty(0, np.int64)
-        self._bounds = np.zeros((1, 2), np.int64)
+        self._bounds = np.zeros(2, np.int64)
         self._stored = np.empty(1 << 12, np.uint8)
         self._tables = [np.zeros(0, np.int32), np.zeros(0, np.int32)]
         self._others: dict[Any, int] = {}
@@ -79,10 +79,9 @@ class KeyTable:
         self.positions = _longer(self.positions, count, capacity)
         self._kinds = _longer(self._kinds, count, capacity)
         self._numbers = _longer(self._numbers, count, capacity)
-        bounds = np.zeros((capacity + 1, 2), np.int64)
-        bounds[:count] = self._bounds[:count]
-        bounds[-1] = self._bounds[-1]
-        self._bounds = bounds
+        used = self._bounds[-1]
+        self._bounds = _longer(self._bounds, 2 * count, 2 * capacity + 2)
+        self._bounds[-1] = used
         for kind in (_NUMBER, _TEXT):
             self._tables[kind] = np.zeros(2 * capacity, np.int32)
             kernels.fill_table(self._tables[kind], self.positions, self._kinds, kind, count)
@@ -139,10 +138,12 @@ class KeyTable:
 
     def _number_slots(self, numbers: NDArray[np.int64]) -> Slots:
         slots, done = np.empty(len(numbers), np.int64), 0
+        hashes = np.empty(len(slots), np.uint64)
+        kernels.hash_numbers(numbers, hashes)
         while True:
             before = self.count
             done, self.count = kernels.find_numbers(
-                self._tables[_NUMBER], self._numbers, self.positions, before, numbers, slots, done
+                self._tables[_NUMBER], self._numbers, self.positions, before, numbers, hashes, slots, done
             )
             self._kinds[before : self.count] = _NUMBER
             if done == len(numbers):
@@ -151,15 +152,18 @@ class KeyTable:
 
     def _text_slots(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Slots:
         slots, done = np.empty(len(offsets) - 1, np.int64), 0
+        hashes = np.empty(len(slots), np.uint64)
+        kernels.hash_texts(data, offsets, hashes)
         while True:
-            before, used = self.count, int(self._bounds[-1, 1])
+            before = self.count
             done, self.count = kernels.find_texts(
-                self._tables[_TEXT], self._bounds, self.positions, self._stored, before, data, offsets, slots, done
-            )
+                self._tables[_TEXT], self._bounds, self.positions, self._stored, before, data, offsets, hashes, slots,
+                done,
+            )  # fmt: skip
             self._kinds[before : self.count] = _TEXT
             if done == len(slots):
                 return slots
-            used = int(self._bounds[-1, 1])
+            used = int(self._bounds[-1])
             if used + int(offsets[done + 1] - offsets[done]) > len(self._stored):
                 self._stored = _longer(self._stored, used, 2 * (used + int(offsets[done + 1] - offsets[done])))
             else:

@@ -106,19 +106,23 @@ def in_ranges(positions, starts, lasts, found):
 
 
 @kernel
-def find_numbers(table, numbers_of, positions_of, count, numbers, slots, begin):
-    """Find or add the slots of numbers; return how many were processed, and the new count.
+def find_numbers(table, numbers_of, positions_of, count, numbers, hashes, slots, begin):
+    """Find or add the slots of numbers with their hashes; return how many were processed, and the new count.
 
     `table` has slots plus one by hash, 0 where it is empty. Stops when it is half full.
     """
     mask = np.uint64(table.size - 1)
     most = min(table.size // 2, numbers_of.size)
-    ahead = 12
     for i in range(begin, numbers.size):
+        # What a lookup reads depends on what it read before: each step is fetched a few numbers ahead.
+        if i + 16 < numbers.size:
+            prefetch(table, np.int64(hashes[i + 16] & mask))
+        if i + 8 < numbers.size:
+            likely = np.int64(table[hashes[i + 8] & mask]) - 1
+            if likely >= 0:
+                prefetch(numbers_of, likely)
         number = numbers[i]
-        if i + ahead < numbers.size:
-            prefetch(table, np.int64(xxh64_number(numbers[i + ahead]) & mask))
-        position = xxh64_number(number)
+        position = hashes[i]
         at = position & mask
         while True:
             slot = table[at] - 1
@@ -139,36 +143,48 @@ def find_numbers(table, numbers_of, positions_of, count, numbers, slots, begin):
 
 
 @kernel
-def find_texts(table, bounds_of, positions_of, stored, count, data, offsets, slots, begin):
-    """As `find_numbers` for texts, which are appended to `stored`; ``bounds_of[slot]`` has begin and end there.
+def find_texts(table, bounds_of, positions_of, stored, count, data, offsets, hashes, slots, begin):
+    """As `find_numbers` for texts with their hashes, which are appended to `stored`.
 
-    ``bounds_of[-1, 1]`` is the used part of `stored`.
+    ``bounds_of[2 * slot]`` and the next one are begin and end there; the last of all is the used part of `stored`.
     """
     mask = np.uint64(table.size - 1)
-    most = min(table.size // 2, bounds_of.shape[0] - 1)
-    last = bounds_of.shape[0] - 1
+    most = min(table.size // 2, bounds_of.size // 2 - 1)
+    last = bounds_of.size - 1
     for i in range(begin, slots.size):
+        # What a lookup reads depends on what it read before: each step is fetched a few texts ahead.
+        if i + 24 < slots.size:
+            prefetch(table, np.int64(hashes[i + 24] & mask))
+        if i + 16 < slots.size:
+            likely = np.int64(table[hashes[i + 16] & mask]) - 1
+            if likely >= 0:
+                prefetch(positions_of, likely)
+                prefetch(bounds_of, 2 * likely)
+        if i + 8 < slots.size:
+            likely = np.int64(table[hashes[i + 8] & mask]) - 1
+            if likely >= 0:
+                prefetch(stored, bounds_of[2 * likely])
         first, size = offsets[i], offsets[i + 1] - offsets[i]
-        position = xxh64(data, first, first + size)
+        position = hashes[i]
         at = position & mask
         while True:
             slot = table[at] - 1
             if slot < 0:
-                used = bounds_of[last, 1]
+                used = bounds_of[last]
                 if count >= most or used + size > stored.size:
                     return i, count
                 for j in range(size):
                     stored[used + j] = data[first + j]
-                bounds_of[count, 0] = used
-                bounds_of[count, 1] = used + size
-                bounds_of[last, 1] = used + size
+                bounds_of[2 * count] = used
+                bounds_of[2 * count + 1] = used + size
+                bounds_of[last] = used + size
                 positions_of[count] = position
                 slots[i] = count
                 count += 1
                 table[at] = count
                 break
-            if positions_of[slot] == position and bounds_of[slot, 1] - bounds_of[slot, 0] == size:
-                known = bounds_of[slot, 0]
+            known = bounds_of[2 * slot]
+            if positions_of[slot] == position and bounds_of[2 * slot + 1] - known == size:
                 same = True
                 for j in range(size):
                     if stored[known + j] != data[first + j]:
@@ -198,7 +214,7 @@ def gather_texts(stored, bounds_of, slots, offsets, data):
     """Copy the texts of slots one after the other; with an empty `data`, only compute the offsets."""
     end = 0
     for i in range(slots.size):
-        first, last = bounds_of[slots[i], 0], bounds_of[slots[i], 1]
+        first, last = bounds_of[2 * slots[i]], bounds_of[2 * slots[i] + 1]
         if data.size:
             for j in range(last - first):
                 data[end + j] = stored[first + j]
