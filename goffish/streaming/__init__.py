@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from goffish.streaming.operators import KeyState, Timers
     from goffish.streaming.sinks import (
         Sink,
+        Writer,
         call,
         collect,
         print_values,
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
         write_parquet,
     )
     from goffish.streaming.sources import (
+        BadLine,
+        Read,
+        Reader,
         Source,
         from_iterable,
         generate,
@@ -39,18 +43,29 @@ _HOMES = {
     "flow_file": ("read_flow",),
     "metrics": ("Metrics",),
     "operators": ("KeyState", "Timers"),
-    "sinks": ("Sink", "call", "collect", "print_values", "write_csv", "write_json_lines", "write_parquet"),
-    "sources": ("Source", "from_iterable", "generate", "read_csv", "read_json_lines", "read_parquet"),
+    "sinks": ("Sink", "Writer", "call", "collect", "print_values", "write_csv", "write_json_lines", "write_parquet"),
+    "sources": (
+        "BadLine",
+        "Read",
+        "Reader",
+        "Source",
+        "from_iterable",
+        "generate",
+        "read_csv",
+        "read_json_lines",
+        "read_parquet",
+    ),
     "topology": ("Alternate", "Channel", "Operator", "Topology"),
     "windows": ("Window", "session", "sliding", "tumbling"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Alternate", "Batch", "Channel", "Combined", "Flow", "KeyState", "KeyedStream", "Loop", "Metrics", "Operator",
-    "Run", "Sink", "Source", "Stream", "Timers", "Topology", "Window", "WindowedStream", "call", "collect",
-    "from_iterable", "generate", "print_values", "read_csv", "read_flow", "read_json_lines", "read_parquet", "session",
-    "sliding", "tumbling", "write_csv", "write_json_lines", "write_parquet",
+    "Alternate", "BadLine", "Batch", "Channel", "Combined", "Flow", "KeyState", "KeyedStream", "Loop", "Metrics",
+    "Operator", "Read", "Reader", "Run", "Sink", "Source", "Stream", "Timers", "Topology", "Window", "WindowedStream",
+    "Writer", "call", "collect", "from_iterable", "generate", "print_values", "read_csv", "read_flow",
+    "read_json_lines", "read_parquet", "session", "sliding", "tumbling", "write_csv", "write_json_lines",
+    "write_parquet",
 ]  # fmt: skip
 
 

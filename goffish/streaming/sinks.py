@@ -35,13 +35,28 @@ class Writer:
     """
 
     def write(self, batch: Batch) -> None:
-        """Accept records."""
+        """Accept records.
+
+        Parameters
+        ----------
+        batch : Batch
+        """
 
     def prepare(self, number: int) -> None:
-        """Make the records since the last call durable under the number of a checkpoint."""
+        """Make the records since the last call durable under the number of a checkpoint.
+
+        Parameters
+        ----------
+        number : int
+        """
 
     def commit(self, number: int) -> None:
-        """Publish what was prepared."""
+        """Publish what was prepared.
+
+        Parameters
+        ----------
+        number : int
+        """
 
     def recover(self, number: int | None) -> None:
         """Publish what was prepared for the last checkpoint, and discard what came after it.

@@ -43,7 +43,7 @@ class Read(NamedTuple):
     """
 
     values: pa.RecordBatch | list[Any]
-    bad: list[BadLine]
+    bad: Sequence[BadLine] = ()
 
 
 class Reader(ABC):
@@ -62,7 +62,18 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, limit: int) -> Read | None:
-        """Return at most about `limit` records, or ``None`` if none is available now."""
+        """Return the next records, and move the position behind them.
+
+        Parameters
+        ----------
+        limit : int
+            About how many records to return at most.
+
+        Returns
+        -------
+        Read or None
+            ``None`` if no record is available now.
+        """
 
     def close(self) -> None:  # noqa: B027 (most readers have none)
         """Close files."""
