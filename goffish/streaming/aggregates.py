@@ -223,7 +223,7 @@ class Accumulators:
         self._counts = [np.zeros(self.table.capacity, np.int64) for _ in self.functions]
         self._seen = np.zeros(self.table.capacity, np.bool_)
         self._changed = np.zeros(self.table.capacity, np.bool_)
-        #: Slots that some `collect` has reported.
+        #: Slots that some delta has held: the removal of others is no change.
         self.reported = np.zeros(self.table.capacity, np.bool_)
 
     def _fit(self) -> None:
@@ -364,11 +364,12 @@ class AggregateState:
 
     def extract(self, ranges: Ranges = ALL) -> Delta:
         """Return all entries whose key lies in the half-open ranges of positions."""
-        ranges = list(ranges)
-        return self._delta([
-            (window, np.flatnonzero(within(one.table.positions[: one.table.count], ranges)))
-            for window, one in self.windows.items()
-        ], [])  # fmt: skip
+        ranges, parts = list(ranges), []
+        for window, one in self.windows.items():
+            slots = np.flatnonzero(within(one.table.positions[: one.table.count], ranges))
+            one.reported[slots] = True
+            parts.append((window, slots))
+        return self._delta(parts, [])
 
     def _delta(
         self, parts: list[tuple[int | None, Slots]], removed: list[tuple[Positions, Column, int | None]]

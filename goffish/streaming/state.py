@@ -186,6 +186,8 @@ class KeyedState:
         #: By `distinct_key` of the key, and subkey.
         self.entries: dict[Any, dict[Any, Any]] = {}
         self._changed: dict[tuple[Any, Any], None] = {}
+        #: Entries that some delta has held. The removal of others is no change: they would pile up without `collect`.
+        self._reported: set[tuple[Any, Any]] = set()
 
     def get(self, key: Any, subkey: Any, default: Any = None) -> Any:
         """Return a value. One that can change in place counts as changed."""
@@ -205,7 +207,10 @@ class KeyedState:
         """Remove a value if it exists."""
         values = self.entries.get(key)
         if values is not None and values.pop(subkey, _MISSING) is not _MISSING:
-            self._changed[key, subkey] = None
+            if (key, subkey) in self._reported:
+                self._changed[key, subkey] = None
+            else:
+                self._changed.pop((key, subkey), None)
             if not values:
                 del self.entries[key]
 
@@ -215,6 +220,8 @@ class KeyedState:
         found = [self.entries.get(key, {}).get(subkey, _MISSING) for key, subkey in changed]
         removed = [value is _MISSING for value in found]
         values = [None if value is _MISSING else captured(value) for value in found]
+        self._reported |= set(changed)
+        self._reported -= {entry for entry, gone in zip(changed, removed, strict=True) if gone}
         return _delta([key for key, _ in changed], [subkey for _, subkey in changed], values, removed)
 
     def extract(self, ranges: Ranges = ALL) -> Delta:
@@ -224,6 +231,7 @@ class KeyedState:
             for key in _keys_within(self.entries, ranges) for subkey, value in self.entries[key].items()
         ]  # fmt: skip
         keys, subkeys, values = ([one[at] for one in found] for at in range(3))
+        self._reported |= set(zip(keys, subkeys, strict=True))
         return _delta(keys, subkeys, values, [False] * len(found))
 
     def install(self, delta: Delta) -> None:
@@ -232,6 +240,7 @@ class KeyedState:
             known = distinct_key(key)
             if not removed:
                 self.entries.setdefault(known, {})[subkey] = value
+                self._reported.add((known, subkey))
             elif known in self.entries:
                 self.entries[known].pop(subkey, None)
                 if not self.entries[known]:
@@ -243,6 +252,7 @@ class KeyedState:
         for key in gone:
             del self.entries[key]
         self._changed = {entry: None for entry in self._changed if entry[0] not in gone}
+        self._reported = {entry for entry in self._reported if entry[0] not in gone}
 
 
 _MISSING: Any = object()

@@ -69,6 +69,21 @@ def test_deltas_rebuild_keyed_state(data: st.DataObject) -> None:
     assert content(state) == content(high)
 
 
+@pytest.mark.parametrize("reported", ["collect", "extract", None])
+def test_only_removals_that_matter_are_changes(reported: str | None) -> None:
+    """Breaks when a copy keeps what was removed, or removals pile up in a flow without checkpoints."""
+    keyed, windows = KeyedState(), AggregateState((Aggregate("s", "sum"),))
+    keyed.put("k", 0, 1)
+    windows.at(5).update(["k"], [pa.array([1])])
+    for state in (keyed, windows):
+        if reported is not None:
+            getattr(state, reported)()
+    keyed.remove("k", 0)
+    windows.remove(5)
+    for state in (keyed, windows):
+        assert state.collect().removed.tolist() == ([] if reported is None else [True])
+
+
 def test_values_changed_in_place_are_captured() -> None:
     state, copy = KeyedState(), KeyedState()
     state.put("k", 0, [1])
