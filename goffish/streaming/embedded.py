@@ -481,25 +481,29 @@ def _interruptible(executor: Executor) -> Iterator[None]:
         yield
         return
 
+    before: dict[int, Any] = {}
+    timer: list[tuple[float, float]] = []  # the one of the program, while ours runs
+
     def stop(number: int, frame: FrameType | None) -> None:
         if executor.stopping:
             raise KeyboardInterrupt  # the second time
         executor.stop("terminated" if number == signal.SIGTERM else "interrupted")
         if executor.busy:
-            signal.setitimer(signal.ITIMER_REAL, _GRACE_S)
+            before[signal.SIGALRM] = signal.signal(signal.SIGALRM, abandon)
+            timer.append(signal.setitimer(signal.ITIMER_REAL, _GRACE_S))
 
     def abandon(number: int, frame: FrameType | None) -> None:
         if executor.busy:
             raise KeyboardInterrupt
 
-    handlers = {signal.SIGINT: stop, signal.SIGALRM: abandon}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, stop)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        handlers[signal.SIGTERM] = stop
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        if timer:
+            signal.setitimer(signal.ITIMER_REAL, *timer[0])
         for number, handler in before.items():
             signal.signal(number, handler)
 
