@@ -47,10 +47,15 @@ def _run(
         float | None,
         typer.Option(**duration("s"), help="Duration of the run; numbers are seconds.", show_default="unlimited"),
     ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Number of worker processes.")] = 1,
+    replication: Annotated[
+        int, typer.Option(min=0, max=8, help="Number of workers that may fail at once without loss.")
+    ] = 1,
     json: Json = False,
 ) -> None:
     from goffish.cli.output import print_json
     from goffish.streaming.embedded import run
+    from goffish.streaming.runtime.cluster import run_workers
     from goffish.streaming.sinks import Print
     from goffish.streaming.topology import SinkOptions
 
@@ -61,7 +66,10 @@ def _run(
         isinstance(one.options, SinkOptions) and isinstance(one.options.sink, Print) for one in topology.operators
     )
     with _status(f"flow {topology.name}", quiet=prints) as report:
-        metrics = run(topology, checkpoint, every, until, report=report)
+        if workers == 1:
+            metrics = run(topology, checkpoint, every, until, report=report)
+        else:
+            metrics = run_workers(topology, workers, replication, checkpoint, every, until, report)
     if json:
         print_json(metrics.to_dict())
     elif not prints:  # the output is that of the flow

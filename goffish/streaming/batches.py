@@ -19,6 +19,7 @@ Times = NDArray[np.int64]
 #: Event times are microseconds since 1970; before any time, and after all.
 FIRST, LAST = -(1 << 63), (1 << 63) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NOT_FINITE = "the event time is not finite; accepted are timestamps, ISO 8601 texts and seconds since 1970"
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -109,7 +110,9 @@ def event_time(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value * 1_000_000
     if isinstance(value, float | np.floating):
-        return int(_rounded(np.array([value]))[0])
+        if not abs(micros := float(value) * 1e6) < float(1 << 62):
+            raise InputError(_NOT_FINITE)
+        return round(micros)
     if isinstance(value, np.integer):
         return int(value) * 1_000_000
     raise InputError(f"event time {value!r:.60}: accepted are timestamps, ISO 8601 texts and seconds since 1970")
@@ -123,7 +126,7 @@ def moments(times: Times) -> list[datetime]:
 def _rounded(seconds: NDArray[np.float64]) -> Times:
     micros = np.round(np.asarray(seconds, np.float64) * 1e6)
     if not np.all(np.abs(micros) < float(1 << 62)):
-        raise InputError("the event time is not finite; accepted are timestamps, ISO 8601 texts and seconds since 1970")
+        raise InputError(_NOT_FINITE)
     return micros.astype(np.int64)
 
 

@@ -52,6 +52,8 @@ class CheckpointFolder:
         Name of the flow, for messages.
     fingerprint : str
         A checkpoint of another flow is refused.
+    locked : bool
+        Whether to use the folder, and not only to read it.
 
     Raises
     ------
@@ -61,11 +63,15 @@ class CheckpointFolder:
         The checkpoint is damaged.
     """
 
-    def __init__(self, path: str | Path, flow: str, fingerprint: str) -> None:
+    def __init__(self, path: str | Path, flow: str, fingerprint: str, *, locked: bool = True) -> None:
         self.path = local_path(path)
         self._flow, self._fingerprint = flow, fingerprint
         self._chain: list[dict[str, Any]] = []
         self.latest: Checkpoint | None = None
+        self._locked = locked
+        if not locked:
+            self._read()
+            return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / "lock").open("a")
@@ -105,7 +111,8 @@ class CheckpointFolder:
                 f"{', '.join(saved['operators'])}); name another folder to run {self._flow}"
             )
         self.latest = latest
-        self._prune()
+        if self._locked:
+            self._prune()
 
     def state(self) -> Iterator[tuple[str, Delta]]:
         """Iterate over operators and the changes to install, in order.
@@ -212,4 +219,5 @@ class CheckpointFolder:
 
     def close(self) -> None:
         """Let another run use the folder."""
-        self._lock.close()
+        if self._locked:
+            self._lock.close()

@@ -8,21 +8,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from goffish.errors import GoffishError, InputError, JobError
+from goffish.errors import InputError
 from goffish.notebook import bar, in_notebook
 from goffish.streaming.batches import FIRST, LAST, Batch
 from goffish.streaming.checkpoints import CheckpointFolder
 from goffish.streaming.metrics import Metrics, OperatorMetrics
-from goffish.streaming.operators import Clock, Failure, Instance, described, make_instance
-from goffish.streaming.sinks import Writer
+from goffish.streaming.operators import Clock, Failure
+from goffish.streaming.pipeline import Counts, Pipeline, named
 from goffish.streaming.sources import Pace, Reader
 from goffish.streaming.state import ALL, State, ValueState
-from goffish.streaming.topology import MAIN, Channel, Operator, SinkOptions, SourceOptions, Topology
+from goffish.streaming.topology import MAIN, Operator, SourceOptions, Topology
 from goffish.streaming.windows import Duration, microseconds
 
 Until = Duration | Callable[[Metrics], bool]
@@ -129,17 +128,6 @@ class _Partitions:
             reader.close()
 
 
-@dataclass
-class _Counts:
-    """Counters of one operator."""
-
-    received: int = 0
-    sent: int = 0
-    errors: int = 0
-    before: int = 0
-    busy: float = field(default=0.0)
-
-
 class Executor:
     """Drives the instances of a flow: reads sources in turn, and sends each batch through all operators.
 
@@ -153,26 +141,9 @@ class Executor:
         limited = until is not None and not callable(until)
         self._limit = microseconds(until, "until") / 1e6 if limited else None  # type: ignore[arg-type]
         self._until = until if callable(until) else None
-        for one in topology.operators:
-            if isinstance(one.options, SourceOptions):
-                one.options.source.check()
-            elif isinstance(one.options, SinkOptions):
-                one.options.sink.check()
-        if topology.on_error is not None:
-            topology.on_error.check()
-        self._instances = {one.name: make_instance(one) for one in topology.operators}
-        self._writers = {
-            one.name: one.options.sink.writer(one.name)
-            for one in topology.operators if isinstance(one.options, SinkOptions)
-        }  # fmt: skip
-        self._dead = None if topology.on_error is None else topology.on_error.writer("on_error")
-        self._routes: dict[tuple[str, str], list[Channel]] = {}
-        for channel in topology.channels:
-            self._routes.setdefault((channel.source, channel.output), []).append(channel)
+        topology.check_access()
+        self._pipeline = Pipeline(topology)
         self._loops = any(channel.feedback for channel in topology.channels)
-        self._counts = {one.name: _Counts() for one in topology.operators}
-        self._active = dict.fromkeys(self._instances, MAIN)
-        self._feedback: deque[tuple[str, int, Batch]] = deque()
         self._pending = ValueState()
         self._switches: deque[tuple[str, str]] = deque()
         self._stop: str | None = None
@@ -180,7 +151,6 @@ class Executor:
         self.busy = False
         self._stopped = "running"
         self._number = 0
-        self._errors = 0
         self._processed = self._saved_at = 0
         self._begun = time.monotonic()
         self._ended: float | None = None
@@ -203,42 +173,26 @@ class Executor:
             for operator, delta in self._folder.state():
                 states[operator].install(delta)
         for target, port, batch in self._pending.values.get(0, ()):
-            self._feedback.append((target, port, batch))
+            self._pipeline.feedback.append((target, port, batch))
         for name, progress in body.get("progress", {}).items():
-            self._instances[name].resume(progress)
+            self._pipeline.instances[name].resume(progress)
         for name, alternate in body.get("active", {}).items():
             if alternate in self.topology.operator(name).alternates:
-                self._switch(name, alternate)
+                self._pipeline.switch(name, alternate)
         for name, (received, sent, errors) in body.get("counts", {}).items():
-            self._counts[name] = _Counts(received, sent, errors, before=received)
-        self._errors = sum(one.errors for one in self._counts.values())
+            self._pipeline.counts[name] = Counts(received, sent, errors, before=received)
+        self._pipeline.errors = sum(one.errors for one in self._pipeline.counts.values())
         self._complete = body.get("complete", False)
-        for writer in self._all_writers():
+        for writer in self._pipeline.all_writers:
             writer.recover(None if latest is None else latest.number)
         self._number = 0 if latest is None else latest.number
         for one in self.topology.operators:
             if one.kind == "source" and not self._complete:
-                with self._named(one.name):
+                with named(one.name):
                     self._sources[one.name] = _Partitions(one, body.get("sources", {}).get(one.name, {}))
 
-    def _all_writers(self) -> list[Writer]:
-        return [*self._writers.values(), *([] if self._dead is None else [self._dead])]
-
     def _states(self) -> dict[str, State]:
-        kept = {name: one.state for name, one in self._instances.items() if one.state is not None}
-        return kept | ({_FEEDBACK: self._pending} if self._loops else {})
-
-    @contextmanager
-    def _named(self, operator: str) -> Iterator[None]:
-        """Name the operator in errors that do not."""
-        try:
-            yield
-        except JobError:
-            raise
-        except GoffishError as error:
-            raise type(error)(f"operator {operator}: {error}") if type(error) is InputError else error from None
-        except Exception as error:
-            raise JobError(f"operator {operator}: {described(error)}") from error
+        return self._pipeline.states | ({_FEEDBACK: self._pending} if self._loops else {})
 
     @property
     def stopping(self) -> bool:
@@ -257,15 +211,8 @@ class Executor:
         InputError
             The operator or the alternate does not exist.
         """
-        known = self.topology.operator(operator).alternates
-        if alternate not in known:
-            accepted = f"choose one of {', '.join(known)}" if known else "it has none"
-            raise InputError(f"operator {operator}: no alternate {alternate!r}; {accepted}")
+        self.topology.check_alternate(operator, alternate)
         self._switches.append((operator, alternate))
-
-    def _switch(self, operator: str, alternate: str) -> None:
-        self._instances[operator].function = self.topology.operator(operator).alternates[alternate].function
-        self._active[operator] = alternate
 
     def run(self, report: Report | None = None) -> Metrics:
         """Run until the sources end or the flow is stopped."""
@@ -292,7 +239,7 @@ class Executor:
             begun = time.monotonic()
             self.busy = True
             while self._switches:
-                self._switch(*self._switches.popleft())
+                self._pipeline.switch(*self._switches.popleft())
             worked = self._one_batch(turn, limit)
             self._propagate()
             self.busy = False
@@ -303,7 +250,7 @@ class Executor:
                     limit = min(2 * limit, _MOST)
                 elif now - begun > _LONG_S:
                     limit = max(limit // 2, _LEAST)
-            elif not self._feedback and all(one.done for one in turn):
+            elif not self._pipeline.feedback and all(one.done for one in turn):
                 return "finished"
             else:
                 time.sleep(_IDLE_S)
@@ -322,122 +269,55 @@ class Executor:
 
     def _one_batch(self, turn: deque[_Partitions], limit: int) -> bool:
         """Process one batch, first of loops; return whether there was one."""
-        if self._feedback:
-            target, port, batch = self._feedback.popleft()
-            self._deliver(target, port, batch)
+        if self._pipeline.feedback:
+            target, port, batch = self._pipeline.feedback.popleft()
+            self._pipeline.deliver(target, port, batch)
             return True
         for _ in range(len(turn)):
             source = turn[0]
             turn.rotate(-1)
-            with self._named(source.name):
+            with named(source.name):
                 found, failures = source.read(limit)
             if found is not None:
-                self._failed(failures)
+                self._pipeline.failed(failures)
                 if len(found):
-                    self._counts[source.name].received += len(found)
-                    self._send(source.name, found)
+                    self._pipeline.counts[source.name].received += len(found)
+                    self._pipeline.send(source.name, found)
                 return True
         return False
 
-    def _send(self, operator: str, batch: Batch) -> None:
-        self._counts[operator].sent += len(batch)
-        for channel in self._routes.get((operator, batch.output), ()):
-            if channel.feedback:
-                self._feedback.append((channel.target, channel.port, batch))
-            else:
-                self._deliver(channel.target, channel.port, batch)
-
-    def _deliver(self, operator: str, port: int, batch: Batch) -> None:
-        counts = self._counts[operator]
-        counts.received += len(batch)
-        writer, begun = self._writers.get(operator), time.perf_counter()
-        if writer is not None:
-            with self._named(operator):
-                writer.write(batch)
-            counts.busy += time.perf_counter() - begun
-            return
-        instance = self._instances[operator]
-        with self._named(operator):
-            sent = instance.process(port, batch)
-        counts.busy += time.perf_counter() - begun
-        self._done(instance, sent)
-
-    def _done(self, instance: Instance, sent: list[Batch]) -> None:
-        if instance.failures:
-            failures, instance.failures = instance.failures, []
-            self._failed(failures)
-        for batch in sent:
-            self._send(instance.name, batch)
-
-    def _failed(self, failures: list[Failure]) -> None:
-        """Send records that cannot be processed to the sink for them.
-
-        Raises
-        ------
-        JobError
-            There is none, or there are too many.
-        """
-        if not failures:
-            return
-        most = self.topology.max_errors
-        self._errors += len(failures)
-        for one in failures:
-            self._counts[one.operator].errors += 1
-        if self._dead is None:
-            raise JobError(str(failures[0]))
-        if most is not None and self._errors > most:
-            raise JobError(f"{failures[0]}; {self._errors:,} errors, max_errors = {most:,}")
-        rows = [{"operator": one.operator, "error": one.error, "record": repr(one.record)} for one in failures]
-        self._dead.write(Batch(rows))
-
     def _propagate(self) -> None:
         """Send watermarks through all operators, in order."""
-        finished = not self._feedback and all(one.done for one in self._sources.values())
-        forwarded: dict[str, int | None] = {}
-        for one in self.topology.operators:
-            source = self._sources.get(one.name)
-            if source is not None:
-                mark = source.watermark()
-                if mark == LAST and self._loops and not finished:
-                    mark = None  # its records may still be in a loop
-            else:
-                inputs = [forwarded[c.source] for c in one.inputs if not c.feedback]
-                marks = [mark for mark in inputs if mark is not None]
-                mark = min(marks) if marks else None
-            instance = self._instances[one.name]
-            if mark is not None and mark > instance.watermark:
-                begun = time.perf_counter()
-                with self._named(one.name):
-                    sent = instance.advance(mark)
-                self._counts[one.name].busy += time.perf_counter() - begun
-                self._done(instance, sent)
-                self._processed += bool(sent)
-            forwarded[one.name] = None if mark is None else instance.forwarded(instance.watermark)
+        finished = not self._pipeline.feedback and all(one.done for one in self._sources.values())
+        marks = {name: one.watermark() for name, one in self._sources.items()}
+        if self._loops and not finished:  # the records of sources that have ended may still be in a loop
+            marks = {name: None if mark == LAST else mark for name, mark in marks.items()}
+        self._processed += self._pipeline.propagate(marks)
 
     def _checkpoint(self) -> None:
         """Save a checkpoint and publish the records of sinks."""
         number = self._number + 1
-        for writer in self._all_writers():
+        for writer in self._pipeline.all_writers:
             writer.prepare(number)
         if self._folder is not None:
-            self._pending.values[0] = list(self._feedback)
+            self._pending.values[0] = list(self._pipeline.feedback)
             self._pending.changed.add(0)
             whole = self._folder.whole_is_due
             states = self._states()
             deltas = {}
             for name, state in states.items():
-                with self._named(name):
+                with named(name):
                     changes = state.collect()
                     deltas[name] = state.extract(ALL) if whole else changes
             body = {
                 "sources": {name: one.positions() for name, one in self._sources.items()},
-                "progress": {name: one.progress() for name, one in self._instances.items()},
-                "active": {name: one for name, one in self._active.items() if one != MAIN},
-                "counts": {name: [one.received, one.sent, one.errors] for name, one in self._counts.items()},
+                "progress": {name: one.progress() for name, one in self._pipeline.instances.items()},
+                "active": {name: one for name, one in self._pipeline.active.items() if one != MAIN},
+                "counts": {name: [one.received, one.sent, one.errors] for name, one in self._pipeline.counts.items()},
                 "complete": self._complete,
             }
             self._folder.save(number, deltas, body, whole=whole, operators=self.topology.names)
-        for writer in self._all_writers():
+        for writer in self._pipeline.all_writers:
             writer.commit(number)
         self._number, self._saved_at = number, self._processed
 
@@ -445,30 +325,30 @@ class Executor:
         """Return the metrics so far."""
         seconds = (self._ended or time.monotonic()) - self._begun
         waiting: dict[str, int] = {}
-        for target, _, batch in tuple(self._feedback):
+        for target, _, batch in tuple(self._pipeline.feedback):
             waiting[target] = waiting.get(target, 0) + len(batch)
         rows = []
         for one in self.topology.operators:
-            counts = self._counts[one.name]
+            counts = self._pipeline.counts[one.name]
             rows.append(
                 OperatorMetrics(
-                    one.name, one.kind, self._active[one.name] if one.alternates else None, counts.received,
+                    one.name, one.kind, self._pipeline.active[one.name] if one.alternates else None, counts.received,
                     counts.sent, (counts.received - counts.before) / max(seconds, 1e-9), counts.busy,
-                    waiting.get(one.name, 0), self._instances[one.name].late, counts.errors,
+                    waiting.get(one.name, 0), self._pipeline.instances[one.name].late, counts.errors,
                 )
             )  # fmt: skip
         saved = None if self._folder is None or not self._number else self._number
         return Metrics(self.topology.name, self._stopped, seconds, saved, tuple(rows))
 
     def _line(self, seconds: float) -> str:
-        read = sum(one.received - one.before for name, one in self._counts.items() if name in self._sources)
+        read = sum(one.received - one.before for name, one in self._pipeline.counts.items() if name in self._sources)
         saved = f", checkpoint {self._number}" if self._folder is not None and self._number else ""
         return f": {read:,} records, {read / max(seconds, 1e-9):,.0f}/s{saved}"
 
     def _close(self) -> None:
         for one in self._sources.values():
             one.close()
-        for writer in self._all_writers():
+        for writer in self._pipeline.all_writers:
             writer.close()
         if self._folder is not None:
             self._folder.close()

@@ -263,11 +263,13 @@ class Flow:
 
     def run(
         self, *, checkpoint: str | Path | None = None, every: Duration = 2.0, until: Until | None = None,
-        progress: bool = True,
+        workers: int = 1, replication: int = 1, progress: bool = True,
     ) -> Metrics:  # fmt: skip
-        """Run the flow in this process until its sources end, or until it is stopped.
+        """Run the flow until its sources end, or until it is stopped.
 
-        Ctrl-C stops the flow after the current batch and saves a checkpoint.
+        With one worker, the flow runs in this process, and Ctrl-C stops it after the current batch and saves a
+        checkpoint. With more, each is a process that owns a share of the keys and of the partitions of the sources.
+        When a worker fails, another one continues with a copy of its state, and a new worker replaces it.
 
         Parameters
         ----------
@@ -277,6 +279,11 @@ class Flow:
             Time between checkpoints. Without a folder, between publications of files.
         until : str, float, timedelta or callable, optional
             Duration of the run, or a function of `Metrics` that returns whether to stop.
+        workers : int
+            Number of worker processes.
+        replication : int
+            Number of workers that may fail at once without loss; more copies of the keyed state take more memory and
+            time.
         progress : bool
             Show progress in notebooks and terminals.
 
@@ -291,6 +298,10 @@ class Flow:
         JobError
             A record cannot be processed, or a file cannot be written.
         """
+        if workers != 1:
+            from goffish.streaming.runtime.cluster import run_workers
+
+            return run_workers(self.check(), workers, replication, checkpoint, every, until)
         from goffish.streaming.embedded import run
 
         return run(self.check(), checkpoint, every, until, progress=progress)

@@ -138,7 +138,7 @@ class Instance:
                 self._fail(values[at], error)
                 failed.append(at)
 
-    def _by_key(self, batch: Batch, key: Key) -> tuple[Batch, list[Any]]:
+    def by_key(self, batch: Batch, key: Key) -> tuple[Batch, list[Any]]:
         """Return the records that have a key, and their keys as `distinct_key`."""
         if isinstance(key, str) and not isinstance(batch.values, list):
             found = column_of(batch.values, key).to_pylist()
@@ -402,7 +402,7 @@ class KeyedAggregate(Instance):
             if isinstance(self.key, str) and isinstance(batch.values, pa.RecordBatch):
                 keys = column_of(batch.values, self.key)
             else:
-                batch, found = self._by_key(batch, self.key)
+                batch, found = self.by_key(batch, self.key)
                 keys = original_keys(found)
             return batch, keys, numbers_of(batch, self.aggregates)
         except InputError as error:
@@ -483,7 +483,7 @@ class Reduce(Instance):
 
     def process(self, port: int, batch: Batch) -> list[Batch]:
         """Process the records of an input; return what is sent."""
-        batch, keys = self._by_key(batch, self.key)
+        batch, keys = self.by_key(batch, self.key)
         rows = batch.rows()
         totals, function, initial = self.state.values, self.function, self.initial
         copied = not isinstance(initial, _ATOMIC)
@@ -550,7 +550,7 @@ class WindowedReduce(Instance):
 
     def process(self, port: int, batch: Batch) -> list[Batch]:
         """Process the records of an input; return what is sent."""
-        batch, keys = self._by_key(batch, self.key)
+        batch, keys = self.by_key(batch, self.key)
         late: list[int] = []
         for at, (key, value, time) in enumerate(
             zip(keys, batch.rows(), _times(batch, self.name).tolist(), strict=True)
@@ -667,7 +667,7 @@ class Join(Instance):
 
     def process(self, port: int, batch: Batch) -> list[Batch]:
         """Process the records of an input; return what is sent."""
-        batch, keys = self._by_key(batch, self.keys[port])
+        batch, keys = self.by_key(batch, self.keys[port])
         values: list[Any] = []
         times: list[int] = []
         late: list[int] = []
@@ -885,7 +885,7 @@ class Process(Instance):
 
     def process(self, port: int, batch: Batch) -> list[Batch]:
         """Process the records of an input; return what is sent."""
-        batch, keys = self._by_key(batch, self.key)
+        batch, keys = self.by_key(batch, self.key)
         sent, times = self._sent, batch.times
         counts = []
         for key, value in zip(keys, batch.rows(), strict=True):

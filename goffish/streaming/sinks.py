@@ -24,7 +24,7 @@ from goffish.streaming.batches import Batch, as_arrow
 
 #: Rows that a Parquet file collects before it writes a row group.
 _ROW_GROUP = 1 << 17
-_PART = re.compile(r"part-(\d{8})\.\w+")
+_PART = re.compile(r"part(-\d+)?-(\d{8})\.\w+")
 
 
 class Writer:
@@ -32,7 +32,14 @@ class Writer:
 
     Records are visible once `commit` has returned. A checkpoint calls `prepare`, saves the number, and calls `commit`
     with it; after a crash between the two, `recover` does.
+
+    Attributes
+    ----------
+    part : str
+        Distinguishes the files of several processes.
     """
+
+    part = ""
 
     def write(self, batch: Batch) -> None:
         """Accept records.
@@ -99,11 +106,18 @@ class _FolderWriter(Writer):
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
-        self._partial = folder / f".part-{os.getpid()}.partial"
         self.empty = True
 
+    @property
+    def _partial(self) -> Path:
+        return self.folder / f".part{self._of}-{os.getpid()}.partial"
+
+    @property
+    def _of(self) -> str:
+        return f"-{self.part}" if self.part else ""
+
     def _prepared(self, number: int) -> Path:
-        return self.folder / f".part-{number:08d}{self.suffix}.prepared"
+        return self.folder / f".part{self._of}-{number:08d}{self.suffix}.prepared"
 
     def _error(self, error: OSError) -> JobError:
         return JobError(f"operator {self.name}: {self.folder}: cannot be written ({error.strerror or error})")
@@ -141,7 +155,7 @@ class _FolderWriter(Writer):
         prepared = self._prepared(number)
         if prepared.exists():
             try:
-                prepared.replace(self.folder / f"part-{number:08d}{self.suffix}")
+                prepared.replace(self.folder / f"part{self._of}-{number:08d}{self.suffix}")
                 _sync_folder(self.folder)
             except OSError as error:
                 raise self._error(error) from None
@@ -150,7 +164,8 @@ class _FolderWriter(Writer):
         """Publish what was prepared for the last checkpoint, and discard what came after it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            published = [int(found[1]) for one in self.folder.iterdir() if (found := _PART.fullmatch(one.name))]
+            names = (_PART.fullmatch(one.name) for one in self.folder.iterdir())
+            published = [int(found[2]) for found in names if found and (found[1] or "") == self._of]
             newer = max(published, default=0)
             if newer > (number or 0):
                 state = "a run that begins" if number is None else f"checkpoint {number}"
@@ -158,9 +173,10 @@ class _FolderWriter(Writer):
                     f"{self.folder}: has part {newer}, which is newer than {state}; "
                     "resume from the checkpoint that wrote it, or give an empty folder"
                 )
-            if number is not None:
-                self.commit(number)
-            for one in self.folder.glob(".part-*"):
+            for earlier in sorted(self.folder.glob(f".part{self._of}-*{self.suffix}.prepared")):
+                if number is not None and (found := int(earlier.name.split("-")[-1].split(".")[0])) <= number:
+                    self.commit(found)
+            for one in self.folder.glob(f".part{self._of}-*"):
                 one.unlink()
         except OSError as error:
             raise self._error(error) from None

@@ -214,6 +214,33 @@ class Topology:
                 return one
         raise InputError(f"flow {self.name}: no operator {name!r}; choose one of {', '.join(self.names)}")
 
+    def check_access(self) -> None:
+        """Raise an error if a source cannot be read, or a sink cannot be written."""
+        for one in self.operators:
+            if isinstance(one.options, SourceOptions):
+                one.options.source.check()
+        for sink in self.sinks.values():
+            sink.check()
+
+    def check_alternate(self, operator: str, alternate: str) -> None:
+        """Check that an operator has an alternate.
+
+        Raises
+        ------
+        InputError
+            The operator or the alternate does not exist.
+        """
+        known = self.operator(operator).alternates
+        if alternate not in known:
+            accepted = f"choose one of {', '.join(known)}" if known else "it has none"
+            raise InputError(f"operator {operator}: no alternate {alternate!r}; {accepted}")
+
+    @property
+    def sinks(self) -> dict[str, Sink]:
+        """All sinks by name, with the one for errors."""
+        found = {one.name: one.options.sink for one in self.operators if isinstance(one.options, SinkOptions)}
+        return found | ({} if self.on_error is None else {"on_error": self.on_error})
+
     @property
     def names(self) -> list[str]:
         """Names of the operators."""

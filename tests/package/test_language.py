@@ -158,6 +158,7 @@ DIFFERENT = {
     "--timesteps": "written by run, read by plot",
     "--until": "a time, or a duration",
     "--window": "of times, or of a column",
+    "--workers": "threads or ranks of graph runs, or processes of flows",
 }
 
 

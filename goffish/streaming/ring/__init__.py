@@ -1,1 +1,1 @@
-"""Keyed state on a ring of peers: consistent hashing, peer backup, takeover and repair, without input or output."""
+"""Keyed state on a ring of nodes: consistent hashing, copies, takeover and repair, without input or output."""

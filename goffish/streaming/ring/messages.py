@@ -111,8 +111,8 @@ class Checkpoint(NamedTuple):
 
     Attributes
     ----------
-    epoch, number : int
-        View of the sender; number of the checkpoint among those to this receiver.
+    epoch, number, serial : int
+        View of the sender; number of the checkpoint among those to this receiver, and among all of the sender.
     pieces : tuple of Progress
     deltas : tuple
         Changed entries.
@@ -126,11 +126,19 @@ class Checkpoint(NamedTuple):
 
     epoch: int
     number: int
+    serial: int
     pieces: tuple[Progress, ...]
     deltas: tuple[Any, ...]
     full: Ranges = NOTHING
     replaced: Ranges = NOTHING
     handoff: Ranges = NOTHING
+
+
+class Copied(NamedTuple):
+    """The receiver's checkpoint of this serial number has arrived."""
+
+    epoch: int
+    serial: int
 
 
 class Heartbeat(NamedTuple):
@@ -198,6 +206,7 @@ Message = (
     | Marker
     | Signal
     | Checkpoint
+    | Copied
     | Heartbeat
     | Ping
     | Pong

@@ -1,4 +1,4 @@
-"""A node of the ring: processes the messages of its positions and holds copies for its neighbours.
+"""A node of the ring: processes the messages of its positions and holds copies for its neighbors.
 
 A node neither reads a clock nor sends anything: its methods take the time and leave messages in `outbox`. The same
 object runs in a worker process and in a simulation.
@@ -7,6 +7,7 @@ object runs in a worker process and in a simulation.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +18,7 @@ from goffish.streaming.ring.messages import (
     BalanceReply,
     BalanceRequest,
     Checkpoint,
+    Copied,
     Heartbeat,
     Longs,
     Marker,
@@ -95,6 +97,9 @@ class State(Protocol):
     def context(self) -> Any:
         """Return what was signalled until now."""
 
+    def resume(self) -> None:
+        """Make up for signals, after messages of positions that were taken over have been replayed."""
+
     def collect(self) -> Any:
         """Return the entries that changed since the last call, as they are now."""
 
@@ -102,14 +107,20 @@ class State(Protocol):
         """Return all entries of some positions, as they are now."""
 
     def install(self, delta: Any, ranges: Ranges) -> None:
-        """Set the entries of a delta that lie within some positions; they do not count as changed."""
+        """Set the entries of a delta that lie within some positions, as copies of another node's state."""
+
+    def activate(self, ranges: Ranges) -> None:
+        """Make the copies of some positions part of the state."""
+
+    def deactivate(self, ranges: Ranges) -> None:
+        """Make the state of some positions a copy of another node's."""
 
     def discard(self, ranges: Ranges) -> None:
-        """Remove all entries of some positions; they do not count as changed."""
+        """Remove all entries and copies of some positions; they do not count as changed."""
 
 
 class Event(NamedTuple):
-    """Something that operators want to know of: "failure", "takeover", "replayed", "data loss", "in sync", "fenced",
+    """Something that is reported: "failure", "takeover", "replayed", "data loss", "in sync", "fenced",
     "left", "moved", "cancelled", "unsplittable" or "spare wanted"."""
 
     time: float
@@ -166,6 +177,8 @@ class Node:
     options : Options
     now : float
         Time in seconds.
+    restored : sequence of Progress, optional
+        What the state of its positions contains when the whole ring starts again.
 
     Attributes
     ----------
@@ -176,7 +189,15 @@ class Node:
         CPU utilisation, set by the runtime.
     """
 
-    def __init__(self, number: int, registry: Registry, state: State, options: Options, now: float) -> None:
+    def __init__(
+        self,
+        number: int,
+        registry: Registry,
+        state: State,
+        options: Options,
+        now: float,
+        restored: Sequence[Progress] | None = None,
+    ) -> None:
         self.number, self.registry, self.state, self.options = number, registry, state, options
         self.view = registry.read()
         self.outbox: list[tuple[int, Message]] = []
@@ -186,15 +207,24 @@ class Node:
         self.duplicates = 0
         self.store = BackupStore(self._contained)
         self._queues: list[deque[_Queued | Marker | Signal]] = [deque() for _ in range(options.threads)]
-        self._pieces = [self._piece(self.view.interval(number))] if number in self.view else []
+        own = self.view.interval(number)
+        self._pieces = [
+            _Piece(progress.ranges & own, progress.marks.copy(), dict(progress.vectors), self.view.epoch)
+            for progress in restored or ()
+            if progress.ranges & own
+        ]
+        if rest := own - self.owned:
+            self._pieces.append(self._piece(rest))
         self._known: list[Progress] = []  # of the copies
-        self._in_sync = self._copied if number in self.view else NOTHING
+        self._in_sync = self._copied if number in self.view and restored is None else NOTHING
         self._passed: list[dict[int, int]] = [{} for _ in range(options.threads)]
         self._lives: dict[int, int] = {}
         self._signals: dict[int, list[Signal]] = {}  # that some threads have passed
         self._newest = np.iinfo(np.int64).min  # greatest time stamp received as owner
         self._held: dict[tuple[bool, int], list[Message]] = {}
         self._sent: dict[int, int] = {}
+        self._copied_until: dict[int, int] = {}
+        self.serial = 0
         self._received: dict[int, int] = {}
         self._repairs: dict[int, _Repair] = {}
         self._replaced = NOTHING
@@ -202,6 +232,7 @@ class Node:
         self._fences = 0
         self._heard: dict[int, float] = {}
         self._probe: _Probe | None = None
+        self._lost: set[int] = set()
         self._heartbeat_due = self._checkpoint_due = now
         self._load: deque[tuple[float, int]] = deque()
         self._load_due = now + options.checkpoint_s
@@ -242,6 +273,8 @@ class Node:
             case Checkpoint():
                 self._heard[sender] = now
                 self._copy(sender, message, now)
+            case Copied():
+                self._copied_until[sender] = message.serial
             case Heartbeat():
                 self._heard[sender] = now
             case Ping():
@@ -264,7 +297,7 @@ class Node:
 
     def _dispatch(self, tuples: Tuples) -> None:
         """Queue, park, keep or drop messages."""
-        mine = self._owned.contains(tuples.positions)
+        mine = self.owned.contains(tuples.positions)
         if mine.any():
             own = tuples.where(mine)
             self._newest = max(self._newest, int(own.stamps.max()))
@@ -354,6 +387,7 @@ class Node:
             item.piece.replays -= 1
             if not item.piece.replays:
                 self._log(now, "replayed", item.piece.ranges)
+                self.state.resume()
                 self._merge()
                 self._advance_move(now)
 
@@ -380,7 +414,8 @@ class Node:
         return _Piece(ranges, np.full(self.options.threads, np.iinfo(np.int64).min), {}, self.view.epoch)
 
     @property
-    def _owned(self) -> Ranges:
+    def owned(self) -> Ranges:
+        """Positions whose messages this node processes."""
         return Ranges.union(piece.ranges for piece in self._pieces)
 
     @property
@@ -401,6 +436,10 @@ class Node:
 
     # Checkpoints and copies.
 
+    def checkpoint_soon(self, now: float) -> None:
+        """Make a checkpoint at the next tick."""
+        self._checkpoint_due = now
+
     def _checkpoint(self, now: float, handoff: Ranges = NOTHING) -> None:
         """Send what changed to all nodes with copies, and everything to those that lack it."""
         idle = np.array([not queue and self._parked is None for queue in self._queues])
@@ -412,6 +451,7 @@ class Node:
             else piece.progress(EVERYTHING, np.maximum(piece.marks, newest))._replace(context=context)
             for piece in self._pieces
         )
+        self.serial += 1
         replaced, self._replaced = self._replaced, NOTHING
         changed = self.state.collect()
         deltas = (changed, self.state.extract(replaced)) if replaced else (changed,)
@@ -419,14 +459,31 @@ class Node:
             repair = self._repairs.get(node)
             full = NOTHING
             if repair is not None and not repair.sent and self._settled(repair.epoch) and self._parked is None:
-                full = repair.ranges & self._owned
+                full = repair.ranges & self.owned
             extra = (self.state.extract(full),) if full else ()
             self._sent[node] = number = self._sent.get(node, 0) + 1
             if repair is not None and full:
                 repair.sent = number
-            message = Checkpoint(self.view.epoch, number, pieces, deltas + extra, full, replaced - full, handoff)
+            message = Checkpoint(
+                self.view.epoch, number, self.serial, pieces, deltas + extra, full, replaced - full, handoff
+            )
             self._send(node, message)
         self._checkpoint_due = now + self.options.checkpoint_s
+
+    def progress(self) -> list[Progress]:
+        """Return what the state of its positions contains."""
+        return [piece.progress(EVERYTHING)._replace(context=self.state.context()) for piece in self._pieces]
+
+    @property
+    def replaying(self) -> bool:
+        """Whether messages of positions that were taken over are still to be replayed."""
+        return any(piece.replays for piece in self._pieces)
+
+    @property
+    def confirmed(self) -> int:
+        """Serial number of the newest checkpoint that all secondaries have."""
+        secondaries = self.view.secondaries(self.number) if self.number in self.view else []
+        return min((self._copied_until.get(node, 0) for node in secondaries), default=self.serial)
 
     @property
     def _holders(self) -> list[int]:
@@ -443,6 +500,7 @@ class Node:
         if checkpoint.number != self._received.get(sender, 0) + 1:
             self._in_sync -= theirs  # one was lost; messages are kept until a full one arrives
         self._received[sender] = checkpoint.number
+        self._send(sender, Copied(self.view.epoch, checkpoint.serial))
         full = checkpoint.full & theirs
         self._in_sync |= full
         usable = self._in_sync & theirs
@@ -552,6 +610,7 @@ class Node:
         lost = ranges - self._in_sync
         if lost:
             self._log(now, "data loss", lost)
+        self.state.activate(ranges)
         empty = Progress(ranges, np.full(self.options.threads, np.iinfo(np.int64).min), {})
         known = [known._replace(ranges=known.ranges & ranges) for known in self._known]
         rest = ranges - Ranges.union(progress.ranges for progress in known)
@@ -567,12 +626,19 @@ class Node:
                 self._enqueue(tuples.where(~self._contained(tuples, progress)), piece)
             if not piece.replays:
                 self._log(now, "replayed", piece.ranges)
+                self.state.resume()
         self._replaced |= ranges
         self._in_sync -= ranges
         self._checkpoint_due = now
         self._log(now, "takeover", ranges)
 
     # Failures.
+
+    def lose(self, node: int, now: float) -> None:
+        """Note that a node has certainly failed, as its process or its connection has ended."""
+        self._lost.add(node)
+        if not self.fenced and self.number in self.view:
+            self._monitor(now)
 
     def _watched(self, now: float) -> None:
         """Start to watch the node counter-clockwise, if it is another one than before."""
@@ -585,7 +651,9 @@ class Node:
         watched = self.view.clockwise(self.number, -1)
         if watched == self.number:
             return
-        if now - self._heard.get(watched, now) <= self.options.detect_s:
+        if watched in self._lost:
+            self._recover(self._lost, now)
+        elif now - self._heard.get(watched, now) <= self.options.detect_s:
             self._probe = None
         elif self._probe is None:
             self._probe = _Probe(now + self.options.ping_s, set(self.view.nodes.tolist()) - {self.number})
@@ -712,6 +780,7 @@ class Node:
         given = (piece.progress(move.ranges) for piece in self._pieces)
         progress = [one._replace(context=self.state.context()) for one in given if one.ranges]
         self._known += progress
+        self.state.deactivate(move.ranges)
         for tuples in parked:
             self.store.add(tuples)
         return move.ranges

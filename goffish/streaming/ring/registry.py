@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 
 from goffish.streaming.ring.ranges import Ranges
@@ -31,6 +32,7 @@ class FileRegistry:
         self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("CREATE TABLE IF NOT EXISTS views (epoch INTEGER PRIMARY KEY, view TEXT NOT NULL)")
+        self._database.execute("CREATE TABLE IF NOT EXISTS lanes (lane TEXT PRIMARY KEY, node INTEGER, life INTEGER)")
         if first is not None:
             self._database.execute(
                 "INSERT INTO views SELECT ?, ? WHERE NOT EXISTS (SELECT * FROM views)", (first.epoch, _to_json(first))
@@ -56,6 +58,19 @@ class FileRegistry:
         except sqlite3.IntegrityError:
             return False
         return added.rowcount == 1
+
+    def claim(self, lane: str, node: int) -> None:
+        """Make a node read a lane, if no node does."""
+        self._database.execute("INSERT OR IGNORE INTO lanes VALUES (?, ?, 0)", (lane, node))
+
+    def adopt(self, lost: Iterable[int], node: int) -> None:
+        """Make a node read the lanes of others, each in its next life."""
+        for old in lost:
+            self._database.execute("UPDATE lanes SET node = ?, life = life + 1 WHERE node = ?", (node, old))
+
+    def lanes(self, node: int | None = None) -> dict[str, int]:
+        """Return the lanes that a node reads, or all, with their lives."""
+        return dict(self._database.execute("SELECT lane, life FROM lanes WHERE ? IS NULL OR node = ?", (node, node)))
 
     def close(self) -> None:
         """Close the file."""

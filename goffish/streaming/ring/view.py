@@ -213,6 +213,15 @@ class Registry(Protocol):
     def replace(self, view: View) -> bool:
         """Make a view the newest version if it follows the newest version directly; return whether it did."""
 
+    def claim(self, lane: str, node: int) -> None:
+        """Make a node read a lane, if no node does."""
+
+    def adopt(self, lost: Iterable[int], node: int) -> None:
+        """Make a node read the lanes of others, each in its next life."""
+
+    def lanes(self, node: int | None = None) -> dict[str, int]:
+        """Return the lanes that a node reads, or all, with their lives."""
+
 
 class MemoryRegistry:
     """A registry within one process.
@@ -225,6 +234,7 @@ class MemoryRegistry:
 
     def __init__(self, view: View) -> None:
         self._views = [view]
+        self._lanes: dict[str, tuple[int, int]] = {}
 
     def read(self) -> View:
         return self._views[-1]
@@ -238,3 +248,13 @@ class MemoryRegistry:
             return False
         self._views.append(view)
         return True
+
+    def claim(self, lane: str, node: int) -> None:
+        self._lanes.setdefault(lane, (node, 0))
+
+    def adopt(self, lost: Iterable[int], node: int) -> None:
+        gone = set(lost)
+        self._lanes |= {lane: (node, life + 1) for lane, (old, life) in self._lanes.items() if old in gone}
+
+    def lanes(self, node: int | None = None) -> dict[str, int]:
+        return {lane: life for lane, (reader, life) in self._lanes.items() if node in (None, reader)}

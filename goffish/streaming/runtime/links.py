@@ -1,8 +1,8 @@
 """Connections between processes of one host: large messages through shared memory, small ones through a socket.
 
 The receiver of a large message finds its place in the shared memory in the socket, which therefore also orders memory
-accesses and wakes the receiver up. Only processes that are given the socket can connect: its folder belongs to the
-user, and messages are pickled.
+accesses and wakes the receiver up. Only processes of the same user can connect, as the folder of the sockets is
+theirs; messages are pickled.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
-from mmap import mmap
+from mmap import PROT_READ, mmap
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +26,9 @@ _ALIGN = 64
 _READ = 1 << 18
 
 _HEADER = struct.Struct("<BQQ")  # kind, place, length
-_SMALL, _SHARED, _FREED = range(3)
+_SMALL, _SHARED = range(2)
+_FREED = struct.Struct("<Q")
+_HELLO = struct.Struct("<q?")  # sender, whether the link is for data
 
 
 def pack(message: object) -> list[memoryview]:
@@ -36,11 +37,12 @@ def pack(message: object) -> list[memoryview]:
     data = pickle.dumps(message, protocol=5, buffer_callback=outside.append)
     buffers = [memoryview(data), *(buffer.raw() for buffer in outside)]
     lengths = struct.pack(f"<{len(buffers) + 1}Q", len(buffers), *(buffer.nbytes for buffer in buffers))
-    packed = [memoryview(lengths)]
+    packed, length = [memoryview(lengths)], len(lengths)
     for buffer in buffers:
-        # Aligned for the same reason as Arrow aligns its columns.
-        packed.append(memoryview(bytes(-sum(part.nbytes for part in packed) % _ALIGN)))
+        if padding := -length % _ALIGN:  # for the same reason as Arrow aligns its columns
+            packed.append(memoryview(bytes(padding)))
         packed.append(buffer)
+        length += padding + buffer.nbytes
     return packed
 
 
@@ -57,50 +59,60 @@ def unpack(data: memoryview) -> Any:
     return pickle.loads(buffers[0], buffers=(pa.py_buffer(buffer) for buffer in buffers[1:]))
 
 
-class Link:
-    """One end of a connection to another process of this host, which never blocks.
+class Outgoing:
+    """The end of a connection that sends; nothing blocks.
 
     Parameters
     ----------
-    connection : socket.socket
-        A connected Unix socket.
+    path : str
+        Unix socket on which the receiver listens.
+    sender : int
+        Id of this process.
+    data : bool
+        Whether the connection is for data; passed to the receiver.
     shared_bytes : int
-        Shared memory for what this end sends: the bound of what the other end has not read yet.
+        Shared memory: the bound of what the receiver has not read yet.
 
     Attributes
     ----------
     closed : bool
-        Whether the other end is gone.
+        Whether the receiver is gone.
+
+    Raises
+    ------
+    JobError
+        No process listens there.
     """
 
-    def __init__(self, connection: socket.socket, shared_bytes: int = 16 << 20) -> None:
-        self._socket = connection
-        connection.setblocking(True)
-        descriptor = os.memfd_create("goffish")
-        os.ftruncate(descriptor, shared_bytes)
-        self._own = mmap(descriptor, shared_bytes)
-        socket.send_fds(connection, [b"m"], [descriptor])
-        os.close(descriptor)
-        _, (theirs, *_), _, _ = socket.recv_fds(connection, 1, 1)
-        self._theirs = mmap(theirs, os.fstat(theirs).st_size)
-        os.close(theirs)
-        connection.setblocking(False)
+    def __init__(self, path: str, sender: int, data: bool, shared_bytes: int = 16 << 20) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._socket.connect(path)
+            descriptor = os.memfd_create("goffish")
+            try:
+                os.ftruncate(descriptor, shared_bytes)
+                self._memory = mmap(descriptor, shared_bytes)
+                socket.send_fds(self._socket, [_HELLO.pack(sender, data)], [descriptor])
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self._socket.close()
+            raise JobError(f"cannot connect to {path}: {error.strerror}") from error
+        self._socket.setblocking(False)
         self.closed = False
         self._written = self._freed = 0  # bytes of the shared memory, since the start
         self._waiting: deque[list[memoryview]] = deque()  # messages without a place
         self._unsent: deque[memoryview] = deque()
-        self._input = bytearray()
 
     def fileno(self) -> int:
         """Return the file descriptor of the socket."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Close this end."""
+        """Close the connection."""
         self.closed = True
         self._socket.close()
-        with suppress(BufferError):  # messages that still use the memory keep it
-            self._own.close()
+        self._memory.close()
 
     @property
     def unsent(self) -> int:
@@ -115,12 +127,22 @@ class Link:
 
     def flush(self) -> None:
         """Send what can be sent now."""
+        try:
+            while data := self._socket.recv(_READ):
+                if len(data) % _FREED.size:
+                    data += self._socket.recv(-len(data) % _FREED.size, socket.MSG_WAITALL)
+                (self._freed,) = _FREED.unpack_from(data, len(data) - _FREED.size)
+            self._lost()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._lost()
         while self._waiting and self._place(self._waiting[0]):
             self._waiting.popleft()
         try:
             while self._unsent:
                 sent = self._socket.sendmsg([self._unsent[i] for i in range(min(16, len(self._unsent)))])
-                while sent and sent >= self._unsent[0].nbytes:
+                while self._unsent and sent >= self._unsent[0].nbytes:
                     sent -= self._unsent.popleft().nbytes
                 if sent:
                     self._unsent[0] = self._unsent[0][sent:]
@@ -132,7 +154,7 @@ class Link:
     def _place(self, packed: list[memoryview]) -> bool:
         """Put a message into the socket's queue, and into the shared memory if it is large; False if that is full."""
         length = sum(buffer.nbytes for buffer in packed)
-        size = len(self._own)
+        size = len(self._memory)
         if length < _INLINE or 2 * length > size:
             self._unsent.append(memoryview(_HEADER.pack(_SMALL, 0, length)))
             self._unsent.extend(buffer.cast("B") for buffer in packed if buffer.nbytes)
@@ -144,46 +166,11 @@ class Link:
             return False
         place = start % size
         for buffer in packed:
-            self._own[place : place + buffer.nbytes] = buffer.cast("B")
+            self._memory[place : place + buffer.nbytes] = buffer.cast("B")
             place += buffer.nbytes
         self._written = start + length
         self._unsent.append(memoryview(_HEADER.pack(_SHARED, start, length)))
         return True
-
-    def receive(self) -> Iterator[Any]:
-        """Return the messages that have arrived."""
-        self._read()
-        place = 0
-        while len(self._input) - place >= _HEADER.size:
-            kind, start, length = _HEADER.unpack_from(self._input, place)
-            if kind == _FREED:
-                self._freed = start
-            elif kind == _SHARED:
-                begin = start % len(self._theirs)
-                message = self._theirs[begin : begin + length]
-                self._unsent.append(memoryview(_HEADER.pack(_FREED, start + length, 0)))
-                yield unpack(memoryview(message))
-            elif len(self._input) - place < _HEADER.size + length:
-                break
-            else:
-                begin = place + _HEADER.size
-                place += length
-                yield unpack(memoryview(bytes(self._input[begin : begin + length])))
-            place += _HEADER.size
-        del self._input[:place]
-        self.flush()
-
-    def _read(self) -> None:
-        try:
-            while data := self._socket.recv(_READ):
-                self._input += data
-                if len(self._input) > _READ:
-                    return  # the rest in the next turn
-            self._lost()
-        except BlockingIOError:
-            return
-        except OSError:
-            self._lost()
 
     def _lost(self) -> None:
         self.closed = True
@@ -191,18 +178,105 @@ class Link:
         self._unsent.clear()
 
 
-def connect(path: str) -> Link:
-    """Connect to a process that listens on a Unix socket.
+class Incoming:
+    """The end of a connection that receives.
 
-    Raises
-    ------
-    JobError
-        No process listens there.
+    Parameters
+    ----------
+    connection : socket.socket
+        Just accepted.
+
+    Attributes
+    ----------
+    closed : bool
+        Whether the sender is gone.
+    sender : int or None
+        Id of the sender, once it has introduced itself.
+    data : bool
+        Whether the connection is for data.
     """
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        connection.connect(path)
-        return Link(connection)
-    except OSError as error:
-        connection.close()
-        raise JobError(f"cannot connect to {path}: {error.strerror}") from error
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        connection.setblocking(False)
+        self.closed = False
+        self.sender: int | None = None
+        self.data = False
+        self._memory: mmap | None = None
+        self._input = bytearray()
+
+    def fileno(self) -> int:
+        """Return the file descriptor of the socket."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.closed = True
+        self._socket.close()
+        if self._memory is not None:
+            self._memory.close()
+
+    def receive(self) -> Iterator[Any]:
+        """Return the messages that have arrived."""
+        if self._memory is None and not self._introduce():
+            return
+        self._read()
+        place, freed = 0, None
+        memory = self._memory
+        assert memory is not None
+        try:
+            while len(self._input) - place >= _HEADER.size:
+                kind, start, length = _HEADER.unpack_from(self._input, place)
+                begin = place + _HEADER.size
+                if kind == _SHARED:
+                    message = memory[start % len(memory) : start % len(memory) + length]
+                    place, freed = begin, start + length
+                elif len(self._input) < begin + length:
+                    break
+                else:
+                    message = bytes(memoryview(self._input)[begin : begin + length])
+                    place = begin + length
+                yield unpack(memoryview(message))
+        finally:
+            del self._input[:place]
+            if freed is not None and not self.closed:
+                try:
+                    self._socket.send(_FREED.pack(freed))
+                except OSError:
+                    self.closed = True
+
+    def _introduce(self) -> bool:
+        try:
+            hello, descriptors, _, _ = socket.recv_fds(self._socket, _HELLO.size, 1)
+        except BlockingIOError:
+            return False
+        except OSError:
+            hello, descriptors = b"", []
+        if len(hello) < _HELLO.size or not descriptors:
+            self.closed = True
+            return False
+        self.sender, self.data = _HELLO.unpack(hello)
+        self._memory = mmap(descriptors[0], os.fstat(descriptors[0]).st_size, prot=PROT_READ)
+        os.close(descriptors[0])
+        return True
+
+    def _read(self) -> None:
+        try:
+            while data := self._socket.recv(_READ):
+                self._input += data
+                if len(self._input) > _READ:
+                    return  # the rest in the next turn
+            self.closed = True
+        except BlockingIOError:
+            return
+        except OSError:
+            self.closed = True
+
+
+def listen(path: str) -> socket.socket:
+    """Return a socket that listens for connections."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(64)
+    listener.setblocking(False)
+    return listener

@@ -57,6 +57,8 @@ class Seen:
             self.entries[position] = (*self.entries.get(position, ()), number)
             self._changed.add(position)
 
+    def resume(self) -> None: ...
+
     def collect(self) -> dict[int, tuple[int, ...]]:
         changed = {position: self.entries[position] for position in self._changed if position in self.entries}
         self._changed.clear()
@@ -67,6 +69,10 @@ class Seen:
 
     def install(self, delta: dict[int, tuple[int, ...]], ranges: Ranges) -> None:
         self.entries |= {position: ids for position, ids in delta.items() if _within(position, ranges)}
+
+    def activate(self, ranges: Ranges) -> None: ...
+
+    def deactivate(self, ranges: Ranges) -> None: ...
 
     def discard(self, ranges: Ranges) -> None:
         gone = [position for position in self.entries if _within(position, ranges)]

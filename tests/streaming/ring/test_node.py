@@ -26,7 +26,7 @@ many = pytest.param(range(2, 102), marks=pytest.mark.slow, id="100 seeds")
 def check_intervals(ring: Ring) -> None:
     """Each position has one owner, which processes it, and everything is copied as often as it should be."""
     view = ring.view
-    owned = [ring.nodes[node]._owned for node in view.nodes.tolist()]
+    owned = [ring.nodes[node].owned for node in view.nodes.tolist()]
     assert Ranges.union(owned) == EVERYTHING
     assert sum(ranges.size for ranges in owned) == EVERYTHING.size
     for node in view.nodes.tolist():
@@ -88,6 +88,22 @@ def test_every_second_node_fails(seeds: range) -> None:
         recovered = [time - died for _, time, _ in ring.events("replayed")]
         assert len(recovered) == 6
         assert max(recovered) <= FAST.detect_s + FAST.ping_s + FAST.heartbeat_s + 0.2
+
+
+def test_failures_that_others_see_at_once() -> None:
+    """A closed connection needs no silence and no answer."""
+    ring = Ring(6, 2, rate=150, options=replace(FAST, detect_s=100.0))
+    ring.run(1.2)
+    ring.kill(1, 2)
+    for node in (3, 4, 5, 0):
+        ring.run(ring.now + 0.01)
+        ring.nodes[node].lose(2, ring.now)
+        ring.run(ring.now + 0.01)
+        ring.nodes[node].lose(1, ring.now)
+    settle(ring)
+    assert ring.repeated == 0
+    assert not ring.events("data loss")
+    assert sorted(ring.view.nodes.tolist()) == [0, 3, 4, 5]
 
 
 def test_one_of_two_zones_fails() -> None:

@@ -37,6 +37,17 @@ def test_versions(registry: Registry) -> None:
     assert registry.read().senders == {2, 3}
 
 
+def test_lanes(registry: Registry) -> None:
+    registry.claim("a", 1)
+    registry.claim("b", 2)
+    registry.claim("a", 2)
+    assert registry.lanes(1) == {"a": 0}
+    registry.adopt([1, 9], 2)
+    registry.claim("a", 1)
+    assert registry.lanes(1) == {}
+    assert registry.lanes(2) == {"a": 1, "b": 0}
+
+
 def test_file_survives(tmp_path: Path) -> None:
     registry = FileRegistry(tmp_path / "ring", FIRST)
     registry.replace(FIRST.changed(moves=(MOVE,)))

@@ -1,13 +1,13 @@
-"""Messages between two ends of a link: all arrive, in order, unchanged, whatever their sizes are."""
+"""Messages between two processes: all arrive, in order, unchanged, whatever their sizes are."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
-import socket
-import threading
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,36 +17,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goffish.errors import JobError
-from goffish.streaming.runtime.links import Link, connect, pack, unpack
+from goffish.streaming.runtime.links import Incoming, Outgoing, listen, pack, unpack
 
 SHARED = 1 << 20
 
 
-def pair(shared: int = SHARED) -> tuple[Link, Link]:
-    """Return both ends of a link."""
-    ends = socket.socketpair()
-    made: list[Link] = []
-    other = threading.Thread(target=lambda: made.append(Link(ends[1], shared)))
-    other.start()
-    one = Link(ends[0], shared)
-    other.join()
-    return one, made[0]
+def pair() -> tuple[Outgoing, Incoming]:
+    """Return both ends of a connection."""
+    with tempfile.TemporaryDirectory() as folder, listen(f"{folder}/w") as listener:
+        sender = Outgoing(f"{folder}/w", 7, True, SHARED)
+        select.select([listener], [], [], 5)
+        return sender, Incoming(listener.accept()[0])
 
 
 @pytest.fixture
-def links() -> Iterator[tuple[Link, Link]]:
-    one, other = pair()
-    yield one, other
-    one.close()
-    other.close()
+def ends() -> Iterator[tuple[Outgoing, Incoming]]:
+    sender, receiver = pair()
+    yield sender, receiver
+    sender.close()
+    receiver.close()
 
 
-def exchange(sender: Link, receiver: Link, until: Callable[[list[Any]], bool]) -> list[Any]:
+def exchange(sender: Outgoing, receiver: Incoming, count: int) -> list[Any]:
     got: list[Any] = []
-    while not until(got):
+    while len(got) < count:
         got += receiver.receive()
         sender.flush()
-        list(sender.receive())
     return got
 
 
@@ -54,36 +50,22 @@ def exchange(sender: Link, receiver: Link, until: Callable[[list[Any]], bool]) -
 @given(st.lists(st.integers(0, SHARED * 3 // 2), min_size=1, max_size=12))
 def test_sizes(sizes: list[int]) -> None:
     """Inline, through shared memory that wraps around and is full at times, and larger than the shared memory."""
-    one, other = pair()
+    sender, receiver = pair()
     sent = [np.arange(size, dtype=np.uint8) for size in sizes]
     for array in sent:
-        one.send(array)
-    got = exchange(one, other, lambda got: len(got) == len(sent))
+        sender.send(array)
+    got = exchange(sender, receiver, len(sent))
     for array, arrived in zip(sent, got, strict=True):
         np.testing.assert_array_equal(array, arrived)
-    assert one.unsent == 0
-    one.close()
-    other.close()
-
-
-def test_both_directions(links: tuple[Link, Link]) -> None:
-    one, other = links
-    for number in range(50):
-        one.send(("one", number, np.full(5000, number)))
-        other.send(("other", number))
-    got: list[Any] = []
-    back: list[Any] = []
-    while len(got) < 50 or len(back) < 50:
-        got += other.receive()
-        back += one.receive()
-    assert [number for _, number, _ in got] == [number for _, number in back] == list(range(50))
-    assert all((array == number).all() for _, number, array in got)
+    assert sender.unsent == 0
+    assert (receiver.sender, receiver.data) == (7, True)
+    sender.close()
+    receiver.close()
 
 
 def test_arrow_columns_are_not_copied() -> None:
     batch = pa.record_batch({"word": ["a", "b", None] * 9000, "count": range(27000)})
-    packed = pack({"rows": batch})
-    data = b"".join(packed)
+    data = b"".join(pack({"rows": batch}))
     arrived = unpack(memoryview(data))["rows"]
     assert arrived.equals(batch)
     addresses = [buffer.address for buffer in arrived["count"].buffers() if buffer is not None]
@@ -91,61 +73,64 @@ def test_arrow_columns_are_not_copied() -> None:
     assert all(start <= address < start + len(data) for address in addresses)
 
 
-def test_full_memory_holds_messages_back(links: tuple[Link, Link]) -> None:
-    one, other = links
+def test_full_memory_holds_messages_back(ends: tuple[Outgoing, Incoming]) -> None:
+    sender, receiver = ends
     for number in range(8):
-        one.send(np.full(SHARED // 3, number, dtype=np.uint8))
-    assert one.unsent >= 5
-    got = exchange(one, other, lambda got: len(got) == 8)
-    assert [int(array[0]) for array in got] == list(range(8))
+        sender.send(np.full(SHARED // 3, number, dtype=np.uint8))
+    assert sender.unsent >= 5
+    assert [int(array[0]) for array in exchange(sender, receiver, 8)] == list(range(8))
 
 
-def test_other_end_closes(links: tuple[Link, Link]) -> None:
-    one, other = links
-    other.send("last")
-    other.close()
-    assert list(one.receive()) == ["last"]
-    assert one.closed
-    one.send("lost")
-    assert one.unsent == 0
+def test_messages_outlive_the_memory(ends: tuple[Outgoing, Incoming]) -> None:
+    """What was received does not change when the sender writes into the same place again."""
+    sender, receiver = ends
+    got = []
+    for number in range(12):
+        sender.send(np.full(SHARED // 3, number, dtype=np.uint8))
+        got += exchange(sender, receiver, 1)
+    assert [int(array[0]) for array in got] == list(range(12))
+
+
+def test_receiver_closes(ends: tuple[Outgoing, Incoming]) -> None:
+    sender, receiver = ends
+    receiver.close()
+    sender.send("lost")
+    sender.flush()
+    assert sender.closed
+    assert sender.unsent == 0
+
+
+def test_stranger(tmp_path: Path) -> None:
+    """A process that connects and says something else is turned away."""
+    import socket
+
+    with listen(str(tmp_path / "w")) as listener, socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(str(tmp_path / "w"))
+        stranger.send(b"GET / HTTP/1.0\r\n\r\n")
+        receiver = Incoming(listener.accept()[0])
+        assert list(receiver.receive()) == []
+        assert receiver.closed
+        receiver.close()
 
 
 def test_killed_process() -> None:
     """What a process had sent before it was killed arrives, and its end counts as closed."""
-    ends = socket.socketpair()
-    child = os.fork()
-    if child == 0:
-        ends[0].close()
-        link = Link(ends[1], SHARED)
-        link.send(np.full(50_000, 7))
-        os.kill(os.getpid(), signal.SIGKILL)
-    ends[1].close()
-    link = Link(ends[0], SHARED)
-    os.waitpid(child, 0)
+    with tempfile.TemporaryDirectory() as folder, listen(f"{folder}/w") as listener:
+        child = os.fork()
+        if child == 0:
+            Outgoing(f"{folder}/w", 1, False, SHARED).send(np.full(50_000, 7))
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(child, 0)
+        receiver = Incoming(listener.accept()[0])
     got = []
-    while not link.closed:
-        select.select([link], [], [], 1)
-        got += link.receive()
+    while not receiver.closed:
+        select.select([receiver], [], [], 1)
+        got += receiver.receive()
     assert len(got) == 1
     assert (got[0] == 7).all()
-    link.close()
+    receiver.close()
 
 
-def test_connect(tmp_path: Any) -> None:
-    path = str(tmp_path / "w")
+def test_nobody_listens(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"cannot connect to .*w: No such file"):
-        connect(path)
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen()
-        made: list[Link] = []
-        accepting = threading.Thread(target=lambda: made.append(Link(listener.accept()[0])))
-        accepting.start()
-        link = connect(path)
-        accepting.join()
-        link.send({"a": 1})
-        while not (got := list(made[0].receive())):
-            pass
-        assert got == [{"a": 1}]
-        link.close()
-        made[0].close()
+        Outgoing(str(tmp_path / "w"), 1, True)

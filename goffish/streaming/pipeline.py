@@ -1,0 +1,184 @@
+"""The operators of a flow in one process, and the way of batches and watermarks through them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from goffish.errors import GoffishError, InputError, JobError
+from goffish.streaming.batches import Batch
+from goffish.streaming.operators import Failure, Instance, described, make_instance
+from goffish.streaming.sinks import Writer
+from goffish.streaming.state import State
+from goffish.streaming.topology import MAIN, Channel, SinkOptions, Topology
+
+
+@dataclass
+class Counts:
+    """Counters of one operator; `before` is what earlier runs had received."""
+
+    received: int = 0
+    sent: int = 0
+    errors: int = 0
+    before: int = 0
+    busy: float = field(default=0.0)
+
+
+class Pipeline:
+    """Instances of all operators of a flow, and writers of its sinks.
+
+    Parameters
+    ----------
+    topology : Topology
+    exchange : callable, optional
+        Called with a channel that has a key, and a batch, in place of delivering it.
+    part : str, optional
+        Distinguishes the files of several processes.
+
+    Attributes
+    ----------
+    feedback : deque
+        Target, port and batch of what loops send back.
+    """
+
+    def __init__(
+        self, topology: Topology, exchange: Callable[[Channel, Batch], None] | None = None, part: str = ""
+    ) -> None:
+        self.topology = topology
+        self.instances = {one.name: make_instance(one) for one in topology.operators}
+        self.writers = {
+            one.name: one.options.sink.writer(one.name)
+            for one in topology.operators if isinstance(one.options, SinkOptions)
+        }  # fmt: skip
+        self.dead = None if topology.on_error is None else topology.on_error.writer("on_error")
+        self.counts = {one.name: Counts() for one in topology.operators}
+        self.active = dict.fromkeys(self.instances, MAIN)
+        self.errors = 0
+        self.feedback: deque[tuple[str, int, Batch]] = deque()
+        #: Watermark that each operator has sent last.
+        self.forwarded: dict[str, int | None] = {}
+        for writer in self.all_writers:
+            writer.part = part
+        self._exchange = exchange
+        self._routes: dict[tuple[str, str], list[Channel]] = {}
+        for channel in topology.channels:
+            self._routes.setdefault((channel.source, channel.output), []).append(channel)
+
+    @property
+    def all_writers(self) -> list[Writer]:
+        """Writers of all sinks, and of the one for errors."""
+        return [*self.writers.values(), *([] if self.dead is None else [self.dead])]
+
+    @property
+    def states(self) -> dict[str, State]:
+        """States of the operators that have any."""
+        return {name: one.state for name, one in self.instances.items() if one.state is not None}
+
+    def switch(self, operator: str, alternate: str) -> None:
+        """Use another implementation of an operator from now on."""
+        self.instances[operator].function = self.topology.operator(operator).alternates[alternate].function
+        self.active[operator] = alternate
+
+    def send(self, operator: str, batch: Batch) -> None:
+        """Deliver what an operator sends to all that receive it."""
+        self.counts[operator].sent += len(batch)
+        for channel in self._routes.get((operator, batch.output), ()):
+            if channel.key is not None and self._exchange is not None:
+                self._exchange(channel, batch)
+            elif channel.feedback:
+                self.feedback.append((channel.target, channel.port, batch))
+            else:
+                self.deliver(channel.target, channel.port, batch)
+
+    def deliver(self, operator: str, port: int, batch: Batch) -> None:
+        """Let an operator process a batch, and deliver what it sends."""
+        counts = self.counts[operator]
+        counts.received += len(batch)
+        writer, begun = self.writers.get(operator), time.perf_counter()
+        if writer is not None:
+            with named(operator):
+                writer.write(batch)
+            counts.busy += time.perf_counter() - begun
+            return
+        instance = self.instances[operator]
+        with named(operator):
+            sent = instance.process(port, batch)
+        counts.busy += time.perf_counter() - begun
+        self._done(instance, sent)
+
+    def advance(self, operator: str, watermark: int) -> bool:
+        """Send a watermark to an operator, and deliver what it sends; return whether it sent something."""
+        instance = self.instances[operator]
+        begun = time.perf_counter()
+        with named(operator):
+            sent = instance.advance(watermark)
+        self.counts[operator].busy += time.perf_counter() - begun
+        self._done(instance, sent)
+        return bool(sent)
+
+    def _done(self, instance: Instance, sent: list[Batch]) -> None:
+        if instance.failures:
+            failures, instance.failures = instance.failures, []
+            self.failed(failures)
+        for batch in sent:
+            self.send(instance.name, batch)
+
+    def failed(self, failures: list[Failure]) -> None:
+        """Send records that cannot be processed to the sink for them.
+
+        Raises
+        ------
+        JobError
+            There is none, or there are too many.
+        """
+        if not failures:
+            return
+        most = self.topology.max_errors
+        self.errors += len(failures)
+        for one in failures:
+            self.counts[one.operator].errors += 1
+        if self.dead is None:
+            raise JobError(str(failures[0]))
+        if most is not None and self.errors > most:
+            raise JobError(f"{failures[0]}; {self.errors:,} errors, max_errors = {most:,}")
+        rows = [{"operator": one.operator, "error": one.error, "record": repr(one.record)} for one in failures]
+        self.dead.write(Batch(rows))
+
+    def propagate(self, given: Mapping[str, int | None]) -> bool:
+        """Send watermarks through all operators, in order; return whether one of them sent something.
+
+        Parameters
+        ----------
+        given : mapping of str to int or None
+            Watermarks of sources and, between processes, of operators with a key; None where all inputs are idle.
+        """
+        forwarded = self.forwarded
+        sent = False
+        for one in self.topology.operators:
+            instance = self.instances[one.name]
+            if one.name in given:
+                mark = given[one.name]
+            else:
+                inputs = [forwarded[c.source] for c in one.inputs if not c.feedback]
+                marks = [mark for mark in inputs if mark is not None]
+                mark = min(marks) if marks else None
+            if mark is not None and mark > instance.watermark:
+                sent |= self.advance(one.name, mark)
+            forwarded[one.name] = None if mark is None else instance.forwarded(instance.watermark)
+        return sent
+
+
+@contextmanager
+def named(operator: str) -> Iterator[None]:
+    """Name the operator in errors that do not."""
+    try:
+        yield
+    except JobError:
+        raise
+    except GoffishError as error:
+        raise type(error)(f"operator {operator}: {error}") if type(error) is InputError else error from None
+    except Exception as error:
+        raise JobError(f"operator {operator}: {described(error)}") from error

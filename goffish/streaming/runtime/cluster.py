@@ -1,0 +1,386 @@
+"""Run a flow in several worker processes of this machine."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import selectors
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from goffish.errors import InputError, JobError
+from goffish.partial import local_path
+from goffish.streaming.checkpoints import CheckpointFolder
+from goffish.streaming.embedded import Until
+from goffish.streaming.metrics import Metrics, OperatorMetrics
+from goffish.streaming.ring.node import Options
+from goffish.streaming.ring.ranges import CIRCLE
+from goffish.streaming.ring.registry import FileRegistry
+from goffish.streaming.ring.view import Member, View
+from goffish.streaming.runtime.worker import Plan, recover
+from goffish.streaming.sinks import Collect
+from goffish.streaming.topology import MAIN, Topology
+from goffish.streaming.windows import Duration, microseconds
+
+_STARTS_S = 60.0
+_WAITS_S = 0.05
+#: Between two requests to admit a new worker.
+_ASKS_S = 2.0
+#: A process that ends closes its connections, which the others see at once; one that is silent is busy in a function.
+_SILENT_S, _ANSWERS_S = 60.0, 5.0
+#: Workers that do not end within this time are killed, which loses nothing that a checkpoint contains.
+_ENDS_S = 0.3
+
+
+@dataclass
+class _Process:
+    """A worker process and its last report."""
+
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    ready: bool = False
+    asked: float = 0.0
+    report: dict[str, Any] = field(default_factory=dict)
+    input: bytes = b""
+
+    def send(self, **command: Any) -> None:
+        try:
+            self.control.sendall(json.dumps(command).encode() + b"\n")
+        except OSError:
+            return  # it has ended, which the caller notices
+
+    def receive(self) -> list[dict[str, Any]]:
+        try:
+            while data := self.control.recv(1 << 18):
+                self.input += data
+        except (BlockingIOError, ConnectionError):
+            pass
+        *lines, self.input = self.input.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+
+class Cluster:
+    """Worker processes that run a flow; failed ones are replaced.
+
+    Parameters
+    ----------
+    topology : Topology
+    workers : int
+    replication : int
+        Number of failures at once, of any workers, that lose nothing.
+    checkpoint_s : float
+        Seconds between checkpoints.
+    checkpoint : str or Path, optional
+        Folder for durable checkpoints; an earlier run is resumed.
+
+    Raises
+    ------
+    InputError
+        The flow cannot run on several workers, or the folder is not accepted.
+    JobError
+        A worker does not start.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        workers: int,
+        *,
+        replication: int = 1,
+        checkpoint_s: float = 2.0,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        from cloudpickle import dumps
+
+        self.topology = topology
+        topology.check_access()
+        for name, sink in topology.sinks.items():
+            if isinstance(sink, Collect):
+                raise InputError(
+                    f"operator {name}: collect() keeps records in memory; run with one worker, or write files"
+                )
+        plan = Plan(topology)
+        options = Options(checkpoint_s=checkpoint_s, detect_s=_SILENT_S, ping_s=_ANSWERS_S)
+        self._checkpoints = None if checkpoint is None else _WorkerFolder(checkpoint, topology)
+        old = [] if self._checkpoints is None else self._checkpoints.workers
+        outputs = [] if self._checkpoints is None else self._checkpoints.outputs
+        first = max(old, default=-1) + 1
+        start = {"topology": topology, "options": options, "old": old}
+        start["checkpoints"] = None if self._checkpoints is None else self._checkpoints.path
+        try:
+            flow = dumps(start)
+        except Exception as error:
+            raise InputError(f"flow {topology.name}: cannot be sent to worker processes ({error})") from None
+        self._begun = time.monotonic()
+        self._folder = Path(tempfile.mkdtemp(prefix="goffish-"))
+        self._processes: dict[int, _Process] = {}
+        self._selector = selectors.DefaultSelector()
+        self._gone: dict[str, dict[str, float]] = {}
+        self._next = first + workers
+        self._old = old
+        self._started = False
+        self._stopped = "running"
+        self.failures = 0
+        try:
+            (self._folder / "flow").write_bytes(flow)
+            (self._folder / "path").write_text(json.dumps(sys.path))
+            members = tuple(Member(first + number, number * CIRCLE // workers) for number in range(workers))
+            self._registry = FileRegistry(self._folder / "ring", View(1, members, min(replication, workers - 1)))
+            for number, lane in enumerate([*plan.lanes, *outputs]):
+                self._registry.claim(lane, first + number % workers)
+            for number in range(workers):
+                self._spawn(first + number)
+            self._await_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def _spawn(self, number: int) -> None:
+        mine, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "goffish.streaming.runtime.process", str(self._folder), str(number)]
+            process = subprocess.Popen(
+                [*command, str(theirs.fileno())], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+            )
+        mine.setblocking(False)
+        self._processes[number] = _Process(process, mine)
+        self._selector.register(mine, selectors.EVENT_READ)
+
+    def _await_ready(self) -> None:
+        end = time.monotonic() + _STARTS_S
+        while not all(one.ready for one in self._processes.values()):
+            if time.monotonic() > end:
+                raise JobError(f"workers did not start within {_STARTS_S:g} s")
+            self.poll()
+        self._started = True
+        for one in self._processes.values():
+            one.send(command="start")
+
+    def poll(self) -> None:
+        """Take the reports of workers, and replace those that have failed.
+
+        Raises
+        ------
+        JobError
+            A record cannot be processed, or state was lost.
+        """
+        self._selector.select(_WAITS_S)
+        for number, one in list(self._processes.items()):
+            for report in one.receive():
+                if "error" in report:
+                    raise JobError(report["error"])
+                if report.get("ready"):
+                    one.ready = True
+                    if self._started:
+                        one.send(command="start")
+                if "counts" in report:
+                    one.report = report
+                    self._note(report["events"])
+            code = one.process.poll()
+            if code is not None:
+                self._lost(number, code)
+        if self.failures:
+            self._admit()
+        if self._old and self._checkpoints is not None and self._saved:
+            self._checkpoints.remove(self._old)
+            self._old = []
+
+    def _note(self, events: list[list[Any]]) -> None:
+        for kind, _, size in events:
+            if kind == "data loss":
+                raise JobError(
+                    f"flow {self.topology.name}: {size / CIRCLE:.1%} of the keyed state is lost: more workers failed "
+                    "at once than copies exist; raise --replication"
+                )
+
+    def _lost(self, number: int, code: int) -> None:
+        one = self._processes.pop(number)
+        self._selector.unregister(one.control)
+        one.control.close()
+        if not one.ready or not self._processes:
+            raise JobError(f"worker {number} ended with code {code}")
+        for name, counts in one.report.get("counts", {}).items():
+            gone = self._gone.setdefault(name, {})
+            for key, value in counts.items():
+                gone[key] = gone.get(key, 0) + value
+        self.failures += 1
+        self._spawn(self._next)
+        self._next += 1
+
+    def _admit(self) -> None:
+        """Let a worker that replaces a failed one take positions over from the one that owns most."""
+        view = self._registry.read()
+        if view.moves or not all(number in self._processes for number in view.nodes.tolist()):
+            return
+        for number, one in self._processes.items():
+            if one.ready and number not in view and time.monotonic() > one.asked + _ASKS_S:
+                one.asked = time.monotonic()
+                owner = max(view.nodes.tolist(), key=lambda node: view.interval(node).size)
+                self._processes[owner].send(command="give", target=number)
+                return
+
+    @property
+    def finished(self) -> bool:
+        """Whether all workers have finished with the same ring."""
+        epoch = self._registry.read().epoch
+        members = self._registry.read().nodes.tolist()
+        reports = [self._processes[number].report for number in members if number in self._processes]
+        return len(reports) == len(members) and all(
+            report.get("finished") and report["epoch"] == epoch for report in reports
+        )
+
+    @property
+    def _saved(self) -> bool:
+        """Whether all workers have made a checkpoint."""
+        members = self._registry.read().nodes.tolist()
+        return all(n in self._processes and self._processes[n].report.get("serial", 0) > 0 for n in members)
+
+    def drain(self) -> None:
+        """Let workers read no more, and finish what they have read."""
+        for one in self._processes.values():
+            one.send(command="drain")
+
+    def switch(self, operator: str, alternate: str) -> None:
+        """Switch an operator to another implementation on all workers.
+
+        Raises
+        ------
+        InputError
+            The operator or the alternate does not exist.
+        """
+        self.topology.check_alternate(operator, alternate)
+        for one in self._processes.values():
+            one.send(command="switch", operator=operator, alternate=alternate)
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Process ids of the workers, by number."""
+        return {number: one.process.pid for number, one in self._processes.items()}
+
+    def metrics(self) -> Metrics:
+        """Return the metrics of all workers together."""
+        seconds = time.monotonic() - self._begun
+        rows = []
+        for one in self.topology.operators:
+            parts = [p.report.get("counts", {}).get(one.name, {}) for p in self._processes.values()]
+            total = {
+                key: sum(part.get(key, 0) for part in [*parts, self._gone.get(one.name, {})])
+                for key in ("received", "sent", "errors", "busy")
+            }
+            late = sum(p.report.get("late", {}).get(one.name, 0) for p in self._processes.values())
+            rows.append(
+                OperatorMetrics(
+                    one.name, one.kind, MAIN if one.alternates else None, int(total["received"]), int(total["sent"]),
+                    total["received"] / max(seconds, 1e-9), total["busy"], 0, late, int(total["errors"]),
+                )
+            )  # fmt: skip
+        saved = None
+        if self._checkpoints is not None:
+            saved = min((p.report.get("serial", 0) for p in self._processes.values()), default=0) or None
+        return Metrics(self.topology.name, self._stopped, seconds, saved, tuple(rows))
+
+    def run(self, until: float | None = None, report: Callable[[str], None] | None = None) -> Metrics:
+        """Run until the sources end, for some seconds, or until Ctrl-C; return the metrics."""
+        try:
+            while not self.finished:
+                self.poll()
+                if report is not None:
+                    metrics = self.metrics()
+                    rate = metrics.records / max(metrics.seconds, 1e-9)
+                    report(f": {metrics.records:,} records, {rate:,.0f}/s, {len(self._processes)} workers")
+                if until is not None and time.monotonic() > self._begun + until:
+                    self._stopped = "until"
+                    break
+            else:
+                self._stopped = "finished"
+        except KeyboardInterrupt:
+            self._stopped = "interrupted"
+        finally:
+            metrics = self.metrics()
+            self.close()
+        return metrics
+
+    def close(self) -> None:
+        """End all workers."""
+        for one in self._processes.values():
+            one.control.close()
+        end = time.monotonic() + _ENDS_S
+        for one in self._processes.values():
+            try:
+                one.process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                one.process.kill()
+                one.process.wait()
+        self._selector.close()
+        if self._checkpoints is not None:
+            self._checkpoints.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def run_workers(
+    topology: Topology,
+    workers: int,
+    replication: int,
+    checkpoint: str | Path | None,
+    every: Duration,
+    until: Until | None,
+    report: Callable[[str], None] | None = None,
+) -> Metrics:
+    """Run a flow on several workers; see `Flow.run`."""
+    if workers < 1:
+        raise InputError(f"workers = {workers}: must be at least 1")
+    if replication < 0:
+        raise InputError(f"replication = {replication}: must be at least 0")
+    if callable(until):
+        raise InputError("until: with several workers, accepted is a duration")
+    limit = None if until is None else microseconds(until, "until") / 1e6
+    seconds = microseconds(every, "every") / 1e6
+    cluster = Cluster(topology, workers, replication=replication, checkpoint_s=seconds, checkpoint=checkpoint)
+    return cluster.run(limit, report)
+
+
+class _WorkerFolder:
+    """A folder with a folder of checkpoints for each worker, used by one run at a time."""
+
+    def __init__(self, path: str | Path, topology: Topology) -> None:
+        root = local_path(path)
+        self.path = root / "workers"
+        if (root / "checkpoint.json").exists():
+            raise InputError(f"{path}: checkpoint of a run in one process; resume it with --workers 1")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / "lock").open("a")
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise InputError(f"{path}: in use by another run; stop it, or name another checkpoint folder") from None
+        self.workers: list[int] = []
+        self.outputs: dict[str, None] = {}  # lanes of what workers had not sent
+        try:
+            for number in sorted(int(one.name) for one in self.path.iterdir() if one.name.isdigit()):
+                saved = CheckpointFolder(self.path / str(number), topology.name, topology.fingerprint, locked=False)
+                recover(topology, number, None if saved.latest is None else saved.latest.number)
+                self.workers.append(number)
+                self.outputs |= dict.fromkeys([] if saved.latest is None else saved.latest.body["outputs"])
+        except BaseException:
+            self.close()
+            raise
+
+    def remove(self, workers: Sequence[int]) -> None:
+        """Remove the checkpoints of workers that others have taken over from."""
+        for number in workers:
+            shutil.rmtree(self.path / str(number), ignore_errors=True)
+
+    def close(self) -> None:
+        self._lock.close()

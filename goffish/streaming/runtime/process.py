@@ -1,0 +1,245 @@
+"""The process of a worker: moves messages between the worker, its connections and the process that started it.
+
+``python -m goffish.streaming.runtime.process FOLDER NUMBER DESCRIPTOR``: the folder holds the flow and the sockets of
+all workers, and the descriptor is a socket to the process that started it, for JSON lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from goffish.errors import GoffishError, JobError
+from goffish.streaming.operators import described
+from goffish.streaming.ring.messages import Marker, Signal, Tuples
+from goffish.streaming.ring.registry import FileRegistry
+from goffish.streaming.runtime.links import Incoming, Outgoing, listen
+from goffish.streaming.runtime.worker import Plan, Worker
+
+#: Records that wait in a worker before it takes no more, and messages that wait to be sent before it reads no more.
+_QUEUED, _UNSENT = 1 << 18, 64
+_LEAST, _MOST, _SHORT_S, _LONG_S = 1, 1 << 16, 0.005, 0.02
+_TICK_S, _IDLE_S, _REPORT_S = 0.01, 0.001, 0.1
+
+
+class _Control:
+    """JSON lines to and from the process that started this one."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._socket.setblocking(False)
+        self._input = b""
+        self.closed = False
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, **report: Any) -> None:
+        self._socket.setblocking(True)
+        try:
+            self._socket.sendall(json.dumps(report).encode() + b"\n")
+        except OSError:
+            self.closed = True
+        self._socket.setblocking(False)
+
+    def receive(self) -> list[dict[str, Any]]:
+        try:
+            while data := self._socket.recv(1 << 16):
+                self._input += data
+            self.closed = True
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.closed = True
+        *lines, self._input = self._input.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+
+class Process:
+    """A worker with its connections.
+
+    Parameters
+    ----------
+    folder : Path
+    number : int
+    control : _Control
+    """
+
+    def __init__(self, folder: Path, number: int, control: _Control) -> None:
+        self._folder, self._number, self._control = folder, number, control
+        start = pickle.loads((folder / "flow").read_bytes())
+        self._listener = listen(str(folder / f"{number}.socket"))
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(control, selectors.EVENT_READ)
+        self._incoming: list[Incoming] = []
+        self._outgoing: dict[tuple[int, bool], Outgoing | None] = {}
+        control.send(ready=True)
+        self._await_start()
+        registry = FileRegistry(folder / "ring")
+        self._worker = Worker(
+            Plan(start["topology"]),
+            number,
+            registry,
+            start["options"],
+            time.monotonic(),
+            start["checkpoints"],
+            start["old"],
+        )
+        self._limit, self._reported = 64, 0.0
+        self._sent_events = 0
+        self._turn: deque[bool] = deque()
+
+    def _await_start(self) -> None:
+        """Wait until the sockets of all workers exist."""
+        while True:
+            self._selector.select()
+            if any(command["command"] == "start" for command in self._control.receive()):
+                return
+            if self._control.closed:
+                raise SystemExit(0)
+
+    def run(self) -> None:
+        """Work until the flow has ended, or the process that started this one is gone."""
+        ticked, active = 0.0, True
+        while not self._control.closed:
+            busy = self._worker.node.queued or (active and not self._blocked)
+            waits = 0.0 if busy else _IDLE_S if self._worker.reading else _TICK_S
+            for key, _ in self._selector.select(waits):
+                self._serve(key.fileobj)
+            now = time.monotonic()
+            if now > ticked + _TICK_S:
+                ticked = now
+                self._worker.tick(now)
+                if self._worker.node.fenced:
+                    return
+                self._report(now)
+            active = bool(self._read()) if not self._blocked else False
+            self._work()
+            self._post()
+
+    @property
+    def _blocked(self) -> bool:
+        """Whether this worker must not read its sources, as what it sends waits."""
+        waiting = max((link.unsent for link in self._outgoing.values() if link is not None), default=0)
+        return waiting > _UNSENT or self._worker.node.queued > _QUEUED
+
+    def _serve(self, ready: Any) -> None:
+        if ready is self._listener:
+            with suppress(BlockingIOError):
+                link = Incoming(self._listener.accept()[0])
+                self._incoming.append(link)
+                self._selector.register(link, selectors.EVENT_READ)
+        elif ready is self._control:
+            for command in self._control.receive():
+                self._obey(command)
+        elif isinstance(ready, Outgoing):
+            ready.flush()
+            if ready.closed:
+                self._selector.unregister(ready)
+        elif not (ready.data and self._worker.node.queued > _QUEUED):
+            now = time.monotonic()
+            for message in ready.receive():
+                assert ready.sender is not None
+                self._worker.receive(ready.sender, message, now)
+            if ready.closed:
+                self._selector.unregister(ready)
+                self._incoming.remove(ready)
+                ready.close()
+                if ready.sender is not None and not any(link.sender == ready.sender for link in self._incoming):
+                    self._worker.lose(ready.sender, now)
+
+    def _obey(self, command: dict[str, Any]) -> None:
+        now = time.monotonic()
+        match command["command"]:
+            case "drain":
+                self._worker.draining = True
+            case "switch":
+                self._worker.pipeline.switch(command["operator"], command["alternate"])
+            case "give":
+                self._worker.node.give(command["target"], now, leaves=command.get("leaves", False))
+
+    def _read(self) -> int:
+        """Read sources; batches take a hundredth of a second."""
+        begun = time.monotonic()
+        count = self._worker.read(self._limit, begun)
+        took = time.monotonic() - begun
+        if count and took < _SHORT_S:
+            self._limit = min(2 * self._limit, _MOST)
+        elif took > _LONG_S:
+            self._limit = max(self._limit // 2, _LEAST)
+        return count
+
+    def _work(self) -> None:
+        """Process what has arrived, for a while."""
+        end = time.monotonic() + _LONG_S
+        while self._worker.work(time.monotonic()) and time.monotonic() < end:
+            pass
+
+    def _post(self) -> None:
+        messages, self._worker.outbox = self._worker.outbox, []
+        for receiver, message in messages:
+            key = (receiver, isinstance(message, Tuples | Marker | Signal))
+            if key not in self._outgoing:
+                self._outgoing[key] = self._connect(*key)
+            link = self._outgoing[key]
+            if link is not None:
+                link.send(message)
+
+    def _connect(self, receiver: int, data: bool) -> Outgoing | None:
+        try:
+            link = Outgoing(str(self._folder / f"{receiver}.socket"), self._number, data)
+        except JobError:
+            return None  # it has failed, which the ring will notice
+        self._selector.register(link, selectors.EVENT_READ)
+        return link
+
+    def _report(self, now: float) -> None:
+        worker = self._worker
+        finished = worker.finished and not any(link.unsent for link in self._outgoing.values() if link is not None)
+        if now < self._reported + _REPORT_S and not finished:
+            return
+        self._reported = now
+        events = worker.node.events[self._sent_events :]
+        self._sent_events = len(worker.node.events)
+        self._control.send(
+            finished=finished,
+            epoch=worker.node.view.epoch,
+            queued=worker.node.queued,
+            serial=worker.node.confirmed,
+            events=[[event.kind, event.time, event.ranges.size] for event in events],
+            counts={name: asdict(counts) for name, counts in worker.pipeline.counts.items()},
+            late={name: instance.late for name, instance in worker.pipeline.instances.items()},
+        )
+
+
+def main() -> None:
+    """Run a worker."""
+    folder, number, descriptor = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    for stopping in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stopping, signal.SIG_IGN)  # the process that started this one decides
+    control = _Control(descriptor)
+    sys.path[:] = json.loads((folder / "path").read_text())
+    try:
+        Process(folder, number, control).run()
+    except GoffishError as error:
+        control.send(error=str(error))
+        os._exit(1)
+    except Exception as error:
+        control.send(error=f"worker {number}: {described(error)}")
+        raise
+
+
+if __name__ == "__main__":
+    main()

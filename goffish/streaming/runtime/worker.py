@@ -1,0 +1,800 @@
+"""A worker of a flow: all operators, some partitions of the sources, and a node of the ring for the keyed state.
+
+A worker neither reads a clock nor sends anything: its methods take the time and leave messages in `outbox`. Records
+with a key cross from worker to worker, all others stay within one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.streaming.batches import FIRST, LAST, Batch, column_of
+from goffish.streaming.checkpoints import CheckpointFolder
+from goffish.streaming.hashing import original_keys, positions_of, within
+from goffish.streaming.operators import Clock, EventTime, Failure
+from goffish.streaming.pipeline import Pipeline, named
+from goffish.streaming.ring.messages import Message, Progress, Tuples
+from goffish.streaming.ring.node import Node, Options
+from goffish.streaming.ring.ranges import Positions, Ranges
+from goffish.streaming.ring.sender import Lane, Sender
+from goffish.streaming.ring.view import Registry
+from goffish.streaming.sources import Pace, Reader
+from goffish.streaming.state import Delta, captured
+from goffish.streaming.topology import Channel, Operator, SourceOptions, Topology
+
+#: Between two signals of a worker whose sources have sent nothing.
+_SIGNAL_S = 0.02
+_DISCOVER_S = 1.0
+#: The part of a state that holds lanes, and the entry with the number of the checkpoint.
+_LANES, _SERIAL, _PIECES = "", "", "\n"
+
+Marks = dict[int, int]
+
+
+@dataclass(frozen=True)
+class Records:
+    """Payload of ring messages: records for a channel."""
+
+    channel: int
+    batch: Batch
+
+    def take(self, rows: NDArray[np.int64]) -> Records:
+        """Return some of the records."""
+        return Records(self.channel, self.batch.take(rows))
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+
+class Acknowledged(NamedTuple):
+    """A node's checkpoints contain the messages of these lanes, up to a number."""
+
+    epoch: int
+    numbers: dict[int, int]
+
+
+class Mark(NamedTuple):
+    """Progress of a lane.
+
+    Attributes
+    ----------
+    life, number : int
+        Life of the lane, and its last message.
+    marks : dict
+        Watermark by channel; None if the lane is idle.
+    """
+
+    life: int
+    number: int
+    marks: Marks | None
+
+
+@dataclass
+class _Partition:
+    """A partition of a source that this worker reads."""
+
+    name: str
+    source: Operator
+    lane: Lane
+    clocks: dict[str, Clock]
+    reader: Reader | None
+    seen: float
+
+    history: list[dict[str, Any]]  # where to begin again, the earliest first
+
+    @property
+    def now(self) -> dict[str, Any]:
+        position = None if self.reader is None else list(self.reader.position)
+        clocks = {name: clock.watermark for name, clock in self.clocks.items()}
+        return {"position": position, "number": self.lane.number, "clocks": clocks, "done": self.reader is None}
+
+    def forget(self, number: int) -> None:
+        """Drop places from which nothing has to be sent again, as the messages until `number` are safe."""
+        while len(self.history) > 1 and self.history[1]["number"] <= number:
+            self.history.pop(0)
+
+
+class _Sent(NamedTuple):
+    """What operators with a key have sent between two checkpoints."""
+
+    serial: int
+    parts: tuple[tuple[int, Positions, Records], ...]  # with the number of the last message before
+    mark: Mark
+
+
+@dataclass
+class _Output:
+    """The lane of what the operators of a worker with a key send to others; it is sent once checkpoints contain it."""
+
+    lane: Lane
+    mark: Mark
+    number: int = 0  # of the last message that was sent or is to be sent
+    held: list[tuple[Positions, Records]] = field(default_factory=list)
+    sealed: deque[_Sent] = field(default_factory=deque)  # not acknowledged by all nodes
+    released: int = 0  # of these, the first so many have been sent
+    sealed_mark: Mark | None = None
+    closing: bool = False  # of a worker that is gone
+
+
+class Plan:
+    """What follows from the description of a flow for all its workers.
+
+    Parameters
+    ----------
+    topology : Topology
+
+    Raises
+    ------
+    InputError
+        The flow cannot run on several workers.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.keyed = tuple(channel for channel in topology.channels if channel.key is not None)
+        self.number = {channel: number for number, channel in enumerate(self.keyed)}
+        self.sources = {one.name: one for one in topology.operators if isinstance(one.options, SourceOptions)}
+        self.clocks: dict[int, set[str]] = {}  # operators that set the event time on a channel, by source stage
+        self.feeds: dict[int, set[str]] = {}  # operators with a key that send to a channel
+        for number, channel in enumerate(self.keyed):
+            self.clocks[number], self.feeds[number] = set(), set()
+            self._walk(channel, number, None)
+        targets = {channel.target for channel in self.keyed}
+        for one in topology.operators:
+            if one.kind == "loop":
+                raise InputError(f"operator {one.name}: loops need one worker; run with --workers 1")
+            keys = [channel.key is not None for channel in one.inputs]
+            if one.name in targets and not all(keys):
+                raise InputError(f"operator {one.name}: all inputs need a key; add key_by()")
+        self.receivers = {
+            name: [number for number, channel in enumerate(self.keyed) if channel.target == name] for name in targets
+        }
+
+    def _walk(self, channel: Channel, number: int, timed: str | None) -> None:
+        """Follow a channel back to what sends its records."""
+        sender = self.topology.operator(channel.source)
+        if sender.kind == "source":
+            self.clocks[number].add(timed or sender.name)
+            return
+        if any(one.key is not None for one in sender.inputs):
+            if timed is not None:
+                raise InputError(f"operator {timed}: set the event time before key_by(), or run with --workers 1")
+            self.feeds[number].add(sender.name)
+            return
+        if timed is None and sender.kind == "event_time":
+            timed = sender.name
+        for one in sender.inputs:
+            self._walk(one, number, timed)
+
+    @property
+    def lanes(self) -> list[str]:
+        """Names of the partitions that exist now."""
+        return [
+            f"{name}\n{partition}"
+            for name, one in self.sources.items()
+            for partition in one.options.source.partitions()  # type: ignore[union-attr]
+        ]
+
+
+def recover(topology: Topology, worker: int, serial: int | None) -> None:
+    """Publish the files that a worker which is gone has prepared for a checkpoint, and discard later ones."""
+    for name, sink in topology.sinks.items():
+        writer = sink.writer(name)
+        writer.part = str(worker)
+        writer.recover(serial)
+
+
+def lane_id(name: str) -> int:
+    """Return the id of a lane."""
+    return int(positions_of([name])[0] >> np.uint64(1))
+
+
+class Worker:
+    """One of the workers of a flow.
+
+    Parameters
+    ----------
+    plan : Plan
+    number : int
+        Its id on the ring.
+    registry : Registry
+    options : Options
+    now : float
+        Time in seconds.
+    folder : Path, optional
+        Folder with a folder of each worker's checkpoints.
+    old : sequence of int
+        Workers of the run that is resumed.
+
+    Attributes
+    ----------
+    outbox : list of (int, Message)
+        Messages to send, with their receivers, in order. Messages to nodes are ordered among themselves, and so are
+        those of the lanes.
+    draining : bool
+        Whether to read no more.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        number: int,
+        registry: Registry,
+        options: Options,
+        now: float,
+        folder: Path | None = None,
+        old: Sequence[int] = (),
+    ) -> None:
+        self.plan, self.number, self.registry = plan, number, registry
+        self.outbox: list[tuple[int, Any]] = []
+        self.draining = False
+        self.pipeline = Pipeline(plan.topology, self._exchange, part=f"{number}")
+        self._keyed = {name: state for name, state in self.pipeline.states.items() if name in plan.receivers}
+        self._copies = Pipeline(plan.topology).states
+        self._lane_copies: dict[str, tuple[int, Any]] = {}  # position and value, of other workers
+        self._partitions: dict[str, _Partition] = {}
+        self._turn: deque[str] = deque()
+        self._restored = bool(old)
+        self._paces = {name: Pace(one.options.source.rate) for name, one in plan.sources.items()}  # type: ignore[union-attr]
+        unsent = Mark(0, 0, dict.fromkeys((channel for channel, names in plan.feeds.items() if names), FIRST))
+        self._outputs = {number: _Output(Lane(lane_id(f"@{number}")), unsent)}
+        self._current: _Partition | None = None
+        self._signalled: dict[int, Mark] = {}
+        self._signalled_epoch = -1
+        unknown = Mark(-1, 0, dict.fromkeys(range(len(plan.keyed)), FIRST))
+        self._marks: dict[int, Mark] = {lane_id(name): unknown for name in registry.lanes()}
+        self._acknowledged: dict[int, dict[int, int]] = {}
+        self._passed: list[tuple[int, dict[int, int]]] = []  # serial, and what it contains
+        self._prepared: list[int] = []  # serial numbers of checkpoints that are not confirmed
+        self._clean = False  # whether nothing has changed since a checkpoint was asked for
+        self._last = 0  # that checkpoint
+        self._signal_due = self._discover_due = now
+        self._now = now
+        self._recoveries: list[tuple[int, int | None]] = []  # workers and checkpoints whose files are to be published
+        self._folder = None
+        if folder is not None:
+            self._folder = CheckpointFolder(folder / str(number), plan.topology.name, plan.topology.fingerprint)
+        restored = None if folder is None or not old else self._restore(folder, old)
+        self.node = Node(number, registry, self, options, now, restored)
+        self._sender = Sender(number, self.node.view)
+        self._post(list(self._sender.start()))
+        registry.claim(f"@{number}", number)
+        for writer in self.pipeline.all_writers:
+            writer.recover(None)
+        self._adopt_outputs()
+        self._open(now)
+        self._after()
+
+    # Messages.
+
+    def receive(self, sender: int, message: Message | Acknowledged, now: float) -> None:
+        """Take a message of a worker."""
+        self._now = now
+        if isinstance(message, Acknowledged):
+            known = self._acknowledged.setdefault(sender, {})
+            known |= message.numbers
+            self._forget()
+        else:
+            self.node.receive(sender, message, now)
+        self._after()
+
+    def lose(self, worker: int, now: float) -> None:
+        """Note that another worker has ended."""
+        self._now = now
+        self.node.lose(worker, now)
+        self._after()
+
+    def _post(self, messages: list[tuple[int, Any]]) -> None:
+        self.outbox += messages
+
+    def _after(self) -> None:
+        """Send what has become possible, and take what this worker has sent to itself."""
+        self._follow()
+        confirmed = self.node.confirmed
+        if self._prepared and self._prepared[0] <= confirmed:
+            self._confirm(confirmed)
+        self._post(self.node.outbox)
+        self.node.outbox = []
+        mine = [message for node, message in self.outbox if node == self.number]
+        if mine:
+            self.outbox = [entry for entry in self.outbox if entry[0] != self.number]
+            for message in mine:
+                self.receive(self.number, message, self._now)
+
+    def _follow(self) -> None:
+        if self._sender.view is not self.node.view:
+            for view in self.registry.since(self._sender.view.epoch):
+                if view.epoch <= self.node.view.epoch:
+                    self._post(list(self._sender.follow(view)))
+
+    def _confirm(self, serial: int) -> None:
+        """Publish what checkpoints up to one contain, which all secondaries have now."""
+        while self._prepared and self._prepared[0] <= serial:
+            number = self._prepared.pop(0)
+            for writer in self.pipeline.all_writers:
+                writer.commit(number)
+        for output in self._outputs.values():
+            self._release(output, serial)
+        contained = [numbers for number, numbers in self._passed if number <= serial]
+        self._passed = [entry for entry in self._passed if entry[0] > serial]
+        if contained:
+            message = Acknowledged(self.node.view.epoch, contained[-1])
+            self._post([(node, message) for node in self.node.view.nodes.tolist()])
+
+    def _release(self, output: _Output, serial: int | None) -> None:
+        """Send what operators with a key have sent until a checkpoint that is confirmed."""
+        for sent in list(output.sealed)[output.released :]:
+            if serial is not None and sent.serial > serial:
+                break
+            for number, positions, records in sent.parts:
+                output.lane.number = number
+                self._multicast(output.lane, positions, records)
+            output.mark = sent.mark._replace(life=output.lane.life)
+            output.released += 1
+        self._signal_due = self._now
+
+    def _forget(self) -> None:
+        """Drop what the checkpoints of all receivers contain."""
+        nodes = self.node.view.nodes.tolist()
+        for output in self._outputs.values():
+            lane = output.lane.lane
+            known = min(self._acknowledged.get(node, {}).get(lane, 0) for node in nodes)
+            while output.released and output.sealed[0].mark.number <= known:
+                output.sealed.popleft()
+                output.released -= 1
+        for one in self._partitions.values():
+            one.forget(min(self._acknowledged.get(node, {}).get(one.lane.lane, 0) for node in nodes))
+
+    # Time.
+
+    def work(self, now: float) -> int:
+        """Process the next batch that has arrived, and return its number of records."""
+        self._now = now
+        count = sum(self.node.work(thread, now) for thread in range(self.node.options.threads))
+        self._clean &= not count
+        self._after()
+        return count
+
+    def tick(self, now: float) -> None:
+        """Do what is due; to be called several times per heartbeat."""
+        self._now = now
+        self.node.tick(now)
+        if self.node.fenced:
+            return
+        if now >= self._discover_due:
+            self._discover(now)
+        if now >= self._signal_due:
+            self._signal(now)
+        self._after()
+
+    @property
+    def reading(self) -> bool:
+        """Whether there are partitions to read."""
+        return bool(self._turn) and not self.draining
+
+    @property
+    def finished(self) -> bool:
+        """Whether all sources have ended, and everything is processed and confirmed here."""
+        ended = all(
+            mark.marks is not None and all(reached == LAST for reached in mark.marks.values())
+            for mark in self._marks.values()
+        )
+        if self.draining:
+            nodes = self.node.view.nodes.tolist()
+            ended = all(
+                self._acknowledged.get(node, {}).get(one.lane.lane, 0) >= one.lane.number
+                for node in nodes
+                for one in self._partitions.values()
+            )
+        empty = (
+            not self.reading and not self.node.queued and not any(o.held or o.closing for o in self._outputs.values())
+        )
+        if not ended or not empty or self.node.vulnerable:
+            return False
+        if not self._clean:
+            self._clean = True
+            self._last = self.node.serial + 1
+            self.node.checkpoint_soon(self._now)
+        if self.node.serial < self._last:
+            return False
+        return not self._prepared and not any(output.sealed for output in self._outputs.values())
+
+    # Sources.
+
+    def _open(self, now: float) -> None:
+        """Open the partitions that this worker reads and has not opened yet."""
+        for name, life in self.registry.lanes(self.number).items():
+            if name in self._partitions or name.startswith("@"):
+                continue
+            source, partition = name.split("\n", 1)
+            operator = self.plan.sources[source]
+            _, history = self._lane_copies.pop(name, (0, []))
+            saved = history[-1] if history and not self._restored else history[0] if history else {}
+            lane = Lane(lane_id(name), life, saved.get("number", 0))
+            clocks = {}
+            for one in self._timed(operator):
+                clocks[one.name] = clock = Clock(one.options.time or "", one.options.lateness)  # type: ignore[union-attr]
+                clock.watermark = saved.get("clocks", {}).get(one.name, FIRST)
+            with named(source):
+                opened = operator.options.source.open(partition, saved.get("position"))  # type: ignore[union-attr]
+                reader = None if saved.get("done") else opened
+            partition_ = _Partition(name, operator, lane, clocks, reader, now, history or [])
+            if not history:
+                partition_.history.append(partition_.now)
+            self._partitions[name] = partition_
+            if reader is not None:
+                self._turn.append(name)
+
+    def _timed(self, source: Operator) -> list[Operator]:
+        times = [one for one in self.plan.topology.operators if one.kind == "event_time"]
+        return [source, *times]
+
+    def _discover(self, now: float) -> None:
+        """Read partitions that are new."""
+        self._discover_due = now + _DISCOVER_S
+        for name, one in self.plan.sources.items():
+            if one.options.source.follows:  # type: ignore[union-attr]
+                for partition in one.options.source.partitions():  # type: ignore[union-attr]
+                    self.registry.claim(f"{name}\n{partition}", self.number)
+        self._open(now)
+
+    def read(self, limit: int, now: float) -> int:
+        """Read a batch of the next partition that has records, and return their number."""
+        self._now = now
+        for _ in range(len(self._turn) if not self.draining else 0):
+            partition = self._partitions[self._turn[0]]
+            pace = self._paces[partition.source.name]
+            allowed = pace.allowed(limit)
+            reader = partition.reader
+            if not allowed or reader is None:
+                self._turn.rotate(-1)
+                continue
+            with named(partition.source.name):
+                found = reader.read(allowed)
+            if reader.done:
+                self._turn.popleft()
+            else:
+                self._turn.rotate(-1)
+            count = 0
+            if found is not None:
+                count = len(found.values)
+                pace.took(count)
+                partition.seen = now
+                self._process(
+                    partition, Batch(found.values), [Failure(partition.source.name, *bad) for bad in found.bad]
+                )
+            if reader.done:
+                reader.close()
+                partition.reader = None
+                self._signal_due = now
+            if found is not None:
+                self._after()
+                return count
+        return 0
+
+    def _process(self, partition: _Partition, batch: Batch, failures: list[Failure]) -> None:
+        name = partition.source.name
+        options = partition.source.options
+        assert isinstance(options, SourceOptions)
+        if options.time is not None:
+            batch, more = partition.clocks[name].timed(batch, name)
+            failures += more
+        self.pipeline.failed(failures)
+        if not len(batch):
+            return
+        for one, clock in partition.clocks.items():
+            instance = self.pipeline.instances[one]
+            if isinstance(instance, EventTime):
+                instance.clock = clock
+        self._current = partition
+        try:
+            self.pipeline.counts[name].received += len(batch)
+            self.pipeline.send(name, batch)
+        finally:
+            self._current = None
+
+    def _exchange(self, channel: Channel, batch: Batch) -> None:
+        """Send records to the workers that own their keys."""
+        batch, positions = self._positions(channel, batch)
+        if not len(batch):
+            return
+        records = Records(self.plan.number[channel], batch)
+        if self._current is None:
+            self._outputs[self.number].held.append((positions, records))
+        else:
+            self._multicast(self._current.lane, positions, records)
+
+    def _multicast(self, lane: Lane, positions: Positions, records: Records) -> None:
+        stamps = np.full(len(positions), round(self._now * 1e6))
+        self._post(list(self._sender.send(lane, positions, records, stamps)))
+
+    def _positions(self, channel: Channel, batch: Batch) -> tuple[Batch, Positions]:
+        key = channel.key
+        assert key is not None
+        if isinstance(key, str) and isinstance(batch.values, pa.RecordBatch):
+            column = column_of(batch.values, key)
+            if not column.null_count and (pa.types.is_integer(column.type) or pa.types.is_string(column.type)):
+                return batch, positions_of(column)
+        instance = self.pipeline.instances[channel.target]
+        batch, keys = instance.by_key(batch, key)
+        failures, instance.failures = instance.failures, []
+        self.pipeline.failed(failures)
+        return batch, positions_of(original_keys(keys))
+
+    # Watermarks.
+
+    def _own_marks(self, now: float) -> dict[int, Mark]:
+        """Return the progress of the lanes of this worker."""
+        marks = {}
+        for one in self._partitions.values():
+            marks[one.lane.lane] = Mark(one.lane.life, one.lane.number, self._lane_marks(one, now))
+        return marks | {output.lane.lane: output.mark for output in self._outputs.values()}
+
+    def _lane_marks(self, partition: _Partition, now: float) -> Marks | None:
+        idle = partition.source.options.idle  # type: ignore[union-attr]
+        if partition.reader is not None and idle is not None and now > partition.seen + idle / 1e6:
+            return None
+        reached = {
+            number: [partition.clocks[name].watermark for name in names if name in partition.clocks]
+            for number, names in self.plan.clocks.items()
+        }
+        if partition.reader is None:
+            return dict.fromkeys(reached, LAST)
+        return {number: min(found) for number, found in reached.items() if found}
+
+    def _watermark_of(self, operator: str, marks: Mapping[int, Mark]) -> int | None:
+        """Return the watermark of an operator with a key that follows from the progress of lanes."""
+        numbers = self.plan.receivers[operator]
+        known = [mark.marks for mark in marks.values() if mark.marks is not None]
+        return min((reached.get(number, LAST) for number in numbers for reached in known), default=None)
+
+    def _watermark(self, operator: str) -> int | None:
+        """Return the watermark of an operator with a key, from the progress of all lanes."""
+        reached = self._watermark_of(operator, self._marks)
+        found = [] if reached is None else [reached]
+        for number in self.plan.receivers[operator]:
+            if self.plan.feeds[number]:
+                lanes = (lane_id(f"@{node}") for node in self.node.view.nodes.tolist())
+                found += [FIRST for lane in lanes if lane not in self._marks]
+        return min(found) if found else None
+
+    def signal(self, mapper: int, content: dict[int, Mark]) -> None:
+        """Take the progress of another worker's lanes."""
+        for lane, mark in content.items():
+            known = self._marks.get(lane)
+            if mark != known and (known is None or mark.life >= known.life):
+                self._marks[lane] = mark
+                self._clean = False
+        self._propagate()
+
+    def _propagate(self) -> None:
+        """Send the watermarks that follow from the progress of all lanes through the operators.
+
+        Not while messages are replayed: windows of positions that were taken over would end without them.
+        """
+        if self.node.replaying:
+            return
+        given = {name: self._watermark(name) for name in self.plan.receivers}
+        self.pipeline.propagate(given | dict.fromkeys(self.plan.sources))
+
+    def resume(self) -> None:
+        """Make up for watermarks that were sent while records of positions that were taken over waited."""
+        if self.node.replaying:
+            return
+        for name in self.plan.receivers:
+            self.pipeline.advance(name, self.pipeline.instances[name].watermark)
+        self._propagate()
+
+    def _signal(self, now: float) -> None:
+        """Send the progress of all lanes."""
+        self._signal_due = now + _SIGNAL_S
+        marks = self._own_marks(now)
+        if marks != self._signalled or self._sender.view.epoch != self._signalled_epoch:
+            self._signalled, self._signalled_epoch = marks, self._sender.view.epoch
+            self._post(list(self._sender.signal(marks)))
+
+    # State, as the ring sees it.
+
+    def apply(self, tuples: Tuples, context: Mapping[int, Mark] | None) -> None:
+        """Process records; those that are replayed are late only if they were for the old owner."""
+        records: Records = tuples.payload
+        channel = self.plan.keyed[records.channel]
+        instance = self.pipeline.instances[channel.target]
+        before = instance.watermark
+        if context is not None:
+            reached = self._watermark_of(channel.target, context)
+            instance.watermark = before if reached is None else min(before, reached)
+        self.pipeline.deliver(channel.target, channel.port, records.batch)
+        instance.watermark = before
+
+    def context(self) -> dict[int, Mark]:
+        """Return the progress of all lanes."""
+        return dict(self._marks)
+
+    def collect(self) -> dict[str, Any]:
+        """Return what changed since the last checkpoint, and begin the next one."""
+        serial = self.node.serial
+        for writer in self.pipeline.all_writers:
+            writer.prepare(serial)
+        self._prepared.append(serial)
+        self._passed.append((serial, {lane: mark.number for lane, mark in self._marks.items()}))
+        output = self._outputs[self.number]
+        forwarded = self.pipeline.forwarded
+        marks = {number: self._forwarded(number, forwarded) for number, names in self.plan.feeds.items() if names}
+        parts = []
+        for positions, records in output.held:
+            parts.append((output.number, positions, records))
+            output.number += len(records)
+        output.held = []
+        mark = Mark(output.lane.life, output.number, marks)
+        if parts or mark != output.sealed_mark:
+            output.sealed.append(_Sent(serial, tuple(parts), mark))
+            output.sealed_mark = mark
+        for other in self._outputs.values():
+            if other.closing and not self.node.replaying:
+                other.closing = False
+                over = Mark(other.lane.life, other.number, dict.fromkeys(marks, LAST))
+                other.sealed.append(_Sent(serial, (), over))
+        for one in self._partitions.values():
+            if one.history[-1] != one.now:
+                one.history.append(one.now)
+        changed = {name: state.collect() for name, state in self._keyed.items()}
+        lanes = self._own_lanes()
+        self._save(changed, lanes)
+        # Only now, as a crash before would restore what the files contain from the old worker's checkpoint.
+        for node, number in self._recoveries:
+            recover(self.plan.topology, node, number)
+        self._recoveries.clear()
+        return changed | {_LANES: lanes}
+
+    def _save(self, changed: dict[str, Delta], lanes: dict[str, tuple[int, Any]]) -> None:
+        """Make a checkpoint durable."""
+        if self._folder is None:
+            return
+        whole = self._folder.whole_is_due
+        deltas = {name: state.extract(self.node.owned) for name, state in self._keyed.items()} if whole else changed
+        kept: dict[str, Any] = {name: value for name, (_, value) in lanes.items()}
+        kept[_PIECES] = self.node.progress()
+        names = list(kept)
+        values = [captured(value) for value in kept.values()]
+        unset = np.zeros(len(names), dtype=np.bool_)
+        deltas = deltas | {_LANES: Delta(positions_of(names), names, [None] * len(names), values, unset)}
+        outputs = [name for name in lanes if name.startswith("@")]
+        body = {
+            "epoch": self.node.view.epoch,
+            "outputs": outputs,
+            "counts": {n: asdict(c) for n, c in self.pipeline.counts.items()},
+        }
+        self._folder.save(self.node.serial, deltas, body, whole=whole, operators=self.plan.topology.names)
+
+    def _restore(self, folder: Path, old: Sequence[int]) -> list[Progress]:
+        """Install what the checkpoints of an earlier run hold for the positions of this worker."""
+        topology = self.plan.topology
+        wanted = self.registry.read().interval(self.number)
+        mine = self.registry.lanes(self.number)
+        found = (CheckpointFolder(folder / str(one), topology.name, topology.fingerprint, locked=False) for one in old)
+        saved = [one for one in found if one.latest is not None]
+        restored = []
+        lanes: dict[str, Any] = {}
+        # Of two workers that have owned the same positions, the one with the newer view has them now.
+        for one in sorted(saved, key=lambda one: one.latest.body["epoch"], reverse=True):  # type: ignore[union-attr]
+            deltas = list(one.state())
+            kept = {key: value for name, delta in deltas if name == _LANES for key, _, value, _ in delta.entries()}
+            pieces = [piece._replace(ranges=piece.ranges & wanted) for piece in kept.pop(_PIECES)]
+            taken = Ranges.union(piece.ranges for piece in pieces)
+            wanted -= taken
+            restored += [piece for piece in pieces if piece.ranges]
+            for name, delta in deltas:
+                if name != _LANES:
+                    self._keyed[name].install(_clipped(delta, taken))
+            for name, value in kept.items():
+                lanes.setdefault(name, value)
+        self._lane_copies = {name: (0, value) for name, value in lanes.items() if name in mine}
+        contexts = [piece.context for piece in restored if piece.context]
+        for lane in self._marks.keys() & {lane for context in contexts for lane in context}:
+            marks = [context[lane] for context in contexts if lane in context]
+            self._marks[lane] = min(marks, key=lambda mark: min((mark.marks or {0: FIRST}).values(), default=FIRST))
+        for name, instance in self.pipeline.instances.items():
+            if name in self.plan.receivers and (reached := self._watermark_of(name, self._marks)) is not None:
+                instance.watermark = reached
+        return restored
+
+    def _forwarded(self, number: int, forwarded: Mapping[str, int | None]) -> int:
+        mark = forwarded.get(self.plan.keyed[number].source)
+        return FIRST if mark is None else mark
+
+    def _own_lanes(self) -> dict[str, tuple[int, Any]]:
+        token = self.node.view.token(self.number)
+        lanes: dict[str, tuple[int, Any]] = {one.name: (token, list(one.history)) for one in self._partitions.values()}
+        for node, output in self._outputs.items():
+            lanes[f"@{node}"] = (token, (output.number, tuple(output.sealed), output.lane.life))
+        return lanes | {f"{_SERIAL}{self.number}": (token, self.node.serial)}
+
+    def extract(self, ranges: Ranges) -> dict[str, Any]:
+        """Return all entries of some positions."""
+        found: dict[str, Any] = {name: state.extract(ranges) for name, state in self._keyed.items()}
+        if self.number in self.node.view and self._within(self.node.view.token(self.number), ranges):
+            found[_LANES] = self._own_lanes()
+        return found
+
+    def install(self, delta: dict[str, Any], ranges: Ranges) -> None:
+        """Keep copies of entries of some positions."""
+        for name, part in delta.items():
+            if name == _LANES:
+                lanes: dict[str, tuple[int, Any]] = part
+                self._lane_copies |= {one: entry for one, entry in lanes.items() if self._within(entry[0], ranges)}
+            elif len(part):
+                self._copies[name].install(_clipped(part, ranges))
+
+    def activate(self, ranges: Ranges) -> None:
+        """Make the copies of some positions part of the state, and read the lanes of their last owner."""
+        for name, copies in self._copies.items():
+            self._keyed[name].install(copies.extract(ranges))
+            copies.discard(ranges)
+        members = self.node.view.members
+        lost = [one.node for one in members if one.node != self.number and self._within(one.token, ranges)]
+        if lost:
+            self.registry.adopt(lost, self.number)
+            self._adopt(lost)
+
+    def _adopt(self, lost: list[int]) -> None:
+        """Continue what other workers were doing."""
+        for node in lost:
+            _, serial = self._lane_copies.pop(f"{_SERIAL}{node}", (0, None))
+            self._recoveries.append((node, serial))
+        self._adopt_outputs()
+        self._open(self._now)
+
+    def _adopt_outputs(self) -> None:
+        """Send what workers that are gone had not sent."""
+        lanes = self.registry.lanes(self.number)
+        for name in lanes:
+            if not name.startswith("@") or int(name[1:]) in self._outputs:
+                continue
+            _, (number, sealed, _) = self._lane_copies.pop(name, (0, (0, (), 0)))
+            life = lanes[name]
+            known = self._marks.get(lane_id(name), Mark(0, 0, {}))
+            mark = Mark(life, known.number, known.marks)
+            output = _Output(Lane(lane_id(name), life), mark, number, sealed=deque(sealed), closing=True)
+            self._outputs[int(name[1:])] = output
+            self._release(output, None)
+
+    def deactivate(self, ranges: Ranges) -> None:
+        """Make the state of some positions copies."""
+        for name, state in self._keyed.items():
+            self._copies[name].install(state.extract(ranges))
+            state.discard(ranges)
+
+    def discard(self, ranges: Ranges) -> None:
+        """Remove all entries and copies of some positions."""
+        for name, state in self._keyed.items():
+            state.discard(ranges)
+            self._copies[name].discard(ranges)
+        kept = {name: entry for name, entry in self._lane_copies.items() if not self._within(entry[0], ranges)}
+        self._lane_copies = kept
+
+    @staticmethod
+    def _within(position: int, ranges: Ranges) -> bool:
+        return any(start <= position < stop for start, stop in ranges)
+
+
+def _clipped(delta: Delta, ranges: Ranges) -> Delta:
+    """Return the entries of a delta that lie within some positions."""
+    kept = within(delta.positions, ranges)
+    if kept.all():
+        return delta
+    rows = np.flatnonzero(kept)
+    keys, subkeys, values = (
+        column.take(pa.array(rows)) if isinstance(column, pa.Array) else [column[row] for row in rows.tolist()]
+        for column in (delta.keys, delta.subkeys, delta.values)
+    )
+    return Delta(delta.positions[rows], keys, subkeys, values, delta.removed[rows])

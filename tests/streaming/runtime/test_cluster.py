@@ -1,0 +1,177 @@
+"""Worker processes that run a flow: results are those of plain Python, whichever processes are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import goffish as gf
+from goffish.errors import InputError, JobError
+from goffish.streaming.runtime.cluster import Cluster, run_workers
+
+FLOW = """
+import sys
+import goffish as gf
+
+def group(row):
+    return row | {{"group": int(row["user"][1:]) % 3}}
+
+flow = gf.stream.Flow("groups")
+events = flow.source(gf.stream.read_json_lines({source!r}{more}), time="at", lateness="2s")
+sums = events.key_by("user").window(gf.stream.tumbling("5s")).sum("n", name="sums")
+groups = sums.map(group).key_by("group").window(gf.stream.tumbling("10s")).sum("n", name="groups")
+groups.sink(gf.stream.write_json_lines({target!r}))
+"""
+
+
+def group(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"group": int(row["user"][1:]) % 3}
+
+
+def make_events(folder: Path, records: int) -> dict[tuple[int, str], int]:
+    """Write files of events, and return the sums of all groups and windows."""
+    rng = random.Random(3)
+    expected: dict[tuple[int, str], int] = defaultdict(int)
+    folder.mkdir()
+    for number in range(3):
+        lines = []
+        for i in range(records):
+            row = {"at": i / 50 + rng.random(), "user": f"u{rng.randrange(30)}", "n": rng.randrange(10)}
+            start = int(row["at"] // 10 * 10)
+            at = f"1970-01-01T{start // 3600:02}:{start // 60 % 60:02}:{start % 60:02}+00:00"
+            expected[int(row["user"][1:]) % 3, at] += row["n"]
+            lines.append(json.dumps(row) + "\n")
+        (folder / f"{number}.jsonl").write_text("".join(lines))
+    return expected
+
+
+def sums_of(folder: Path) -> dict[tuple[int, str], int]:
+    files = sorted(folder.glob("part-*.jsonl"))
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    found = {(row["group"], row["window_start"]): row["n"] for row in rows}
+    assert len(found) == len(rows)  # each window is written once
+    return found
+
+
+def make_flow(source: Path, target: Path, rate: float | None = None) -> gf.stream.Flow:
+    flow = gf.stream.Flow("groups")
+    events = flow.source(gf.stream.read_json_lines(str(source), rate=rate), time="at", lateness="2s")
+    sums = events.key_by("user").window(gf.stream.tumbling("5s")).sum("n", name="sums")
+    groups = sums.map(group).key_by("group").window(gf.stream.tumbling("10s")).sum("n", name="groups")
+    groups.sink(gf.stream.write_json_lines(target))
+    return flow
+
+
+def test_a_worker_is_killed(tmp_path: Path) -> None:
+    expected = make_events(tmp_path / "in", 6000)
+    flow = make_flow(tmp_path / "in", tmp_path / "out", rate=6000)
+    cluster = Cluster(flow.check(), 2, checkpoint_s=0.2)
+    try:
+        killed = False
+        while not cluster.finished:
+            cluster.poll()
+            if not killed and cluster.metrics().records > 5000:
+                os.kill(cluster.pids[1], signal.SIGKILL)
+                killed = True
+        metrics = cluster.metrics()
+    finally:
+        cluster.close()
+    assert killed
+    assert cluster.failures == 1
+    assert sums_of(tmp_path / "out") == expected
+    assert metrics["groups"].late == 0
+
+
+def run_flow(folder: Path, workers: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "goffish", "stream", "run", str(folder / "flow.py"), "--json"]
+    options = ["--checkpoint", str(folder / "saved"), "--every", "0.2", "--workers", str(workers)]
+    return subprocess.Popen(command + options, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(child) for child in text.split()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_all_processes_are_killed(tmp_path: Path, seed: int) -> None:
+    """A run with another number of workers continues from the last checkpoints."""
+    rng = random.Random(seed)
+    expected = make_events(tmp_path / "in", 8000)
+    text = FLOW.format(source=str(tmp_path / "in"), target=str(tmp_path / "out"), more=", rate=4000")
+    (tmp_path / "flow.py").write_text(text)
+    for _ in range(4):
+        process = run_flow(tmp_path, rng.choice((2, 3)))
+        while len(children(process.pid)) < 2:
+            time.sleep(0.05)
+        time.sleep(rng.uniform(2, 6))
+        for pid in (process.pid, *children(process.pid)):
+            os.kill(pid, signal.SIGKILL)
+        process.communicate()
+    out, error = run_flow(tmp_path, 3).communicate()
+    assert not error
+    assert json.loads(out)["stopped"] == "finished"
+    assert sums_of(tmp_path / "out") == expected
+
+
+def test_interrupt_and_resume(tmp_path: Path) -> None:
+    expected = make_events(tmp_path / "in", 3000)
+    text = FLOW.format(source=str(tmp_path / "in"), target=str(tmp_path / "out"), more=", rate=3000")
+    (tmp_path / "flow.py").write_text(text)
+    process = run_flow(tmp_path, 2)
+    while not list((tmp_path / "out").glob("part-*")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    workers = children(process.pid)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate()
+    assert process.returncode == 130
+    assert json.loads(out)["stopped"] == "interrupted"
+    assert "Traceback" not in error
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    (tmp_path / "flow.py").write_text(text.replace(", rate=3000", ""))
+    out, error = run_flow(tmp_path, 2).communicate()
+    assert not error
+    assert json.loads(out)["stopped"] == "finished"
+    assert sums_of(tmp_path / "out") == expected
+
+
+def fail(row: dict[str, Any]) -> dict[str, Any]:
+    if row["user"] == "u7":
+        raise ValueError("no such user")
+    return row
+
+
+def test_errors_of_functions(tmp_path: Path) -> None:
+    make_events(tmp_path / "in", 100)
+    flow = gf.stream.Flow("failing")
+    flow.source(gf.stream.read_json_lines(str(tmp_path / "in"))).map(fail).key_by("user").count().sink(
+        gf.stream.write_json_lines(tmp_path / "out")
+    )
+    with pytest.raises(JobError, match=r"^operator fail: ValueError: no such user \(record .*u7"):
+        flow.run(workers=2)
+
+
+def test_refused(tmp_path: Path) -> None:
+    make_events(tmp_path / "in", 10)
+    topology = make_flow(tmp_path / "in", tmp_path / "out").check()
+    with pytest.raises(InputError, match="workers = 0: must be at least 1"):
+        run_workers(topology, 0, 1, None, 1.0, None)
+    flow = gf.stream.Flow("kept")
+    flow.source(gf.stream.generate(3)).sink(gf.stream.collect(), name="list")
+    with pytest.raises(InputError, match=r"operator list: collect\(\) keeps records in memory"):
+        flow.run(workers=2)
+    make_flow(tmp_path / "in", tmp_path / "other").run(checkpoint=tmp_path / "one")
+    with pytest.raises(InputError, match="checkpoint of a run in one process; resume it with --workers 1"):
+        run_workers(topology, 2, 1, tmp_path / "one", 1.0, None)

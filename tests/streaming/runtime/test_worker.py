@@ -1,0 +1,145 @@
+"""Flows on several workers in virtual time: results equal those of plain Python, whatever fails when."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import goffish as gf
+from goffish.errors import InputError
+from goffish.streaming.runtime.worker import Plan
+from tests.streaming.runtime.simulation import Cluster
+
+few = pytest.param(range(2), id="2 seeds")
+many = pytest.param(range(2, 40), marks=pytest.mark.slow, id="many seeds")
+FILES, RECORDS = 4, 400
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
+    """Files of events, each ordered by time up to two seconds."""
+    folder = tmp_path_factory.mktemp("events")
+    rng = random.Random(7)
+    rows = []
+    for number in range(FILES):
+        mine = [
+            {"at": i / 10 + rng.random() * 2, "user": f"u{rng.randrange(40)}", "n": rng.randrange(10)}
+            for i in range(RECORDS)
+        ]
+        rows += mine
+        (folder / f"{number}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in mine))
+    return folder, rows
+
+
+def written(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for file in sorted(folder.glob("part-*.jsonl")) for line in file.read_text().splitlines()]
+
+
+def seconds(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp())
+
+
+def totals(flow: gf.stream.Flow, source: Path, target: Path) -> None:
+    events = flow.source(gf.stream.read_json_lines(str(source)), time="at", lateness="2s")
+    summed = events.map(lambda row: row | {"n": row["n"] * 2}, name="double").key_by("user")
+    summed.reduce(lambda total, row: total + row["n"], initial=0, name="total").sink(gf.stream.write_json_lines(target))
+
+
+def windows(flow: gf.stream.Flow, source: Path, target: Path) -> None:
+    events = flow.source(gf.stream.read_json_lines(str(source)), time="at", lateness="2s")
+    events.key_by("user").window(gf.stream.tumbling("5s")).sum("n").sink(gf.stream.write_json_lines(target))
+
+
+def two_stages(flow: gf.stream.Flow, source: Path, target: Path) -> None:
+    events = flow.source(gf.stream.read_json_lines(str(source)), time="at", lateness="2s")
+    sums = events.key_by("user").window(gf.stream.tumbling("5s")).sum("n", name="sums")
+    groups = sums.map(lambda row: row | {"group": int(row["user"][1:]) % 3}, name="group").key_by("group")
+    groups.window(gf.stream.tumbling("10s")).sum("n").sink(gf.stream.write_json_lines(target))
+
+
+def run(build: Any, source: Path, target: Path, seed: int, event: str, workers: int = 4) -> Cluster:
+    flow = gf.stream.Flow("test")
+    build(flow, source, target)
+    cluster = Cluster(flow, workers, replication=1 + seed % 2, seed=seed, limit=6)
+    if event:
+        cluster.run(0.05 + 1.2 * cluster.random.random())
+        number = cluster.random.randrange(workers)
+        if event == "scale out":
+            cluster.add(9)
+            cluster.workers[number].node.give(9, cluster.now)
+        elif event == "load balance":
+            node = cluster.workers[number].node
+            node.give(node.view.clockwise(number), cluster.now)
+        else:
+            cluster.kill(number)
+        if event == "replace":
+            cluster.run(cluster.now + 1.5)
+            cluster.add(9)
+            cluster.alive[0].node.give(9, cluster.now)
+    cluster.finish()
+    return cluster
+
+
+EVENTS = pytest.mark.parametrize("event", ["", "kill", "scale out", "load balance", "replace"])
+
+
+@EVENTS
+@pytest.mark.parametrize("seeds", [few, many])
+def test_totals(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
+    source, rows = events
+    expected: dict[str, int] = defaultdict(int)
+    for row in rows:
+        expected[row["user"]] += 2 * row["n"]
+    for seed in seeds:
+        cluster = run(totals, source, tmp_path / str(seed), seed, event)
+        found = [worker.pipeline.instances["total"].state.values for worker in cluster.alive]
+        assert sum(map(len, found)) == len(expected)
+        assert {key: value for part in found for key, value in part.items()} == expected
+        latest: dict[str, int] = {}
+        for row in written(tmp_path / str(seed)):
+            latest[row["user"]] = max(row["value"], latest.get(row["user"], 0))
+        assert latest == expected
+
+
+@EVENTS
+@pytest.mark.parametrize("seeds", [few, many])
+def test_windows(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
+    """Each window is written once, with the records of all workers."""
+    source, rows = events
+    expected: dict[tuple[str, int], int] = defaultdict(int)
+    for row in rows:
+        expected[row["user"], int(row["at"] // 5 * 5)] += row["n"]
+    for seed in seeds:
+        run(windows, source, tmp_path / str(seed), seed, event)
+        lines = written(tmp_path / str(seed))
+        assert {(row["user"], seconds(row["window_start"])): row["n"] for row in lines} == expected
+        assert len(lines) == len(expected)
+
+
+@EVENTS
+@pytest.mark.parametrize("seeds", [few, many])
+def test_two_stages(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
+    """What one keyed operator sends to the next also counts exactly once."""
+    source, rows = events
+    expected: dict[tuple[int, int], int] = defaultdict(int)
+    for row in rows:
+        expected[int(row["user"][1:]) % 3, int(row["at"] // 10 * 10)] += row["n"]
+    for seed in seeds:
+        run(two_stages, source, tmp_path / str(seed), seed, event)
+        lines = written(tmp_path / str(seed))
+        assert {(row["group"], seconds(row["window_start"])): row["n"] for row in lines} == expected
+        assert len(lines) == len(expected)
+
+
+def test_refused() -> None:
+    flow = gf.stream.Flow("late-time")
+    stream = flow.source(gf.stream.generate(5)).key_by(lambda n: n % 2).count()
+    stream.event_time(lambda row: row[1], name="clock").key_by(lambda row: 1).count().sink(gf.stream.collect())
+    with pytest.raises(InputError, match=r"operator clock: set the event time before key_by\(\)"):
+        Plan(flow.check())
