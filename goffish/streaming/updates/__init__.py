@@ -1,0 +1,1 @@
+"""Updates of running dataflows: five strategies, as code without processes, network or clock."""
