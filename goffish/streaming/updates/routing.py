@@ -1,5 +1,14 @@
 """Which instance processes a batch of messages, and which channels its products take, while an update is under way.
 
+A process has one `Router`, and a `Shell` for each of its processing elements. For each batch it calls
+
+1. `Shell.take`, and `Buffers.add` if the element fires on several batches;
+2. `Router.begin` with the headers of all that is consumed, then `Counts.finish` with the header that was taken;
+3. the instance; `Router.route_out`, and `Counts.send` for each target that the product is put on a channel to;
+4. `Router.end`.
+
+Sources begin with `Router.accepts` and `Router.stamp`, and choose their instance with `Router.route_in`.
+
 See docs/specs/updates.md, sections 2.3, 3.4 to 3.8, and 4.
 """
 
@@ -168,6 +177,12 @@ class Update:
     def mixes(self, trace: int) -> bool:
         """Return whether a trace has parts of both versions that the other one lacks: a violation of C1."""
         return bool(trace & self.old_mask and trace & self.new_mask)
+
+
+def _through(header: Header, bit: int) -> Header:
+    """Return the header behind one more part; several times faster than `_replace`."""
+    version, trace, pinned, entry_time = header
+    return Header(version, trace | bit, pinned, entry_time)
 
 
 # Analysis of the change
@@ -418,12 +433,10 @@ class Router:
         Header
             Counted as in flight until `end`.
         """
-        header, update = merged(parents), self.update
-        if update is not None and id in update.pins:
-            side = update.side(header)
-            if side == Side.NEW or (side == Side.COMMON and self.active):
-                header = header._replace(pinned=update.new.number)
-        header = header._replace(trace=header.trace | self.numbering.bits[Element(id, version)])
+        header, update = parents[0] if len(parents) == 1 else merged(parents), self.update
+        if update is not None and id in update.pins and self.active and update.side(header) == Side.COMMON:
+            header = header._replace(pinned=update.new.number)
+        header = _through(header, self.numbering.bits[Element(id, version)])
         self.counts.send(header)
         return header
 
@@ -434,7 +447,7 @@ class Router:
         `Counts.send`.
         """
         channels = [Channel(id, target) for target in self._version(id, header).targets[id]]
-        return [(one.target, header._replace(trace=header.trace | self.numbering.bits[one])) for one in channels]
+        return [(one.target, _through(header, self.numbering.bits[one])) for one in channels]
 
     def end(self, header: Header) -> None:
         """End the processing that `begin` started, after its products were sent."""

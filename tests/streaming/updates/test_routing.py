@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from random import Random
 from typing import Any
 
@@ -345,3 +346,10 @@ def test_gate_holds_new_outputs() -> None:
 def test_migrated_elements_must_change() -> None:
     with pytest.raises(InputError, match="update to dataflow version 2: migrated element 's' does not change"):
         updated(Strategy.MVC, migrated=frozenset("s"))
+
+
+def test_updates_travel() -> None:
+    """Breaks when a process cannot receive an update."""
+    _, update = updated(Strategy.PVC)
+    assert update.old_mask
+    assert pickle.loads(pickle.dumps(update)) == update

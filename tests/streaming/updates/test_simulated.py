@@ -348,3 +348,30 @@ def test_random_updates_stay_within_their_bounds(rng: Random, strategy: Strategy
     rows = {row["metric"]: row for row in found.cost().against(bounds(case, found))}
     assert rows["refresh"]["holds"], rows
     assert rows["lag"]["holds"], rows
+
+
+@settings(max_examples=30)
+@given(st.randoms(use_true_random=False), st.sampled_from(SAFE))
+def test_random_updates_and_back(rng: Random, strategy: Strategy) -> None:
+    """Breaks when stamps, pins or bits of one update count in the next one, which returns to the old version."""
+    case = drawn(rng, joined=True)
+    if case is None:
+        return
+    back = replace(case.old, number=3)
+    delays = {id: rng.choice([0.0, 0.01, 0.1]) for id in {*case.old.logic, *case.new.logic}}
+    found = Simulation(case.old, case.work, case.times, delay=delays.__getitem__)
+    found.request(Request(strategy, case.new), 1.0 + rng.random() / case.work.rates["n0"])
+    found.request(Request(strategy, back), 1.2)
+    found.run(1.2)
+    found.settle()
+    found.run(found.now + 1.0)
+    (_, first), (_, second) = found.updates
+    assert [state for _, state in found.ends] == [State.COMPLETE] * 2
+    for output in found.outputs:
+        assert not (first if output.time <= found.ends[0][0] else second).mixes(output.header.trace)
+    assert found.violations == []
+    assert found.flushed == 0
+    assert found.coordinator.version == back
+    assert {id: list(shell.instances) for id, shell in found.shells.items()} == {
+        id: [version] for id, version in back.logic.items()
+    }
