@@ -316,6 +316,8 @@ class Simulation:
                     self.routers[id] = self._router(update.old)
                 for router in self.routers.values():
                     router.prepare(update)
+                for part in command.parts:
+                    self.at(self.now, partial(self._prepared, part, command.version))
             case Action.PAUSE:
                 self._paused = True
             case Action.RESUME:
@@ -326,11 +328,11 @@ class Simulation:
                 self._generation += 1
                 self.shells = {}
             case Action.DEPLOY:
-                self._deploy(command.parts)
+                self._deploy(command.parts, command.version)
             case Action.NOTIFY | Action.ACTIVATE:
                 for part in command.parts:
                     assert isinstance(part, Element)
-                    self.at(self.now + self.delay(part.id), partial(self._activate, part.id))
+                    self.at(self.now + self.delay(part.id), partial(self._activate, part.id, command.version))
             case Action.COUNT:
                 self.at(max(self.now, self.updates[-1][0] + self.full_ttl if self.updates else 0.0), self._count)
             case Action.FLUSH:
@@ -352,22 +354,25 @@ class Simulation:
             case Action.ALARM:
                 self.alarms.append(command.text)
 
-    def _deploy(self, parts: tuple[Part, ...]) -> None:
+    def _prepared(self, part: Part, version: int) -> None:
+        self._carry_out(self.coordinator.ready(part, version, self.now))
+
+    def _deploy(self, parts: tuple[Part, ...], number: int) -> None:
         update = self.coordinator.update
         assert update is not None
         whole = update.strategy in (Strategy.NCL, Strategy.NCH)
-        version = update.old if whole and set(parts) == update.old.parts else update.new
+        version = update.old if number == update.old.number else update.new
 
         def ready(part: Part) -> None:
             if self.coordinator.update is not update:
                 return
             if part in self.fails:
                 if not self.silent:
-                    self._carry_out(self.coordinator.failed(part, "no memory", self.now))
+                    self._carry_out(self.coordinator.failed(part, "no memory", number, self.now))
                 return
             if isinstance(part, Element) and not whole:
                 self._add(part, version)
-            self._carry_out(self.coordinator.ready(part, self.now))
+            self._carry_out(self.coordinator.ready(part, number, self.now))
 
         if whole:
             self._build(version)
@@ -378,9 +383,9 @@ class Simulation:
     def _tick(self) -> None:
         self._carry_out(self.coordinator.tick(self.now))
 
-    def _activate(self, id: str) -> None:
+    def _activate(self, id: str, number: int) -> None:
         self.routers[id].activate()
-        self._carry_out(self.coordinator.acknowledged(id, self.now))
+        self._carry_out(self.coordinator.acknowledged(id, number, self.now))
         self._start(id)
 
     def _count(self) -> None:
@@ -395,7 +400,7 @@ class Simulation:
                 for one, buffers in self.buffers.items()
                 if one not in update.parts.new_only
             }
-            commands = self.coordinator.counted(tally, waiting, self.now)
+            commands = self.coordinator.counted(tally, waiting, update.new.number, self.now)
             self._carry_out(commands)
             if commands:
                 return

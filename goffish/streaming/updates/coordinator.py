@@ -37,7 +37,7 @@ class State(StrEnum):
 class Action(StrEnum):
     """What to do. Commands may be repeated after a restart, and must not do harm then."""
 
-    PREPARE = "prepare"  # all processes: Router.prepare; before elements of the new version get messages
+    PREPARE = "prepare"  # routers of these elements: Router.prepare; report each with `ready`
     PAUSE = "pause"  # sources: keep inputs in front of the dataflow
     RESUME = "resume"
     KILL = "kill"  # elements at once, with their queues
@@ -67,11 +67,14 @@ class Command(NamedTuple):
         What it applies to; empty: all.
     text : str
         Of an alarm.
+    version : int
+        Number of the version that is updated to. Reports repeat it, so that late ones of an earlier update do no harm.
     """
 
     action: Action
     parts: tuple[Part, ...] = ()
     text: str = ""
+    version: int = 0
 
 
 class Limits(NamedTuple):
@@ -146,12 +149,14 @@ class Coordinator:
     >>> coordinator = Coordinator(old)
     >>> [command.action.value for command in coordinator.request(Request(Strategy.MVC, new), now=0.0)]
     ['prepare', 'deploy']
-    >>> coordinator.ready(Element("write", 2), now=0.5)
-    [Command(action=<Action.NOTIFY: 'notify'>, parts=(Element(id='read', version=1),), text='')]
-    >>> coordinator.acknowledged("read", now=0.6)
-    [Command(action=<Action.COUNT: 'count'>, parts=(), text='')]
-    >>> _ = coordinator.counted(Tally(10, 10, 10, 10), {}, now=0.7)
-    >>> [command.action.value for command in coordinator.counted(Tally(10, 10, 10, 10), {}, now=0.8)]
+    >>> [coordinator.ready(element, 2, now=0.1) for element in old.elements]  # their routers are prepared
+    [[], []]
+    >>> coordinator.ready(Element("write", 2), 2, now=0.5)
+    [Command(action=<Action.NOTIFY: 'notify'>, parts=(Element(id='read', version=1),), text='', version=2)]
+    >>> coordinator.acknowledged("read", 2, now=0.6)
+    [Command(action=<Action.COUNT: 'count'>, parts=(), text='', version=2)]
+    >>> _ = coordinator.counted(Tally(10, 10, 10, 10), {}, 2, now=0.7)
+    >>> [command.action.value for command in coordinator.counted(Tally(10, 10, 10, 10), {}, 2, now=0.8)]
     ['retire', 'complete']
     >>> coordinator.state.value, coordinator.version.number
     ('complete', 2)
@@ -168,10 +173,12 @@ class Coordinator:
     _restoring: bool = False  # NCL, NCH: the old version is deployed again
     _counted: Tally | None = None
     _since: float = 0.0  # of the state, or of the last notice
+    _highest: int = 0  # number of the versions that were requested
     _alarmed: bool = False
 
     def __post_init__(self) -> None:
         self.numbering = self.numbering.extended(self.version)
+        self._highest = max(self._highest, self.version.number)
 
     @property
     def busy(self) -> bool:
@@ -196,38 +203,44 @@ class Coordinator:
         Raises
         ------
         InputError
-            The new version does not differ from the one before it, or its number is not higher.
+            The new version does not differ from the one before it, or its number is not above all earlier ones.
         """
         before = self.version
         if self.busy and self.update is not None:
             before = self._queue[-1].new if self._queue else self.update.new
+        if request.new.number <= self._highest:
+            raise InputError(
+                f"update to dataflow version {request.new.number}: the number must be above {self._highest}"
+            )
         self._check(request, before)
+        self._highest = request.new.number
         self._queue.append(request)
         return [] if self.busy else self._next(now)
 
-    def ready(self, part: Part, now: float) -> list[Command]:
-        """Record that a deployed element or channel can work."""
-        update = self.update
+    def ready(self, part: Part, version: int, now: float) -> list[Command]:
+        """Record that a deployed part can work, or that the router of an old element is prepared."""
+        update = self._current(version)
         if update is None or self.state != State.DEPLOYING or part not in self._waiting:
             return []
         self._waiting.discard(part)
         return [] if self._waiting else self._deployed(update, now)
 
-    def failed(self, part: Part, reason: str, now: float) -> list[Command]:
-        """Record that an element or channel could not be deployed: the update is aborted."""
-        if self.update is None or self.state != State.DEPLOYING or part not in self._waiting:
+    def failed(self, part: Part, reason: str, version: int, now: float) -> list[Command]:
+        """Record that a part could not be deployed: the update is aborted."""
+        update = self._current(version)
+        if update is None or self.state != State.DEPLOYING or part not in self._waiting:
             return []
-        return self._abort(self.update, f"{_name(part)} failed: {reason}", now)
+        return self._abort(update, f"{_name(part)} failed: {reason}", now)
 
-    def acknowledged(self, id: str, now: float) -> list[Command]:
+    def acknowledged(self, id: str, version: int, now: float) -> list[Command]:
         """Record that a source uses the new version (MVC), or that the router of an element is active (HTI, PVC)."""
-        update = self.update
+        update = self._current(version)
         if update is None or self.state != State.ACTIVE:
             return []
         self._waiting = {part for part in self._waiting if not (isinstance(part, Element) and part.id == id)}
         return [] if self._waiting else self._drain(now)
 
-    def counted(self, tally: Tally, partial: Mapping[str, int], now: float) -> list[Command]:
+    def counted(self, tally: Tally, partial: Mapping[str, int], version: int, now: float) -> list[Command]:
         """Record how many batches of the old version were sent and finished.
 
         Processes are read at different times, so one reading proves nothing: the old version has drained if the batches
@@ -240,13 +253,15 @@ class Coordinator:
             Sum of `Counts.old` over all processes.
         partial : mapping
             Incomplete batches of the old version, by element.
+        version : int
+            Of the command.
         now : float
 
         Returns
         -------
         list of Command
         """
-        update = self.update
+        update = self._current(version)
         if update is None or not (self.state == State.DRAINING or self._draining_first(update)):
             return []
         before, self._counted = self._counted, tally
@@ -258,7 +273,7 @@ class Coordinator:
         if before.entered_done != tally.entered_sent:
             return []
         self._counted = None  # what is flushed may complete batches further down
-        return [Command(Action.FLUSH, (Element(first, update.old.logic[first]),))]
+        return [self._command(Action.FLUSH, (Element(first, update.old.logic[first]),))]
 
     def tick(self, now: float) -> list[Command]:
         """Check the limits; call it every second or so."""
@@ -275,7 +290,7 @@ class Coordinator:
             alarm = late >= self.limits.drain and not self._alarmed
             self._alarmed |= alarm
             text = f"dataflow version {update.old.number} has not drained within {self.limits.drain:g} s"
-            return [*([Command(Action.ALARM, text=text)] if alarm else []), Command(Action.COUNT)]
+            return [*([self._command(Action.ALARM, text=text)] if alarm else []), self._command(Action.COUNT)]
         return []
 
     def restart(self, now: float) -> list[Command]:
@@ -291,14 +306,25 @@ class Coordinator:
         if self.state == State.ACTIVE:
             return self._notices(update, now)
         if self.state == State.DRAINING:
-            return [Command(Action.COUNT)]
+            return [self._command(Action.COUNT)]
         if self.state == State.REQUESTED:
-            return [Command(Action.PAUSE), Command(Action.COUNT)]
+            return [self._command(Action.PAUSE), self._command(Action.COUNT)]
         if update.strategy in (Strategy.NCL, Strategy.NCH):
-            return [Command(Action.DEPLOY, tuple(sorted(self._waiting, key=str)))]
+            return [self._command(Action.DEPLOY, self._waiting)]
         return self._abort(update, "the coordinator restarted", now)
 
     # Transitions
+
+    def _current(self, version: int) -> Update | None:
+        """Return the update if a report belongs to it."""
+        return self.update if self.update is not None and version == self._target(self.update).number else None
+
+    def _target(self, update: Update) -> Version:
+        return update.old if self._restoring else update.new
+
+    def _command(self, action: Action, parts: Iterable[Part] = (), text: str = "") -> Command:
+        assert self.update is not None
+        return Command(action, tuple(sorted(parts, key=str)), text, self._target(self.update).number)
 
     def _check(self, request: Request, before: Version) -> None:
         _ = request.update(before, self.numbering).parts
@@ -327,28 +353,32 @@ class Coordinator:
         self._restoring, self._alarmed, self.reason, self._counted = False, False, "", None
         if strategy == Strategy.NCH:
             self._enter(State.REQUESTED, now)
-            return [Command(Action.PAUSE), Command(Action.PREPARE), Command(Action.COUNT)]
+            prepare = self._command(Action.PREPARE, update.old.elements)
+            return [self._command(Action.PAUSE), prepare, self._command(Action.COUNT)]
         if strategy == Strategy.NCL:
-            return [Command(Action.PAUSE), Command(Action.KILL, update.old.elements), *self._deploy(update.new, now)]
+            stop = [self._command(Action.PAUSE), self._command(Action.KILL, update.old.elements)]
+            return stop + self._deploy(update.new, now)
         self._enter(State.DEPLOYING, now)
-        self._waiting = set(update.parts.new_only)
-        if not self._waiting:  # only removals
-            return [Command(Action.PREPARE), *self._deployed(update, now)]
-        return [Command(Action.PREPARE), Command(Action.DEPLOY, _sorted(self._waiting))]
+        self._waiting = {*update.old.elements, *update.parts.new_only}
+        commands = [self._command(Action.PREPARE, update.old.elements)]
+        if update.parts.new_only:
+            commands.append(self._command(Action.DEPLOY, update.parts.new_only))
+        return commands
 
     def _deploy(self, version: Version, now: float) -> list[Command]:
         """Deploy a whole version."""
         self._enter(State.DEPLOYING, now)
         self._waiting = set(version.parts)
-        return [Command(Action.DEPLOY, _sorted(version.parts))]
+        return [self._command(Action.DEPLOY, version.parts)]
 
     def _deployed(self, update: Update, now: float) -> list[Command]:
         """Everything is ready."""
         if update.strategy in (Strategy.NCL, Strategy.NCH):
-            return self._finish(State.ABORTED if self._restoring else State.COMPLETE, [Command(Action.RESUME)], now)
-        before = [Command(Action.CLOSE_GATE)] if update.ordered else []
+            state = State.ABORTED if self._restoring else State.COMPLETE
+            return self._finish(state, [self._command(Action.RESUME)], now)
+        before = [self._command(Action.CLOSE_GATE)] if update.ordered else []
         if update.strategy == Strategy.HTI:
-            before += _hand_over(update)
+            before += self._hand_over(update)
         ids = update.old.logic | update.new.logic
         if update.strategy == Strategy.MVC:
             ids = {id: version for id, version in ids.items() if id in update.old.sources or id in update.new.sources}
@@ -359,41 +389,51 @@ class Coordinator:
     def _notices(self, update: Update, now: float) -> list[Command]:
         self._since = now
         action = Action.NOTIFY if update.strategy == Strategy.MVC else Action.ACTIVATE
-        return [Command(action, _sorted(self._waiting))]
+        return [self._command(action, self._waiting)]
 
     def _drain(self, now: float) -> list[Command]:
         self._enter(State.DRAINING, now)
-        return [Command(Action.COUNT)]
+        return [self._command(Action.COUNT)]
 
     def _drained(self, update: Update, now: float) -> list[Command]:
         """No message of the old version is left."""
         if update.strategy == Strategy.NCH:
-            return [*_hand_over(update), Command(Action.KILL, update.old.elements), *self._deploy(update.new, now)]
-        commands = [Command(Action.OPEN_GATE)] if update.ordered else []
-        commands += _hand_over(update) if update.strategy != Strategy.HTI else []
-        retired = Command(Action.RETIRE, _sorted(update.parts.old_only))
-        return self._finish(State.COMPLETE, [*commands, *([retired] if retired.parts else [])], now)
+            stop = [*self._hand_over(update), self._command(Action.KILL, update.old.elements)]
+            return stop + self._deploy(update.new, now)
+        commands = [self._command(Action.OPEN_GATE)] if update.ordered else []
+        commands += self._hand_over(update) if update.strategy != Strategy.HTI else []
+        if update.parts.old_only:
+            commands.append(self._command(Action.RETIRE, update.parts.old_only))
+        return self._finish(State.COMPLETE, commands, now)
+
+    def _hand_over(self, update: Update) -> list[Command]:
+        handed = [one for one in update.replaced if one.id in update.migrated]
+        return [self._command(Action.HAND_OVER, handed)] if handed else []
 
     def _abort(self, update: Update, reason: str, now: float) -> list[Command]:
         """Give up before the activation; strategies that stopped the old version deploy it again."""
         self.reason = reason
-        alarm = Command(Action.ALARM, text=f"update to dataflow version {update.new.number} aborted: {reason}")
-        if update.strategy in (Strategy.NCL, Strategy.NCH):
-            if self._restoring:  # nothing runs: go on trying
-                alarm = Command(Action.ALARM, text=f"dataflow version {update.old.number} does not restart: {reason}")
-            target = update.old if self._restoring else update.new
-            self._restoring = True
-            return [alarm, Command(Action.KILL, target.elements), *self._deploy(update.old, now)]
-        return self._finish(State.ABORTED, [alarm, Command(Action.RETIRE, _sorted(update.parts.new_only))], now)
+        text = f"update to dataflow version {update.new.number} aborted: {reason}"
+        if update.strategy not in (Strategy.NCL, Strategy.NCH):
+            commands = [self._command(Action.ALARM, text=text), self._command(Action.RETIRE, update.parts.new_only)]
+            return self._finish(State.ABORTED, commands, now)
+        if self._restoring:  # no version runs: try again
+            text = f"dataflow version {update.old.number} does not restart: {reason}"
+        commands = [
+            self._command(Action.ALARM, text=text),
+            self._command(Action.KILL, self._target(update).elements),
+        ]
+        self._restoring = True
+        return commands + self._deploy(update.old, now)
 
     def _finish(self, state: State, commands: list[Command], now: float) -> list[Command]:
         assert self.update is not None
         update, complete = self.update, state == State.COMPLETE
+        end = self._command(Action.COMPLETE if complete else Action.ABORT)
         self.version = update.new if complete else update.old
         self.numbering = self.numbering.restricted(self.version)
         self.update, self._waiting = None, set()
         self._enter(state, now)
-        end = Command(Action.COMPLETE if complete else Action.ABORT)
         return [*commands, end, *self._next(now)]
 
     def _enter(self, state: State, now: float) -> None:
@@ -418,9 +458,10 @@ class Coordinator:
             "update": current,
             "reason": self.reason,
             "queue": [one.to_dict() for one in self._queue],
-            "waiting": [list(part) for part in _sorted(self._waiting)],
+            "waiting": sorted((list(part) for part in self._waiting), key=str),
             "restoring": self._restoring,
             "since": self._since,
+            "highest": self._highest,
         }
 
     @classmethod
@@ -436,17 +477,8 @@ class Coordinator:
             Element(first, second) if isinstance(second, int) else Channel(first, second)
             for first, second in fields["waiting"]
         }
-        made._restoring, made._since = fields["restoring"], fields["since"]
+        made._restoring, made._since, made._highest = fields["restoring"], fields["since"], fields["highest"]
         return made
-
-
-def _hand_over(update: Update) -> list[Command]:
-    handed = tuple(one for one in update.replaced if one.id in update.migrated)
-    return [Command(Action.HAND_OVER, handed)] if handed else []
-
-
-def _sorted(parts: Iterable[Part]) -> tuple[Part, ...]:
-    return tuple(sorted(parts, key=str))
 
 
 def _name(part: Part) -> str:
