@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property
-from itertools import combinations, product
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from goffish.errors import InputError, JobError
@@ -199,7 +198,13 @@ class _Logical:
             self.origins[target].add(source)
         self.sources = [id for id in self.ids if id in old.sources or id in new.sources]
         self.above = self._fixed_point(dict.fromkeys(self.ids, 0), False)
-        self.dominators = self._fixed_point(dict.fromkeys(self.ids, (1 << len(self.ids)) - 1), True)
+        dominators = self._fixed_point(dict.fromkeys(self.ids, (1 << len(self.ids)) - 1), True)
+        by_depth = sorted(self.ids, key=lambda id: dominators[id].bit_count(), reverse=True)
+        #: The nearest other element on all paths to each one.
+        self.dominator = {
+            id: next((one for one in by_depth if one != id and dominators[id] & self.place[one]), None)
+            for id in self.ids
+        }
 
     def _fixed_point(self, sets: dict[str, int], common: bool) -> dict[str, int]:
         """Return ancestors (unions over the origins), or dominators (intersections), both with the element itself."""
@@ -224,13 +229,32 @@ class _Logical:
     def reaches(self, source: str, target: str) -> bool:
         return bool(self.above[target] & self.place[source])
 
-    def deciding(self, first: str, second: str) -> list[str]:
-        """Return the nearest element on all paths to both; without one, the sources that reach both."""
-        both = self.dominators[first] & self.dominators[second]
-        common = [id for id in self.ids if both & self.place[id]]
-        if common:
-            return [max(common, key=lambda id: self.dominators[id].bit_count())]
-        return [id for id in self.sources if self.reaches(id, first) and self.reaches(id, second)]
+    def deciding(self, points: Counter[str]) -> set[str]:
+        """Return the nearest element on all paths to both decisions of any pair, or the sources that reach both.
+
+        `points` are the elements at which decisions are made, with their number.
+        """
+        branches: dict[str | None, set[str]] = {}
+        for id in points:
+            child, parent = id, self.dominator[id]
+            while child not in branches.setdefault(parent, set()):
+                branches[parent].add(child)
+                if parent is not None:
+                    child, parent = parent, self.dominator[parent]
+        found = {id for id in self.ids if len(branches.get(id, ())) + points[id] >= 2}
+        tops = branches.get(None, set())
+        for source in self.sources if len(tops) > 1 else ():
+            reached = [id for id in points if self.reaches(source, id)]
+            if sum(any(self._below(id, top) for id in reached) for top in tops) > 1:
+                found.add(source)
+        return found
+
+    def _below(self, id: str, top: str) -> bool:
+        """Return whether all paths to an element pass another one."""
+        one: str | None = id
+        while one is not None and one != top:
+            one = self.dominator[one]
+        return one == top
 
 
 def pin_points(old: Version, new: Version) -> frozenset[str]:
@@ -264,17 +288,15 @@ def pin_points(old: Version, new: Version) -> frozenset[str]:
     channels = [part for part in parts if isinstance(part, Channel) and part.source not in changed]
     pins: set[str] = set()
     for join in old.joins | new.joins:
-        decisions = {("element", id) for id in changed if id != join and graph.reaches(id, join)}
-        decisions |= {("channel", c.source) for c in channels if graph.reaches(c.target, join)}
+        points = Counter(id for id in changed if id != join and graph.reaches(id, join))
+        # The channels that leave one element are chosen once for a product.
+        points.update({one.source for one in channels if graph.reaches(one.target, join)})
         if join in changed:  # decides on the arrival of each parent
-            decisions |= {("arrival", id) for id in graph.origins[join]}
-        for (one, first), (other, second) in combinations(sorted(decisions), 2):
-            # Channels that leave one element are chosen once for a product.
-            if not (one == other == "channel" and first == second):
-                pins.update(graph.deciding(first, second))
-    for left, right in product(channels, channels):
-        if left in old_only and right in new_only and left.source != right.source:
-            pins.update(graph.deciding(left.source, right.source))
+            points.update(graph.origins[join])
+        pins |= graph.deciding(points)
+    left, entered = ({one.source for one in channels if one in side} for side in (old_only, new_only))
+    if left and entered:
+        pins |= graph.deciding(Counter(left | entered))
     return frozenset(pins - changed)
 
 
