@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from goffish.streaming.updates.bounds import DeployTimes, Model
-from goffish.streaming.updates.coordinator import Action, Command, Coordinator, Limits, Request, State
-from goffish.streaming.updates.report import Cost, Emissions, measure
-from goffish.streaming.updates.routing import (
+from experiments.updates.bounds import DeployTimes, Model
+from experiments.updates.coordinator import Action, Command, Coordinator, Limits, Request, State
+from experiments.updates.report import Cost, Emissions, measure
+from experiments.updates.routing import (
     Buffers,
     Counts,
     Entry,
@@ -29,7 +29,7 @@ from goffish.streaming.updates.routing import (
     Update,
     converted,
 )
-from goffish.streaming.updates.versions import Channel, Element, Part, Strategy, Version
+from experiments.updates.versions import Channel, Element, Part, Strategy, Version
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,7 @@ def _edges(price: Floats, weight: Floats, top: float) -> Floats:
                 continue
             if found and edge > GAP_RATIO * found[-1] > 0:
                 found.append(NEAR_RATIO * found[-1])
-                steps = min(int(np.log(edge / found[-1]) / np.log(GAP_RATIO)), MOST_GAPS)
+                steps = int(min(np.log(edge / found[-1]) / np.log(GAP_RATIO), MOST_GAPS))
                 found += np.geomspace(found[-1], edge, steps + 2)[1:-1].tolist()
             found.append(edge)
     return np.unique(np.append(found, top))

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,7 +64,12 @@ class RealServer:
 
     def workers(self) -> list[psutil.Process]:
         """The workers of its jobs that are there."""
-        return [p for p in processes_with(str(self.home)) if re.search(r"runners[./]worker", " ".join(p.cmdline()))]
+        found = []
+        for process in processes_with(str(self.home)):
+            with suppress(psutil.NoSuchProcess):  # it has ended since
+                if re.search(r"runners[./]worker", " ".join(process.cmdline())):
+                    found.append(process)
+        return found
 
     def client(self, token: str | None = None) -> Client:
         """A client of it."""

@@ -120,7 +120,7 @@ def test_inputs_that_cannot_be_used(spark: Any, tmp_path: Path) -> None:
             {"inputs": [{"path": str(tmp_path / "rows.csv"), "format": "parquet"}]},
             r"rows\.csv cannot be read \(.*not a Parquet file",
         ),
-        ({"inputs": [{"path": "x", "format": "json"}], "source": 0}, "fields of JSON have names"),
+        ({"inputs": [{"path": "x", "format": "json"}], "source": 0}, "JSON fields are selected by name, not by number"),
         ({}, "source_unreadable 2 .*quarantine.; vertices .* need labels: text"),
     ):
         with pytest.raises(InputError, match=told) as caught:

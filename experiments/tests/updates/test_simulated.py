@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.updates.bounds import Bounds, DeployTimes, predict, sibling_waits
 from experiments.updates.cases import (
     RATES,
     Case,
@@ -27,11 +28,10 @@ from experiments.updates.cases import (
     simulate,
     windows,
 )
+from experiments.updates.coordinator import Limits, Request, State
+from experiments.updates.routing import PartialWindow, Side
 from experiments.updates.simulation import Simulation, Work, in_flight
-from goffish.streaming.updates.bounds import Bounds, DeployTimes, predict, sibling_waits
-from goffish.streaming.updates.coordinator import Limits, Request, State
-from goffish.streaming.updates.routing import PartialWindow, Side
-from goffish.streaming.updates.versions import Element, Strategy, Version
+from experiments.updates.versions import Element, Strategy, Version
 
 SAFE = (Strategy.MVC, Strategy.PVC)
 

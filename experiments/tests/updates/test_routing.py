@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goffish.errors import InputError, JobError
-from goffish.streaming.updates.routing import (
+from experiments.updates.routing import (
     Buffers,
     Entry,
     Gate,
@@ -27,7 +26,8 @@ from goffish.streaming.updates.routing import (
     merged,
     pin_points,
 )
-from goffish.streaming.updates.versions import Channel, Element, Numbering, Part, Strategy, Version
+from experiments.updates.versions import Channel, Element, Numbering, Part, Strategy, Version
+from goffish.errors import InputError, JobError
 
 WAYS = [("s", "a"), ("a", "b"), ("b", "t")]
 OLD = Version.of(1, {"s": 1, "a": 1, "b": 1, "t": 1}, WAYS)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.updates.bounds import Bounds
+from experiments.updates.report import Cost, Emissions, measure
+from experiments.updates.routing import Header, Update
+from experiments.updates.versions import Element, Numbering, Strategy, UpdateType, Version
 from goffish.errors import InputError
-from goffish.streaming.updates.bounds import Bounds
-from goffish.streaming.updates.report import Cost, Emissions, measure
-from goffish.streaming.updates.routing import Header, Update
-from goffish.streaming.updates.versions import Element, Numbering, Strategy, UpdateType, Version
 
 WAYS = [("s", "a"), ("a", "b")]
 OLD = Version.of(1, {"s": 1, "a": 1, "b": 1}, WAYS)

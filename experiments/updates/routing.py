@@ -21,8 +21,7 @@ from enum import IntEnum, StrEnum
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from goffish.errors import InputError, JobError
-from goffish.streaming.updates.versions import (
+from experiments.updates.versions import (
     Channel,
     Difference,
     Element,
@@ -34,6 +33,7 @@ from goffish.streaming.updates.versions import (
     classify,
     difference,
 )
+from goffish.errors import InputError, JobError
 
 Item = TypeVar("Item")
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from goffish.errors import InputError
-from goffish.streaming.updates.routing import PartialWindow, Tally, Update
-from goffish.streaming.updates.versions import (
+from experiments.updates.routing import PartialWindow, Tally, Update
+from experiments.updates.versions import (
     Channel,
     Element,
     Numbering,
@@ -21,6 +20,7 @@ from goffish.streaming.updates.versions import (
     Strategy,
     Version,
 )
+from goffish.errors import InputError
 
 
 class State(StrEnum):

@@ -13,10 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.updates.cases import GOLDEN_TIMES, Case, chain, drawn, golden
-from experiments.updates.simulation import Work
-from goffish.errors import InputError
-from goffish.streaming.updates.bounds import (
+from experiments.updates.bounds import (
     Bounds,
     DeployTimes,
     Model,
@@ -25,8 +22,11 @@ from goffish.streaming.updates.bounds import (
     recommend,
     sibling_waits,
 )
-from goffish.streaming.updates.routing import Update
-from goffish.streaming.updates.versions import Channel, Numbering, Strategy, UpdateType, Version
+from experiments.updates.cases import GOLDEN_TIMES, Case, chain, drawn, golden
+from experiments.updates.routing import Update
+from experiments.updates.simulation import Work
+from experiments.updates.versions import Channel, Numbering, Strategy, UpdateType, Version
+from goffish.errors import InputError
 
 
 def bounds(case: Case, strategy: Strategy, **options: Any) -> Bounds:

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goffish.errors import InputError
-from goffish.streaming.updates.versions import (
+from experiments.updates.versions import (
     Channel,
     Element,
     Numbering,
@@ -21,6 +20,7 @@ from goffish.streaming.updates.versions import (
     classify,
     difference,
 )
+from goffish.errors import InputError
 
 MODULES = ("versions", "routing", "coordinator", "bounds", "report")
 DIAMOND = [("s", "a"), ("s", "b"), ("a", "t"), ("b", "t")]
@@ -29,7 +29,7 @@ BASE = Version.of(1, {"s": 1, "a": 1, "b": 1, "t": 1}, DIAMOND)
 
 @pytest.mark.parametrize("module", MODULES)
 def test_examples(module: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"goffish.streaming.updates.{module}"))
+    found = doctest.testmod(importlib.import_module(f"experiments.updates.{module}"))
     assert found.attempted >= 2
     assert found.failed == 0
 
