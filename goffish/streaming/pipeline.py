@@ -40,6 +40,8 @@ class Pipeline:
 
     Attributes
     ----------
+    muted : bool
+        Whether sinks have what is delivered already.
     feedback : deque
         Target, port and batch of what loops send back.
     """
@@ -57,6 +59,7 @@ class Pipeline:
         self.counts = {one.name: Counts() for one in topology.operators}
         self.active = dict.fromkeys(self.instances, MAIN)
         self.errors = 0
+        self.muted = False
         self.feedback: deque[tuple[str, int, Batch]] = deque()
         #: Watermark that each operator has sent last.
         self.forwarded: dict[str, int | None] = {}
@@ -100,7 +103,8 @@ class Pipeline:
         writer, begun = self.writers.get(operator), time.perf_counter()
         if writer is not None:
             with named(operator):
-                writer.write(batch)
+                if not self.muted:
+                    writer.write(batch)
             counts.busy += time.perf_counter() - begun
             return
         instance = self.instances[operator]
@@ -144,6 +148,8 @@ class Pipeline:
             raise JobError(str(failures[0]))
         if most is not None and self.errors > most:
             raise JobError(f"{failures[0]}; {self.errors:,} errors, max_errors = {most:,}")
+        if self.muted:
+            return
         rows = [{"operator": one.operator, "error": one.error, "record": repr(one.record)} for one in failures]
         self.dead.write(Batch(rows))
 

@@ -217,6 +217,7 @@ class Node:
             self._pieces.append(self._piece(rest))
         self._known: list[Progress] = []  # of the copies
         self._in_sync = self._copied if number in self.view and restored is None else NOTHING
+        self._stale = NOTHING
         self._passed: list[dict[int, int]] = [{} for _ in range(options.threads)]
         self._lives: dict[int, int] = {}
         self._signals: dict[int, list[Signal]] = {}  # that some threads have passed
@@ -498,12 +499,15 @@ class Node:
         """Update the copy of another node's state."""
         theirs = self.view.interval(sender) & self._copied
         if checkpoint.number != self._received.get(sender, 0) + 1:
-            self._in_sync -= theirs  # one was lost; messages are kept until a full one arrives
+            self._stale |= (
+                theirs  # one was lost: the copy and all messages since stay as they are until a full one arrives
+            )
         self._received[sender] = checkpoint.number
         self._send(sender, Copied(self.view.epoch, checkpoint.serial))
         full = checkpoint.full & theirs
         self._in_sync |= full
-        usable = self._in_sync & theirs
+        self._stale -= full
+        usable = (self._in_sync - self._stale) & theirs
         self.state.discard((full | checkpoint.replaced) & usable)
         for delta in checkpoint.deltas:
             self.state.install(delta, usable)
@@ -581,6 +585,7 @@ class Node:
         self.state.discard(EVERYTHING - covered)
         self.store.keep(covered)
         self._in_sync = (self._in_sync & self._copied) | (handed & covered)
+        self._stale &= self._in_sync
         self._known = [known._replace(ranges=known.ranges & self._copied) for known in self._known]
         self._repairs = {node: repair for node, repair in self._repairs.items() if node in self._holders}
         for repair in self._repairs.values():
@@ -629,6 +634,7 @@ class Node:
                 self.state.resume()
         self._replaced |= ranges
         self._in_sync -= ranges
+        self._stale -= ranges
         self._checkpoint_due = now
         self._log(now, "takeover", ranges)
 

@@ -243,11 +243,6 @@ class Cluster:
         members = self._registry.read().nodes.tolist()
         return all(n in self._processes and self._processes[n].report.get("serial", 0) > 0 for n in members)
 
-    def drain(self) -> None:
-        """Let workers read no more, and finish what they have read."""
-        for one in self._processes.values():
-            one.send(command="drain")
-
     def switch(self, operator: str, alternate: str) -> None:
         """Switch an operator to another implementation on all workers.
 

@@ -163,8 +163,6 @@ class Process:
     def _obey(self, command: dict[str, Any]) -> None:
         now = time.monotonic()
         match command["command"]:
-            case "drain":
-                self._worker.draining = True
             case "switch":
                 self._worker.pipeline.switch(command["operator"], command["alternate"])
             case "give":

@@ -88,14 +88,17 @@ class _Partition:
     clocks: dict[str, Clock]
     reader: Reader | None
     seen: float
-
     history: list[dict[str, Any]]  # where to begin again, the earliest first
+    records: int  # that were read
+    published: int  # of these, the first so many have gone to sinks that no key leads to
 
     @property
     def now(self) -> dict[str, Any]:
         position = None if self.reader is None else list(self.reader.position)
         clocks = {name: clock.watermark for name, clock in self.clocks.items()}
-        return {"position": position, "number": self.lane.number, "clocks": clocks, "done": self.reader is None}
+        done = self.reader is None
+        number, records = self.lane.number, self.records
+        return {"position": position, "number": number, "records": records, "clocks": clocks, "done": done}
 
     def forget(self, number: int) -> None:
         """Drop places from which nothing has to be sent again, as the messages until `number` are safe."""
@@ -220,8 +223,6 @@ class Worker:
     outbox : list of (int, Message)
         Messages to send, with their receivers, in order. Messages to nodes are ordered among themselves, and so are
         those of the lanes.
-    draining : bool
-        Whether to read no more.
     """
 
     def __init__(
@@ -236,14 +237,12 @@ class Worker:
     ) -> None:
         self.plan, self.number, self.registry = plan, number, registry
         self.outbox: list[tuple[int, Any]] = []
-        self.draining = False
         self.pipeline = Pipeline(plan.topology, self._exchange, part=f"{number}")
         self._keyed = {name: state for name, state in self.pipeline.states.items() if name in plan.receivers}
         self._copies = Pipeline(plan.topology).states
         self._lane_copies: dict[str, tuple[int, Any]] = {}  # position and value, of other workers
         self._partitions: dict[str, _Partition] = {}
         self._turn: deque[str] = deque()
-        self._restored = bool(old)
         self._paces = {name: Pace(one.options.source.rate) for name, one in plan.sources.items()}  # type: ignore[union-attr]
         unsent = Mark(0, 0, dict.fromkeys((channel for channel, names in plan.feeds.items() if names), FIRST))
         self._outputs = {number: _Output(Lane(lane_id(f"@{number}")), unsent)}
@@ -379,7 +378,7 @@ class Worker:
     @property
     def reading(self) -> bool:
         """Whether there are partitions to read."""
-        return bool(self._turn) and not self.draining
+        return bool(self._turn)
 
     @property
     def finished(self) -> bool:
@@ -388,13 +387,6 @@ class Worker:
             mark.marks is not None and all(reached == LAST for reached in mark.marks.values())
             for mark in self._marks.values()
         )
-        if self.draining:
-            nodes = self.node.view.nodes.tolist()
-            ended = all(
-                self._acknowledged.get(node, {}).get(one.lane.lane, 0) >= one.lane.number
-                for node in nodes
-                for one in self._partitions.values()
-            )
         empty = (
             not self.reading and not self.node.queued and not any(o.held or o.closing for o in self._outputs.values())
         )
@@ -418,7 +410,7 @@ class Worker:
             source, partition = name.split("\n", 1)
             operator = self.plan.sources[source]
             _, history = self._lane_copies.pop(name, (0, []))
-            saved = history[-1] if history and not self._restored else history[0] if history else {}
+            saved = history[0] if history else {}  # later messages may not have arrived everywhere
             lane = Lane(lane_id(name), life, saved.get("number", 0))
             clocks = {}
             for one in self._timed(operator):
@@ -427,7 +419,8 @@ class Worker:
             with named(source):
                 opened = operator.options.source.open(partition, saved.get("position"))  # type: ignore[union-attr]
                 reader = None if saved.get("done") else opened
-            partition_ = _Partition(name, operator, lane, clocks, reader, now, history or [])
+            read, published = saved.get("records", 0), history[-1]["records"] if history else 0
+            partition_ = _Partition(name, operator, lane, clocks, reader, now, history or [], read, published)
             if not history:
                 partition_.history.append(partition_.now)
             self._partitions[name] = partition_
@@ -450,7 +443,7 @@ class Worker:
     def read(self, limit: int, now: float) -> int:
         """Read a batch of the next partition that has records, and return their number."""
         self._now = now
-        for _ in range(len(self._turn) if not self.draining else 0):
+        for _ in range(len(self._turn)):
             partition = self._partitions[self._turn[0]]
             pace = self._paces[partition.source.name]
             allowed = pace.allowed(limit)
@@ -469,9 +462,14 @@ class Worker:
                 count = len(found.values)
                 pace.took(count)
                 partition.seen = now
-                self._process(
-                    partition, Batch(found.values), [Failure(partition.source.name, *bad) for bad in found.bad]
-                )
+                again = min(max(0, partition.published - partition.records), count)
+                partition.records += count
+                failures = [Failure(partition.source.name, *bad) for bad in found.bad]
+                if again:  # only what keys lead to has to be sent again
+                    self.pipeline.muted = True
+                    self._process(partition, Batch(found.values[:again]), [])
+                    self.pipeline.muted = False
+                self._process(partition, Batch(found.values[again:]), failures)
             if reader.done:
                 reader.close()
                 partition.reader = None

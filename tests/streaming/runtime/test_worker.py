@@ -137,6 +137,25 @@ def test_two_stages(events: Any, tmp_path: Path, seeds: range, event: str) -> No
         assert len(lines) == len(expected)
 
 
+def both(flow: gf.stream.Flow, source: Path, target: Path) -> None:
+    events = flow.source(gf.stream.read_json_lines(str(source)), time="at", lateness="2s")
+    events.sink(gf.stream.write_json_lines(target / "all"), name="all")
+    events.key_by("user").count(name="count").sink(gf.stream.write_json_lines(target / "counts"))
+
+
+@EVENTS
+@pytest.mark.parametrize("seeds", [few, many])
+def test_sinks_without_a_key(events: Any, tmp_path: Path, seeds: range, event: str) -> None:
+    """Records that are read again, as others may lack them, do not reach such a sink twice."""
+    source, rows = events
+    for seed in seeds:
+        cluster = run(both, source, tmp_path / str(seed), seed, event)
+        lines = written(tmp_path / str(seed) / "all")
+        assert sorted(lines, key=repr) == sorted(rows, key=repr)
+        counted = [worker.pipeline.instances["count"].state for worker in cluster.alive]
+        assert sum(len(state.at(None).all_slots()) for state in counted) == 40
+
+
 def test_refused() -> None:
     flow = gf.stream.Flow("late-time")
     stream = flow.source(gf.stream.generate(5)).key_by(lambda n: n % 2).count()
