@@ -23,6 +23,8 @@ from goffish.partial import local_path
 from goffish.streaming.state import Delta
 
 _MANIFEST, _VERSION = "checkpoint.json", 1
+#: Folder within, of the checkpoints of several workers.
+WORKERS = "workers"
 #: Checkpoints between two that hold the whole state.
 _CHAIN = 10
 

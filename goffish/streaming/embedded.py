@@ -14,8 +14,9 @@ from typing import Any
 
 from goffish.errors import InputError
 from goffish.notebook import bar, in_notebook
+from goffish.partial import local_path
 from goffish.streaming.batches import FIRST, LAST, Batch
-from goffish.streaming.checkpoints import CheckpointFolder
+from goffish.streaming.checkpoints import WORKERS, CheckpointFolder
 from goffish.streaming.metrics import Metrics, OperatorMetrics
 from goffish.streaming.operators import Clock, Failure
 from goffish.streaming.pipeline import Counts, Pipeline, named
@@ -159,6 +160,10 @@ class Executor:
         self._sources: dict[str, _Partitions] = {}
         try:
             if checkpoint is not None:
+                if (local_path(checkpoint) / WORKERS).is_dir():
+                    raise InputError(
+                        f"{checkpoint}: checkpoint of a run with several workers; resume it with --workers 2"
+                    )
                 self._folder = CheckpointFolder(checkpoint, topology.name, topology.fingerprint)
             self._restore()
         except BaseException:

@@ -18,7 +18,7 @@ from typing import Any
 
 from goffish.errors import InputError, JobError
 from goffish.partial import local_path
-from goffish.streaming.checkpoints import CheckpointFolder
+from goffish.streaming.checkpoints import WORKERS, CheckpointFolder
 from goffish.streaming.embedded import Until
 from goffish.streaming.metrics import Metrics, OperatorMetrics
 from goffish.streaming.ring.node import Options
@@ -347,7 +347,7 @@ class _WorkerFolder:
 
     def __init__(self, path: str | Path, topology: Topology) -> None:
         root = local_path(path)
-        self.path = root / "workers"
+        self.path = root / WORKERS
         if (root / "checkpoint.json").exists():
             raise InputError(f"{path}: checkpoint of a run in one process; resume it with --workers 1")
         try:

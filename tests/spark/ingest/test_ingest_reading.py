@@ -121,7 +121,7 @@ def test_inputs_that_cannot_be_used(spark: Any, tmp_path: Path) -> None:
             r"rows\.csv cannot be read \(.*not a Parquet file",
         ),
         ({"inputs": [{"path": "x", "format": "json"}], "source": 0}, "JSON fields are selected by name, not by number"),
-        ({}, "source_unreadable 2 .*quarantine.; vertices .* need labels: text"),
+        ({}, r"source_unreadable 2 .*quarantine\); set labels: text if vertex labels are not integers"),
     ):
         with pytest.raises(InputError, match=told) as caught:
             ingest({**base, **change}, tmp_path / "s", spark)
@@ -133,5 +133,5 @@ def test_inputs_that_cannot_be_used(spark: Any, tmp_path: Path) -> None:
             ingest({**base, "inputs": [{"path": str(tmp_path), "format": "avro"}]}, tmp_path / "s", spark)
     (tmp_path / "q").mkdir()
     (tmp_path / "q" / "thesis.tex").write_text("")
-    with pytest.raises(InputError, match=r"thesis\.tex, so it is no quarantine"):
+    with pytest.raises(InputError, match=r"contains thesis\.tex, which no ingest wrote"):
         ingest(base, tmp_path / "s", spark, quarantine=tmp_path / "q")

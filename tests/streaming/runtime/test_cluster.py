@@ -173,5 +173,8 @@ def test_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"operator list: collect\(\) keeps records in memory"):
         flow.run(workers=2)
     make_flow(tmp_path / "in", tmp_path / "other").run(checkpoint=tmp_path / "one")
+    (tmp_path / "several" / "workers").mkdir(parents=True)
+    with pytest.raises(InputError, match="checkpoint of a run with several workers; resume it with --workers 2"):
+        make_flow(tmp_path / "in", tmp_path / "other2").run(checkpoint=tmp_path / "several")
     with pytest.raises(InputError, match="checkpoint of a run in one process; resume it with --workers 1"):
         run_workers(topology, 2, 1, tmp_path / "one", 1.0, None)
