@@ -84,6 +84,9 @@ class Sink:
     def check(self) -> None:
         """Raise an error if the target cannot be written."""
 
+    def check_unused(self) -> None:
+        """Raise an error if another run has written to the target, as a run that begins would add to it."""
+
     def writer(self, name: str) -> Writer:
         """Return a writer for a run.
 
@@ -360,6 +363,16 @@ class FolderSink(Sink):
         existing = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
         if not os.access(existing, os.W_OK):
             raise InputError(f"{self.path}: no permission to write in {existing}")
+
+    def check_unused(self) -> None:
+        """Raise an error if another run has written to the target, as a run that begins would add to it."""
+        folder = local_path(self.path)
+        written = sorted(one.name for one in folder.glob("part-*") if _PART.fullmatch(one.name))
+        if written:
+            raise InputError(
+                f"{self.path}: has {written[-1]} of another run; resume from the checkpoint that wrote it, or give an "
+                "empty folder"
+            )
 
     def writer(self, name: str) -> Writer:
         """Return a writer for the operator of a name."""

@@ -111,6 +111,9 @@ class Cluster:
         options = Options(checkpoint_s=checkpoint_s, detect_s=_SILENT_S, ping_s=_ANSWERS_S)
         self._checkpoints = None if checkpoint is None else _WorkerFolder(checkpoint, topology)
         old = [] if self._checkpoints is None else self._checkpoints.workers
+        if not old:
+            for sink in topology.sinks.values():
+                sink.check_unused()
         outputs = [] if self._checkpoints is None else self._checkpoints.outputs
         first = max(old, default=-1) + 1
         start = {"topology": topology, "options": options, "old": old}

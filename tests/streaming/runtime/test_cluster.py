@@ -173,6 +173,8 @@ def test_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"operator list: collect\(\) keeps records in memory"):
         flow.run(workers=2)
     make_flow(tmp_path / "in", tmp_path / "other").run(checkpoint=tmp_path / "one")
+    with pytest.raises(InputError, match=r"other: has part-00000001.jsonl of another run"):
+        run_workers(make_flow(tmp_path / "in", tmp_path / "other").check(), 2, 1, None, 1.0, None)
     (tmp_path / "several" / "workers").mkdir(parents=True)
     with pytest.raises(InputError, match="checkpoint of a run with several workers; resume it with --workers 2"):
         make_flow(tmp_path / "in", tmp_path / "other2").run(checkpoint=tmp_path / "several")
