@@ -28,6 +28,7 @@ from goffish.scheduling.spot.job import (
 )
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.table import Table
+from goffish.scheduling.spot.ties import prompt
 from goffish.scheduling.spot.trials import Trials
 
 _TEXTS = {
@@ -45,7 +46,7 @@ class Advice:
     Attributes
     ----------
     action : int
-        An action of `job`.
+        An action of `job`; of options that cost nearly the same, one that starts or keeps a machine (`ties.prompt`).
     text : str
     expected_cost : float
         Expected cost of the remaining work; for a job that holds a machine, an upper bound (as if it were released
@@ -122,7 +123,10 @@ def advise(
     if trials is not None and history is not None:
         choice = choose(table, trials, history, cost, seed=seed, idle=status.state == QUIESCED)
     rule: Table | Heuristic = table if choice is None else choice.rule
-    action = rule.decide(slots, status, prices, ages)
+    if isinstance(rule, Table):
+        action, _ = prompt(rule, slots, status, prices, ages)
+    else:
+        action = rule.decide(slots, status, prices, ages)
     if status.state != QUIESCED:
         cost += advance(market, status, RELEASE, prices, prices).money
     hour = market.slots_per_hour

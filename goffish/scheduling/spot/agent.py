@@ -17,6 +17,7 @@ from goffish.scheduling.spot.estimate import FLOOR
 from goffish.scheduling.spot.job import Status
 from goffish.scheduling.spot.model import SpotClass
 from goffish.scheduling.spot.table import Table, build_table
+from goffish.scheduling.spot.ties import NEAR, prompt
 from goffish.scheduling.spot.trials import refitted
 
 _log = logging.getLogger(__name__)
@@ -107,7 +108,8 @@ class Agent:
     Notes
     -----
     Deadlines are kept with any table. A new fit gives observations a half-life of a day, so it follows the prices since
-    the change.
+    the change. Machines are started and kept rather than waited for as long as that adds at most `ties.NEAR` of the
+    cost expected at the start, over the whole job.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Agent:
         self._history, self._threads = history, threads
         self._seen: list[Floats] = []
         self._left = slots + 1
+        self._spare: float | None = None
         self._restart()
 
     def decide(self, left: int, status: Status, prices: Sequence[float], ages: Sequence[int] | None = None) -> int:
@@ -131,7 +134,13 @@ class Agent:
             found = max(one.observe(float(price)) for one, price in zip(self._evidence, now, strict=True))
             if found > self.alarm * len(self._evidence) and left >= 2:
                 self._fit(left, max(status.saved, status.work))
-        return self.table.decide(left, status, prices, [one.age for one in self._evidence])
+        own = [one.age for one in self._evidence]
+        if self._spare is None:
+            cost = self.table.expected_cost(status.saved, min(left, self.table.slots), prices, own)
+            self._spare = NEAR * cost if np.isfinite(cost) else 0.0
+        action, more = prompt(self.table, left, status, prices, own, most=self._spare)
+        self._spare -= more
+        return action
 
     def _restart(self) -> None:
         recent = np.concatenate((self._history.prices[:-1], *(one[None] for one in self._seen)))[-_LAST:]

@@ -160,13 +160,7 @@ class Table:
         state = status.state
         if state in (MIGRATING, LOCAL_STATE):
             return PROCESS if state == LOCAL_STATE else WAIT
-        market, joint = self.market, 0
-        if market.aged:
-            known = None if ages is None else np.asarray(ages, np.int64)
-            joint = int(market.joint(self._prices(prices), known))
-        else:
-            for one, price in zip(self._bins, prices, strict=True):
-                joint = joint * one[0] + int(one[1].searchsorted(price))
+        market, joint = self.market, self.joint(prices, ages)
         if state == QUIESCED:
             found = int(self.idle_actions[left, joint, status.saved])
             if found == 0:
@@ -177,6 +171,16 @@ class Table:
         if state == CHECKPOINTING:
             return QUIT if self._code(status.left, left, joint, status) else WAIT
         return WAIT
+
+    def joint(self, prices: Sequence[float], ages: Sequence[int] | None = None) -> int:
+        """Return the joint state of prices and ages, as for `decide`."""
+        market, found = self.market, 0
+        if market.aged:
+            known = None if ages is None else np.asarray(ages, np.int64)
+            return int(market.joint(self._prices(prices), known))
+        for one, price in zip(self._bins, prices, strict=True):
+            found = found * one[0] + int(one[1].searchsorted(price))
+        return found
 
     @cached_property
     def _bins(self) -> list[tuple[int, Floats]]:
@@ -190,18 +194,29 @@ class Table:
         return list(zip(bases[:-1], states, np.where(locks, rules.kind, -1).tolist(), strict=True))
 
     def _code(self, layer: int, left: int, joint: int, status: Status) -> int:
-        actions, hour = self.actions, status.hour
-        base, states, locked = self._places[status.choice]
+        return self.code(layer, left, joint, status.choice, status.work, status.saved, self.hour_of(status))
+
+    def hour_of(self, status: Status) -> int:
+        """Return the hour state of a held machine, which includes the bin of a locked price (`charges_of`)."""
+        hour, (_, _, locked) = status.hour, self._places[status.choice]
         if hour and locked >= 0:
             size, edges = self._bins[locked]
             hour = 1 + (hour - 1) * size + int(edges.searchsorted(status.locked))
-        row = (layer * self.market.joint_states + joint) * self.work + status.saved - 1
+        return hour
+
+    def code(self, layer: int, left: int, joint: int, choice: int, work: int, saved: int, hour: int) -> int:
+        """Return the action with a held machine: 0 to 2 are continue, save and release; in a checkpoint, 1 is cancel.
+
+        `layer`: 0, or the remaining slots of a checkpoint; `joint`: joint state of the prices; `hour`: `hour_of`.
+        """
+        actions, (base, states, _) = self.actions, self._places[choice]
+        row = (layer * self.market.joint_states + joint) * self.work + saved - 1
         at = base + row * states + hour
         begin, end = actions.first[at : at + 2].tolist()
         run = int(actions.since[begin:end].searchsorted(left, "right"))
         if run == 0:
             return 0
-        word, place = divmod(status.work - 1, kernels.IN_WORD)
+        word, place = divmod(work - 1, kernels.IN_WORD)
         return int(actions.words[actions.number[begin + run - 1], word]) >> (2 * place) & 3
 
 

@@ -319,7 +319,9 @@ def best_by_trial(market: Market, work: int, slots: int, prices: SlotPrices, end
     return best(slots, submitted(work))
 
 
-def exact_cost(market: Market, policy: JobPolicy, work: int, slots: int, start: tuple[int, ...]) -> float:
+def exact_cost(
+    market: Market, policy: JobPolicy, work: int, slots: int, start: tuple[int, ...], begin: Status | None = None
+) -> float:
     """Expected cost of a policy under the market's chains, infinite if it may miss the deadline; by `job.advance`."""
 
     @cache
@@ -346,7 +348,7 @@ def exact_cost(market: Market, policy: JobPolicy, work: int, slots: int, start: 
                 total += q * hazard * (taken.money + value(left - 1, taken.status, n))
         return total
 
-    return value(slots, submitted(work), start)
+    return value(slots, submitted(work) if begin is None else begin, start)
 
 
 def assert_equals_recursion(market: Market, work: int, slots: int) -> None:
