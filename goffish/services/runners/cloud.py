@@ -116,7 +116,9 @@ class CloudRunner:
             since=since,
             environment=self.environment,
         ) as provider:
-            return _Rented(attempt, plan, need, provider, order_of(graph, files, self.limits), self.pace, since).run()
+            rented = _Rented(attempt, plan, need, provider, order_of(graph, files, self.limits), self.pace, since)
+            rented.delays.start_s = max(rented.delays.start_s, sized.start_s * self.pace)
+            return rented.run()
 
 
 class _Stopped(Exception):
@@ -131,6 +133,29 @@ def _stop(attempt: Attempt) -> None:
     why = attempt.stops()
     if why is not None:
         raise _Stopped(why)
+
+
+@dataclass
+class Delays:
+    """The longest delays of a job so far, in simulated seconds; real processes do not follow the simulated clock.
+
+    Attributes
+    ----------
+    start_s : float
+        From the request of a machine until its worker runs; at least the planned start-up.
+    release_s : float
+        Until the worker of a released machine has ended.
+    decide_s : float
+        Of a decision, which may fit the market again.
+    """
+
+    start_s: float
+    release_s: float = 0.0
+    decide_s: float = 0.0
+
+    def reserve_s(self, planned_s: float) -> float:
+        """Return the time before the deadline that a change of machines takes beyond the planned start-up."""
+        return max(0.0, self.start_s - planned_s) + self.release_s + self.decide_s
 
 
 class _Rented:
@@ -156,6 +181,10 @@ class _Rented:
         self._price = 0.0
         self._task: Task | None = None
         self._begun_s = 0.0
+        self.delays = Delays(need.startup_s)
+        #: Time of the request of a machine whose worker does not run yet, and the session of the worker before.
+        self._asked_s: float | None = None
+        self._session: int | None = None
 
     def run(self) -> Ended:
         """Run until the job ends or must stop."""
@@ -193,6 +222,12 @@ class _Rented:
         machine, attempt, folder = self._machine, self._attempt, self._attempt.folder
         assert machine is not None
         state = self._provider.states()[machine]
+        if self._asked_s is not None:
+            self.delays.start_s = max(self.delays.start_s, self._provider.now - self._asked_s)
+            if folder.session != self._session:
+                self._asked_s = None
+                # Work begins now, however long the start took.
+                self._begun_s = max(self._begun_s, self._provider.now - self._need.startup_s)
         if state == "failed":
             _wait_until_free(folder)
             taken = self._provider.taken(machine)
@@ -245,8 +280,9 @@ class _Rented:
         given = self._provider.prices()
         prices = [given[market.spot_choice(kind, 0)] for kind in range(len(market.classes))]
         self._tell_price(given)
-        left = self._slots_left()
+        left, begun_s = self._slots_left(), self._provider.now
         action = plan.decide(left, self._status(), prices)
+        self.delays.decide_s = max(self.delays.decide_s, self._provider.now - begun_s)
         if action == RELEASE:
             why = "released: the policy prefers another option"
             self._give_back(why)
@@ -280,6 +316,7 @@ class _Rented:
         attempt.move(State.PROVISIONING, text_of(plan.market, choice + START))
         # The first billing quantum is charged at once, to this machine.
         more = {"slots_left": left, "work_left": plan.units(self._left), "cost": self._cost}
+        self._asked_s, self._session = self._provider.now, attempt.folder.session
         self._machine, self._choice, self._price = self._provider.start(choice), choice, price
         self._note_machine("machine", f"{self._name} started", more)
 
@@ -288,8 +325,10 @@ class _Rented:
         machine = self._machine
         if machine is None:
             return
+        begun_s = self._provider.now
         self._provider.stop(machine)
         _wait_until_free(self._attempt.folder)
+        self.delays.release_s = max(self.delays.release_s, self._provider.now - begun_s)
         self._forget(machine, "machine", f"{self._name} {text}")
 
     def _forget(self, machine: int, kind: str, text: str) -> None:
@@ -302,7 +341,7 @@ class _Rented:
         price = own.priced(self._provider.life(machine)[1]).classes[0].price_per_hour
         self._price = price if price < ANY_PRICE else self._price
         self._note_machine(kind, text)
-        self._machine, self._task = None, None
+        self._machine, self._task, self._asked_s = None, None, None
 
     def _tell_price(self, given: Sequence[float]) -> None:
         """Record a price change of the machine; called once per slot."""
@@ -335,7 +374,8 @@ class _Rented:
     def _slots_left(self) -> int:
         left_s = self._attempt.time_left_s
         cloud_s = self._until_s - self._provider.now if left_s is None else left_s * self._pace
-        return slots_left(max(0.0, cloud_s), 0.0, self._plan.slot_s, _MARGIN)
+        reserve_s = self.delays.reserve_s(self._plan.market.startup_slots * self._plan.slot_s)
+        return slots_left(max(0.0, cloud_s - reserve_s), 0.0, self._plan.slot_s, _MARGIN)
 
     def _status(self) -> Status:
         """Return the status of the job for the policy."""

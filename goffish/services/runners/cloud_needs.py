@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,14 @@ class Sized:
         Local cores per reference core: the fastest machine type has as many local cores as the job has threads.
     remark : str
         Reason why the estimate may be inaccurate, or an empty string.
+    start_s : float
+        Seconds in which a process of this machine started and read the input just now; 0 if none did.
     """
 
     estimate: JobEstimate
     share: float
     remark: str
+    start_s: float = 0.0
 
     def need(self, catalogue: Catalogue, pace: float, left_s: float | None) -> Need:
         """Convert the estimate to simulated cloud time.
@@ -89,7 +93,9 @@ def size_of(graph: GraphJob, path: str, catalogue: Catalogue) -> Sized:
     measured = any((graph.algorithm, "local") in one.models for one in calibrations())
     algorithm = graph.algorithm if measured else _USUAL
     remark = "" if measured else f"{graph.algorithm} is not calibrated; estimated as {_USUAL}"
+    begun = time.monotonic()
     shape = _shape(path, algorithm, threads)
+    start_s = 0.0 if Path(path).is_dir() else time.monotonic() - begun
     if shape is None:
         edges = max(1, Path(path).stat().st_size // _BYTES_PER_EDGE)
         shape = JobShape(algorithm, "local", max(1, edges // _EDGES_PER_VERTEX), edges, threads, workers=threads)
@@ -99,7 +105,7 @@ def size_of(graph: GraphJob, path: str, catalogue: Catalogue) -> Sized:
         for field, option in (("supersteps", "supersteps"), ("sources", "pivots"))
         if (text := graph.options.get(option, "")).isdecimal() and int(text) > 0
     }
-    return Sized(estimate(replace(shape, **fixed)), share, remark)
+    return Sized(estimate(replace(shape, **fixed)), share, remark, start_s)
 
 
 def _shape(path: str, algorithm: str, threads: int) -> JobShape | None:
