@@ -20,7 +20,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from goffish.cloud.prices import ANY_PRICE, UNAVAILABLE, Trace, seconds_of, trace_of
+from goffish.cloud.prices import (
+    ANY_PRICE,
+    LATEST_S,
+    TIME_ACCEPTED,
+    UNAVAILABLE,
+    Trace,
+    history_seconds,
+    reason,
+    trace_of,
+)
 from goffish.errors import FormatError, InputError
 
 _DATE = re.compile(r"(\d\d)-(\d\d)-(\d{4})")
@@ -97,7 +106,7 @@ def read_availability(path: str | Path, machines: int = 1) -> Availability:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot read availability ({error})") from None
+        raise InputError(f"{path}: cannot read availability ({reason(error)})") from None
     if text.lstrip()[:1] in ("{", "["):
         counts, times, end = _json_counts(path, text)
     else:
@@ -125,6 +134,8 @@ def _json_counts(path: Path, text: str) -> tuple[NDArray[np.int64], NDArray[np.f
             start = datetime(year, month, date, tzinfo=UTC).timestamp()
         except ValueError:
             raise InputError(f"{path}: {day[0]} in the name is not a date (MM-DD-YYYY)") from None
+    if not 0 <= start + gap * counts.size < LATEST_S:
+        raise FormatError(path, None, f"metadata.gap_seconds: {gap:g}; the times must be of the years 1970 to 2099")
     times = start + gap * np.arange(counts.size + 1.0)
     return counts.astype(np.int64), times[:-1], float(times[-1])
 
@@ -141,11 +152,11 @@ def _csv_counts(path: Path, text: str) -> tuple[NDArray[np.int64], NDArray[np.fl
         if not row:
             continue
         try:
-            time, count = seconds_of(row[0]), int(row[1])
+            time, count = history_seconds(row[0]), int(row[1])
         except (ValueError, IndexError):
             time, count = 0.0, -1
         if count < 0:
-            problem = "expected a time in ISO 8601 and 0, 1 or a number of machines"
+            problem = f"expected {TIME_ACCEPTED}, and 0, 1 or a number of machines"
             raise FormatError(path, rows.line_num, problem, ",".join(row))
         if times and time <= times[-1]:
             raise FormatError(path, rows.line_num, "times must ascend", ",".join(row))

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from goffish.cloud.prices import PROHIBITIVE, Trace, read_csv, seconds_of, trace_of
+from goffish.cloud.prices import PROHIBITIVE, TIME_ACCEPTED, Trace, history_seconds, read_csv, reason, trace_of
 from goffish.errors import FormatError, InputError
 
 #: Fields that identify a price series, in the order of their appearance in its name.
 _KEYS = ("AvailabilityZone", "ProductDescription", "InstanceType")
 _FIELDS = (*_KEYS, "SpotPrice", "Timestamp")
 _OURS = ("timestamp_utc", "price_usd_per_hour")
-_ACCEPTED = "is not an output of aws ec2 describe-spot-price-history"
+_ACCEPTED = "is not a price history (timestamp_utc,price_usd_per_hour, or aws ec2 describe-spot-price-history)"
 #: Patterns of fields, for CSV without a header. A price is tried last, as a year could be one.
 _LOOKS = {
     "Timestamp": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d.*"),
@@ -45,8 +45,8 @@ class _Row(NamedTuple):
 def read_prices(path: str | Path) -> dict[str, Trace]:
     """Read the traces of a price file in any supported format (``.gz`` is decompressed).
 
-    Rows may be repeated and in any order. Of several prices of a machine type at the same time, the newest counts,
-    which AWS prints first.
+    Rows may be in any order. In outputs of AWS they may also be repeated: of several prices of a machine type at the
+    same time, the newest counts, which AWS prints first.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def read_prices(path: str | Path) -> dict[str, Trace]:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot read prices ({error})") from None
+        raise InputError(f"{path}: cannot read prices ({reason(error)})") from None
     first = text.lstrip()[:1]
     if first in ("{", "["):
         rows: Iterable[_Row] = _json_rows(path, text)
@@ -90,11 +90,11 @@ def _traces(path: Path, rows: Iterable[_Row]) -> dict[str, Trace]:
     for row in rows:
         times, prices = found.setdefault(row.name, ([], []))
         try:
-            time, price = seconds_of(row.time), float(row.price)
+            time, price = history_seconds(row.time), float(row.price)
         except ValueError:
             time, price = 0.0, -1.0
         if not 0 <= price < PROHIBITIVE:
-            problem = f"expected a time in ISO 8601 and a price of at least 0 and less than {PROHIBITIVE:g}"
+            problem = f"expected {TIME_ACCEPTED}, and a price of at least 0 and less than {PROHIBITIVE:g}"
             raise FormatError(path, row.line, problem, f"{row.time} {row.price}")
         times.append(time)
         prices.append(price)

@@ -29,6 +29,10 @@ PROHIBITIVE = 1e9
 #: Price of a spot machine type in a trace while it is not available, and the bid in markets without bids, which is
 #: greater than all other prices.
 UNAVAILABLE, ANY_PRICE = PROHIBITIVE / 2, PROHIBITIVE / 4
+#: End of the accepted times of histories, which begin in 1970, and what is expected of them.
+LATEST_S, TIME_ACCEPTED = datetime(2100, 1, 1, tzinfo=UTC).timestamp(), "a time in ISO 8601, of the years 1970 to 2099"
+#: Maximum slots of a period: 38 years of ten minutes.
+MOST_SLOTS = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +130,7 @@ def read_csv(path: str | Path, name: str | None = None) -> Trace:
         If the file cannot be read or a line is invalid; the message names the line.
     """
     path = Path(path)
-    times, prices = [], []
+    times, prices, lines = [], [], dict[float, int]()
     try:
         with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
             rows = csv.reader(file)
@@ -135,16 +139,21 @@ def read_csv(path: str | Path, name: str | None = None) -> Trace:
                 raise FormatError(path, 1, "expected the columns timestamp_utc,price_usd_per_hour", ",".join(header))
             for row in rows:
                 try:
-                    time, price = seconds_of(row[0]), float(row[1])
+                    time, price = history_seconds(row[0]), float(row[1])
                 except (ValueError, IndexError):
-                    raise FormatError(path, rows.line_num, "expected a time and a price", ",".join(row)) from None
+                    problem = f"expected {TIME_ACCEPTED}, and a price"
+                    raise FormatError(path, rows.line_num, problem, ",".join(row)) from None
+                if time in lines:
+                    problem = f"the time is repeated, as in line {lines[time]}; expected one price for each"
+                    raise FormatError(path, rows.line_num, problem, ",".join(row))
+                lines[time] = rows.line_num
                 if not 0 <= price < PROHIBITIVE:
                     problem = f"the price must be at least 0 and less than {PROHIBITIVE:g}"
                     raise FormatError(path, rows.line_num, problem, ",".join(row))
                 times.append(time)
                 prices.append(price)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot read prices ({error})") from None
+        raise InputError(f"{path}: cannot read prices ({reason(error)})") from None
     return trace_of(times, prices, name or path.name.split(".csv")[0])
 
 
@@ -190,6 +199,29 @@ def seconds_of(text: str) -> float:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
+def reason(error: Exception) -> str:
+    """Describe why a history cannot be read."""
+    if isinstance(error, UnicodeDecodeError):
+        return "is not a text in UTF-8"
+    if isinstance(error, EOFError | zlib.error | gzip.BadGzipFile):
+        return "is damaged"
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def history_seconds(text: str) -> float:
+    """Convert a time of a history, as `seconds_of`.
+
+    Raises
+    ------
+    ValueError
+        If it is not `TIME_ACCEPTED`.
+    """
+    found = seconds_of(text)
+    if not 0 <= found < LATEST_S:
+        raise ValueError(text)
+    return found
+
+
 def moment_text(seconds: float) -> str:
     """Format a time for messages."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
@@ -228,11 +260,13 @@ def in_slots(traces: Sequence[Trace], slot_s: float, first: float, last: float) 
     Raises
     ------
     InputError
-        If a trace does not cover the period, or the period is shorter than a slot.
+        If a trace does not cover the period, or the period is shorter than a slot or has more than `MOST_SLOTS`.
     """
     count = int((last - first) // slot_s) if slot_s > 0 else 0
-    if count < 1:
-        raise InputError(f"no slot of {slot_s:g} s from {moment_text(first)} to {moment_text(last)}")
+    if not 1 <= count <= MOST_SLOTS:
+        found = f"{count:,} slots" if count else "no slot"
+        accepted = "" if count < 1 else f"; at most {MOST_SLOTS:,} are supported: use a shorter period or longer slots"
+        raise InputError(f"{found} of {slot_s:g} s from {moment_text(first)} to {moment_text(last)}{accepted}")
     edges = first + slot_s * np.arange(count + 1)
     prices, peaks = np.empty((count + 1, len(traces))), np.empty((count, len(traces)))
     for column, trace in enumerate(traces):

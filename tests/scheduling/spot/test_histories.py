@@ -109,7 +109,7 @@ def test_less_columns(tmp_path: Path) -> None:
         (_csv(ROWS, (0, 1, 2, 3, 4), True, "") + "us-east-1a,c5.large\n", r"x:7: expected 5 columns"),
         ("when,what\n1,2\n", r"x:1: .*SpotPrice and Timestamp"),
         ('{"SpotPriceHistory": [{"SpotPrice": "1"}]}', "entry 1 has no SpotPrice and Timestamp"),
-        ('{\n"SpotPriceHistory": [', r"x:2: is not an output"),
+        ('{\n"SpotPriceHistory": [', r"x:2: is not a price history \(timestamp_utc,price_usd_per_hour, or aws"),
         ('{"History": []}', "SpotPriceHistory is missing"),
         ('{"SpotPriceHistory": []}', "no prices found"),
         ("", "no prices found"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goffish.cloud import prices
+from goffish.cloud.availability import read_availability
 from goffish.cloud.price_files import read_prices
 from goffish.cloud.prices import SlotPrices, Trace, in_slots, read_csv, seconds_of, trace_of
 from goffish.errors import InputError
@@ -69,7 +71,9 @@ def test_csv(tmp_path: Path) -> None:
         assert trace.times.tolist() == [DAY, DAY + 3600] and trace.prices.tolist() == [0.02, 0.03]
         assert trace.name == path.name[0]
     plain.write_text(text + "yesterday,0.1\n")
-    with pytest.raises(InputError, match=r"a\.csv:4: expected a time and a price"):
+    with pytest.raises(
+        InputError, match=r"a\.csv:4: expected a time in ISO 8601, of the years 1970 to 2099, and a price"
+    ):
         read_csv(plain)
     plain.write_text("when,what\n")
     with pytest.raises(InputError, match="timestamp_utc"):
@@ -127,3 +131,40 @@ def test_bad_traces() -> None:
         Trace(np.array([1.0, 0.0]), np.array([1.0, 2.0]), 3.0)
     with pytest.raises(InputError, match="one at the end"):
         SlotPrices(np.ones((3, 1)), np.ones((3, 1)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (["0001-01-01,0.1"], "a.csv:3: expected a time in ISO 8601, of the years 1970 to 2099"),
+        (["9999-12-31T23:00,0.1"], "a.csv:3: expected a time in ISO 8601, of the years 1970 to 2099"),
+        (["0001-01-01T00:00+05:00,0.1"], "a.csv:3: expected a time in ISO 8601, of the years"),
+        (
+            ["2015-07-02,0.1", "2015-07-01,0.3"],
+            "a.csv:4: the time is repeated, as in line 2; expected one price for each",
+        ),
+    ],
+)
+def test_times_that_are_refused(tmp_path: Path, rows: list[str], told: str) -> None:
+    """One row of the year 1 made a history of a billion slots."""
+    (tmp_path / "a.csv").write_text("\n".join(["timestamp_utc,price_usd_per_hour", "2015-07-01,0.2", *rows]) + "\n")
+    with pytest.raises(InputError, match=re.escape(told)):
+        read_csv(tmp_path / "a.csv")
+
+
+def test_long_periods_are_refused() -> None:
+    trace = Trace(np.array([0.0]), np.array([1.0]), 1e9)
+    with pytest.raises(
+        InputError, match=r"16,666,666 slots of 60 s .*; at most 2,000,000 are supported: use a shorter"
+    ):
+        in_slots([trace], 60.0, 0.0, 1e9)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    """Messages have no texts of Python's exceptions."""
+    (tmp_path / "a.csv").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "b.csv.gz").write_bytes(b"no")
+    for name, why in (("a.csv", "is not a text in UTF-8"), ("b.csv.gz", "is damaged"), ("", "Is a directory")):
+        for read in (read_csv, read_prices, read_availability):
+            with pytest.raises(InputError, match=rf"\({why}\)"):
+                read(tmp_path / name)
