@@ -19,6 +19,7 @@ from goffish.cli.spot_inputs import (
     figure,
     figures,
     market_facts,
+    money_text,
     outlook_facts,
     positive,
     prices_now,
@@ -28,7 +29,7 @@ from goffish.cli.spot_inputs import (
     with_likelihoods,
 )
 from goffish.errors import InputError
-from goffish.partial import local_path
+from goffish.partial import check_place
 
 if TYPE_CHECKING:
     from goffish.scheduling.estimate import JobEstimate
@@ -150,7 +151,7 @@ def _fit(
     from goffish.scheduling.spot.fitting import FitTimes, OwnMachine, fit_market, with_availability, write_fitted
 
     check_picture(plot)
-    local_path(output)
+    check_place(output)
     catalogue = with_availability(read_catalogue(cloud), [availability_file(text) for text in availability or ()], zone)
     slot_s, startup_s, checkpoint_s = (None if m is None else m * 60.0 for m in (slot, startup, checkpoint))
     times = FitTimes(slot_s, startup_s, checkpoint_s, job_hours)
@@ -186,7 +187,7 @@ def _fit(
         ("unit of work", f"{market.unit:.4g} core-hours"),
         *(("note", note) for note in notes),
     ])  # fmt: skip
-    header = ["machine type", "units/slot", "on demand $/h", "bids", "levels $/h", "share of time"]
+    header = ["machine type", "units/slot", "on demand $/h", "bids", "levels $/h", "long-run share"]
     print_table("\nmachine types", header, [
         [c["machine_type"], c["speed"], c["on_demand"], figures(c["bids"]) or "none", figures(c["levels"]),
          figures(c["share"])]
@@ -220,12 +221,12 @@ def _table(
     from goffish.scheduling.spot.table import build_table
 
     check_picture(plot)
-    local_path(output)
+    check_place(output)
     fitted = read_fitted(market)
     units, slots = fitted.market.units(positive(work, "--work")), whole_slots(deadline, fitted, "--deadline")
     check_deadline(fitted.market, submitted(units), slots, hours=deadline)
     before = None if extends is None else open_table(extends, fitted.market)
-    check_size(fitted, units, slots)
+    check_size(fitted, units, slots, kept=True)
     begun = time.perf_counter()
     with progress_bar("building the table") as update:
         table = build_table(fitted.market, units, slots, extends=before, progress=lambda done: update(done, slots))
@@ -271,9 +272,9 @@ def _simulate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Policy: rtba, robust, h1, h2, h3, h3-young, greedy, eager, uniform-progress, on-demand or "
-            "clairvoyant; repeatable.",
-            show_default="all but robust, h3-young and eager, and clairvoyant only for short jobs",
+            help="Policy: auto (chosen by trials on earlier prices), rtba, h1, h2, h3, h3-young, greedy, eager, "
+            "uniform-progress, on-demand or clairvoyant; repeatable.",
+            show_default="all but auto, h3-young and eager, and clairvoyant only for short jobs",
         ),
     ] = None,
     since: Annotated[str | None, typer.Option(help=_SINCE, show_default="start of the market's history")] = None,
@@ -299,14 +300,18 @@ def _simulate(
     from goffish.cli.output import print_json, print_table
     from goffish.cloud.prices import in_slots
     from goffish.scheduling.spot.advice import check_deadline
-    from goffish.scheduling.spot.comparison import cheapest_on_demand, compare, write_outcomes
+    from goffish.scheduling.spot.choice import AUTO
+    from goffish.scheduling.spot.comparison import POLICIES, cheapest_on_demand, compare, write_outcomes
     from goffish.scheduling.spot.fitting import read_fitted
     from goffish.scheduling.spot.job import run_job, submitted
 
     for picture in (plot, plot_job):
         check_picture(picture)
+    unknown = next((name for name in policy or () if name not in (AUTO, *POLICIES)), None)
+    if unknown is not None:
+        raise InputError(f"--policy {unknown}: unknown policy; accepted: {', '.join((AUTO, *POLICIES))}")
     if output is not None:
-        local_path(output)
+        check_place(output)
     fitted = read_fitted(market)
     found = fitted.market
     units, slots = found.units(positive(work, "--work")), whole_slots(deadline, fitted, "--deadline")
@@ -325,10 +330,10 @@ def _simulate(
     with working("simulating"):
         strategy = strategy_for(table, fitted, units, slots) if "rtba" in names or plot_job is not None else None
         ran = compare(
-            found, strategy, [name for name in names if name != "robust"], units, slots, prices, starts, fitted.traces()
-        ) if names != ["robust"] else []  # fmt: skip
-        if "robust" in names:
-            ran.append(_robust(fitted, units, slots, traces[0].start, traces[0].end, starts))
+            found, strategy, [name for name in names if name != AUTO], units, slots, prices, starts, fitted.traces()
+        ) if names != [AUTO] else []  # fmt: skip
+        if AUTO in names:
+            ran.append(_automatic(fitted, units, slots, traces[0].start, traces[0].end, starts))
         if output is not None:
             write_outcomes(output, ran, fitted.slot_s, traces[0].start)
         price = cheapest_on_demand(found, units, slots)
@@ -356,18 +361,18 @@ def _simulate(
     ])  # fmt: skip
 
 
-def _robust(fitted: Fitted, units: int, slots: int, begin: float, end: float, starts: Any) -> Outcome:
+def _automatic(fitted: Fitted, units: int, slots: int, begin: float, end: float, starts: Any) -> Outcome:
     """Jobs of `goffish spot advise` at these starts; each sees the prices before it, from the start of the history."""
     from goffish.cloud.prices import in_slots
-    from goffish.scheduling.spot.choice import robust
+    from goffish.scheduling.spot.choice import automatic
 
     # Whole slots before the tested period.
     before = int((begin - fitted.first) // fitted.slot_s)
     if before < 2:
-        raise InputError("--policy robust: give --since, after the start of the market's history")
+        raise InputError("--policy auto: give --since, after the start of the market's history")
     first = begin - before * fitted.slot_s
     whole = in_slots(fitted.traces(first, end), fitted.slot_s, first, end)
-    return robust(fitted.market, whole, units, slots, starts + before)._replace(starts=starts)
+    return automatic(fitted.market, whole, units, slots, starts + before)._replace(starts=starts)
 
 
 def _advise(
@@ -466,7 +471,7 @@ def _advise(
         history = fitted.history()
         trials = history_trials(fitted.market, history, status.saved, slots) if policy == "auto" else None
         found = advise(strategy, status, slots, prices, ages, trials=trials, history=history, seed=seed)
-        notes = doubts(fitted, prices)
+        notes = [*found.notes, *doubts(fitted, prices)]
     if plot is not None:
         draw("cost_curve", plot, strategy, status.saved, slots, prices, ages)
     body = found.to_json() | {"market": market, "notes": notes} | current_facts(fitted, prices)
@@ -477,7 +482,7 @@ def _advise(
         print_json(body)
         return
     facts = [("action", found.text), *choice_facts(found), ("expected cost", f"{found.expected_cost:.4g} $"),
-             *outlook_facts(found), ("on-demand cost", f"{found.on_demand_cost:.4g} $"),
+             *outlook_facts(found), ("on-demand cost", money_text(found.on_demand_cost)),
              ("remaining work",
               f"{status.work * fitted.market.unit:.4g} core-hours within {deadline:g} h")]  # fmt: skip
     if estimate is not None:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from goffish.scheduling.spot.table import Table
 
 
+#: Maximum hours, and core-hours of a job, as in the service.
+_MOST = 1e6
+
+
 def strategy_for(path: str | None, fitted: Fitted, work: int, slots: int) -> Table:
     """Read the strategy table from a file, or build one for this job."""
     from goffish.scheduling.spot.files import open_table
@@ -27,8 +31,10 @@ def strategy_for(path: str | None, fitted: Fitted, work: int, slots: int) -> Tab
     return open_table(path, fitted.market)
 
 
-def check_size(fitted: Fitted, work: int, slots: int) -> None:
-    """Warn of a table that takes long to build, and refuse one that is too large."""
+def check_size(fitted: Fitted, work: int, slots: int, *, kept: bool = False) -> None:
+    """Refuse a table that takes too long to build or exceeds the memory; warn of a long build if it is `kept`."""
+    import psutil
+
     from goffish.scheduling.spot import sizes
     from goffish.scheduling.spot.table import MOST_BYTES
 
@@ -38,13 +44,20 @@ def check_size(fitted: Fitted, work: int, slots: int) -> None:
     small = sizes.suitable_minutes(fitted.market, work, slots)
     better = "" if small is None else f"; goffish spot fit --slot {small} takes less than a minute"
     job = f"{work * fitted.market.unit:g} core-hours within {slots / fitted.market.slots_per_hour:g} h"
-    minutes, size = values * slots * sizes.SECONDS / 60, values * slots * sizes.BYTES / 1e9
+    minutes, size = values * slots * sizes.SECONDS / 60, values * slots * sizes.BYTES
     found = (
-        f"with slots of {fitted.slot_s / 60:g} min, the table takes about {minutes:,.0f} min and up to {size:,.0f} GB"
+        f"with slots of {fitted.slot_s / 60:g} min, the table takes about {minutes:,.0f} min and up to "
+        f"{size / 1e9:,.0f} GB"
     )
     text = f"{job}: {found} to build{better}"
+    available = psutil.virtual_memory().available
+    if size > available:
+        raise InputError(f"{text}; {available / 1e9:,.0f} GB of memory are available")
     if 8 * values > MOST_BYTES:
         raise InputError(text)
+    if not kept:
+        fewer = ", fewer zones or machine types," if len(fitted.market.classes) > 1 else ""
+        raise InputError(f"{text}; use longer slots{fewer} or build it once with goffish spot table, for --table")
     warnings.warn(text, GoffishWarning, stacklevel=2)
 
 
@@ -67,7 +80,14 @@ def status_from(fitted: Fitted, work: float, saved: float | None, holding: str |
         raise InputError(
             f"--machine {holding}: give TYPE@BID, TYPE@spot without bids, or TYPE for an on-demand machine"
         ) from None
-    return running(fitted.market, units, kept, name, offer, used * 60.0)
+    if not 0 <= used <= 60:
+        raise InputError(f"--used-minutes {used:g}: must be 0 to 60")
+    try:
+        return running(fitted.market, units, kept, name, offer, used * 60.0)
+    except InputError as error:
+        free = [one.name for one in fitted.market.classes if one.without_bids]
+        rest = f"; give {name}@spot" if at and name in free else ""
+        raise InputError(f"--machine {holding}: {error}{rest}") from None
 
 
 def prices_now(
@@ -85,8 +105,6 @@ def prices_now(
             last[name] = float(value)
         except ValueError:
             raise InputError(f"--price {text}: {value!r} is not a number") from None
-        if not 0 <= last[name] < float("inf"):
-            raise InputError(f"--price {text}: the price must be 0 or more")
     for option, names in (("--available", there or ()), ("--unavailable", missing or ())):
         unknown = next((name for name in names if name not in known), None)
         if unknown is not None:
@@ -94,7 +112,8 @@ def prices_now(
     both = next((name for name in there or () if name in (missing or ())), None)
     if both is not None:
         raise InputError(f"--available {both}: also given as --unavailable")
-    return prices_of(fitted, last, dict.fromkeys(there or (), True) | dict.fromkeys(missing or (), False))
+    there_now = dict.fromkeys(there or (), True) | dict.fromkeys(missing or (), False)
+    return prices_of(fitted, last, there_now, fields=("--price", "--available or --unavailable"))
 
 
 def availability_file(text: str) -> tuple[str | None, str]:
@@ -148,6 +167,11 @@ def _type_facts(one: SpotClass) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def money_text(cost: float) -> str:
+    """Format the cost on demand; infinite if such machines are too late."""
+    return f"{cost:.4g} $" if cost < float("inf") else "too late for on-demand machines"
+
+
 def choice_facts(found: Advice) -> list[tuple[str, str]]:
     """Return the policy of the advice, and how often a job would follow another one."""
     if found.choice is None:
@@ -162,12 +186,16 @@ def outlook_facts(found: Advice) -> list[tuple[str, str]]:
     if outlook is None:
         return [] if found.choice is None else [("80 % of jobs", "unknown: too few trials on the history")]
     first, middle, last = outlook.hours
+    outside = [] if outlook.low <= found.expected_cost <= outlook.high else [
+        ("note", "the expected cost is a mean, and can be outside the interval, whose limits are quantiles")
+    ]  # fmt: skip
     return [
         ("80 % of jobs", f"{outlook.low:.4g} to {outlook.high:.4g} $ (held in {outlook.held:.0%} of "
                          f"{outlook.trials} trials on the history)"),
         ("probability", f"{outlook.without_on_demand:.0%} without on-demand machines, "
                         f"{outlook.without_interruption:.0%} without interruptions"),
         ("completion", f"{middle:.3g} h; 80 % of jobs in {first:.3g} to {last:.3g} h"),
+        *outside,
     ]  # fmt: skip
 
 
@@ -188,9 +216,9 @@ def whole_slots(hours: float, fitted: Fitted, option: str) -> int:
 
 
 def positive(value: float, option: str) -> float:
-    """Check that a number is positive and finite."""
-    if not 0 < value < float("inf"):
-        raise InputError(f"{option} {value:g}: must be more than 0")
+    """Check that a number of hours or core-hours is positive, and not beyond all uses."""
+    if not 0 < value <= _MOST:
+        raise InputError(f"{option} {value:g}: must be more than 0 and at most {_MOST:,.0f}")
     return value
 
 

@@ -53,7 +53,7 @@ def prices(traces: Sequence[Trace], market: Market, *, title: str = "") -> Figur
     -------
     matplotlib.figure.Figure
         One panel per machine type, with a logarithmic axis. Gaps are times in which it was not available. If all types
-        have availability, one panel with a bar for each, and its share of the time.
+        have availability, one panel with a bar for each, and its share of the period.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def _availability(traces: Sequence[Trace], market: Market, title: str) -> Figure
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.xaxis_date()
-    axes.set_title(title or "Availability of spot machines, and share of the time")
+    axes.set_title(title or "Availability of spot machines, and its share of the period")
     return figure
 
 
@@ -200,7 +200,7 @@ def outcomes(found: Sequence[Outcome], on_demand: float, *, title: str = "") -> 
     """
     if not found:
         raise InputError("expected at least one outcome")
-    first = next((one for one in found if one.replay is not None), None)
+    first = next((one for one in found if one.replay is not None and one.replay.states.size), None)
     figure = new_figure(8.5, 1.6 + 0.3 * len(found) + (2.6 if first else 0.0), fitted=True)
     heights = [1.0 + 0.3 * len(found), 2.6] if first else [1.0]
     panels = np.atleast_1d(figure.subplots(len(heights), 1, height_ratios=heights))

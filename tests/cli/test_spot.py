@@ -327,4 +327,81 @@ def test_what_cannot_be_done_is_refused(golden: Place) -> None:
     long = golden("spot", "simulate", "tiny.json", "--work", "1", "--deadline", "400", "--policy", "on-demand")
     refused(long, "--deadline 400: the period has only 24 hours")
     unknown = golden("spot", "simulate", "tiny.json", "--work", "1", "--deadline", "4", "--policy", "luck")
-    refused(unknown, "unknown policy 'luck'")
+    refused(unknown, "--policy luck: unknown policy; accepted: auto, rtba, h1,")
+
+
+def test_running_jobs_that_are_late(golden: Place) -> None:
+    """Breaks when a job that can finish on its machine is refused, or one that cannot is advised at infinite cost."""
+    job = ["spot", "advise", "--market", "tiny.json", "--work-from-checkpoint", "6", "--deadline", "1"]
+    # Half an hour of work in an hour, but three hours and a start-up from the checkpoint.
+    sure = golden(*job, "--work", "1", "--machine", "tiny", "--json").json
+    assert (sure["action"], sure["guaranteed"], sure["expected_cost"]) == ("continue", True, pytest.approx(0.13))
+    assert sure["on_demand_cost"] is None
+    spot = golden(*job, "--work", "1", "--machine", "tiny@0.26")
+    assert "continue" in spot.out and "inf" not in spot.out
+    assert "too late for another machine: the deadline is missed if this spot machine is interrupted" in spot.out
+    late = golden(*job, "--work", "3", "--machine", "tiny")
+    earliest = "the earliest possible end is in 1.5 h, on the machine that it runs on"
+    refused(late, f"3 core-hours within 1 h: not feasible; {earliest}")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--work", "1e300"], "--work 1e+300: must be more than 0 and at most 1,000,000"),
+        (["--work", "inf"], "--work inf: must be more than 0 and at most 1,000,000"),
+        (["--work", "1e6"], "1e+06 core-hours within 4 h: not feasible; the earliest possible end is in 500000 h, on"),
+        (["--work", "1", "--price", "tiny=1e300"], "--price: tiny=1e+300; must be at least 0 and less than 2.5e+08"),
+        (["--work", "1", "--price", "tiny=nan"], "--price: tiny=nan; must be at least 0"),
+        (["--work", "1", "--price", "tiny=-1"], "--price: tiny=-1; must be at least 0"),
+        (["--work", "1", "--machine", "tiny", "--used-minutes", "90"], "--used-minutes 90: must be 0 to 60"),
+        (["--work", "1", "--machine", "huge"], "--machine huge: unknown machine type 'huge'; accepted: tiny"),
+    ],
+)
+def test_numbers_that_are_refused(golden: Place, given: list[str], told: str) -> None:
+    """Breaks when a number is used for minutes of computation, or for advice that means nothing."""
+    refused(golden("spot", "advise", "--market", "tiny.json", "--deadline", "4", *given), told)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            ["--machine", "spot/a@0.5"],
+            "--machine spot/a@0.5: bid 0.5 of spot/a: this market has no bids; give spot/a@spot",
+        ),
+        (
+            ["--price", "spot/a=0.1"],
+            "--price: spot/a: this market has no bids, and prices are constant; give --available or",
+        ),
+    ],
+)
+def test_bids_where_there_are_none(zones: Place, given: list[str], told: str) -> None:
+    zones("spot", "fit", "cloud.yaml", "-o", "m.json", *ZONES)
+    refused(zones("spot", "advise", "--market", "m.json", "--work", "16", "--deadline", "6", *given), told)
+
+
+@pytest.mark.parametrize("command", ["fit", "table", "simulate"])
+def test_outputs_that_cannot_be_written(golden: Place, command: str) -> None:
+    """Breaks when the work is done first, or a message names a temporary file or standard output."""
+    (golden / "folder").mkdir()
+    given = {
+        "fit": ["none.yaml"],
+        "table": ["none.json", "--work", "1", "--deadline", "4"],
+        "simulate": ["none.json", "--work", "1", "--deadline", "4"],
+    }[command]
+    for path, told in (
+        ("nodir/x.parquet", "nodir/x.parquet: the folder nodir does not exist"),
+        ("folder", "folder: is a directory; name a file in it"),
+    ):
+        refused(golden("spot", command, *given, "-o", path), told)
+
+
+def test_jobs_of_the_automatic_policy(here: Place) -> None:
+    """Breaks when the policy of `advise` has another name, or its row lacks what other policies have."""
+    here("spot", "fit", "cloud.yaml", "-o", "m.json", "--until", "2015-03-09")
+    given = ["m.json", "--work", "4", "--deadline", "4", "--since", "2015-03-10", "--until", "2015-03-11"]
+    rest = ["--policy", "auto", "--start-interval", "60", "--plot", "auto.svg", "--json"]
+    [row] = here("spot", "simulate", *given, *rest).json["policies"]
+    assert row["policy"] == "auto" and row["missed"] == 0
+    assert None not in (row["losses"], row["checkpoints"], row["on_demand_share"])

@@ -50,13 +50,16 @@ class Advice:
     text : str
     expected_cost : float
         Expected cost of the remaining work; for a job that holds a machine, an upper bound (as if it were released
-        now).
+        now, unless it is too late for another machine).
     on_demand_cost : float
         Cost of the remaining work without spot machines.
     deadlines : list of (hours, expected cost)
         Other deadlines that can be kept and are within the table.
     choice : Choice, optional
         The policy of the action, if it was chosen by trials; otherwise it is the table's.
+    guaranteed : bool
+        Whether the deadline is kept at any prices; if not, it is unless the spot machine that the job runs on is
+        interrupted. Other machines would be late then, and the cost is that of this one at constant prices.
     """
 
     action: int
@@ -65,6 +68,13 @@ class Advice:
     on_demand_cost: float
     deadlines: list[tuple[float, float]]
     choice: Choice | None = None
+    guaranteed: bool = True
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know about the action."""
+        late = "too late for another machine: the deadline is missed if this spot machine is interrupted"
+        return [] if self.guaranteed else [late]
 
     def to_json(self) -> dict[str, Any]:
         """Return the advice as JSON-compatible data."""
@@ -73,6 +83,7 @@ class Advice:
             "expected_cost": self.expected_cost,
             "on_demand_cost": self.on_demand_cost,
             "deadlines": [{"hours": hours, "expected_cost": cost} for hours, cost in self.deadlines],
+            "guaranteed": self.guaranteed,
         } | ({"policy": "rtba"} if self.choice is None else self.choice.to_json())
 
 
@@ -127,8 +138,18 @@ def advise(
         action, _ = prompt(rule, slots, status, prices, ages)
     else:
         action = rule.decide(slots, status, prices, ages)
+    guaranteed = True
+    # A machine that runs while no others are available has a price.
+    paid = [
+        float(one.levels[0]) if one.by_availability else price
+        for one, price in zip(market.classes, prices, strict=True)
+    ]
     if status.state != QUIESCED:
-        cost += advance(market, status, RELEASE, prices, prices).money
+        cost += advance(market, status, RELEASE, paid, paid).money
+    if not np.isfinite(cost):
+        # Too late for another machine: the job finishes on its own one.
+        action, cost = PROCESS, _cost_of_staying(market, status, paid)
+        guaranteed = not market.rules.spot[status.choice]
     hour = market.slots_per_hour
     others = sorted({round(slots * factor) for factor in _OTHERS})
     return Advice(
@@ -138,6 +159,7 @@ def advise(
         cheapest_on_demand(market, work, slots),
         [(at / hour, float(curve[at])) for at in others if 0 < at < curve.size and np.isfinite(curve[at])],
         choice,
+        guaranteed,
     )
 
 
@@ -160,12 +182,31 @@ def check_deadline(market: Market, status: Status, slots: int, margin: int = 0, 
     InputError
         If the deadline cannot be kept; the message names the earliest possible one.
     """
-    # A job that holds a machine may be ahead of its last checkpoint; a soft deadline may be missed at a cost.
-    sure = status.state == QUIESCED and market.late_penalty is None
-    least = market.least_slots(status.saved) if sure else 1
+    least, work, held = market.least_slots(status.saved), status.saved, False
+    if status.state == RUNNING:
+        # It may be ahead of its last checkpoint.
+        stay = _slots_of(market, status)
+        least, work, held = min(least, stay), status.work, stay < least
+    if market.late_penalty is not None:
+        # A soft deadline may be missed at a cost.
+        least = 1
     if slots < least:
         given = (slots + margin) / market.slots_per_hour if hours is None else hours
-        raise InputError(not_feasible(market, status.saved, given, least, margin))
+        raise InputError(not_feasible(market, work, given, least, margin, held=held))
+
+
+def _slots_of(market: Market, status: Status) -> int:
+    """Slots in which a running job finishes on its machine."""
+    return -(-status.work // int(market.rules.speed[status.choice]))
+
+
+def _cost_of_staying(market: Market, status: Status, prices: Sequence[float]) -> float:
+    """Cost of a running job that finishes on its machine at constant prices."""
+    cost = 0.0
+    for _ in range(_slots_of(market, status)):
+        status, money, *_ = advance(market, status, PROCESS, prices, prices, [0.0] * len(prices))
+        cost += money
+    return cost
 
 
 def text_of(market: Market, action: int) -> str:
@@ -197,10 +238,11 @@ def running(market: Market, work: int, saved: int, name: str, bid: float | None,
     Raises
     ------
     InputError
-        If the machine type is unknown, the bid is below all bids of the market, or `used_s` exceeds an hour.
+        If the machine type is unknown, the bid is not a number or below all bids of the market, or there are no bids;
+        or `used_s` exceeds an hour.
     """
     if not 0 <= used_s <= 3600:
-        raise InputError(f"used_s = {used_s:g}: must be 0 to 3600")
+        raise InputError(f"used_s: {used_s:g}; must be 0 to 3600")
     names = [one.name for one in market.classes]
     if name not in names:
         raise InputError(f"unknown machine type {name!r}; accepted: {', '.join(names)}")
@@ -209,9 +251,12 @@ def running(market: Market, work: int, saved: int, name: str, bid: float | None,
     if bid is None:
         choice = market.on_demand_choice(kind)
     else:
-        covered = np.flatnonzero(market.classes[kind].bids <= bid + 1e-9)
-        if not covered.size and market.classes[kind].bins > 1:
-            bids = ", ".join(f"{b:.4g}" for b in market.classes[kind].bids.tolist())
+        one = market.classes[kind]
+        covered = np.flatnonzero(one.bids <= bid + 1e-9)
+        if one.without_bids and bid < np.inf:
+            raise InputError(f"bid {bid:g} of {name}: this market has no bids")
+        if not covered.size and one.bins > 1:
+            bids = ", ".join(f"{b:.4g}" for b in one.bids.tolist())
             raise InputError(f"bid {bid:g} of {name}: below the bids of the market, {bids}")
         choice = market.spot_choice(kind, int(covered[-1]) if covered.size else 0)
     hour = 0

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from goffish.cloud.prices import SlotPrices
 from goffish.scheduling.spot.comparison import Outcome
 from goffish.scheduling.spot.heuristics import Heuristic
+from goffish.scheduling.spot.job import STATE_NAMES
 from goffish.scheduling.spot.model import Market
+from goffish.scheduling.spot.replay import Replay
 from goffish.scheduling.spot.sizes import MOST_VALUES, values_of_slot
 from goffish.scheduling.spot.table import Table
 from goffish.scheduling.spot.trials import (
@@ -34,11 +36,13 @@ from goffish.scheduling.spot.trials import (
 
 Ints = NDArray[np.int64]
 
+#: Name of the policy that follows the trials.
+AUTO = "auto"
 #: Share of the history before the first trial; number of fits in the rest; trials at most.
 BEFORE, FITS, MOST_TRIALS = 0.5, 2, 1000
 #: Half-life of the weight of a trial, and age after which it does not count for an interval, in hours.
 RECENT_H = 240.0
-#: Hours after which `robust` fits the market again.
+#: Hours after which `automatic` fits the market again.
 REFIT_H = 120
 
 
@@ -188,8 +192,8 @@ def outlook(market: Market, trials: Trials, at: int, expected: float) -> Outlook
     )
 
 
-def robust(market: Market, prices: SlotPrices, work: int, slots: int, starts: Ints, *, threads: int = 2) -> Outcome:
-    """Costs of jobs that follow the trials, with markets fitted to earlier prices only; a draw for each job.
+def automatic(market: Market, prices: SlotPrices, work: int, slots: int, starts: Ints, *, threads: int = 2) -> Outcome:
+    """Results of jobs that follow the trials, with markets fitted to earlier prices only; a draw for each job.
 
     Parameters
     ----------
@@ -214,4 +218,6 @@ def robust(market: Market, prices: SlotPrices, work: int, slots: int, starts: In
     share = shares(found, most_cost(market, slots), half_life=RECENT_H * market.slots_per_hour)
     runs = np.flatnonzero(np.isin(found.starts, starts))
     drawn = [chosen(share[:, run], seed) for seed, run in enumerate(runs.tolist())]
-    return Outcome("robust", "all", found.costs[drawn, runs], starts)
+    names = ("costs", "finished", "losses", "checkpoints", "rented", "on_demand")
+    own = {name: getattr(found, name)[drawn, runs] for name in names}
+    return Outcome(AUTO, "all", own["costs"], starts, Replay(**own, states=np.zeros((0, len(STATE_NAMES)), np.int64)))

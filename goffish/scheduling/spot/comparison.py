@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from goffish.cloud.prices import SlotPrices, Trace
 from goffish.errors import InputError
-from goffish.partial import local_path, partial_file
+from goffish.partial import output_file
 from goffish.scheduling.spot import path_kernels as kernels
 from goffish.scheduling.spot.estimate import quantile_bids
 from goffish.scheduling.spot.heuristics import (
@@ -100,7 +100,7 @@ def write_outcomes(path: str | Path, outcomes: Sequence[Outcome], slot_s: float,
             "losses": pa.array(one.replay.losses if one.replay else [None] * one.costs.size, pa.int64()),
         }
         rows.append(pa.table(columns))
-    with partial_file(local_path(path)) as partial:
+    with output_file(path) as partial:
         pa.parquet.write_table(pa.concat_tables(rows), partial, compression="zstd")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from goffish.errors import StoreError
-from goffish.partial import local_path, partial_file
+from goffish.partial import output_file
 from goffish.scheduling.spot._build import Actions
 from goffish.scheduling.spot.model import Local, Market, SpotClass
 from goffish.scheduling.spot.table import Table
@@ -39,7 +39,6 @@ def fingerprint_digest(market: Market) -> str:
 
 def write_table(path: str | Path, table: Table) -> None:
     """Write a table atomically."""
-    path = local_path(path)
     arrays: list[tuple[str, NDArray[Any]]] = [
         ("values", table.values),
         ("idle_actions", table.idle_actions),
@@ -65,7 +64,7 @@ def write_table(path: str | Path, table: Table) -> None:
         }
     )
     begin = HEAD.size + len(header)
-    with partial_file(path) as partial, partial.open("wb") as out:
+    with output_file(path) as partial, partial.open("wb") as out:
         out.write(HEAD.pack(MAGIC, VERSION, len(header), hashlib.sha256(header).digest()))
         out.write(header + b"\0" * (-begin % ALIGN))
         for _, array in arrays:

@@ -16,10 +16,10 @@ import numpy as np
 
 from goffish.cloud.availability import read_availability
 from goffish.cloud.catalogue import Catalogue, MachineType
-from goffish.cloud.prices import UNAVAILABLE, SlotPrices, Trace, in_slots, moment_text
+from goffish.cloud.prices import ANY_PRICE, UNAVAILABLE, SlotPrices, Trace, in_slots, moment_text
 from goffish.cloud.spot_market import machine_trace, read_trace, spot_price
 from goffish.errors import InputError
-from goffish.partial import local_path, partial_file
+from goffish.partial import output_file
 from goffish.scheduling.spot.agent import ALARM, evidence
 from goffish.scheduling.spot.availability import availability_class, slots_for
 from goffish.scheduling.spot.estimate import Estimator, bin_correlation, estimate_joint, log_likelihood
@@ -352,7 +352,7 @@ def write_fitted(path: str | Path, fitted: Fitted) -> None:
         "likelihoods": fitted.likelihoods,
         "correlation": fitted.correlation,
     }
-    with partial_file(local_path(path)) as partial:
+    with output_file(path) as partial:
         partial.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
 
 
@@ -387,7 +387,11 @@ def read_fitted(path: str | Path) -> Fitted:
 
 
 def prices_of(
-    fitted: Fitted, given: Mapping[str, float], available: Mapping[str, bool] | None = None
+    fitted: Fitted,
+    given: Mapping[str, float],
+    available: Mapping[str, bool] | None = None,
+    *,
+    fields: tuple[str, str] = ("prices", "available"),
 ) -> tuple[list[float], list[int]]:
     """Current prices of the machine types, and the number of slots that each has been in its bin.
 
@@ -398,18 +402,25 @@ def prices_of(
         Prices by machine type; the others have the last price of the history. A price in another bin counts as new.
     available : mapping, optional
         Whether machine types are available; default: as at the end of the history.
+    fields : (str, str)
+        Names of `given` and `available` in errors.
 
     Raises
     ------
     InputError
-        If a machine type is not part of the market.
+        If a machine type is not part of the market, or a price is out of range or for a machine type without bids.
     """
     classes, there = fitted.market.classes, available or {}
     names = [one.name for one in classes]
-    for field, known in (("prices", given), ("available", there)):
+    for field, known in zip(fields, (given, there), strict=True):
         unknown = next((name for name in known if name not in names), None)
         if unknown is not None:
             raise InputError(f"{field}: unknown machine type {unknown!r}; accepted: {', '.join(names)}")
+    for name, price in given.items():
+        if classes[names.index(name)].without_bids:
+            raise InputError(f"{fields[0]}: {name}: this market has no bids, and prices are constant; give {fields[1]}")
+        if not 0 <= price < ANY_PRICE:
+            raise InputError(f"{fields[0]}: {name}={price:g}; must be at least 0 and less than {ANY_PRICE:g}")
     traces = fitted.traces()
     history = in_slots(traces, fitted.slot_s, max(fitted.first, fitted.last - 48 * 3600.0), fitted.last)
     ages = fitted.market.ages_of(history.prices)[-1].tolist()

@@ -102,14 +102,20 @@ def young_interval(lifetime: float, speed: int, checkpoint_slots: int) -> float:
 def on_demand_cost(market: Market, work: int, class_number: int) -> float:
     """Price of a job that runs on demand from start to end (§3.7), including start-up if it is billed."""
     one, machine = market.classes[class_number], market.on_demand
-    hours, state = 0.0, 0
-    for _ in range(-(-work // one.speed) + market.startup_slots * market.startup_billed):
-        hours += float(machine.step[state])
-        state = int(machine.follow[state])
-    return (hours + float(machine.release[state])) * one.on_demand
+    left = -(-work // one.speed) + market.startup_slots * market.startup_billed
+    # Charges by hour state, until a state returns; then whole cycles.
+    seen, charged = [0], [0.0]
+    while len(seen) <= left and seen[-1] not in seen[:-1]:
+        charged.append(charged[-1] + float(machine.step[seen[-1]]))
+        seen.append(int(machine.follow[seen[-1]]))
+    at = len(seen) - 1
+    begin = seen.index(seen[-1])
+    cycles, rest = divmod(left - at, at - begin) if at > begin else (0, 0)
+    hours = charged[at] + cycles * (charged[at] - charged[begin]) + charged[begin + rest] - charged[begin]
+    return (hours + float(machine.release[seen[begin + rest]])) * one.on_demand
 
 
-def not_feasible(market: Market, work: int, hours: float, least: int, margin: int = 0) -> str:
+def not_feasible(market: Market, work: int, hours: float, least: int, margin: int = 0, *, held: bool = False) -> str:
     """Error message for a job whose deadline cannot be kept.
 
     Parameters
@@ -121,11 +127,13 @@ def not_feasible(market: Market, work: int, hours: float, least: int, margin: in
         Hours until the deadline.
     least, margin : int
         Slots until its earliest end, and those between its end and the deadline.
+    held : bool
+        Whether that is the end on the machine that it runs on.
     """
     end = math.ceil(100 * (least + margin) / market.slots_per_hour - 1e-9) / 100
     able = [at for at, one in enumerate(market.classes) if market.startup_slots + -(-work // one.speed) <= least]
-    how = (
-        f"on demand for ${min(on_demand_cost(market, work, at) for at in able):.2f}" if able else "on the local machine"
-    )
+    how = "on the machine that it runs on" if held else "on the local machine"
+    if able and not held:
+        how = f"on demand for ${min(on_demand_cost(market, work, at) for at in able):.2f}"
     job = f"{work * market.unit:.4g} core-hours within {hours:.4g} h"
     return f"{job}: not feasible; the earliest possible end is in {end:g} h, {how}"

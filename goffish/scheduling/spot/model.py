@@ -133,6 +133,11 @@ class SpotClass:
         """Whether it is available or not, without bids."""
         return self.edges.size == 1 and float(self.edges[0]) == ANY_PRICE
 
+    @property
+    def without_bids(self) -> bool:
+        """Whether its spot machines are not bid for: by availability, or at a constant price."""
+        return self.by_availability or self.bins == 1
+
     def bins_of(self, prices: Floats) -> Ints:
         """Bin of each price."""
         return np.searchsorted(self.edges, prices, "left").astype(np.int64)
@@ -407,10 +412,10 @@ def chain_of(leave: float | Floats, goes: Floats) -> Floats:
 
 
 def units_left(core_hours: float, unit: float) -> int:
-    """Work in units of `unit` core-hours, rounded up, except for numerical errors (§3.5)."""
+    """Work in units of `unit` core-hours, rounded up, except for numerical errors (§3.5); at least one for any work."""
     if not 0 <= core_hours < np.inf or not unit > 0:
         raise InputError(f"core_hours = {core_hours:g}, unit = {unit:g}: must be 0 or more, and greater than 0")
-    return int(np.ceil(core_hours / unit - 1e-9))
+    return max(int(core_hours > 0), int(np.ceil(core_hours / unit - 1e-9)))
 
 
 def work_units(cores: list[int], slots_per_hour: int) -> tuple[list[int], float]:

@@ -38,7 +38,7 @@ class Replay:
     rented, on_demand : int64, shape (runs,)
         Slots of running or checkpointing on a rented machine, and the part on demand.
     states : int64, shape (slots + 1, 7)
-        Jobs in each state (`job.STATE_NAMES`) at the start of each slot, and at the deadline.
+        Jobs in each state (`job.STATE_NAMES`) at the start of each slot, and at the deadline; no rows if unknown.
     """
 
     costs: Floats

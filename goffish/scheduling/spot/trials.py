@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,8 +60,8 @@ class Trials(NamedTuple):
     starts : int64, shape (jobs,)
         First slot of each job, at equal distances.
     costs : float64, shape (candidates, jobs)
-    losses, on_demand, finished : int64, shape (candidates, jobs)
-        Interruptions, slots on demand, and the slot at whose end the job finished.
+    losses, checkpoints, rented, on_demand, finished : int64, shape (candidates, jobs)
+        As in `replay.Replay`.
     expected : float64, shape (jobs,)
         Cost that the table of the time expected at the start.
     end : int
@@ -74,6 +74,8 @@ class Trials(NamedTuple):
     starts: Ints
     costs: Floats
     losses: Ints
+    checkpoints: Ints
+    rented: Ints
     on_demand: Ints
     finished: Ints
     expected: Floats
@@ -205,28 +207,21 @@ def _trials(
     """Trials from the results of each candidate."""
     shape = (len(names), starts.size)
     costs = np.array([one.costs for one in ran], np.float64).reshape(shape)
-    losses, on_demand, finished = (
-        np.array(counts, np.int64).reshape(shape)
-        for counts in (
-            [one.losses for one in ran], [one.on_demand for one in ran], [one.finished for one in ran],
-        )
-    )  # fmt: skip
-    return Trials(names, work, slots, starts, costs, losses, on_demand, finished, expected, end)
+    counts: dict[str, Any] = {
+        name: np.array([getattr(one, name) for one in ran], np.int64).reshape(shape)
+        for name in ("losses", "checkpoints", "rented", "on_demand", "finished")
+    }
+    return Trials(names, work, slots, starts, costs, expected=expected, end=end, **counts)
 
 
 def _joined(parts: list[Trials]) -> Trials:
     """Trials of consecutive starts together."""
     first = parts[0]
-    return Trials(
-        first.candidates, first.work, first.slots,
-        np.concatenate([part.starts for part in parts]),
-        np.concatenate([part.costs for part in parts], axis=1),
-        np.concatenate([part.losses for part in parts], axis=1),
-        np.concatenate([part.on_demand for part in parts], axis=1),
-        np.concatenate([part.finished for part in parts], axis=1),
-        np.concatenate([part.expected for part in parts]),
-        first.end,
-    )  # fmt: skip
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts], axis=-1)
+        for name in ("starts", "costs", "losses", "checkpoints", "rented", "on_demand", "finished", "expected")
+    }
+    return first._replace(**joined)
 
 
 def most_cost(market: Market, slots: int) -> float:

@@ -99,7 +99,7 @@ class Markets:
         ------
         InputError
         """
-        from goffish.scheduling.spot.advice import check_deadline, running
+        from goffish.scheduling.spot.advice import check_deadline
         from goffish.scheduling.spot.fitting import doubts, prices_of
         from goffish.scheduling.spot.job import slots_left, submitted
 
@@ -120,11 +120,15 @@ class Markets:
                 accepted = f"must be 0 to {_MOST_HOURS:,.0f}"
                 raise InputError(f"running.saved_core_hours: {job.saved_core_hours:g}; {accepted}")
             saved = market.units(job.saved_core_hours)
-            bid = job.bid if job.HasField("bid") else math.inf if job.spot else None
-            status = running(market, work, saved, getattr(job, "class"), bid, job.used_s)
+            if saved < work:
+                accepted = f"must be at least core_hours, {request.core_hours:g}"
+                what = "the work from the last checkpoint, or from the start of a job without one"
+                raise InputError(f"running.saved_core_hours: {job.saved_core_hours:g}; {accepted}: {what}")
+            status = _running(market, work, saved, job)
         slots = slots_left(request.hours * 3600.0, 0.0, fitted.slot_s, 0)
-        if max(work, status.saved) > _MOST_UNITS:
-            raise InputError(f"core_hours: at most {_MOST_UNITS * market.unit:g} are supported in this market")
+        if status.saved > _MOST_UNITS:
+            field = "core_hours" if work > _MOST_UNITS else "running.saved_core_hours"
+            raise InputError(f"{field}: at most {_MOST_UNITS * market.unit:g} are supported in this market")
         try:
             check_deadline(market, status, slots, hours=request.hours)
         except InputError as error:
@@ -140,6 +144,23 @@ class Markets:
             raise InputError(f"hours: {limit}")
         prices, ages = prices_of(fitted, dict(request.prices), dict(request.available))
         return Asked((request.market, status.saved, slots), fitted, status, prices, ages, doubts(fitted, prices))
+
+
+def _running(market: Market, work: int, saved: int, job: planning_pb2.RunningJob) -> Status:
+    """Return the status of a running job; errors name the field."""
+    from goffish.scheduling.spot.advice import running
+
+    name, names = getattr(job, "class"), [one.name for one in market.classes]
+    if name not in names:
+        raise InputError(f"running.class: unknown machine type {name[:80]!r}; accepted: {', '.join(names)}")
+    if not 0 <= job.used_s <= 3600:
+        raise InputError(f"running.used_s: {job.used_s:g}; must be 0 to 3600")
+    bid = job.bid if job.HasField("bid") else math.inf if job.spot else None
+    try:
+        return running(market, work, saved, name, bid, job.used_s)
+    except InputError as error:
+        rest = "; set running.spot instead" if market.classes[names.index(name)].without_bids else ""
+        raise InputError(f"running.bid: {error}{rest}") from None
 
 
 def _most_slots(market: Market, units: int) -> int:
@@ -193,14 +214,14 @@ class Asked(NamedTuple):
             strategy.table, self.status, self.key[2], self.prices, self.ages, trials=strategy.trials,
             history=strategy.history,
         )  # fmt: skip
-        answer = planning_pb2.AdviseSpotResponse(
-            action=found.text, expected_cost=found.expected_cost, on_demand_cost=found.on_demand_cost, currency="USD"
-        )
+        answer = planning_pb2.AdviseSpotResponse(action=found.text, expected_cost=found.expected_cost, currency="USD")
+        if math.isfinite(found.on_demand_cost):
+            answer.on_demand_cost = found.on_demand_cost
         for hours, cost in found.deadlines:
             answer.deadlines.add(hours=hours, expected_cost=cost)
         _decide(answer, self.fitted.market, found.action)
         answer.policy = "rtba" if found.choice is None else found.choice.name
-        answer.notes.extend(self.notes)
+        answer.notes.extend([*found.notes, *self.notes])
         outlook = None if found.choice is None else found.choice.outlook
         if outlook is not None:
             answer.without_on_demand, answer.without_interruption = outlook[2:4]

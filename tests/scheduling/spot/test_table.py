@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from goffish.errors import InputError
 from goffish.scheduling.spot.heuristics import on_demand_cost
 from goffish.scheduling.spot.job import Status
-from goffish.scheduling.spot.model import Local, Market
+from goffish.scheduling.spot.model import Local, Market, units_left
 from goffish.scheduling.spot.table import Table, build_table
 from tests.scheduling.spot.spot_cases import (
     assert_equals_recursion,
@@ -149,3 +149,20 @@ def test_what_is_refused() -> None:
     with pytest.raises(InputError, match="extends: requires the same market and work, and fewer slots"):
         build_table(tiny("per_second"), 3, 9, extends=table)
     assert prices_of(table.market, (0,)) == [0.02] and table.decide(8, Status(6, 0, 0), [0.02]) == 0
+
+
+@pytest.mark.parametrize("rule", ["hourly", "per_second", "hourly_start"])
+@pytest.mark.parametrize("hour", [1, 2, 6])
+def test_prices_on_demand(rule: str, hour: int) -> None:
+    """Equal to the charges slot by slot, and computed at once for any work."""
+    market = replace(tiny(), slots_per_hour=hour, on_demand_billing=rule, startup_billed=rule == "per_second")
+    for work in range(1, 20):
+        slots = work + market.startup_billed
+        hours = slots / hour if rule == "per_second" else -(-slots // hour)
+        assert on_demand_cost(market, work, 0) == pytest.approx(hours * 0.13)
+    assert on_demand_cost(market, 10**15, 0) == pytest.approx(10**15 / hour * 0.13)
+
+
+def test_any_work_is_at_least_a_unit() -> None:
+    assert units_left(1e-300, 0.5) == 1 == units_left(0.5 + 1e-12, 0.5)
+    assert units_left(0.0, 0.5) == 0

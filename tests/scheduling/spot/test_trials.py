@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from goffish.cloud.prices import SlotPrices
 from goffish.errors import InputError
-from goffish.scheduling.spot.choice import outlook, robust
+from goffish.scheduling.spot.choice import automatic, outlook
 from goffish.scheduling.spot.estimate import recent_class
 from goffish.scheduling.spot.model import Market
 from goffish.scheduling.spot.peers import peer
@@ -51,7 +51,20 @@ def trials_of(costs: np.ndarray, slots: int = 1, step: int = 1) -> Trials:
     starts = 10 + step * np.arange(jobs)
     names = tuple(Candidate(f"policy {at}") for at in range(count))
     none = np.zeros(costs.shape, np.int64)
-    return Trials(names, 1, slots, starts, costs, none, none, none, np.ones(jobs), 10 + step * max(0, jobs - 1) + slots)
+    return Trials(
+        names,
+        1,
+        slots,
+        starts,
+        costs,
+        none,
+        none,
+        none,
+        none,
+        none,
+        np.ones(jobs),
+        10 + step * max(0, jobs - 1) + slots,
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5, 3.0])
@@ -185,16 +198,16 @@ def test_refused() -> None:
 
 
 def test_jobs_that_follow_the_trials() -> None:
-    """`robust` sees the past only, and costs what a candidate costs; without history it is refused."""
+    """`automatic` sees the past only, and costs what a candidate costs; without history it is refused."""
     rng = np.random.default_rng(8)
     free = np.repeat(rng.random(200) < 0.7, rng.integers(1, 20, 200))
     starts = np.arange(800, 1200, 4)
-    found = robust(market(), slots_of(free), 4, 8, starts, threads=1)
+    found = automatic(market(), slots_of(free), 4, 8, starts, threads=1)
     (every,) = walk_forward(market(), slots_of(free), [(4, 8)], first=400, refit=720, step=4, threads=1)
     costs = every.costs[:, np.isin(every.starts, starts)]
     assert found.costs.shape == (100,) and (found.costs[None] == costs).any(axis=0).all()
     with pytest.raises(InputError, match="first = 0"):
-        robust(market(), slots_of(free), 4, 8, np.arange(0, 100, 4))
+        automatic(market(), slots_of(free), 4, 8, np.arange(0, 100, 4))
 
 
 def test_what_a_job_may_cost() -> None:

@@ -56,16 +56,23 @@ def advise(markets: Markets, asked: planning_pb2.AdviseSpotRequest) -> planning_
     ("change", "told"),
     [
         *(
-            ({"used_s": value}, "used_s = .*: must be 0 to 3600")
+            ({"used_s": value}, "running.used_s: .*; must be 0 to 3600")
             for value in (1e308, 3601.0, -1.0, math.inf, -math.inf, math.nan)
         ),
         *(({"saved_core_hours": value}, "saved_core_hours: ") for value in (math.inf, math.nan, -1.0, 1e308)),
+        (
+            {"saved_core_hours": 2.0},
+            "running.saved_core_hours: 2; must be at least core_hours, 4: the work from the last",
+        ),
+        ({"saved_core_hours": 0.0}, "or from the start of a job without one"),
+        ({"class": "huge"}, "running.class: unknown machine type 'huge'; accepted: "),
+        ({"bid": 1e-6}, "running.bid: bid 1e-06 of .*: below the bids of the market"),
     ],
 )
 def test_a_running_job_that_cannot_be(folder: Path, change: dict[str, float], told: str) -> None:
     """Breaks when numbers of a client keep a thread busy for ever, or are a fault of the server."""
     name = Markets(folder).messages()[0].classes[0].name
-    running = {"class": name, "saved_core_hours": 2.0, "used_s": 60.0} | change
+    running = {"class": name, "saved_core_hours": 4.0, "used_s": 60.0} | change
     asked = planning_pb2.AdviseSpotRequest(core_hours=4, hours=10, market="two", running=running)
     with pytest.raises(InputError, match=told):
         Markets(folder).read(asked)
@@ -152,6 +159,10 @@ def test_advice_that_is_not_given(folder: Path) -> None:
     for change, told in (
         ({"market": "../two"}, "market: unknown"), ({"core_hours": 0}, "core_hours: 0"),
         ({"hours": -1}, "hours: -1"), ({"prices": {"x": 1}}, "prices: unknown machine type 'x'"),
+        *(
+            ({"prices": {"c3.xlarge-spot": value}}, "prices: c3.xlarge-spot=.*; must be at least 0 and less than")
+            for value in (math.nan, math.inf, -1.0, 1e300)
+        ),
         ({"core_hours": 1e5}, "core_hours: at most"),
         ({"hours": 1e5}, "hours: at most 500 are supported for 4 core-hours"),
         ({"core_hours": 40, "hours": 400}, r"hours: at most [\d.]+ are supported for 40 core-hours"),
@@ -224,6 +235,34 @@ def test_zones_that_are_available_now(zones: Path) -> None:
     assert markets.read(asked).status.choice == 1
     asked.running.spot = False
     assert markets.read(asked).status.choice == 3
+
+
+def test_prices_and_bids_where_there_are_none(zones: Path) -> None:
+    """Breaks when a price is ignored, or a bid is compared with a number that stands for availability."""
+    asked = planning_pb2.AdviseSpotRequest(core_hours=4, hours=6, market="zones", prices={"a": 0.1})
+    with pytest.raises(InputError, match="prices: a: this market has no bids, and prices are constant; give available"):
+        Markets(zones).read(asked)
+    running = planning_pb2.RunningJob(bid=0.5, saved_core_hours=4.0, **{"class": "a"})
+    asked = planning_pb2.AdviseSpotRequest(core_hours=4, hours=6, market="zones", running=running)
+    with pytest.raises(
+        InputError, match=r"running.bid: bid 0.5 of a: this market has no bids; set running.spot instead"
+    ):
+        Markets(zones).read(asked)
+
+
+def test_running_jobs_that_are_late(zones: Path) -> None:
+    """Breaks when a cost is infinite, or a deadline that depends on luck is not named as such."""
+    markets = Markets(zones)
+    running = planning_pb2.RunningJob(spot=True, saved_core_hours=4.0, **{"class": "a"})
+    asked = planning_pb2.AdviseSpotRequest(core_hours=0.5, hours=1, market="zones", running=running)
+    found = advise(markets, asked)
+    assert found.action == "continue" and 0 < found.expected_cost < 1 and math.isfinite(found.on_demand_cost)
+    assert found.notes[0].startswith("too late for another machine")
+    asked.core_hours = 4
+    with pytest.raises(
+        InputError, match=r"hours: 4 core-hours within 1 h: not feasible; .* in 2 h, on the machine that"
+    ):
+        markets.read(asked)
 
 
 def test_jobs_of_a_day_at_short_slots(zones: Path) -> None:
