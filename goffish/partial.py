@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,9 +69,46 @@ def check_place(path: str | os.PathLike[str], suffixes: Collection[str] = ()) ->
         raise InputError(f"{path}: is a directory; name a file in it")
     if not target.absolute().parent.is_dir():
         raise InputError(f"{path}: the folder {target.parent} does not exist")
-    if not os.access(target.absolute().parent, os.W_OK):
-        raise InputError(f"{path}: no permission to write in {target.absolute().parent}")
+    _check_writable(path, target.absolute().parent)
     return target
+
+
+def check_new_place(path: str | os.PathLike[str], *, folder: bool = False) -> Path:
+    """Return the local path of an output whose missing parent folders are created, after checking it.
+
+    Parameters
+    ----------
+    path : path
+    folder : bool
+        Whether the output is a folder.
+
+    Raises
+    ------
+    InputError
+        The path is a folder instead of a file, or the reverse, or a parent is a file or not writable.
+    """
+    target = local_path(path)
+    if not folder and target.is_dir():
+        raise InputError(f"{path}: is a directory; name a file in it")
+    if folder and target.exists() and not target.is_dir():
+        raise InputError(f"{path}: is a file; name a folder")
+    present = target.absolute()
+    while not present.exists() or (present == target.absolute() and not folder):
+        present = present.parent
+    if not present.is_dir():
+        raise InputError(f"{path}: {present} is a file, not a folder")
+    _check_writable(path, present)
+    return target
+
+
+def _check_writable(path: str | os.PathLike[str], folder: Path) -> None:
+    """Refuse a folder in which no file can be created, for any reason."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except PermissionError:
+        raise InputError(f"{path}: no permission to write in {folder}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written in {folder} ({error.strerror or error})") from None
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import typer
 
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
-from goffish.partial import local_path
+from goffish.partial import check_new_place
 
 if TYPE_CHECKING:
     from goffish.scheduling.estimate.calibration import Calibration
@@ -77,7 +77,7 @@ def _calibrate(
 
     names = DEFAULT if algorithms is None else tuple(dict.fromkeys(n.strip() for n in algorithms.split(",")))
     plan = CalibrationPlan(names, tuple(dict.fromkeys(engine or ["local"])), sizes, 60.0 * minutes)
-    path = user_path() if output is None else local_path(output)
+    path = check_new_place(user_path() if output is None else output)
     earlier = read_calibration(path) if path.is_file() else None
     journal = Journal(path.with_name(f"{path.name}.runs"), resume, earlier)
     with progress_bar("measuring") as update:

@@ -13,7 +13,7 @@ from goffish.cli.checks import check_choice, name_values
 from goffish.cli.inputs import duration
 from goffish.cli.options import HOURS_HELP, Json, Plot
 from goffish.errors import InputError
-from goffish.partial import local_path
+from goffish.partial import check_new_place, local_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,7 +223,7 @@ def _simulate(
     check_choice("engine", engine, ("fluid", "events", "real"))
     _check_targets(plot, html)
     if output is not None:
-        local_path(output)
+        check_new_place(output, folder=True)
     flow, catalogue = _setting(dataflow, cloud, rate, no_alternates)
     length = flow.goal.interval_s if interval is None else interval
     table = _rates(rates, flow, hours, length, seed, _reading(column, every, scale, offset))

@@ -162,6 +162,37 @@ def test_no_permission(public: Place) -> None:
     place.path.chmod(0o755)
 
 
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("small.txt", "small.txt: is a file; name a folder"),
+        ("small.txt/deep/metrics", "small.txt is a file, not a folder"),
+        ("/proc/metrics", "/proc/metrics: cannot be written in /proc"),
+    ],
+)
+def test_folders_that_cannot_be_written(public: Place, output: str, told: str) -> None:
+    """Breaks when a simulation runs first, and its metrics are lost."""
+    ended = public("simulate", "sc13-diamond", "-o", output)
+    assert_refused(ended)
+    assert told in ended.err
+
+
+def test_files_that_cannot_be_written(public: Place) -> None:
+    """Breaks when minutes of measurements are lost."""
+    (public / "folder").mkdir()
+    for output, told in (
+        ("folder", "folder: is a directory; name a file in it"),
+        ("/proc/c.json", "/proc/c.json: cannot be written in /proc"),
+        ("small.txt/c.json", "small.txt is a file, not a folder"),
+    ):
+        ended = public("calibrate", "-o", output)
+        assert_refused(ended)
+        assert told in ended.err
+    ended = public("spot", "table", "none.json", "--work", "1", "--deadline", "2", "-o", "/proc/x.table")
+    assert_refused(ended)
+    assert "/proc/x.table: cannot be written in /proc (" in ended.err
+
+
 @pytest.mark.slow
 def test_user_without_a_home(public: Place) -> None:
     """A service user on a read-only installation: numba finds no place for its kernels, and refused to work."""

@@ -19,6 +19,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from goffish.cloud.catalogue import Catalogue
+from goffish.errors import InputError
 from goffish.partial import local_path
 from goffish.scheduling.control.cluster import SLACK_S, Changes, Cluster
 from goffish.scheduling.dataflow.flow import SLACK, Floats, Flow
@@ -153,12 +154,21 @@ class Result:
     planning_s: Floats
 
     def write(self, folder: str | Path) -> None:
-        """Write the tables as Parquet files and the summary as JSON; the same run gives the same bytes."""
+        """Write the tables as Parquet files and the summary as JSON; the same run gives the same bytes.
+
+        Raises
+        ------
+        InputError
+            If a file cannot be written.
+        """
         folder = local_path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, file in TABLES.items():
-            pa.parquet.write_table(getattr(self, name), folder / f"{file}.parquet", compression="zstd")
-        (folder / "summary.json").write_text(json.dumps(asdict(self.summary), indent=2) + "\n", encoding="utf-8")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, file in TABLES.items():
+                pa.parquet.write_table(getattr(self, name), folder / f"{file}.parquet", compression="zstd")
+            (folder / "summary.json").write_text(json.dumps(asdict(self.summary), indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be written ({error.strerror or error})") from error
 
 
 class Recorder:
