@@ -67,10 +67,30 @@ def prompt(
         options = [PROCESS, CHECKPOINT]
     if not np.isfinite(least):
         return action, 0.0
-    limit = least + (NEAR * least if most is None else most)
+    spare = NEAR * least if most is None else most
+    lower, ratio = _lowered(market, prices)
+    other = table.decide(left, status, lower, ages) if ratio > 1.0 else action
+    more = (ratio - 1.0) * least
+    if other in options and more <= spare:
+        return other, more
+    limit = least + spare
     found = [(cost_of(table, left, status, joint, option, limit), option) for option in options]
     cost, option = min(found, default=(np.inf, action))
     return (option, max(0.0, cost - least)) if cost <= limit else (action, 0.0)
+
+
+def _lowered(market: Market, prices: Sequence[float]) -> tuple[list[float], float]:
+    """Return the prices, those hardly above the mean of the bin below as in that bin, and the largest ratio to them.
+
+    Costs are those of the mean price of a bin, which can be several percent more than a price at its lower edge.
+    """
+    found, ratio = [float(price) for price in prices], 1.0
+    for at, one in enumerate(market.classes):
+        below = int(one.edges.searchsorted(prices[at])) - 1
+        if below >= 0 and found[at] <= (1.0 + NEAR) * one.levels[below]:
+            ratio = max(ratio, found[at] / float(one.levels[below]))
+            found[at] = float(min(one.levels[below], one.edges[below]))
+    return found, ratio
 
 
 def cost_of(table: Table, left: int, status: Status, joint: int, action: int, most: float = np.inf) -> float:
