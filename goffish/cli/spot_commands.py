@@ -23,6 +23,7 @@ from goffish.cli.spot_inputs import (
     outlook_facts,
     positive,
     prices_now,
+    share_text,
     status_from,
     strategy_for,
     whole_slots,
@@ -152,6 +153,11 @@ def _fit(
 
     check_picture(plot)
     check_place(output)
+    if not 0 <= monthly_loss < 1:
+        raise InputError(f"--monthly-loss {monthly_loss:g}: must be at least 0 and less than 1")
+    if slot is not None and not (0 < slot <= 60 and abs(60 / slot - round(60 / slot)) < 1e-9):
+        raise InputError(f"--slot {slot:g}: an hour must be a whole number of slots")
+    positive(job_hours, "--job-hours")
     catalogue = with_availability(read_catalogue(cloud), [availability_file(text) for text in availability or ()], zone)
     slot_s, startup_s, checkpoint_s = (None if m is None else m * 60.0 for m in (slot, startup, checkpoint))
     times = FitTimes(slot_s, startup_s, checkpoint_s, job_hours)
@@ -338,7 +344,7 @@ def _simulate(
             write_outcomes(output, ran, fitted.slot_s, traces[0].start)
         price = cheapest_on_demand(found, units, slots)
         if plot is not None:
-            draw("outcomes", plot, ran, price)
+            draw("outcomes", plot, ran, price, found.slots_per_hour)
         if plot_job is not None and strategy is not None:
             losses = next((o.replay.losses for o in ran if o.policy == "rtba" and o.replay), np.zeros(starts.size))
             first = int(starts[int(np.argmax(losses))])
@@ -355,7 +361,7 @@ def _simulate(
     )
     header = ["policy", "machines", "mean $", "worst $", "saves", "missed", "losses", "checkpoints", "time on demand"]
     print_table(title, header, [
-        [r["policy"], r["machines"], f"{r['mean_cost']:.4f}", f"{r['worst_cost']:.4f}", f"{r['saving']:.1%}",
+        [r["policy"], r["machines"], f"{r['mean_cost']:.4f}", f"{r['worst_cost']:.4f}", share_text(r["saving"]),
          r["missed"], *(figure(r[name]) for name in ("losses", "checkpoints", "on_demand_share"))]
         for r in rows
     ])  # fmt: skip

@@ -243,6 +243,12 @@ def figures(values: list[float]) -> str:
     return " ".join(f"{value:.3g}" for value in values)
 
 
+def share_text(share: float) -> str:
+    """Format a share with a digit of a percent, without a negative zero."""
+    text = f"{share:.1%}"
+    return "0.0%" if text == "-0.0%" else text
+
+
 def figure(value: float | None) -> str:
     """Format a number, or return an empty string for ``None``."""
     return "" if value is None else f"{value:.2f}"

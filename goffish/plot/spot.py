@@ -182,7 +182,7 @@ def cost_curve(
 
 
 @styled
-def outcomes(found: Sequence[Outcome], on_demand: float, *, title: str = "") -> Figure:
+def outcomes(found: Sequence[Outcome], on_demand: float, slots_per_hour: int = 1, *, title: str = "") -> Figure:
     """Draw the costs of policies for the same jobs, and the states of the first policy's jobs over time.
 
     Parameters
@@ -190,6 +190,8 @@ def outcomes(found: Sequence[Outcome], on_demand: float, *, title: str = "") -> 
     found : sequence of Outcome
     on_demand : float
         On-demand price of the job, drawn as a line.
+    slots_per_hour : int
+        For the axis of the states in hours.
     title : str
 
     Returns
@@ -221,27 +223,27 @@ def outcomes(found: Sequence[Outcome], on_demand: float, *, title: str = "") -> 
     )
     axes.set_title(title or "Costs of the jobs")
     if first is not None and first.replay is not None:
-        _shares(panels[1], first.replay.states, first.policy)
+        _shares(panels[1], first.replay.states, first.policy, slots_per_hour)
     return figure
 
 
-def _shares(axes: Axes, states: Any, policy: str) -> None:
+def _shares(axes: Axes, states: Any, policy: str, slots_per_hour: int) -> None:
     share = states / states.sum(axis=1, keepdims=True)
     seen = np.flatnonzero(states.any(axis=0)).tolist()
     axes.stackplot(
-        np.arange(len(share)), share.T[seen], labels=[STATE_NAMES[at] for at in seen], linewidth=0, step="post",
-        colors=[_STATES[at] for at in seen],
+        np.arange(len(share)) / slots_per_hour, share.T[seen], labels=[STATE_NAMES[at] for at in seen], linewidth=0,
+        step="post", colors=[_STATES[at] for at in seen],
     )  # fmt: skip
     axes.set_ylim(0, 1)
-    axes.set_xlim(0, len(share) - 1)
-    axes.set_xlabel("slots since the submission")
+    axes.set_xlim(0, (len(share) - 1) / slots_per_hour)
+    axes.set_xlabel("hours since the submission")
     axes.set_ylabel(f"jobs of {policy}")
     legend_beside(axes, axes.get_legend_handles_labels()[0], "state")
 
 
 @styled
 def job(run: JobRun, market: Market, slots: SlotPrices, first: int = 0, *, title: str = "") -> Figure:
-    """Draw one job from start to end: prices, the bid of its machine, its state, and the remaining work.
+    """Draw one job from start to end: prices and bid or availability, its state, and the remaining work.
 
     Parameters
     ----------
@@ -260,7 +262,15 @@ def job(run: JobRun, market: Market, slots: SlotPrices, first: int = 0, *, title
     hours = np.arange(count + 1) / market.slots_per_hour
     figure = new_figure(9.0, 6.0, fitted=True)
     panels = figure.subplots(3, 1, sharex=True, height_ratios=(3, 1, 2))
+    bars = all(one.by_availability for one in market.classes)
     for at, one in enumerate(market.classes):
+        if bars:
+            there = slots.prices[first : first + count, at] < ANY_PRICE
+            spans = np.stack((hours[:-1], np.diff(hours)), axis=1)[there]
+            panels[0].broken_barh(
+                spans.tolist(), (at - 0.35, 0.7), color=COLOURS[at], linewidth=0, label=one.name, gid=f"available-{at}"
+            )
+            continue
         panels[0].step(
             hours, np.where(slots.prices == UNAVAILABLE, np.nan, slots.prices)[first : first + count + 1, at],
             where="post", color=COLOURS[at], label=one.name, gid=f"price-{at}",
@@ -277,8 +287,12 @@ def job(run: JobRun, market: Market, slots: SlotPrices, first: int = 0, *, title
             bid, kind = float(market.rules.bid[choice]), int(market.rules.kind[choice])
             if bid < ANY_PRICE:
                 panels[0].plot(span, [bid, bid], color=COLOURS[kind], linewidth=1.0, linestyle=(0, (2, 1)), gid="bid")
-    _logarithmic(panels[0])
-    panels[0].set_ylabel("$/h (dashed: bid held)")
+    if bars:
+        panels[0].set_yticks([])
+        panels[0].set_ylabel("available")
+    else:
+        _logarithmic(panels[0])
+        panels[0].set_ylabel("$/h (dashed: bid held)")
     legend_beside(panels[0], panels[0].get_legend_handles_labels()[0], "machine type")
     panels[1].set_yticks([])
     panels[1].set_ylabel("state")

@@ -249,7 +249,7 @@ def test_interrupted_real_runs_leave_no_process(here: Place) -> None:
         ),
         (("plan", "mine.yaml", "--rate", "read=-1"), "the rate must be 0 or more"),
         (("plan", "bad.yaml"), r"bad.yaml: processing_elements\[0\].cost = 0"),
-        (("simulate", "mine.yaml", "--rates", "none"), "unknown rates 'none'"),
+        (("simulate", "mine.yaml", "--rates", "none"), "rates 'none': no such file; give a file, or one of"),
         (
             ("simulate", "mine.yaml", "--rates", "rates.csv"),
             "rates.csv: covers 600 s; expected at least 7200 s, 24 intervals",

@@ -267,7 +267,7 @@ def test_tables_that_are_too_large(zones: Place) -> None:
         (["fit", "cloud.yaml", "-o", "x", "--availability", "owned=a.csv"], "unknown spot machine type 'owned'"),
         (["fit", "cloud.yaml", "-o", "x", *ZONES, "--zone", "c"], "unknown zone 'c'; the catalogue has: a, b"),
         (["fit", "cloud.yaml", "-o", "x", *ZONES, "--since", "2015-03-02"], "it reaches from 2024-05-01"),
-        (["fit", "cloud.yaml", "-o", "x", *ZONES, "--job-hours", "0"], "slot_s and job_hours must be greater than 0"),
+        (["fit", "cloud.yaml", "-o", "x", *ZONES, "--job-hours", "0"], "--job-hours 0: must be more than 0"),
         (["advise", "--unavailable", "c"], "--unavailable c: give a machine type of spot/a, spot/b"),
         (["advise", "--available", "c"], "--available c: give a machine type of spot/a, spot/b"),
         (["advise", "--available", "spot/a", "--unavailable", "spot/a"], "--available spot/a: also given as"),
@@ -290,7 +290,11 @@ def test_zones_that_are_refused(zones: Place, given: list[str], told: str) -> No
     [
         (["fit", "ec2-2013", "-o", "m.json"], "the catalogue has no spot machine types"),
         (["fit", "cloud.yaml", "-o", "m.json", "--machine-type", "owned"], "unknown spot machine type 'owned'"),
-        (["fit", "cloud.yaml", "-o", "m.json", "--slot", "7"], "an hour must be a whole number of slots"),
+        (["fit", "cloud.yaml", "-o", "m.json", "--slot", "7"], "--slot 7: an hour must be a whole number of slots"),
+        (
+            ["fit", "cloud.yaml", "-o", "m.json", "--monthly-loss", "1"],
+            "--monthly-loss 1: must be at least 0 and less than 1",
+        ),
         (["fit", "cloud.yaml", "-o", "m.json", "--since", "soon"], "--since soon: give a date or time"),
         (["fit", "cloud.yaml", "-o", "m.json", "--since", "2020-01-01"], "it reaches from 2015-03-01"),
         (["fit", "cloud.yaml", "-o", "m.json", "--estimator", "best"], "unknown estimator 'best'"),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from goffish.cloud.prices import UNAVAILABLE, Trace
+from goffish.cloud.prices import UNAVAILABLE, SlotPrices, Trace, trace_of
 from goffish.errors import InputError
 from goffish.plot import spot
 from goffish.scheduling.spot.availability import availability_class
@@ -71,7 +71,8 @@ def test_outcomes_and_one_job(table: Table) -> None:
     """Breaks when means, worst costs or states are those of other jobs."""
     starts = np.arange(8)
     found = compare(MARKET, table, ["rtba", "on-demand"], 2, 8, PRICES, starts)
-    figure = spot.outcomes(found, 0.13)
+    figure = spot.outcomes(found, 0.13, 2)
+    assert figure.axes[1].get_xlim() == (0.0, 4.0) and figure.axes[1].get_xlabel() == "hours since the submission"
     for at, one in enumerate(found):
         assert artists(figure, f"mean-{at}")[0].get_xdata()[0] == pytest.approx(one.costs.mean())
         assert artists(figure, f"worst-{at}")[0].get_xdata()[0] == pytest.approx(one.costs.max())
@@ -82,3 +83,19 @@ def test_outcomes_and_one_job(table: Table) -> None:
     assert left[0] == 2 and left[-1] < 2
     with pytest.raises(InputError, match="expected at least one outcome"):
         spot.outcomes([], 1.0)
+
+
+def test_one_job_in_a_market_without_bids() -> None:
+    """Breaks when the panel of prices is empty: it has the hours in which machines were available."""
+    free = np.array([True, True, False, True, True, True])
+    prices = np.where(free, 0.02, UNAVAILABLE)[:, None]
+    trace = trace_of(600.0 * np.arange(6), prices[:, 0])
+    market = market_from("ec2", [availability_class(trace, 1, 0.13, 600.0, 0.02, name="m")], [1], [0.13])
+    slots = SlotPrices(prices, np.maximum(prices[:-1], prices[1:]))
+    run = run_job(market, build_table(market, 2, 5), 2, 5, slots)
+    figure = spot.job(run, market, slots)
+    [bars] = artists(figure, "available-0")
+    spans = [(path.vertices[:, 0].min(), path.vertices[:, 0].max()) for path in bars.get_paths()]
+    assert spans[:2] == [(pytest.approx(0), pytest.approx(1 / 6)), (pytest.approx(1 / 6), pytest.approx(2 / 6))]
+    assert all(begin >= 0.5 - 1e-9 for begin, _ in spans[2:])
+    assert figure.axes[0].get_ylabel() == "available"

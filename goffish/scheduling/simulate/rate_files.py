@@ -72,7 +72,9 @@ class RateFile:
         if count < 1 or count * interval_s > rest + slack:
             wanted = f"{max(count, 1):,} intervals of {interval_s:g} s"
             text = f"covers {self.length_s:g} s" + (f", {max(rest, 0):g} s from offset {offset_s:g} s" * (offset_s > 0))
-            raise InputError(f"{self.path}: {text}; expected at least {max(count, 1) * interval_s:g} s, {wanted}")
+            raise InputError(
+                f"{self.path}: {text}; expected at least {max(count, 1) * interval_s:g} s, {wanted} (--hours)"
+            )
         grid = np.minimum(offset_s + interval_s * np.arange(count + 1), self.length_s)
         if self.rates is None:
             return {"": np.diff(np.searchsorted(self.edges, grid - slack, "left")) / interval_s}

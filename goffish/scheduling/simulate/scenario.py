@@ -46,7 +46,7 @@ def make_rates(name: str, flow: Flow, steps: int | None, interval_s: float, seed
     """
     if name not in RATES:
         if not Path(name).exists() and "://" not in name:
-            raise InputError(f"unknown rates {name!r}: give a file, or one of {', '.join(RATES)}")
+            raise InputError(f"rates {name!r}: no such file; give a file, or one of {', '.join(RATES)}")
         return shapes.read_rates(name, flow, steps, interval_s=interval_s, **reading)
     if reading:
         raise InputError(f"{', '.join(reading)}: apply to files of rates, not to rates {name!r}")

@@ -165,13 +165,13 @@ def with_availability(
     known = f"the catalogue has: {', '.join(names) or 'none'}"
     for name, path in files:
         if name is None and len(names) != 1:
-            raise InputError(f"availability {path}: give TYPE={path} with a spot machine type; {known}")
+            raise InputError(f"--availability {path}: give TYPE={path} with a spot machine type; {known}")
         own = names[0] if name is None else name
         base, _, zone = (own, "", "") if own in spot else own.rpartition("/")
         if base not in spot or not (own == base or re.fullmatch(r"[A-Za-z0-9_.:-]+", zone)):
-            raise InputError(f"availability {own}={path}: unknown spot machine type {own!r}; {known}")
+            raise InputError(f"--availability {own}={path}: unknown spot machine type {own!r}; {known}")
         if made.get(own, spot[base]) is not spot[base]:
-            raise InputError(f"availability {own}={path}: the machine type has a file already")
+            raise InputError(f"--availability {own}={path}: the machine type has a file already")
         change = {"name": own, "availability": path, "bid": None} | ({"zone": zone} if zone else {})
         made[own] = spot[base].model_copy(update=change)
         zoned |= {base} if zone else set()
