@@ -38,7 +38,13 @@ def fingerprint_digest(market: Market) -> str:
 
 
 def write_table(path: str | Path, table: Table) -> None:
-    """Write a table atomically."""
+    """Write a table atomically.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
     arrays: list[tuple[str, NDArray[Any]]] = [
         ("values", table.values),
         ("idle_actions", table.idle_actions),

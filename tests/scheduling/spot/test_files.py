@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goffish.errors import StoreError
+from goffish.errors import InputError, StoreError
 from goffish.scheduling.spot.files import fingerprint_digest, open_table, write_table
 from goffish.scheduling.spot.model import Local
 from goffish.scheduling.spot.table import build_table
@@ -111,6 +111,6 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError("no space left on device")
 
     monkeypatch.setattr("goffish.scheduling.spot.files.os.fsync", fail)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(InputError, match="no space left"):
         write_table(path, build_table(tiny(), 2, 6))
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
