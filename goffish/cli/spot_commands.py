@@ -278,8 +278,8 @@ def _simulate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="Policy: auto (chosen by trials on earlier prices), rtba, h1, h2, h3, h3-young, greedy, eager, "
-            "uniform-progress, on-demand or clairvoyant; repeatable.",
+            help="Policy: auto (by trials), rtba, h1, h2, h3, h3-young, greedy, eager, uniform-progress, on-demand or "
+            "clairvoyant; repeatable.",
             show_default="all but auto, h3-young and eager, and clairvoyant only for short jobs",
         ),
     ] = None,

@@ -72,7 +72,7 @@ class Advice:
 
     @property
     def notes(self) -> list[str]:
-        """What to know about the action."""
+        """Conditions under which the action keeps the deadline."""
         late = "too late for another machine: the deadline is missed if this spot machine is interrupted"
         return [] if self.guaranteed else [late]
 
