@@ -225,6 +225,10 @@ class Topology:
     def check_alternate(self, operator: str, alternate: str) -> None:
         """Check that an operator has an alternate.
 
+        Parameters
+        ----------
+        operator, alternate : str
+
         Raises
         ------
         InputError
