@@ -332,8 +332,21 @@ class Node:
         """Number of messages that wait to be processed."""
         return sum(len(item.tuples.numbers) for q in self._queues for item in q if isinstance(item, _Queued))
 
-    def work(self, thread: int, now: float) -> int:
-        """Process the next batch of a thread's queue and return its number of messages; 0 if the queue is empty."""
+    def work(self, thread: int, now: float, limit: int | None = None) -> int:
+        """Process the next batch of a thread's queue, or the first part of it; return the number of its messages.
+
+        Parameters
+        ----------
+        thread : int
+        now : float
+        limit : int, optional
+            Greatest number of messages.
+
+        Returns
+        -------
+        int
+            0 if the queue is empty.
+        """
         queue = self._queues[thread]
         while queue and not self.fenced:
             item = queue.popleft()
@@ -343,8 +356,15 @@ class Node:
             if isinstance(item, Signal):
                 self._signal(thread, item)
                 continue
+            count = len(item.tuples.numbers)
+            if limit is not None and count > limit:
+                queue.appendleft(item._replace(tuples=item.tuples.take(np.arange(limit, count))))
+                item = item._replace(tuples=item.tuples.take(np.arange(limit)))
+                count = limit
+                if item.piece is not None:
+                    item.piece.replays += 1
             self._process(thread, item, now)
-            return len(item.tuples.numbers)
+            return count
         return 0
 
     def _pass(self, thread: int, marker: Marker, now: float) -> None:

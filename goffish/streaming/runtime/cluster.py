@@ -34,6 +34,8 @@ _STARTS_S = 60.0
 _WAITS_S = 0.05
 #: Between two requests to admit a new worker.
 _ASKS_S = 2.0
+#: Silence of a worker after which the flow fails: before others take over what makes it hang.
+_HANGS_S = 50.0
 #: A process that ends closes its connections, which the others see at once; one that is silent is busy in a function.
 _SILENT_S, _ANSWERS_S = 60.0, 5.0
 #: Workers that do not end within this time are killed, which loses nothing that a checkpoint contains.
@@ -48,6 +50,7 @@ class _Process:
     control: socket.socket
     ready: bool = False
     asked: float = 0.0
+    reported: float = 0.0
     report: dict[str, Any] = field(default_factory=dict)
     input: bytes = b""
 
@@ -185,16 +188,26 @@ class Cluster:
                     if self._started:
                         one.send(command="start")
                 if "counts" in report:
-                    one.report = report
+                    one.report, one.reported = report, time.monotonic()
                     self._note(report["events"])
             code = one.process.poll()
             if code is not None:
                 self._lost(number, code)
+            elif one.reported and time.monotonic() > one.reported + _HANGS_S:
+                raise JobError(f"worker {number}: no report for {_HANGS_S:g} s, as a function does not return")
+        self._check_errors()
         if self.failures:
             self._admit()
         if self._old and self._checkpoints is not None and self._saved:
             self._checkpoints.remove(self._old)
             self._old = []
+
+    def _check_errors(self) -> None:
+        most = self.topology.max_errors
+        counts = [counts for one in self._processes.values() for counts in one.report.get("counts", {}).values()]
+        errors = sum(part.get("errors", 0) for part in [*counts, *self._gone.values()])
+        if most is not None and errors > most:
+            raise JobError(f"flow {self.topology.name}: {errors:,.0f} errors, max_errors = {most:,}")
 
     def _note(self, events: list[list[Any]]) -> None:
         for kind, _, size in events:

@@ -46,6 +46,10 @@ def pack(message: object) -> list[memoryview]:
     return packed
 
 
+def _length(packed: list[memoryview]) -> int:
+    return sum(buffer.nbytes for buffer in packed)
+
+
 def unpack(data: memoryview) -> Any:
     """Return a message from the bytes of its buffers, which its arrays go on using."""
     (count,) = struct.unpack_from("<Q", data)
@@ -102,6 +106,8 @@ class Outgoing:
         self.closed = False
         self._written = self._freed = 0  # bytes of the shared memory, since the start
         self._waiting: deque[list[memoryview]] = deque()  # messages without a place
+        #: Bytes of messages that wait for a place in the shared memory.
+        self.waiting_bytes = 0
         self._unsent: deque[memoryview] = deque()
 
     def fileno(self) -> int:
@@ -123,6 +129,7 @@ class Outgoing:
         """Send a message, or keep it until `flush` can."""
         if not self.closed:
             self._waiting.append(pack(message))
+            self.waiting_bytes += _length(self._waiting[-1])
             self.flush()
 
     def flush(self) -> None:
@@ -138,7 +145,7 @@ class Outgoing:
         except OSError:
             self._lost()
         while self._waiting and self._place(self._waiting[0]):
-            self._waiting.popleft()
+            self.waiting_bytes -= _length(self._waiting.popleft())
         try:
             while self._unsent:
                 sent = self._socket.sendmsg([self._unsent[i] for i in range(min(16, len(self._unsent)))])
@@ -153,7 +160,7 @@ class Outgoing:
 
     def _place(self, packed: list[memoryview]) -> bool:
         """Put a message into the socket's queue, and into the shared memory if it is large; False if that is full."""
-        length = sum(buffer.nbytes for buffer in packed)
+        length = _length(packed)
         size = len(self._memory)
         if length < _INLINE or 2 * length > size:
             self._unsent.append(memoryview(_HEADER.pack(_SMALL, 0, length)))
@@ -176,6 +183,7 @@ class Outgoing:
         self.closed = True
         self._waiting.clear()
         self._unsent.clear()
+        self.waiting_bytes = 0
 
 
 class Incoming:

@@ -27,8 +27,8 @@ from goffish.streaming.ring.registry import FileRegistry
 from goffish.streaming.runtime.links import Incoming, Outgoing, listen
 from goffish.streaming.runtime.worker import Plan, Worker
 
-#: Records that wait in a worker before it takes no more, and messages that wait to be sent before it reads no more.
-_QUEUED, _UNSENT = 1 << 18, 64
+#: Records that wait in a worker before it takes no more, and bytes that wait to be sent before it reads no more.
+_QUEUED, _UNSENT = 1 << 18, 16 << 20
 _LEAST, _MOST, _SHORT_S, _LONG_S = 1, 1 << 16, 0.005, 0.02
 _TICK_S, _IDLE_S, _REPORT_S = 0.01, 0.001, 0.1
 
@@ -97,7 +97,8 @@ class Process:
             start["checkpoints"],
             start["old"],
         )
-        self._limit, self._reported = 64, 0.0
+        self._read_limit = self._work_limit = 64
+        self._reported = 0.0
         self._sent_events = 0
         self._turn: deque[bool] = deque()
 
@@ -132,7 +133,7 @@ class Process:
     @property
     def _blocked(self) -> bool:
         """Whether this worker must not read its sources, as what it sends waits."""
-        waiting = max((link.unsent for link in self._outgoing.values() if link is not None), default=0)
+        waiting = max((link.waiting_bytes for link in self._outgoing.values() if link is not None), default=0)
         return waiting > _UNSENT or self._worker.node.queued > _QUEUED
 
     def _serve(self, ready: Any) -> None:
@@ -171,19 +172,16 @@ class Process:
     def _read(self) -> int:
         """Read sources; batches take a hundredth of a second."""
         begun = time.monotonic()
-        count = self._worker.read(self._limit, begun)
-        took = time.monotonic() - begun
-        if count and took < _SHORT_S:
-            self._limit = min(2 * self._limit, _MOST)
-        elif took > _LONG_S:
-            self._limit = max(self._limit // 2, _LEAST)
+        count = self._worker.read(self._read_limit, begun)
+        self._read_limit = _adapted(self._read_limit, count, time.monotonic() - begun)
         return count
 
     def _work(self) -> None:
         """Process what has arrived, for a while."""
-        end = time.monotonic() + _LONG_S
-        while self._worker.work(time.monotonic()) and time.monotonic() < end:
-            pass
+        begun = now = time.monotonic()
+        while now < begun + _LONG_S and (count := self._worker.work(now, self._work_limit)):
+            last, now = now, time.monotonic()
+            self._work_limit = _adapted(self._work_limit, count, now - last)
 
     def _post(self) -> None:
         messages, self._worker.outbox = self._worker.outbox, []
@@ -220,6 +218,13 @@ class Process:
             counts={name: asdict(counts) for name, counts in worker.pipeline.counts.items()},
             late={name: instance.late for name, instance in worker.pipeline.instances.items()},
         )
+
+
+def _adapted(limit: int, count: int, seconds: float) -> int:
+    """Return the next limit of a batch, so that one takes about a hundredth of a second."""
+    if seconds > _LONG_S:
+        return max(limit // 2, _LEAST)
+    return min(2 * limit, _MOST) if count == limit and seconds < _SHORT_S else limit
 
 
 def main() -> None:

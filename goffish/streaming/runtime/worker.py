@@ -355,10 +355,10 @@ class Worker:
 
     # Time.
 
-    def work(self, now: float) -> int:
-        """Process the next batch that has arrived, and return its number of records."""
+    def work(self, now: float, limit: int | None = None) -> int:
+        """Process the next batch that has arrived, at most `limit` records of it, and return their number."""
         self._now = now
-        count = sum(self.node.work(thread, now) for thread in range(self.node.options.threads))
+        count = sum(self.node.work(thread, now, limit) for thread in range(self.node.options.threads))
         self._clean &= not count
         self._after()
         return count

@@ -97,7 +97,7 @@ class Cluster:
         worker.tick(self.now)
         worker.read(self.limit, self.now)
         for _ in range(self.random.randrange(6)):
-            worker.work(self.now)
+            worker.work(self.now, self.random.choice((None, 1, 3)))
         self._post(number)
         self._at(self.now + self.random.uniform(0.001, 0.01), partial(self._turn, number))
 

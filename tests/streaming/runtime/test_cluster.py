@@ -163,6 +163,40 @@ def test_errors_of_functions(tmp_path: Path) -> None:
         flow.run(workers=2)
 
 
+def test_records_that_fail(tmp_path: Path) -> None:
+    make_events(tmp_path / "in", 300)
+    rows = [json.loads(line) for file in (tmp_path / "in").iterdir() for line in file.read_text().splitlines()]
+    bad = sum(row["user"] == "u7" for row in rows)
+
+    def make(most: int | None) -> gf.stream.Flow:
+        folder = tmp_path / f"{most}"
+        flow = gf.stream.Flow("failing", on_error=gf.stream.write_json_lines(folder / "bad"), max_errors=most)
+        good = flow.source(gf.stream.read_json_lines(str(tmp_path / "in"))).map(fail).key_by("user")
+        good.reduce(lambda total, row: total + 1, initial=0).sink(gf.stream.write_json_lines(folder / "good"))
+        return flow
+
+    metrics = make(None).run(workers=2)
+    lines = [line for file in (tmp_path / "None" / "bad").glob("part-*") for line in file.read_text().splitlines()]
+    assert len(lines) == bad == metrics["fail"].errors
+    with pytest.raises(JobError, match=r"errors, max_errors = 3$"):
+        make(3).run(workers=2)
+
+
+def hang(row: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(60)
+    return row
+
+
+def test_functions_that_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("goffish.streaming.runtime.cluster._HANGS_S", 2.0)
+    make_events(tmp_path / "in", 10)
+    flow = gf.stream.Flow("hanging")
+    events = flow.source(gf.stream.read_json_lines(str(tmp_path / "in"))).map(hang).key_by("user")
+    events.count().sink(gf.stream.write_json_lines(tmp_path / "out"))
+    with pytest.raises(JobError, match=r"worker \d: no report for 2 s, as a function does not return"):
+        flow.run(workers=2)
+
+
 def test_refused(tmp_path: Path) -> None:
     make_events(tmp_path / "in", 10)
     topology = make_flow(tmp_path / "in", tmp_path / "out").check()
@@ -173,7 +207,7 @@ def test_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"operator list: collect\(\) keeps records in memory"):
         flow.run(workers=2)
     make_flow(tmp_path / "in", tmp_path / "other").run(checkpoint=tmp_path / "one")
-    with pytest.raises(InputError, match=r"other: has part-00000001.jsonl of another run"):
+    with pytest.raises(InputError, match=r"other: has part-\d{8}.jsonl of another run"):
         run_workers(make_flow(tmp_path / "in", tmp_path / "other").check(), 2, 1, None, 1.0, None)
     (tmp_path / "several" / "workers").mkdir(parents=True)
     with pytest.raises(InputError, match="checkpoint of a run with several workers; resume it with --workers 2"):
