@@ -97,6 +97,9 @@ class State(Protocol):
     def context(self) -> Any:
         """Return what was signalled until now."""
 
+    def reached(self, lane: int) -> int:
+        """Return the number of a lane until which all messages have arrived, as far as was signalled."""
+
     def resume(self) -> None:
         """Make up for signals, after messages of positions that were taken over have been replayed."""
 
@@ -417,6 +420,12 @@ class Node:
         ready = [piece for piece in self._pieces if not piece.replays and self._settled(piece.epoch)]
         if len(ready) < 2 or self._parked is not None:
             return
+        # A lane that begins again at an earlier place sends messages that only some of the pieces contain.
+        for lane in {lane for piece in ready for lane in piece.vectors}:
+            numbers = [int(piece.vectors[lane].min()) if lane in piece.vectors else 0 for piece in ready]
+            newest = max(int(piece.vectors[lane].max()) for piece in ready if lane in piece.vectors)
+            if min(numbers) < newest and self.state.reached(lane) < newest:
+                return
         first = ready[0]
         for piece in ready[1:]:
             first.ranges |= piece.ranges

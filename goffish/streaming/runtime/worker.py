@@ -259,6 +259,7 @@ class Worker:
         self._signal_due = self._discover_due = now
         self._now = now
         self._recoveries: list[tuple[int, int | None]] = []  # workers and checkpoints whose files are to be published
+        self._run = max(old, default=-1) + 1  # the numbers of workers increase from run to run
         self._folder = None
         if folder is not None:
             self._folder = CheckpointFolder(folder / str(number), plan.topology.name, plan.topology.fingerprint)
@@ -614,6 +615,10 @@ class Worker:
         self.pipeline.deliver(channel.target, channel.port, records.batch)
         instance.watermark = before
 
+    def reached(self, lane: int) -> int:
+        """Return the number of a lane until which all messages have arrived."""
+        return self._marks[lane].number if lane in self._marks else 0
+
     def context(self) -> dict[int, Mark]:
         """Return the progress of all lanes."""
         return dict(self._marks)
@@ -668,7 +673,7 @@ class Worker:
         deltas = deltas | {_LANES: Delta(positions_of(names), names, [None] * len(names), values, unset)}
         outputs = [name for name in lanes if name.startswith("@")]
         body = {
-            "epoch": self.node.view.epoch,
+            "version": [self._run, self.node.view.epoch],
             "outputs": outputs,
             "counts": {n: asdict(c) for n, c in self.pipeline.counts.items()},
         }
@@ -683,8 +688,8 @@ class Worker:
         saved = [one for one in found if one.latest is not None]
         restored = []
         lanes: dict[str, Any] = {}
-        # Of two workers that have owned the same positions, the one with the newer view has them now.
-        for one in sorted(saved, key=lambda one: one.latest.body["epoch"], reverse=True):  # type: ignore[union-attr]
+        # Of two workers with the same positions, the one of the later run or with the newer view has them now.
+        for one in sorted(saved, key=lambda one: one.latest.body["version"], reverse=True):  # type: ignore[union-attr]
             deltas = list(one.state())
             kept = {key: value for name, delta in deltas if name == _LANES for key, _, value, _ in delta.entries()}
             pieces = [piece._replace(ranges=piece.ranges & wanted) for piece in kept.pop(_PIECES)]
@@ -700,7 +705,8 @@ class Worker:
         contexts = [piece.context for piece in restored if piece.context]
         for lane in self._marks.keys() & {lane for context in contexts for lane in context}:
             marks = [context[lane] for context in contexts if lane in context]
-            self._marks[lane] = min(marks, key=lambda mark: min((mark.marks or {0: FIRST}).values(), default=FIRST))
+            least = min(marks, key=lambda mark: min((mark.marks or {0: FIRST}).values(), default=FIRST))
+            self._marks[lane] = Mark(-1, min(mark.number for mark in marks), least.marks)
         for name, instance in self.pipeline.instances.items():
             if name in self.plan.receivers and (reached := self._watermark_of(name, self._marks)) is not None:
                 instance.watermark = reached

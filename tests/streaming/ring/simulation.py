@@ -57,6 +57,9 @@ class Seen:
             self.entries[position] = (*self.entries.get(position, ()), number)
             self._changed.add(position)
 
+    def reached(self, lane: int) -> int:
+        return int(self.signals.get(lane, 0))
+
     def resume(self) -> None: ...
 
     def collect(self) -> dict[int, tuple[int, ...]]:
