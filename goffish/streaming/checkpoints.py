@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -42,6 +42,27 @@ class Checkpoint:
 
     number: int
     body: dict[str, Any]
+
+
+def lock_folder(folder: Path, given: str | Path) -> IO[str]:
+    """Make a folder that one run uses at a time, and return its lock, to be closed.
+
+    Raises
+    ------
+    InputError
+        The folder cannot be written, or is in use.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("a")
+    except OSError as error:
+        raise InputError(f"{given}: cannot be written ({error.strerror or error})") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise InputError(f"{given}: in use by another run; stop it, or name another checkpoint folder") from None
+    return lock
 
 
 class CheckpointFolder:
@@ -74,16 +95,7 @@ class CheckpointFolder:
         if not locked:
             self._read()
             return
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / "lock").open("a")
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise InputError(f"{path}: in use by another run; stop it, or name another checkpoint folder") from None
+        self._lock = lock_folder(self.path, path)
         try:
             self._read()
         except BaseException:

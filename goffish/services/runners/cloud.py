@@ -106,12 +106,12 @@ class CloudRunner:
         _tell_plan(attempt, graph, plan, sized, need, catalogue.currency)
         since = began_at(catalogue, (self.clock.now() - (job.started or job.submitted)) * self.pace)
         folder.path.mkdir(parents=True, exist_ok=True)
-        rooms = folder.path / "machines"
-        shutil.rmtree(rooms, ignore_errors=True)
+        machines_folder = folder.path / "machines"
+        shutil.rmtree(machines_folder, ignore_errors=True)
         with LocalProvider(
             plan.machines,
             reference_share=sized.share,
-            folder=rooms,
+            folder=machines_folder,
             pace=self.pace,
             since=since,
             environment=self.environment,
@@ -232,8 +232,8 @@ class _Rented:
             _wait_until_free(folder)
             taken = self._provider.taken(machine)
             why = "" if self._facts(machine)["bid"] is None else ", because its price exceeds its bid"
-            told = f"was interrupted{why}" if taken else "has failed"
-            self._forget(machine, "lost", f"{self._name} {told}")
+            text = f"was interrupted{why}" if taken else "has failed"
+            self._forget(machine, "lost", f"{self._name} {text}")
             if folder.done is not None:
                 return self._done()
             if not taken:
@@ -305,11 +305,11 @@ class _Rented:
             self._waits, left = True, self._slots_left()
             market, given = self._plan.market, self._provider.prices()
             price, name = min((given[market.spot_choice(at, 0)], one.name) for at, one in enumerate(market.classes))
-            told = f"{policy} is waiting for a lower price: {name} costs {price:.4g} per hour"
+            text = f"{policy} is waiting for a lower price: {name} costs {price:.4g} per hour"
             if price > ANY_PRICE:
-                told = f"{policy} is waiting: no spot machine is available"
-            told += f"; {left * self._plan.slot_s / HOUR_S:.3g} simulated hours left"
-            attempt.note("wait", told, {"price": price if price < ANY_PRICE else None, "slots_left": left})
+                text = f"{policy} is waiting: no spot machine is available"
+            text += f"; {left * self._plan.slot_s / HOUR_S:.3g} simulated hours left"
+            attempt.note("wait", text, {"price": price if price < ANY_PRICE else None, "slots_left": left})
 
     def _start(self, choice: int, price: float, left: int) -> None:
         attempt, plan = self._attempt, self._plan
@@ -420,11 +420,11 @@ class _Rented:
 
 def _tell_plan(attempt: Attempt, graph: GraphJob, plan: Plan, sized: Sized, need: Need, currency: str) -> None:
     market, found = plan.market, sized.estimate
-    told = f"{graph.policy}: about {plan.expected_cost:.3g} {currency} expected"
+    text = f"{graph.policy}: about {plan.expected_cost:.3g} {currency} expected"
     on_demand = plan.on_demand_cost if plan.on_demand_cost < float("inf") else None
-    told += "" if on_demand is None else f", {on_demand:.3g} on demand"
-    told += f", for {need.core_hours:.3g} core-hours in {plan.slots * plan.slot_s / HOUR_S:.3g} simulated hours"
-    told += "" if plan.promised else "; the deadline cannot be guaranteed: using on-demand machines"
+    text += "" if on_demand is None else f", {on_demand:.3g} on demand"
+    text += f", for {need.core_hours:.3g} core-hours in {plan.slots * plan.slot_s / HOUR_S:.3g} simulated hours"
+    text += "" if plan.promised else "; the deadline cannot be guaranteed: using on-demand machines"
     details = {
         "policy": graph.policy, "expected_cost": plan.expected_cost, "on_demand_cost": on_demand,
         "promised": plan.promised, "classes": [one.name for one in market.classes], "slot_s": plan.slot_s,
@@ -432,7 +432,7 @@ def _tell_plan(attempt: Attempt, graph: GraphJob, plan: Plan, sized: Sized, need
         "seconds_here": [found.core_hours_low * HOUR_S, found.core_hours * HOUR_S, found.core_hours_high * HOUR_S],
         "remark": sized.remark,
     }  # fmt: skip
-    attempt.note("plan", told, details, expected_cost=plan.expected_cost + attempt.job.cost, currency=currency)
+    attempt.note("plan", text, details, expected_cost=plan.expected_cost + attempt.job.cost, currency=currency)
 
 
 def _wait_until_free(folder: JobFolder) -> None:

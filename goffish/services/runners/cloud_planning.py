@@ -164,8 +164,8 @@ class Planner:
             if policy == "rtba" and promised:
                 bounds = (_rounded(work), _rounded(slots))
                 if bounds[0] * bounds[1] * market.joint_states * market.choices > _MOST_ENTRIES:
-                    told = f"{need.core_hours:,.4g} core-hours in {slots:,} slots of {slot_s:g} s"
-                    raise InputError(f"policy: too large for rtba: {told}; choose h1, h2, h3 or on-demand")
+                    text = f"{need.core_hours:,.4g} core-hours in {slots:,} slots of {slot_s:g} s"
+                    raise InputError(f"policy: too large for rtba: {text}; choose h1, h2, h3 or on-demand")
                 made: Table | Heuristic = _kept(
                     self._tables, (shape, *bounds),
                     lambda: build_table(market, *bounds, progress=lambda _: check(), most_bytes=_MOST_BYTES),

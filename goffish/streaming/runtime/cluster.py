@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import selectors
 import shutil
@@ -18,7 +17,7 @@ from typing import Any
 
 from goffish.errors import InputError, JobError
 from goffish.partial import local_path
-from goffish.streaming.checkpoints import WORKERS, CheckpointFolder
+from goffish.streaming.checkpoints import WORKERS, CheckpointFolder, lock_folder
 from goffish.streaming.embedded import Until
 from goffish.streaming.metrics import Metrics, OperatorMetrics
 from goffish.streaming.ring.node import Options
@@ -366,16 +365,7 @@ class _WorkerFolder:
         self.path = root / WORKERS
         if (root / "checkpoint.json").exists():
             raise InputError(f"{path}: checkpoint of a run in one process; resume it with --workers 1")
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / "lock").open("a")
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise InputError(f"{path}: in use by another run; stop it, or name another checkpoint folder") from None
+        self._lock = lock_folder(self.path, path)
         self.workers: list[int] = []
         self.outputs: dict[str, None] = {}  # lanes of what workers had not sent
         try:

@@ -259,6 +259,7 @@ class Worker:
         self._signal_due = self._discover_due = now
         self._now = now
         self._recoveries: list[tuple[int, int | None]] = []  # workers and checkpoints whose files are to be published
+        self._activated = False  # whether the state has entries that do not count as changed
         self._run = max(old, default=-1) + 1  # the numbers of workers increase from run to run
         self._folder = None
         if folder is not None:
@@ -663,7 +664,8 @@ class Worker:
         """Make a checkpoint durable."""
         if self._folder is None:
             return
-        whole = self._folder.whole_is_due
+        whole = self._folder.whole_is_due or self._activated
+        self._activated = False
         deltas = {name: state.extract(self.node.owned) for name, state in self._keyed.items()} if whole else changed
         kept: dict[str, Any] = {name: value for name, (_, value) in lanes.items()}
         kept[_PIECES] = self.node.progress()
@@ -741,6 +743,7 @@ class Worker:
 
     def activate(self, ranges: Ranges) -> None:
         """Make the copies of some positions part of the state, and read the lanes of their last owner."""
+        self._activated = True
         for name, copies in self._copies.items():
             self._keyed[name].install(copies.extract(ranges))
             copies.discard(ranges)

@@ -125,6 +125,27 @@ def test_all_processes_are_killed(tmp_path: Path, seed: int) -> None:
     assert sums_of(tmp_path / "out") == expected
 
 
+@pytest.mark.slow
+def test_all_processes_are_killed_after_a_takeover(tmp_path: Path) -> None:
+    """What a worker has taken over is part of its own checkpoints."""
+    expected = make_events(tmp_path / "in", 8000)
+    text = FLOW.format(source=str(tmp_path / "in"), target=str(tmp_path / "out"), more=", rate=3000")
+    (tmp_path / "flow.py").write_text(text)
+    process = run_flow(tmp_path, 2)
+    while not list((tmp_path / "out").glob("part-*")):
+        time.sleep(0.05)
+    workers = children(process.pid)
+    os.kill(workers[1], signal.SIGKILL)
+    time.sleep(1.5)
+    for pid in (process.pid, *children(process.pid)):
+        os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    out, error = run_flow(tmp_path, 2).communicate()
+    assert not error
+    assert json.loads(out)["stopped"] == "finished"
+    assert sums_of(tmp_path / "out") == expected
+
+
 def test_interrupt_and_resume(tmp_path: Path) -> None:
     expected = make_events(tmp_path / "in", 3000)
     text = FLOW.format(source=str(tmp_path / "in"), target=str(tmp_path / "out"), more=", rate=3000")
