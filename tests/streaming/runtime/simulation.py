@@ -7,6 +7,7 @@ import itertools
 import random
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,11 +42,13 @@ class Cluster:
         seed: int = 0,
         limit: int = 20,
         checkpoint_s: float = 0.3,
+        folder: Path | None = None,
     ) -> None:
         self.random = random.Random(seed)
         self.options = Options(checkpoint_s=checkpoint_s)
         self.limit = limit
         self.now = 0.0
+        self.folder = folder
         self.plan = Plan(flow.check())
         members = tuple(Member(n, n * CIRCLE // workers) for n in range(workers))
         self.registry = MemoryRegistry(View(1, members, min(replication, workers - 1)))
@@ -61,7 +64,7 @@ class Cluster:
 
     def add(self, number: int) -> None:
         """Start a worker."""
-        self.workers[number] = Worker(self.plan, number, self.registry, self.options, self.now)
+        self.workers[number] = Worker(self.plan, number, self.registry, self.options, self.now, self.folder)
         self._at(self.now + self.random.random() * 0.01, partial(self._turn, number))
 
     def kill(self, number: int) -> None:

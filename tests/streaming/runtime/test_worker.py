@@ -13,6 +13,7 @@ import pytest
 
 import goffish as gf
 from goffish.errors import InputError
+from goffish.streaming.checkpoints import CheckpointFolder
 from goffish.streaming.runtime.worker import Plan
 from tests.streaming.runtime.simulation import Cluster
 
@@ -154,6 +155,25 @@ def test_sinks_without_a_key(events: Any, tmp_path: Path, seeds: range, event: s
         assert sorted(lines, key=repr) == sorted(rows, key=repr)
         counted = [worker.pipeline.instances["count"].state for worker in cluster.alive]
         assert sum(len(state.at(None).all_slots()) for state in counted) == 40
+
+
+def test_checkpoints_hold_what_was_taken_over(events: Any, tmp_path: Path) -> None:
+    """The first checkpoint after a takeover has all keys, also if it would only hold changes."""
+    source, rows = events
+    flow = gf.stream.Flow("test")
+    totals(flow, source, tmp_path / "out")
+    cluster = Cluster(flow, 2, seed=1, limit=6, folder=tmp_path / "saved")
+    cluster.run(1.5)
+    cluster.kill(1)
+    survivor = cluster.workers[0]
+    while not any(event.kind == "takeover" for event in survivor.node.events):
+        cluster.run(cluster.now + 0.005)
+    serial = survivor.node.serial
+    while survivor.node.serial == serial:
+        cluster.run(cluster.now + 0.005)
+    folder = CheckpointFolder(tmp_path / "saved" / "0", "test", cluster.plan.topology.fingerprint, locked=False)
+    saved = {key for name, delta in folder.state() if name == "total" for key, *_ in delta.entries()}
+    assert saved == {row["user"] for row in rows}
 
 
 def test_refused() -> None:
