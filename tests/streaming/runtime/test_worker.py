@@ -157,13 +157,14 @@ def test_sinks_without_a_key(events: Any, tmp_path: Path, seeds: range, event: s
         assert sum(len(state.at(None).all_slots()) for state in counted) == 40
 
 
-def test_checkpoints_hold_what_was_taken_over(events: Any, tmp_path: Path) -> None:
+def test_checkpoints_hold_what_was_taken_over(events: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first checkpoint after a takeover has all keys, also if it would only hold changes."""
     source, rows = events
     flow = gf.stream.Flow("test")
     totals(flow, source, tmp_path / "out")
-    cluster = Cluster(flow, 2, seed=1, limit=6, folder=tmp_path / "saved")
-    cluster.run(1.5)
+    monkeypatch.setattr(CheckpointFolder, "whole_is_due", property(lambda folder: folder.latest is None))
+    cluster = Cluster(flow, 2, seed=1, folder=tmp_path / "saved")
+    cluster.finish()
     cluster.kill(1)
     survivor = cluster.workers[0]
     while not any(event.kind == "takeover" for event in survivor.node.events):
