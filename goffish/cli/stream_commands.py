@@ -65,11 +65,15 @@ def _run(
     prints = any(
         isinstance(one.options, SinkOptions) and isinstance(one.options.sink, Print) for one in topology.operators
     )
-    with _status(f"flow {topology.name}", quiet=prints) as report:
-        if workers == 1:
-            metrics = run(topology, checkpoint, every, until, report=report)
-        else:
-            metrics = run_workers(topology, workers, replication, checkpoint, every, until, report)
+    try:
+        with _status(f"flow {topology.name}", quiet=prints) as report:
+            if workers == 1:
+                metrics = run(topology, checkpoint, every, until, report=report)
+            else:
+                metrics = run_workers(topology, workers, replication, checkpoint, every, until, report)
+    except KeyboardInterrupt:  # before the flow has started
+        sys.stderr.write("interrupted\n")
+        raise typer.Exit(INTERRUPTED) from None
     if json:
         print_json(metrics.to_dict())
     elif not prints:  # the output is that of the flow

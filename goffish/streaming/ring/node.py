@@ -101,7 +101,7 @@ class State(Protocol):
         """Return the number of a lane until which all messages have arrived, as far as was signalled."""
 
     def resume(self) -> None:
-        """Make up for signals, after messages of positions that were taken over have been replayed."""
+        """Make up for signals, after a node is no longer behind."""
 
     def collect(self) -> Any:
         """Return the entries that changed since the last call, as they are now."""
@@ -233,6 +233,7 @@ class Node:
         self._repairs: dict[int, _Repair] = {}
         self._replaced = NOTHING
         self._parked: list[Tuples] | None = None
+        self._parked_context: Any = None  # when the first messages were parked
         self._fences = 0
         self._heard: dict[int, float] = {}
         self._probe: _Probe | None = None
@@ -373,6 +374,8 @@ class Node:
     def _pass(self, thread: int, marker: Marker, now: float) -> None:
         if marker.mapper == _FENCE:
             self._fences -= 1
+            if not self._fences:
+                self.state.resume()
         else:
             passed = self._passed[thread]
             passed[marker.mapper] = max(marker.epoch, passed.get(marker.mapper, 0))
@@ -505,9 +508,12 @@ class Node:
         return [piece.progress(EVERYTHING)._replace(context=self.state.context()) for piece in self._pieces]
 
     @property
-    def replaying(self) -> bool:
-        """Whether messages of positions that were taken over are still to be replayed."""
-        return any(piece.replays for piece in self._pieces)
+    def behind(self) -> bool:
+        """Whether messages that came before the latest signals are still to be processed, here or by another node.
+
+        Those of positions that were taken over, or of which a move is under way or was cancelled.
+        """
+        return self._parked is not None or self._fences > 0 or any(piece.replays for piece in self._pieces)
 
     @property
     def confirmed(self) -> int:
@@ -604,9 +610,10 @@ class Node:
         own, before = view.interval(me), old.interval(me)
         if own != before:
             self._quiet_until = now + self.options.holdoff_s
-        handed = NOTHING
+        handed, settled = NOTHING, False
         if self._parked is not None and (move := _move_of(old, me)) is not None:
             handed = self._settle_move(move, view, now)
+            settled = self._parked is None
         for piece in self._pieces:
             piece.ranges &= own
         self._pieces = [piece for piece in self._pieces if piece.ranges]
@@ -626,6 +633,8 @@ class Node:
                 self._repair(node, missing)
         self._watched(now)
         self._merge()
+        if settled:
+            self.state.resume()
         if _move_of(old, me) is not None and _move_of(view, me) is None:
             self._end_move(own == before, now)
         self._advance_move(now)
@@ -775,7 +784,7 @@ class Node:
             return
         if any(piece.replays and piece.ranges & move.ranges for piece in self._pieces):
             return
-        self._parked = []
+        self._parked, self._parked_context = [], self.state.context()
         whole, self._pieces = self._pieces, []
         for piece in whole:  # the progress of what is parked stays behind
             if moved := piece.ranges & move.ranges:
@@ -813,7 +822,7 @@ class Node:
             return NOTHING
         # With few nodes the old owner becomes a secondary, and its state is the one that it handed over.
         given = (piece.progress(move.ranges) for piece in self._pieces)
-        progress = [one._replace(context=self.state.context()) for one in given if one.ranges]
+        progress = [one._replace(context=self._parked_context) for one in given if one.ranges]
         self._known += progress
         self.state.deactivate(move.ranges)
         for tuples in parked:

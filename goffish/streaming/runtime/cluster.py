@@ -227,6 +227,8 @@ class Cluster:
             for key, value in counts.items():
                 gone[key] = gone.get(key, 0) + value
         self.failures += 1
+        for other in self._processes.values():
+            other.send(command="lose", worker=number)
         self._spawn(self._next)
         self._next += 1
 
@@ -315,7 +317,10 @@ class Cluster:
             self._stopped = "interrupted"
         finally:
             metrics = self.metrics()
-            self.close()
+            try:
+                self.close()
+            except KeyboardInterrupt:
+                self.close()
         return metrics
 
     def close(self) -> None:

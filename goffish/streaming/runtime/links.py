@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import selectors
 import socket
 import struct
 from collections import deque
@@ -124,6 +125,11 @@ class Outgoing:
     def unsent(self) -> int:
         """Number of messages that wait to be sent."""
         return len(self._waiting) + len(self._unsent)
+
+    @property
+    def events(self) -> int:
+        """Events of the socket, as `selectors` names them, after which `flush` can go on."""
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
 
     def send(self, message: object) -> None:
         """Send a message, or keep it until `flush` can."""
@@ -250,6 +256,8 @@ class Incoming:
             if freed is not None and not self.closed:
                 try:
                     self._socket.send(_FREED.pack(freed))
+                except BlockingIOError:
+                    pass  # the sender has many of these to read, which free enough to go on
                 except OSError:
                     self.closed = True
 

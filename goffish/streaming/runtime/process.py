@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 import time
-from collections import deque
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -86,7 +85,7 @@ class Process:
         self._incoming: list[Incoming] = []
         self._outgoing: dict[tuple[int, bool], Outgoing | None] = {}
         control.send(ready=True)
-        self._await_start()
+        commands = self._await_start()
         registry = FileRegistry(folder / "ring")
         self._worker = Worker(
             Plan(start["topology"]),
@@ -100,14 +99,18 @@ class Process:
         self._read_limit = self._work_limit = 64
         self._reported = 0.0
         self._sent_events = 0
-        self._turn: deque[bool] = deque()
+        for command in commands:
+            self._obey(command)
 
-    def _await_start(self) -> None:
-        """Wait until the sockets of all workers exist."""
+    def _await_start(self) -> list[dict[str, Any]]:
+        """Wait until the sockets of all workers exist; return the other commands that have come."""
+        commands: list[dict[str, Any]] = []
         while True:
             self._selector.select()
-            if any(command["command"] == "start" for command in self._control.receive()):
-                return
+            commands += self._control.receive()
+            others = [command for command in commands if command["command"] != "start"]
+            if len(others) < len(commands):
+                return others
             if self._control.closed:
                 raise SystemExit(0)
 
@@ -166,6 +169,8 @@ class Process:
         match command["command"]:
             case "switch":
                 self._worker.pipeline.switch(command["operator"], command["alternate"])
+            case "lose" if not any(link.sender == command["worker"] for link in self._incoming):
+                self._worker.lose(command["worker"], now)  # otherwise when all that it sent has arrived
             case "give":
                 self._worker.node.give(command["target"], now, leaves=command.get("leaves", False))
 
@@ -192,13 +197,16 @@ class Process:
             link = self._outgoing[key]
             if link is not None:
                 link.send(message)
+        for link in self._outgoing.values():
+            if link is not None and not link.closed and link.events != self._selector.get_key(link).events:
+                self._selector.modify(link, link.events)
 
     def _connect(self, receiver: int, data: bool) -> Outgoing | None:
         try:
             link = Outgoing(str(self._folder / f"{receiver}.socket"), self._number, data)
         except JobError:
             return None  # it has failed, which the ring will notice
-        self._selector.register(link, selectors.EVENT_READ)
+        self._selector.register(link, link.events)
         return link
 
     def _report(self, now: float) -> None:

@@ -71,11 +71,15 @@ class Mark(NamedTuple):
         Life of the lane, and its last message.
     marks : dict
         Watermark by channel; None if the lane is idle.
+    epoch : int
+        Of the newest view of which the sender has processed all that came with its positions. Only used for what
+        operators with a key send.
     """
 
     life: int
     number: int
     marks: Marks | None
+    epoch: int = 0
 
 
 @dataclass
@@ -268,7 +272,8 @@ class Worker:
         self.node = Node(number, registry, self, options, now, restored)
         self._sender = Sender(number, self.node.view)
         self._post(list(self._sender.start()))
-        registry.claim(f"@{number}", number)
+        if number in self.node.view:
+            registry.claim(f"@{number}", number)
         for writer in self.pipeline.all_writers:
             writer.recover(None)
         self._adopt_outputs()
@@ -392,7 +397,7 @@ class Worker:
         empty = (
             not self.reading and not self.node.queued and not any(o.held or o.closing for o in self._outputs.values())
         )
-        if not ended or not empty or self.node.vulnerable:
+        if not ended or not empty or self.node.vulnerable or self.node.behind:
             return False
         if not self._clean:
             self._clean = True
@@ -436,6 +441,8 @@ class Worker:
     def _discover(self, now: float) -> None:
         """Read partitions that are new."""
         self._discover_due = now + _DISCOVER_S
+        if self.number not in self.node.view:
+            return
         for name, one in self.plan.sources.items():
             if one.options.source.follows:  # type: ignore[union-attr]
                 for partition in one.options.source.partitions():  # type: ignore[union-attr]
@@ -537,7 +544,9 @@ class Worker:
         marks = {}
         for one in self._partitions.values():
             marks[one.lane.lane] = Mark(one.lane.life, one.lane.number, self._lane_marks(one, now))
-        return marks | {output.lane.lane: output.mark for output in self._outputs.values()}
+        if self.number in self.node.view:  # others need not wait for a worker that is still to join
+            marks |= {output.lane.lane: output.mark for output in self._outputs.values()}
+        return marks
 
     def _lane_marks(self, partition: _Partition, now: float) -> Marks | None:
         idle = partition.source.options.idle  # type: ignore[union-attr]
@@ -558,14 +567,16 @@ class Worker:
         return min((reached.get(number, LAST) for number in numbers for reached in known), default=None)
 
     def _watermark(self, operator: str) -> int | None:
-        """Return the watermark of an operator with a key, from the progress of all lanes."""
-        reached = self._watermark_of(operator, self._marks)
-        found = [] if reached is None else [reached]
-        for number in self.plan.receivers[operator]:
-            if self.plan.feeds[number]:
-                lanes = (lane_id(f"@{node}") for node in self.node.view.nodes.tolist())
-                found += [FIRST for lane in lanes if lane not in self._marks]
-        return min(found) if found else None
+        """Return the watermark of an operator with a key, from the progress of all lanes.
+
+        It stays until all workers have processed what came with their new positions: the old owners of these, whose
+        progress is known already, do not wait for that.
+        """
+        if any(self.plan.feeds[number] for number in self.plan.receivers[operator]):
+            lanes = (lane_id(f"@{node}") for node in self.node.view.nodes.tolist())
+            if any(lane not in self._marks or self._marks[lane].epoch < self.node.view.epoch for lane in lanes):
+                return FIRST
+        return self._watermark_of(operator, self._marks)
 
     def signal(self, mapper: int, content: dict[int, Mark]) -> None:
         """Take the progress of another worker's lanes."""
@@ -579,16 +590,17 @@ class Worker:
     def _propagate(self) -> None:
         """Send the watermarks that follow from the progress of all lanes through the operators.
 
-        Not while messages are replayed: windows of positions that were taken over would end without them.
+        Not while messages are replayed or wait for the end of a move: windows would end without them, and those of
+        positions that are handed over would end twice.
         """
-        if self.node.replaying:
+        if self.node.behind:
             return
         given = {name: self._watermark(name) for name in self.plan.receivers}
         self.pipeline.propagate(given | dict.fromkeys(self.plan.sources))
 
     def resume(self) -> None:
-        """Make up for watermarks that were sent while records of positions that were taken over waited."""
-        if self.node.replaying:
+        """Make up for watermarks that were sent while records waited."""
+        if self.node.behind:
             return
         for name in self.plan.receivers:
             self.pipeline.advance(name, self.pipeline.instances[name].watermark)
@@ -630,7 +642,8 @@ class Worker:
         for writer in self.pipeline.all_writers:
             writer.prepare(serial)
         self._prepared.append(serial)
-        self._passed.append((serial, {lane: mark.number for lane, mark in self._marks.items()}))
+        if not self.node.behind:
+            self._passed.append((serial, {lane: mark.number for lane, mark in self._marks.items()}))
         output = self._outputs[self.number]
         forwarded = self.pipeline.forwarded
         marks = {number: self._forwarded(number, forwarded) for number, names in self.plan.feeds.items() if names}
@@ -639,12 +652,13 @@ class Worker:
             parts.append((output.number, positions, records))
             output.number += len(records)
         output.held = []
-        mark = Mark(output.lane.life, output.number, marks)
+        known = output.sealed_mark.epoch if output.sealed_mark else 0
+        mark = Mark(output.lane.life, output.number, marks, known if self.node.behind else self.node.view.epoch)
         if parts or mark != output.sealed_mark:
             output.sealed.append(_Sent(serial, tuple(parts), mark))
             output.sealed_mark = mark
         for other in self._outputs.values():
-            if other.closing and not self.node.replaying:
+            if other.closing and not self.node.behind:
                 other.closing = False
                 over = Mark(other.lane.life, other.number, dict.fromkeys(marks, LAST))
                 other.sealed.append(_Sent(serial, (), over))
@@ -744,6 +758,7 @@ class Worker:
     def activate(self, ranges: Ranges) -> None:
         """Make the copies of some positions part of the state, and read the lanes of their last owner."""
         self._activated = True
+        self.registry.claim(f"@{self.number}", self.number)  # not before, as others adopt the lanes of members only
         for name, copies in self._copies.items():
             self._keyed[name].install(copies.extract(ranges))
             copies.discard(ranges)

@@ -148,7 +148,7 @@ def test_all_processes_are_killed_after_a_takeover(tmp_path: Path) -> None:
 
 def test_interrupt_and_resume(tmp_path: Path) -> None:
     expected = make_events(tmp_path / "in", 3000)
-    text = FLOW.format(source=str(tmp_path / "in"), target=str(tmp_path / "out"), more=", rate=3000")
+    text = FLOW.format(source=str(tmp_path / "in"), target=str(tmp_path / "out"), more=", rate=800")
     (tmp_path / "flow.py").write_text(text)
     process = run_flow(tmp_path, 2)
     while not list((tmp_path / "out").glob("part-*")):
@@ -157,11 +157,11 @@ def test_interrupt_and_resume(tmp_path: Path) -> None:
     workers = children(process.pid)
     process.send_signal(signal.SIGINT)
     out, error = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 130, error
     assert json.loads(out)["stopped"] == "interrupted"
     assert "Traceback" not in error
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
-    (tmp_path / "flow.py").write_text(text.replace(", rate=3000", ""))
+    (tmp_path / "flow.py").write_text(text.replace(", rate=800", ""))
     out, error = run_flow(tmp_path, 2).communicate()
     assert not error
     assert json.loads(out)["stopped"] == "finished"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import selectors
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -134,3 +135,24 @@ def test_killed_process() -> None:
 def test_nobody_listens(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"cannot connect to .*w: No such file"):
         Outgoing(str(tmp_path / "w"), 1, True)
+
+
+def test_what_waits_for_the_socket(ends: tuple[Outgoing, Incoming]) -> None:
+    """It is sent when the receiver has read enough, although nothing else is sent or received."""
+    sender, receiver = ends
+    count = 0
+    while not sender.unsent:
+        sender.send(count)
+        count += 1
+    assert sender.events == selectors.EVENT_READ | selectors.EVENT_WRITE
+    got: list[Any] = []
+    with selectors.DefaultSelector() as selector:
+        while len(got) < count:
+            got += receiver.receive()
+            if sender.unsent:
+                selector.register(sender, sender.events)
+                assert selector.select(5)
+                selector.unregister(sender)
+                sender.flush()
+    assert got == list(range(count))
+    assert sender.events == selectors.EVENT_READ

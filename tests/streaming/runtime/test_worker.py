@@ -17,7 +17,7 @@ from goffish.streaming.checkpoints import CheckpointFolder
 from goffish.streaming.runtime.worker import Plan
 from tests.streaming.runtime.simulation import Cluster
 
-few = pytest.param(range(2), id="2 seeds")
+few = pytest.param((0, 8), id="2 seeds")
 many = pytest.param(range(2, 40), marks=pytest.mark.slow, id="many seeds")
 FILES, RECORDS = 4, 400
 
@@ -83,11 +83,20 @@ def run(build: Any, source: Path, target: Path, seed: int, event: str, workers: 
             cluster.run(cluster.now + 1.5)
             cluster.add(9)
             cluster.alive[0].node.give(9, cluster.now)
+        if event == "kill what joins":
+            cluster.run(cluster.now + 1.5)
+            cluster.add(9)
+            cluster.alive[0].node.give(9, cluster.now)
+            cluster.run(cluster.now + 0.5 * cluster.random.random())
+            cluster.kill(9)
+            cluster.run(cluster.now + 1.5)
+            cluster.add(10)
+            cluster.alive[-1].node.give(10, cluster.now)
     cluster.finish()
     return cluster
 
 
-EVENTS = pytest.mark.parametrize("event", ["", "kill", "scale out", "load balance", "replace"])
+EVENTS = pytest.mark.parametrize("event", ["", "kill", "scale out", "load balance", "replace", "kill what joins"])
 
 
 @EVENTS
