@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import signal
 import sys
 import threading
 import time
@@ -81,7 +82,7 @@ class Broker:
         self._key.unlink(missing_ok=True)
         self._key.touch(mode=0o600)
         self._key.write_bytes(key)
-        self._listener = Listener(("127.0.0.1", 0), authkey=key)
+        self._listener = Listener(("127.0.0.1", 0), backlog=128, authkey=key)
         self._instances: dict[int, _Instance] = {}
         self._named = 0
         self._lock = threading.Lock()
@@ -169,14 +170,17 @@ class Broker:
             instance.connection.close()
 
     def wait_for_instances(self) -> None:
-        """Wait until all instances that were started are there."""
+        """Wait until all instances that were started are there, but for those of machines that were lost meanwhile."""
         end = time.monotonic() + _CONNECTS_S
         while any(instance.connection is None for instance in self._instances.values()):
-            for instance in self._instances.values():
+            for number, instance in list(self._instances.items()):
                 code = self._provider.exit_code(instance.task)
-                if instance.connection is None and code not in (None, -9):
+                if instance.connection is not None or code is None:
+                    continue
+                if code != -signal.SIGKILL:
                     name = self._flow.names[instance.element]
                     raise JobError(f"an instance of {name} on machine {instance.machine} ended with code {code}")
+                self._drop(number)
             if time.monotonic() > end:
                 raise JobError(f"instances did not start within {_CONNECTS_S:g} s")
             time.sleep(0.02)
