@@ -12,9 +12,10 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from experiments.updates.routing import Update, can_mix
-from experiments.updates.versions import Channel, Element, Part, Strategy, UpdateType, Version
+from experiments.updates.routing import Update
 from goffish.errors import InputError
+from goffish.streaming.updates.analysis import can_mix
+from goffish.streaming.updates.versions import Channel, Element, Part, Strategy, UpdateType, Version
 
 #: Queues above this utilisation wait too long for the bounds to hold.
 MOST_UTILISATION = 0.8
@@ -352,7 +353,7 @@ def predict(update: Update, old: Model, new: Model, times: DeployTimes) -> Bound
 
     Examples
     --------
-    >>> from experiments.updates.versions import Numbering
+    >>> from goffish.streaming.updates.versions import Numbering
     >>> versions = [Version.of(n, {"read": 1, "write": n}, [("read", "write")]) for n in (1, 2)]
     >>> update = Update(Strategy.MVC, *versions, Numbering({}).extended(versions[0]).extended(versions[1]))
     >>> models = [Model(one, {"read": 0.02, "write": 0.01}, {"read": 10.0}) for one in versions]

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from experiments.updates.bounds import DeployTimes
 from experiments.updates.coordinator import Request
 from experiments.updates.simulation import Simulation, Work
-from experiments.updates.versions import Channel, Element, Strategy, Version, difference
 from goffish.errors import InputError
+from goffish.streaming.updates.versions import Channel, Element, Strategy, Version, difference
 
 #: Deployment of the whole dataflow, and of changed elements, in seconds.
 GOLDEN_TIMES = DeployTimes(15.0, 0.5)

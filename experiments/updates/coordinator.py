@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from experiments.updates.routing import PartialWindow, Tally, Update
-from experiments.updates.versions import (
+from experiments.updates.routing import Tally, Update
+from goffish.errors import InputError
+from goffish.streaming.updates.versions import (
     Channel,
     Element,
     Numbering,
     Part,
+    PartialWindow,
     Strategy,
     Version,
 )
-from goffish.errors import InputError
 
 
 class State(StrEnum):

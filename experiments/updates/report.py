@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from experiments.updates.bounds import Bounds
 from experiments.updates.routing import Header, Update
-from experiments.updates.versions import Strategy
 from goffish.errors import InputError
+from goffish.streaming.updates.versions import Strategy
 
 #: A window of throughput below this share of the rate before the update is a dip.
 DIP = 0.95
@@ -138,7 +138,7 @@ def measure(
 
     Examples
     --------
-    >>> from experiments.updates.versions import Numbering, Version
+    >>> from goffish.streaming.updates.versions import Numbering, Version
     >>> versions = [Version.of(n, {"read": 1, "write": n}, [("read", "write")]) for n in (1, 2)]
     >>> update = Update(Strategy.MVC, *versions, Numbering({}).extended(versions[0]).extended(versions[1]))
     >>> old, new = update.numbering.mask(versions[0].parts), update.numbering.mask(versions[1].parts)

@@ -21,7 +21,6 @@ from experiments.updates.routing import (
     Entry,
     Gate,
     Header,
-    PartialWindow,
     Router,
     Shell,
     Side,
@@ -29,7 +28,7 @@ from experiments.updates.routing import (
     Update,
     converted,
 )
-from experiments.updates.versions import Channel, Element, Part, Strategy, Version
+from goffish.streaming.updates.versions import Channel, Element, Part, PartialWindow, Strategy, Version
 
 
 @dataclass(frozen=True)

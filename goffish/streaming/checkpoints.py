@@ -88,7 +88,7 @@ class CheckpointFolder:
 
     def __init__(self, path: str | Path, flow: str, fingerprint: str, *, locked: bool = True) -> None:
         self.path = local_path(path)
-        self._flow, self._fingerprint = flow, fingerprint
+        self._flow, self.fingerprint = flow, fingerprint
         self._chain: list[dict[str, Any]] = []
         self.latest: Checkpoint | None = None
         self._locked = locked
@@ -119,7 +119,7 @@ class CheckpointFolder:
             raise CheckpointError(f"{manifest}: is damaged; restore it from a copy, or name another folder") from None
         if version != _VERSION:
             raise CheckpointError(f"{manifest}: has format {version}; this version reads format {_VERSION}")
-        if fingerprint != self._fingerprint:
+        if fingerprint != self.fingerprint:
             raise InputError(
                 f"{self.path}: checkpoint of another flow ({saved['flow']}, with operators "
                 f"{', '.join(saved['operators'])}); name another folder to run {self._flow}"
@@ -190,7 +190,7 @@ class CheckpointFolder:
         if parts or whole:
             chain.append({"file": name, "bytes": data.size, "crc32": zlib.crc32(data), "parts": parts})
         manifest = {
-            "version": _VERSION, "flow": self._flow, "fingerprint": self._fingerprint, "operators": operators,
+            "version": _VERSION, "flow": self._flow, "fingerprint": self.fingerprint, "operators": operators,
             "number": number, "chain": chain, "body": dict(body),
         }  # fmt: skip
         try:

@@ -100,6 +100,10 @@ class Instance:
         self.late = 0
         self.watermark = FIRST
 
+    def share(self, other: Instance) -> None:
+        """Use the state of another instance, which may be of another version of the operator."""
+        self.state = other.state
+
     def process(self, port: int, batch: Batch) -> list[Batch]:
         """Process the records of an input; return what is sent."""
         return [batch]
@@ -882,6 +886,11 @@ class Process(Instance):
         self.state = ProcessState()
         self._view, self._timers = KeyState(self.state), self.state.timers
         self._sent: list[Any] = []
+
+    def share(self, other: Instance) -> None:
+        """Use the state and the timers of another instance."""
+        super().share(other)
+        self._view, self._timers = KeyState(self.state), self.state.timers
 
     def process(self, port: int, batch: Batch) -> list[Batch]:
         """Process the records of an input; return what is sent."""

@@ -14,6 +14,7 @@ from goffish.streaming.operators import Failure, Instance, described, make_insta
 from goffish.streaming.sinks import Writer
 from goffish.streaming.state import State
 from goffish.streaming.topology import MAIN, Channel, SinkOptions, Topology
+from goffish.streaming.updates.plan import UpdatePlan
 
 
 @dataclass
@@ -37,6 +38,10 @@ class Pipeline:
         Called with a channel that has a key, and a batch, in place of delivering it.
     part : str, optional
         Distinguishes the files of several processes.
+    version : int, optional
+        Of the flow, which updates increase.
+    origins : mapping, optional
+        Versions with which the states of operators began, if it was not the first one.
 
     Attributes
     ----------
@@ -47,9 +52,15 @@ class Pipeline:
     """
 
     def __init__(
-        self, topology: Topology, exchange: Callable[[Channel, Batch], None] | None = None, part: str = ""
+        self,
+        topology: Topology,
+        exchange: Callable[[Channel, Batch], None] | None = None,
+        part: str = "",
+        version: int = 0,
+        origins: Mapping[str, int] | None = None,
     ) -> None:
-        self.topology = topology
+        self.topology, self.version, self.part = topology, version, part
+        self.origins = dict(origins or {})
         self.instances = {one.name: make_instance(one) for one in topology.operators}
         self.writers = {
             one.name: one.options.sink.writer(one.name)
@@ -60,6 +71,8 @@ class Pipeline:
         self.active = dict.fromkeys(self.instances, MAIN)
         self.errors = 0
         self.muted = False
+        #: Times of the first and of the last write to a sink, as of `time.monotonic`.
+        self.writes: tuple[float, float] | None = None
         self.feedback: deque[tuple[str, int, Batch]] = deque()
         #: Watermark that each operator has sent last.
         self.forwarded: dict[str, int | None] = {}
@@ -70,6 +83,27 @@ class Pipeline:
         for channel in topology.channels:
             self._routes.setdefault((channel.source, channel.output), []).append(channel)
 
+    def updated(self, update: UpdatePlan, exchange: Callable[[Channel, Batch], None] | None = None) -> Pipeline:
+        """Return the operators of a new version; those that do not differ are the same instances."""
+        origins = self.origins | dict.fromkeys(update.own_state, update.number)
+        new = Pipeline(update.new, exchange, self.part, update.number, origins)
+        new.dead, new.errors = self.dead, self.errors
+        for name in self.instances.keys() & new.instances.keys():
+            new.counts[name] = self.counts[name]
+            if name not in update.own:
+                new.instances[name] = self.instances[name]
+                new.active[name] = self.active[name]
+                if name in self.writers:
+                    new.writers[name] = self.writers[name]
+                continue
+            old, instance = self.instances[name], new.instances[name]
+            instance.watermark = old.watermark
+            if old.state is not None and name not in update.own_state:
+                instance.share(old)
+            if self.active[name] in update.new.operator(name).alternates:
+                new.switch(name, self.active[name])
+        return new
+
     @property
     def all_writers(self) -> list[Writer]:
         """Writers of all sinks, and of the one for errors."""
@@ -77,8 +111,12 @@ class Pipeline:
 
     @property
     def states(self) -> dict[str, State]:
-        """States of the operators that have any."""
-        return {name: one.state for name, one in self.instances.items() if one.state is not None}
+        """States of the operators that have any, by `state_name`."""
+        return {self.state_name(name): one.state for name, one in self.instances.items() if one.state is not None}
+
+    def state_name(self, operator: str) -> str:
+        """Return the name of the state of an operator, with a version if it did not begin with the first one."""
+        return f"{operator}@{self.origins[operator]}" if operator in self.origins else operator
 
     def switch(self, operator: str, alternate: str) -> None:
         """Use another implementation of an operator from now on."""
@@ -105,6 +143,8 @@ class Pipeline:
             with named(operator):
                 if not self.muted:
                     writer.write(batch)
+                    now = time.monotonic()
+                    self.writes = (now if self.writes is None else self.writes[0], now)
             counts.busy += time.perf_counter() - begun
             return
         instance = self.instances[operator]

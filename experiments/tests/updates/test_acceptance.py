@@ -11,7 +11,7 @@ import pytest
 
 from experiments.figures.updates import REFERENCE, share_mixed, sweep
 from experiments.updates.cases import RATES, golden, parallel
-from experiments.updates.versions import Strategy
+from goffish.streaming.updates.versions import Strategy
 
 
 @pytest.mark.slow

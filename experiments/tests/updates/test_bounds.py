@@ -25,8 +25,8 @@ from experiments.updates.bounds import (
 from experiments.updates.cases import GOLDEN_TIMES, Case, chain, drawn, golden
 from experiments.updates.routing import Update
 from experiments.updates.simulation import Work
-from experiments.updates.versions import Channel, Numbering, Strategy, UpdateType, Version
 from goffish.errors import InputError
+from goffish.streaming.updates.versions import Channel, Numbering, Strategy, UpdateType, Version
 
 
 def bounds(case: Case, strategy: Strategy, **options: Any) -> Bounds:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from experiments.updates.coordinator import Action, Command, Coordinator, Limits, Request, State
-from experiments.updates.routing import PartialWindow, Tally
-from experiments.updates.versions import Channel, Element, Part, Strategy, Version
+from experiments.updates.routing import Tally
 from goffish.errors import InputError
+from goffish.streaming.updates.versions import Channel, Element, Part, PartialWindow, Strategy, Version
 
 WAYS = [("s", "a"), ("a", "w"), ("w", "t")]
 OLD = Version.of(1, {"s": 1, "a": 1, "w": 1, "t": 1}, WAYS, "w")

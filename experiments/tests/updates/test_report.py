@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
+
 import numpy as np
 import pytest
 
 from experiments.updates.bounds import Bounds
 from experiments.updates.report import Cost, Emissions, measure
 from experiments.updates.routing import Header, Update
-from experiments.updates.versions import Element, Numbering, Strategy, UpdateType, Version
 from goffish.errors import InputError
+from goffish.streaming.updates.versions import Element, Numbering, Strategy, UpdateType, Version
 
 WAYS = [("s", "a"), ("a", "b")]
 OLD = Version.of(1, {"s": 1, "a": 1, "b": 1}, WAYS)
@@ -77,3 +80,10 @@ def test_invalid_columns() -> None:
         cost(Strategy.MVC, [2.0, 1.0], [Header(1, OLD_TRACE, 0, 0)] * 2)
     with pytest.raises(InputError, match="window must be positive, not 0 s"):
         cost(Strategy.MVC, [], [], window=0.0)
+
+
+@pytest.mark.parametrize("module", ["routing", "coordinator", "bounds", "report"])
+def test_examples(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"experiments.updates.{module}"))
+    assert found.attempted >= 2
+    assert found.failed == 0

@@ -15,19 +15,25 @@ from experiments.updates.routing import (
     Entry,
     Gate,
     Header,
-    PartialWindow,
     Router,
     Shell,
     Side,
     Tally,
     Update,
-    can_mix,
     converted,
     merged,
-    pin_points,
 )
-from experiments.updates.versions import Channel, Element, Numbering, Part, Strategy, Version
 from goffish.errors import InputError, JobError
+from goffish.streaming.updates.analysis import can_mix, pin_points
+from goffish.streaming.updates.versions import (
+    Channel,
+    Element,
+    Numbering,
+    Part,
+    PartialWindow,
+    Strategy,
+    Version,
+)
 
 WAYS = [("s", "a"), ("a", "b"), ("b", "t")]
 OLD = Version.of(1, {"s": 1, "a": 1, "b": 1, "t": 1}, WAYS)

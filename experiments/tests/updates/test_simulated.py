@@ -29,9 +29,9 @@ from experiments.updates.cases import (
     windows,
 )
 from experiments.updates.coordinator import Limits, Request, State
-from experiments.updates.routing import PartialWindow, Side
+from experiments.updates.routing import Side
 from experiments.updates.simulation import Simulation, Work, in_flight
-from experiments.updates.versions import Element, Strategy, Version
+from goffish.streaming.updates.versions import Element, PartialWindow, Strategy, Version
 
 SAFE = (Strategy.MVC, Strategy.PVC)
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,13 @@ from goffish.streaming.ring.node import Options
 from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.ring.registry import FileRegistry
 from goffish.streaming.ring.view import Member, View
-from goffish.streaming.runtime.worker import Plan, recover
+from goffish.streaming.runtime.plan import Plan
+from goffish.streaming.runtime.worker import recover
 from goffish.streaming.sinks import Collect
 from goffish.streaming.topology import MAIN, Topology
+from goffish.streaming.updates.plan import plan_update
+from goffish.streaming.updates.rollout import Progress, Rollout, RolloutState, UpdateReport
+from goffish.streaming.updates.versions import PartialWindow, Strategy
 from goffish.streaming.windows import Duration, microseconds
 
 _STARTS_S = 60.0
@@ -100,8 +104,6 @@ class Cluster:
         checkpoint_s: float = 2.0,
         checkpoint: str | Path | None = None,
     ) -> None:
-        from cloudpickle import dumps
-
         self.topology = topology
         topology.check_access()
         for name, sink in topology.sinks.items():
@@ -118,12 +120,20 @@ class Cluster:
                 sink.check_unused()
         outputs = [] if self._checkpoints is None else self._checkpoints.outputs
         first = max(old, default=-1) + 1
-        start = {"topology": topology, "options": options, "old": old}
-        start["checkpoints"] = None if self._checkpoints is None else self._checkpoints.path
-        try:
-            flow = dumps(start)
-        except Exception as error:
-            raise InputError(f"flow {topology.name}: cannot be sent to worker processes ({error})") from None
+        self._start: dict[str, Any] = {
+            "topology": topology,
+            "options": options,
+            "old": old,
+            "version": 0,
+            "origins": {},
+        }
+        self._start["checkpoints"] = None if self._checkpoints is None else self._checkpoints.path
+        if self._checkpoints is not None:
+            self._start |= {"checkpoints": self._checkpoints.path, "version": self._checkpoints.version}
+            self._start |= {"origins": self._checkpoints.origins}
+        flow = _sent(topology, self._start)
+        self._rollout: Rollout | None = None
+        self._writes: dict[int, tuple[float, float]] = {}
         self._begun = time.monotonic()
         self._folder = Path(tempfile.mkdtemp(prefix="goffish-"))
         self._processes: dict[int, _Process] = {}
@@ -134,6 +144,10 @@ class Cluster:
         self._started = False
         self._stopped = "running"
         self.failures = 0
+        #: Updates that have ended.
+        self.updates: list[UpdateReport] = []
+        self._attempts = self._lost_before = 0
+        self._asked = 0.0
         try:
             (self._folder / "flow").write_bytes(flow)
             (self._folder / "path").write_text(json.dumps(sys.path))
@@ -189,13 +203,16 @@ class Cluster:
                 if "counts" in report:
                     one.report, one.reported = report, time.monotonic()
                     self._note(report["events"])
+                    self._note_writes(report["writes"])
             code = one.process.poll()
             if code is not None:
                 self._lost(number, code)
             elif one.reported and time.monotonic() > one.reported + _HANGS_S:
                 raise JobError(f"worker {number}: no report for {_HANGS_S:g} s, as a function does not return")
         self._check_errors()
-        if self.failures:
+        if self._rollout is not None:
+            self._advance(self._rollout)
+        elif self.failures:
             self._admit()
         if self._old and self._checkpoints is not None and self._saved:
             self._checkpoints.remove(self._old)
@@ -215,6 +232,14 @@ class Cluster:
                     f"flow {self.topology.name}: {size / CIRCLE:.1%} of the keyed state is lost: more workers failed "
                     "at once than copies exist; raise --replication"
                 )
+
+    def _note_writes(self, writes: dict[str, list[float]]) -> None:
+        for version, (first, last) in writes.items():
+            known = self._writes.get(int(version), (first, last))
+            self._writes[int(version)] = (min(first, known[0]), max(last, known[1]))
+        if self.updates and self.updates[-1].refresh_s is None and self.updates[-1].version in self._writes:
+            first = self._writes[self.updates[-1].version][0]
+            self.updates[-1] = replace(self.updates[-1], refresh_s=first - self._asked)
 
     def _lost(self, number: int, code: int) -> None:
         one = self._processes.pop(number)
@@ -238,7 +263,8 @@ class Cluster:
         if view.moves or not all(number in self._processes for number in view.nodes.tolist()):
             return
         for number, one in self._processes.items():
-            if one.ready and number not in view and time.monotonic() > one.asked + _ASKS_S:
+            behind = one.report.get("update", [0, 0])[1] < self._start["version"]
+            if one.ready and not behind and number not in view and time.monotonic() > one.asked + _ASKS_S:
                 one.asked = time.monotonic()
                 owner = max(view.nodes.tolist(), key=lambda node: view.interval(node).size)
                 self._processes[owner].send(command="give", target=number)
@@ -246,7 +272,9 @@ class Cluster:
 
     @property
     def finished(self) -> bool:
-        """Whether all workers have finished with the same ring."""
+        """Whether all workers have finished with the same ring, and no update is under way."""
+        if self._rollout is not None:
+            return False
         epoch = self._registry.read().epoch
         members = self._registry.read().nodes.tolist()
         reports = [self._processes[number].report for number in members if number in self._processes]
@@ -259,6 +287,59 @@ class Cluster:
         """Whether all workers have made a checkpoint."""
         members = self._registry.read().nodes.tolist()
         return all(n in self._processes and self._processes[n].report.get("serial", 0) > 0 for n in members)
+
+    def update(
+        self, new: Topology, strategy: Strategy = Strategy.MVC, partial_windows: PartialWindow = PartialWindow.EMIT
+    ) -> None:
+        """Begin to update the flow to a new version; `poll` goes on, and `updated` has the result.
+
+        Raises
+        ------
+        InputError
+            The flow cannot be updated in this way, or an update is under way.
+        """
+        if self._rollout is not None:
+            raise InputError(f"flow {self.topology.name}: an update is under way; wait until it is complete")
+        number = self._start["version"] + self._attempts + 1
+        plan = plan_update(number, self.topology, new, strategy, partial_windows)
+        Plan(new)
+        plan.check_sinks()
+        (self._folder / f"update-{number}").write_bytes(_sent(new, plan))
+        self._attempts += 1
+        self._writes, self._asked = {}, time.monotonic()
+        self._rollout = Rollout(plan, self._asked)
+        self._advance(self._rollout)
+
+    @property
+    def updating(self) -> bool:
+        """Whether an update is under way."""
+        return self._rollout is not None
+
+    def _advance(self, rollout: Rollout) -> None:
+        """Take the next steps of an update."""
+        workers = {n: one for n, one in self._processes.items() if one.ready and "update" in one.report}
+        progress = {}
+        for number, one in workers.items():
+            newest, active, drained = one.report["update"]
+            progress[number] = Progress(newest, active, drained, one.report["failed"].get(f"{rollout.plan.number}"))
+        now, members = time.monotonic(), self._registry.read().nodes.tolist()
+        for number, command in rollout.advance(progress, members, now):
+            self._processes[number].send(**command)
+        if not rollout.ending:
+            return
+        plan = rollout.plan
+        if rollout.state == RolloutState.COMPLETE:
+            self.topology = plan.new
+            self._attempts = 0
+            self._start |= {
+                "topology": plan.new, "version": plan.number,
+                "origins": self._start["origins"] | dict.fromkeys(plan.own_state, plan.number),
+            }  # fmt: skip
+            (self._folder / "flow").write_bytes(_sent(plan.new, self._start))
+        lost = sum(one.report.get("lost", 0) for one in self._processes.values())
+        self.updates.append(rollout.report(self._writes, lost - self._lost_before))
+        self._lost_before = lost
+        self._rollout = None
 
     def switch(self, operator: str, alternate: str) -> None:
         """Switch an operator to another implementation on all workers.
@@ -340,6 +421,17 @@ class Cluster:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def _sent(topology: Topology, value: Any) -> bytes:
+    """Return a value for worker processes."""
+    from cloudpickle import dumps
+
+    try:
+        sent: bytes = dumps(value)
+    except Exception as error:
+        raise InputError(f"flow {topology.name}: cannot be sent to worker processes ({error})") from None
+    return sent
+
+
 def run_workers(
     topology: Topology,
     workers: int,
@@ -373,12 +465,17 @@ class _WorkerFolder:
         self._lock = lock_folder(self.path, path)
         self.workers: list[int] = []
         self.outputs: dict[str, None] = {}  # lanes of what workers had not sent
+        self.version, self.origins = 0, dict[str, int]()
         try:
             for number in sorted(int(one.name) for one in self.path.iterdir() if one.name.isdigit()):
                 saved = CheckpointFolder(self.path / str(number), topology.name, topology.fingerprint, locked=False)
                 recover(topology, number, None if saved.latest is None else saved.latest.number)
                 self.workers.append(number)
-                self.outputs |= dict.fromkeys([] if saved.latest is None else saved.latest.body["outputs"])
+                if saved.latest is not None:
+                    body = saved.latest.body
+                    self.outputs |= dict.fromkeys(body["outputs"])
+                    if body["flow"] > self.version:
+                        self.version, self.origins = body["flow"], body["origins"]
         except BaseException:
             self.close()
             raise

@@ -24,7 +24,8 @@ from goffish.streaming.operators import described
 from goffish.streaming.ring.messages import Marker, Signal, Tuples
 from goffish.streaming.ring.registry import FileRegistry
 from goffish.streaming.runtime.links import Incoming, Outgoing, listen
-from goffish.streaming.runtime.worker import Plan, Worker
+from goffish.streaming.runtime.plan import Plan
+from goffish.streaming.runtime.worker import Worker
 
 #: Records that wait in a worker before it takes no more, and bytes that wait to be sent before it reads no more.
 _QUEUED, _UNSENT = 1 << 18, 16 << 20
@@ -95,7 +96,10 @@ class Process:
             time.monotonic(),
             start["checkpoints"],
             start["old"],
+            start["version"],
+            start["origins"],
         )
+        self._failed: dict[int, str] = {}  # versions that cannot be prepared, with the reason
         self._read_limit = self._work_limit = 64
         self._reported = 0.0
         self._sent_events = 0
@@ -171,8 +175,22 @@ class Process:
                 self._worker.pipeline.switch(command["operator"], command["alternate"])
             case "lose" if not any(link.sender == command["worker"] for link in self._incoming):
                 self._worker.lose(command["worker"], now)  # otherwise when all that it sent has arrived
+            case "prepare":
+                self._prepare(command["version"])
+            case "activate":
+                self._worker.activate_update(command["version"], now, paused=command["paused"])
+            case "complete":
+                self._worker.complete_update(command["version"])
+            case "abort":
+                self._worker.abort_update()
             case "give":
                 self._worker.node.give(command["target"], now, leaves=command.get("leaves", False))
+
+    def _prepare(self, version: int) -> None:
+        try:
+            self._worker.prepare_update(pickle.loads((self._folder / f"update-{version}").read_bytes()))
+        except Exception as error:  # of functions of the user: the flow goes on without the update
+            self._failed[version] = f"worker {self._number}: {described(error)}"
 
     def _read(self) -> int:
         """Read sources; batches take a hundredth of a second."""
@@ -223,8 +241,12 @@ class Process:
             queued=worker.node.queued,
             serial=worker.node.confirmed,
             events=[[event.kind, event.time, event.ranges.size] for event in events],
-            counts={name: asdict(counts) for name, counts in worker.pipeline.counts.items()},
-            late={name: instance.late for name, instance in worker.pipeline.instances.items()},
+            counts={name: asdict(one) for p in worker.pipelines for name, one in p.counts.items()},
+            late=worker.late,
+            update=[worker.newest, worker.version, worker.drained],
+            failed=self._failed,
+            writes={p.version: p.writes for p in worker.pipelines if p.writes is not None},
+            lost=worker.lost,
         )
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from goffish.errors import InputError
+from goffish.errors import JobError
 from goffish.streaming.batches import FIRST, LAST, Batch, column_of
 from goffish.streaming.checkpoints import CheckpointFolder
 from goffish.streaming.hashing import original_keys, positions_of, within
@@ -27,59 +27,19 @@ from goffish.streaming.ring.node import Node, Options
 from goffish.streaming.ring.ranges import Positions, Ranges
 from goffish.streaming.ring.sender import Lane, Sender
 from goffish.streaming.ring.view import Registry
+from goffish.streaming.runtime.plan import ALL, Acknowledged, Mark, Marks, Plan, Records, lane_id
+from goffish.streaming.sinks import Writer
 from goffish.streaming.sources import Pace, Reader
 from goffish.streaming.state import Delta, captured
 from goffish.streaming.topology import Channel, Operator, SourceOptions, Topology
+from goffish.streaming.updates.plan import UpdatePlan, channel_name
+from goffish.streaming.updates.versions import PartialWindow, Strategy
 
 #: Between two signals of a worker whose sources have sent nothing.
 _SIGNAL_S = 0.02
 _DISCOVER_S = 1.0
 #: The part of a state that holds lanes, and the entry with the number of the checkpoint.
 _LANES, _SERIAL, _PIECES = "", "", "\n"
-
-Marks = dict[int, int]
-
-
-@dataclass(frozen=True)
-class Records:
-    """Payload of ring messages: records for a channel."""
-
-    channel: int
-    batch: Batch
-
-    def take(self, rows: NDArray[np.int64]) -> Records:
-        """Return some of the records."""
-        return Records(self.channel, self.batch.take(rows))
-
-    def __len__(self) -> int:
-        return len(self.batch)
-
-
-class Acknowledged(NamedTuple):
-    """A node's checkpoints contain the messages of these lanes, up to a number."""
-
-    epoch: int
-    numbers: dict[int, int]
-
-
-class Mark(NamedTuple):
-    """Progress of a lane.
-
-    Attributes
-    ----------
-    life, number : int
-        Life of the lane, and its last message.
-    marks : dict
-        Watermark by channel; None if the lane is idle.
-    epoch : int
-        Of the newest view of which the sender has processed all that came with its positions. Only used for what
-        operators with a key send.
-    """
-
-    life: int
-    number: int
-    marks: Marks | None
-    epoch: int = 0
 
 
 @dataclass
@@ -132,64 +92,12 @@ class _Output:
     closing: bool = False  # of a worker that is gone
 
 
-class Plan:
-    """What follows from the description of a flow for all its workers.
+@dataclass
+class _Version:
+    """A version of the flow in this worker."""
 
-    Parameters
-    ----------
-    topology : Topology
-
-    Raises
-    ------
-    InputError
-        The flow cannot run on several workers.
-    """
-
-    def __init__(self, topology: Topology) -> None:
-        self.topology = topology
-        self.keyed = tuple(channel for channel in topology.channels if channel.key is not None)
-        self.number = {channel: number for number, channel in enumerate(self.keyed)}
-        self.sources = {one.name: one for one in topology.operators if isinstance(one.options, SourceOptions)}
-        self.clocks: dict[int, set[str]] = {}  # operators that set the event time on a channel, by source stage
-        self.feeds: dict[int, set[str]] = {}  # operators with a key that send to a channel
-        for number, channel in enumerate(self.keyed):
-            self.clocks[number], self.feeds[number] = set(), set()
-            self._walk(channel, number, None)
-        targets = {channel.target for channel in self.keyed}
-        for one in topology.operators:
-            if one.kind == "loop":
-                raise InputError(f"operator {one.name}: loops need one worker; run with --workers 1")
-            keys = [channel.key is not None for channel in one.inputs]
-            if one.name in targets and not all(keys):
-                raise InputError(f"operator {one.name}: all inputs need a key; add key_by()")
-        self.receivers = {
-            name: [number for number, channel in enumerate(self.keyed) if channel.target == name] for name in targets
-        }
-
-    def _walk(self, channel: Channel, number: int, timed: str | None) -> None:
-        """Follow a channel back to what sends its records."""
-        sender = self.topology.operator(channel.source)
-        if sender.kind == "source":
-            self.clocks[number].add(timed or sender.name)
-            return
-        if any(one.key is not None for one in sender.inputs):
-            if timed is not None:
-                raise InputError(f"operator {timed}: set the event time before key_by(), or run with --workers 1")
-            self.feeds[number].add(sender.name)
-            return
-        if timed is None and sender.kind == "event_time":
-            timed = sender.name
-        for one in sender.inputs:
-            self._walk(one, number, timed)
-
-    @property
-    def lanes(self) -> list[str]:
-        """Names of the partitions that exist now."""
-        return [
-            f"{name}\n{partition}"
-            for name, one in self.sources.items()
-            for partition in one.options.source.partitions()  # type: ignore[union-attr]
-        ]
+    plan: Plan
+    pipeline: Pipeline
 
 
 def recover(topology: Topology, worker: int, serial: int | None) -> None:
@@ -200,13 +108,11 @@ def recover(topology: Topology, worker: int, serial: int | None) -> None:
         writer.recover(serial)
 
 
-def lane_id(name: str) -> int:
-    """Return the id of a lane."""
-    return int(positions_of([name])[0] >> np.uint64(1))
-
-
 class Worker:
     """One of the workers of a flow.
+
+    While the flow is updated, a worker has the operators of two versions; those that do not differ are the same
+    instances. Records name the version whose operators have sent them.
 
     Parameters
     ----------
@@ -221,6 +127,10 @@ class Worker:
         Folder with a folder of each worker's checkpoints.
     old : sequence of int
         Workers of the run that is resumed.
+    version : int
+        Of the flow.
+    origins : mapping, optional
+        Versions with which the states of operators began.
 
     Attributes
     ----------
@@ -238,22 +148,32 @@ class Worker:
         now: float,
         folder: Path | None = None,
         old: Sequence[int] = (),
+        version: int = 0,
+        origins: Mapping[str, int] | None = None,
     ) -> None:
-        self.plan, self.number, self.registry = plan, number, registry
+        self.number, self.registry = number, registry
         self.outbox: list[tuple[int, Any]] = []
-        self.pipeline = Pipeline(plan.topology, self._exchange, part=f"{number}")
-        self._keyed = {name: state for name, state in self.pipeline.states.items() if name in plan.receivers}
-        self._copies = Pipeline(plan.topology).states
+        self.version = self._done = version
+        pipeline = Pipeline(plan.topology, partial(self._exchange, version), f"{number}", version, origins)
+        self._versions = {version: _Version(plan, pipeline)}
+        self._since = dict.fromkeys(plan.keyed, version)  # versions that channels came with
+        self._update: UpdatePlan | None = None
+        self._paused = False
+        self._ended: set[str] = set()  # operators that have nothing of the old version left
+        self.lost = 0
+        self._keyed = pipeline.states
+        self._copies = Pipeline(plan.topology, origins=origins).states
         self._lane_copies: dict[str, tuple[int, Any]] = {}  # position and value, of other workers
         self._partitions: dict[str, _Partition] = {}
         self._turn: deque[str] = deque()
         self._paces = {name: Pace(one.options.source.rate) for name, one in plan.sources.items()}  # type: ignore[union-attr]
-        unsent = Mark(0, 0, dict.fromkeys((channel for channel, names in plan.feeds.items() if names), FIRST))
+        fed = (channel for channel, names in plan.feeds.items() if names)
+        unsent = Mark(0, 0, dict.fromkeys(fed, FIRST), newest=version)
         self._outputs = {number: _Output(Lane(lane_id(f"@{number}")), unsent)}
         self._current: _Partition | None = None
         self._signalled: dict[int, Mark] = {}
         self._signalled_epoch = -1
-        unknown = Mark(-1, 0, dict.fromkeys(range(len(plan.keyed)), FIRST))
+        unknown = Mark(-1, 0, {}, newest=-1)
         self._marks: dict[int, Mark] = {lane_id(name): unknown for name in registry.lanes()}
         self._acknowledged: dict[int, dict[int, int]] = {}
         self._passed: list[tuple[int, dict[int, int]]] = []  # serial, and what it contains
@@ -274,11 +194,169 @@ class Worker:
         self._post(list(self._sender.start()))
         if number in self.node.view:
             registry.claim(f"@{number}", number)
-        for writer in self.pipeline.all_writers:
+        for writer in self._writers:
             writer.recover(None)
         self._adopt_outputs()
         self._open(now)
         self._after()
+
+    @property
+    def plan(self) -> Plan:
+        """What follows from the newest version that is active."""
+        return self._versions[self.version].plan
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Operators of the newest version that is active."""
+        return self._versions[self.version].pipeline
+
+    @property
+    def pipelines(self) -> list[Pipeline]:
+        """Operators of all versions; those of the active one first."""
+        numbers = sorted(self._versions, key=lambda number: number != self.version)
+        return [self._versions[number].pipeline for number in numbers]
+
+    @property
+    def late(self) -> dict[str, int]:
+        """Records behind the watermark of their window, by operator."""
+        instances = {id(one): one for pipeline in self.pipelines for one in pipeline.instances.values()}
+        found: dict[str, int] = {}
+        for one in instances.values():
+            found[one.name] = found.get(one.name, 0) + one.late
+        return found
+
+    @property
+    def _writers(self) -> list[Writer]:
+        found = {id(writer): writer for one in self.pipelines for writer in one.all_writers}
+        return list(found.values())
+
+    # Updates.
+
+    @property
+    def newest(self) -> int:
+        """The newest version that is prepared."""
+        return max(self._versions)
+
+    def prepare_update(self, update: UpdatePlan) -> None:
+        """Make the operators of a new version, beside those of the active one."""
+        if update.number in self._versions or update.number <= self.version:
+            return
+        plan = Plan(update.new)
+        pipeline = self.pipeline.updated(update, partial(self._exchange, update.number))
+        copies = Pipeline(update.new, origins=pipeline.origins).states
+        known = {id(writer) for writer in self._writers}
+        for writer in pipeline.all_writers:
+            if id(writer) not in known:
+                writer.recover(None)
+        self._versions[update.number] = _Version(plan, pipeline)
+        self._update = update
+        for name in plan.keyed:
+            self._since.setdefault(name, update.number)
+        self._keyed |= pipeline.states
+        self._copies = copies | self._copies
+        output = self._outputs[self.number]
+        fed = {name: FIRST for name, names in plan.feeds.items() if names}
+        output.mark = output.mark._replace(marks=fed | (output.mark.marks or {}), newest=update.number)
+        self._signal_due = self._now
+
+    def activate_update(self, number: int, now: float, *, paused: bool = False) -> None:
+        """Use a new version for what is read from now on, and for what its strategy says.
+
+        Parameters
+        ----------
+        number : int
+        now : float
+        paused : bool, optional
+            Read nothing until the old version has nothing left.
+        """
+        if self.version >= number:
+            return
+        self._now = now
+        self.version, self._paused, self._signal_due, self._clean = number, paused, now, False
+        self._propagate()
+        self.node.checkpoint_soon(now)
+
+    @property
+    def drained(self) -> bool:
+        """Whether this worker has nothing of the old version left, and checkpoints contain that."""
+        return self._update is not None and self._outputs[self.number].mark.version(ALL) == self._update.number
+
+    def complete_update(self, number: int) -> None:
+        """Remove the operators that only the version before one has."""
+        update = self._update
+        if update is None or update.number != number:
+            return
+        self._update = None
+        kept = self._versions[update.number].pipeline
+        writers = {id(writer) for writer in kept.all_writers}
+        for writer in self._writers:
+            if id(writer) not in writers:
+                writer.close()
+        self._versions = {update.number: self._versions[update.number]}
+        self._ended.clear()
+        self._done, self._paused = update.number, False
+        for states in (self._keyed, self._copies):
+            for name in states.keys() - kept.states.keys():
+                del states[name]
+        if self._folder is not None:
+            self._folder.fingerprint = update.new.fingerprint
+        self._activated = True
+        self._signal_due = self._now
+
+    def abort_update(self) -> None:
+        """Remove the operators of a version that was not activated."""
+        if self._update is None or self.version == self._update.number:
+            return
+        added = self._versions.pop(self._update.number).pipeline.states.keys() - self.pipeline.states.keys()
+        for states in (self._keyed, self._copies):
+            for name in added:
+                states.pop(name, None)
+        self._since = {channel: since for channel, since in self._since.items() if since < self._update.number}
+        self._update = None
+
+    def _end_old(self) -> None:
+        """End the windows of old operators to which nothing is sent any more."""
+        update = self._update
+        if update is None or self.version < update.number or self.node.behind:
+            return
+        old = self._versions[min(self._versions)]
+        for one in old.plan.topology.operators:
+            name = one.name
+            if name not in old.plan.receivers or name in self._ended:
+                continue
+            if not all(self._is_past(channel, update.number) for channel in self._channels_of(name)):
+                continue
+            self._ended.add(name)
+            if name in update.own_state or name not in update.new.names:
+                self._end_windows(old.pipeline, name, update)
+
+    def _end_windows(self, pipeline: Pipeline, name: str, update: UpdatePlan) -> None:
+        if update.partial_windows == PartialWindow.EMIT:
+            pipeline.advance(name, LAST)
+        else:
+            self.lost += sum(len(batch) for batch in pipeline.instances[name].advance(LAST))
+
+    def _is_past(self, channel: str, number: int) -> bool:
+        """Whether all lanes have sent everything to a channel that versions before one send."""
+        return self._is_known and all(mark.version(channel) >= number for mark in self._marks.values())
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether all workers have processed what came with their positions in the newest view."""
+        members = (lane_id(f"@{node}") for node in self.node.view.nodes.tolist())
+        return all(lane in self._marks and self._marks[lane].epoch >= self.node.view.epoch for lane in members)
+
+    def _past_versions(self) -> dict[str, int] | None:
+        """Return the versions before which the operators of this worker with a key send nothing any more."""
+        update = self._update
+        if update is None or self.version < update.number:
+            return None
+        old = self._versions[min(self._versions)].plan
+        waiting = old.receivers.keys() - self._ended
+        feeds = [entry for version in self._versions.values() for entry in version.plan.feeds.items()]
+        held = {channel for channel, names in feeds if names & waiting}
+        past = {channel for channel, _ in feeds} - held | ({ALL} if not waiting else set())
+        return dict.fromkeys(past, update.number)
 
     # Messages.
 
@@ -326,7 +404,7 @@ class Worker:
         """Publish what checkpoints up to one contain, which all secondaries have now."""
         while self._prepared and self._prepared[0] <= serial:
             number = self._prepared.pop(0)
-            for writer in self.pipeline.all_writers:
+            for writer in self._writers:
                 writer.commit(number)
         for output in self._outputs.values():
             self._release(output, serial)
@@ -391,7 +469,7 @@ class Worker:
     def finished(self) -> bool:
         """Whether all sources have ended, and everything is processed and confirmed here."""
         ended = all(
-            mark.marks is not None and all(reached == LAST for reached in mark.marks.values())
+            mark.marks is not None and mark.newest >= 0 and all(reached == LAST for reached in mark.marks.values())
             for mark in self._marks.values()
         )
         empty = (
@@ -452,6 +530,8 @@ class Worker:
     def read(self, limit: int, now: float) -> int:
         """Read a batch of the next partition that has records, and return their number."""
         self._now = now
+        if self._paused:
+            return 0
         for _ in range(len(self._turn)):
             partition = self._partitions[self._turn[0]]
             pace = self._paces[partition.source.name]
@@ -509,12 +589,12 @@ class Worker:
         finally:
             self._current = None
 
-    def _exchange(self, channel: Channel, batch: Batch) -> None:
+    def _exchange(self, version: int, channel: Channel, batch: Batch) -> None:
         """Send records to the workers that own their keys."""
-        batch, positions = self._positions(channel, batch)
+        batch, positions = self._positions(version, channel, batch)
         if not len(batch):
             return
-        records = Records(self.plan.number[channel], batch)
+        records = Records(channel_name(channel), batch, version)
         if self._current is None:
             self._outputs[self.number].held.append((positions, records))
         else:
@@ -524,14 +604,14 @@ class Worker:
         stamps = np.full(len(positions), round(self._now * 1e6))
         self._post(list(self._sender.send(lane, positions, records, stamps)))
 
-    def _positions(self, channel: Channel, batch: Batch) -> tuple[Batch, Positions]:
+    def _positions(self, version: int, channel: Channel, batch: Batch) -> tuple[Batch, Positions]:
         key = channel.key
         assert key is not None
         if isinstance(key, str) and isinstance(batch.values, pa.RecordBatch):
             column = column_of(batch.values, key)
             if not column.null_count and (pa.types.is_integer(column.type) or pa.types.is_string(column.type)):
                 return batch, positions_of(column)
-        instance = self.pipeline.instances[channel.target]
+        instance = self._versions[version].pipeline.instances[channel.target]
         batch, keys = instance.by_key(batch, key)
         failures, instance.failures = instance.failures, []
         self.pipeline.failed(failures)
@@ -542,8 +622,14 @@ class Worker:
     def _own_marks(self, now: float) -> dict[int, Mark]:
         """Return the progress of the lanes of this worker."""
         marks = {}
+        versions = None
+        if self._update is not None and self.version == self._update.number:
+            versions = dict.fromkeys((ALL, *self._since), self.version)
         for one in self._partitions.values():
-            marks[one.lane.lane] = Mark(one.lane.life, one.lane.number, self._lane_marks(one, now))
+            marks[one.lane.lane] = Mark(
+                one.lane.life, one.lane.number, self._lane_marks(one, now), newest=self.newest, done=self._done,
+                versions=versions,
+            )  # fmt: skip
         if self.number in self.node.view:  # others need not wait for a worker that is still to join
             marks |= {output.lane.lane: output.mark for output in self._outputs.values()}
         return marks
@@ -553,18 +639,25 @@ class Worker:
         if partition.reader is not None and idle is not None and now > partition.seen + idle / 1e6:
             return None
         reached = {
-            number: [partition.clocks[name].watermark for name in names if name in partition.clocks]
-            for number, names in self.plan.clocks.items()
-        }
+            channel: [partition.clocks[name].watermark for name in names if name in partition.clocks]
+            for version in self._versions.values() for channel, names in version.plan.clocks.items()
+        }  # fmt: skip
         if partition.reader is None:
             return dict.fromkeys(reached, LAST)
-        return {number: min(found) for number, found in reached.items() if found}
+        return {channel: min(found) for channel, found in reached.items() if found}
 
     def _watermark_of(self, operator: str, marks: Mapping[int, Mark]) -> int | None:
         """Return the watermark of an operator with a key that follows from the progress of lanes."""
-        numbers = self.plan.receivers[operator]
+        channels = self._channels_of(operator)
+        since = max(self._since[channel] for channel in channels)
+        if any(mark.newest < since for mark in marks.values()):
+            return FIRST
         known = [mark.marks for mark in marks.values() if mark.marks is not None]
-        return min((reached.get(number, LAST) for number in numbers for reached in known), default=None)
+        return min((reached.get(channel, LAST) for channel in channels for reached in known), default=None)
+
+    def _channels_of(self, operator: str) -> set[str]:
+        """Return the channels that lead to an operator with a key, in any version."""
+        return {channel for one in self._versions.values() for channel in one.plan.receivers.get(operator, ())}
 
     def _watermark(self, operator: str) -> int | None:
         """Return the watermark of an operator with a key, from the progress of all lanes.
@@ -572,10 +665,10 @@ class Worker:
         It stays until all workers have processed what came with their new positions: the old owners of these, whose
         progress is known already, do not wait for that.
         """
-        if any(self.plan.feeds[number] for number in self.plan.receivers[operator]):
-            lanes = (lane_id(f"@{node}") for node in self.node.view.nodes.tolist())
-            if any(lane not in self._marks or self._marks[lane].epoch < self.node.view.epoch for lane in lanes):
-                return FIRST
+        channels = self._channels_of(operator)
+        fed = any(one.plan.feeds.get(channel) for one in self._versions.values() for channel in channels)
+        if fed and not self._is_known:
+            return FIRST
         return self._watermark_of(operator, self._marks)
 
     def signal(self, mapper: int, content: dict[int, Mark]) -> None:
@@ -595,15 +688,19 @@ class Worker:
         """
         if self.node.behind:
             return
-        given = {name: self._watermark(name) for name in self.plan.receivers}
-        self.pipeline.propagate(given | dict.fromkeys(self.plan.sources))
+        for one in self.pipelines:  # the first sends what follows from the watermarks of common instances
+            plan = self._versions[one.version].plan
+            given = {name: self._watermark(name) for name in plan.receivers}
+            one.propagate(given | dict.fromkeys(plan.sources))
+        self._end_old()
 
     def resume(self) -> None:
         """Make up for watermarks that were sent while records waited."""
         if self.node.behind:
             return
-        for name in self.plan.receivers:
-            self.pipeline.advance(name, self.pipeline.instances[name].watermark)
+        for one in self.pipelines:
+            for name in self._versions[one.version].plan.receivers:
+                one.advance(name, one.instances[name].watermark)
         self._propagate()
 
     def _signal(self, now: float) -> None:
@@ -619,14 +716,33 @@ class Worker:
     def apply(self, tuples: Tuples, context: Mapping[int, Mark] | None) -> None:
         """Process records; those that are replayed are late only if they were for the old owner."""
         records: Records = tuples.payload
-        channel = self.plan.keyed[records.channel]
-        instance = self.pipeline.instances[channel.target]
+        version = self._version_of(records)
+        if version is None:
+            self.lost += len(records)
+            return
+        pipeline, channel = version.pipeline, version.plan.keyed[records.channel]
+        instance = pipeline.instances[channel.target]
         before = instance.watermark
         if context is not None:
             reached = self._watermark_of(channel.target, context)
             instance.watermark = before if reached is None else min(before, reached)
-        self.pipeline.deliver(channel.target, channel.port, records.batch)
+        pipeline.deliver(channel.target, channel.port, records.batch)
         instance.watermark = before
+
+    def _version_of(self, records: Records) -> _Version | None:
+        """Return the version that processes some records; None if its strategy discards them."""
+        number, update = records.version, self._update
+        if update is not None and self.version == update.number > number:
+            if update.strategy == Strategy.NCL:
+                return None
+            moves = update.strategy == Strategy.PVC and records.channel in update.common
+            if (moves or update.strategy == Strategy.HTI) and records.channel in self.plan.keyed:
+                number = self.version
+        first = self._versions.get(number, self._versions[self.version])  # of versions before a flow was resumed
+        for version in (first, *self._versions.values()):
+            if records.channel in version.plan.keyed:
+                return version
+        raise JobError(f"flow {self.plan.topology.name}: no version has the channel {records.channel}")
 
     def reached(self, lane: int) -> int:
         """Return the number of a lane until which all messages have arrived."""
@@ -639,28 +755,30 @@ class Worker:
     def collect(self) -> dict[str, Any]:
         """Return what changed since the last checkpoint, and begin the next one."""
         serial = self.node.serial
-        for writer in self.pipeline.all_writers:
+        for writer in self._writers:
             writer.prepare(serial)
         self._prepared.append(serial)
         if not self.node.behind:
             self._passed.append((serial, {lane: mark.number for lane, mark in self._marks.items()}))
         output = self._outputs[self.number]
-        forwarded = self.pipeline.forwarded
-        marks = {number: self._forwarded(number, forwarded) for number, names in self.plan.feeds.items() if names}
+        marks = self._forwarded()
         parts = []
         for positions, records in output.held:
             parts.append((output.number, positions, records))
             output.number += len(records)
         output.held = []
         known = output.sealed_mark.epoch if output.sealed_mark else 0
-        mark = Mark(output.lane.life, output.number, marks, known if self.node.behind else self.node.view.epoch)
+        mark = Mark(
+            output.lane.life, output.number, marks, known if self.node.behind else self.node.view.epoch, self.newest,
+            self._done, self._past_versions(),
+        )  # fmt: skip
         if parts or mark != output.sealed_mark:
             output.sealed.append(_Sent(serial, tuple(parts), mark))
             output.sealed_mark = mark
         for other in self._outputs.values():
             if other.closing and not self.node.behind:
                 other.closing = False
-                over = Mark(other.lane.life, other.number, dict.fromkeys(marks, LAST))
+                over = Mark(other.lane.life, other.number, dict.fromkeys(marks, LAST), newest=self.newest, done=LAST)
                 other.sealed.append(_Sent(serial, (), over))
         for one in self._partitions.values():
             if one.history[-1] != one.now:
@@ -670,7 +788,8 @@ class Worker:
         self._save(changed, lanes)
         # Only now, as a crash before would restore what the files contain from the old worker's checkpoint.
         for node, number in self._recoveries:
-            recover(self.plan.topology, node, number)
+            for version in self._versions.values():
+                recover(version.plan.topology, node, number)
         self._recoveries.clear()
         return changed | {_LANES: lanes}
 
@@ -692,6 +811,8 @@ class Worker:
             "version": [self._run, self.node.view.epoch],
             "outputs": outputs,
             "counts": {n: asdict(c) for n, c in self.pipeline.counts.items()},
+            "flow": self._done,
+            "origins": self._versions[self.newest].pipeline.origins,
         }
         self._folder.save(self.node.serial, deltas, body, whole=whole, operators=self.plan.topology.names)
 
@@ -721,16 +842,22 @@ class Worker:
         contexts = [piece.context for piece in restored if piece.context]
         for lane in self._marks.keys() & {lane for context in contexts for lane in context}:
             marks = [context[lane] for context in contexts if lane in context]
-            least = min(marks, key=lambda mark: min((mark.marks or {0: FIRST}).values(), default=FIRST))
-            self._marks[lane] = Mark(-1, min(mark.number for mark in marks), least.marks)
+            least = min(marks, key=lambda mark: min((mark.marks or {ALL: FIRST}).values(), default=FIRST))
+            self._marks[lane] = Mark(-1, min(mark.number for mark in marks), least.marks, newest=least.newest)
         for name, instance in self.pipeline.instances.items():
             if name in self.plan.receivers and (reached := self._watermark_of(name, self._marks)) is not None:
                 instance.watermark = reached
         return restored
 
-    def _forwarded(self, number: int, forwarded: Mapping[str, int | None]) -> int:
-        mark = forwarded.get(self.plan.keyed[number].source)
-        return FIRST if mark is None else mark
+    def _forwarded(self) -> Marks:
+        """Return the watermarks of what operators with a key send to others."""
+        found: Marks = {}
+        for one in self._versions.values():
+            for channel, names in one.plan.feeds.items():
+                if names:
+                    mark = one.pipeline.forwarded.get(one.plan.keyed[channel].source)
+                    found[channel] = min(found.get(channel, LAST), FIRST if mark is None else mark)
+        return found
 
     def _own_lanes(self) -> dict[str, tuple[int, Any]]:
         token = self.node.view.token(self.number)
@@ -758,6 +885,7 @@ class Worker:
     def activate(self, ranges: Ranges) -> None:
         """Make the copies of some positions part of the state, and read the lanes of their last owner."""
         self._activated = True
+        self._ended.clear()  # the copies may have something of the old version
         self.registry.claim(f"@{self.number}", self.number)  # not before, as others adopt the lanes of members only
         for name, copies in self._copies.items():
             self._keyed[name].install(copies.extract(ranges))
@@ -784,8 +912,8 @@ class Worker:
                 continue
             _, (number, sealed, _) = self._lane_copies.pop(name, (0, (0, (), 0)))
             life = lanes[name]
-            known = self._marks.get(lane_id(name), Mark(0, 0, {}))
-            mark = Mark(life, known.number, known.marks)
+            known = self._marks.get(lane_id(name), Mark(0, 0, {}, newest=-1))
+            mark = known._replace(life=life, epoch=0)
             output = _Output(Lane(lane_id(name), life), mark, number, sealed=deque(sealed), closing=True)
             self._outputs[int(name[1:])] = output
             self._release(output, None)

@@ -17,7 +17,11 @@ from goffish.streaming.ring.messages import Marker, Signal, Tuples
 from goffish.streaming.ring.node import Options
 from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.ring.view import Member, MemoryRegistry, View
-from goffish.streaming.runtime.worker import Plan, Worker
+from goffish.streaming.runtime.plan import Plan
+from goffish.streaming.runtime.worker import Worker
+from goffish.streaming.updates.plan import plan_update
+from goffish.streaming.updates.rollout import Progress, Rollout
+from goffish.streaming.updates.versions import PartialWindow, Strategy
 
 DATA = Tuples | Marker | Signal
 
@@ -50,6 +54,8 @@ class Cluster:
         self.now = 0.0
         self.folder = folder
         self.plan = Plan(flow.check())
+        self.version, self.origins = 0, dict[str, int]()
+        self.rollout: Rollout | None = None
         members = tuple(Member(n, n * CIRCLE // workers) for n in range(workers))
         self.registry = MemoryRegistry(View(1, members, min(replication, workers - 1)))
         for number, lane in enumerate(self.plan.lanes):
@@ -64,8 +70,47 @@ class Cluster:
 
     def add(self, number: int) -> None:
         """Start a worker."""
-        self.workers[number] = Worker(self.plan, number, self.registry, self.options, self.now, self.folder)
+        self.workers[number] = Worker(
+            self.plan, number, self.registry, self.options, self.now, self.folder, (), self.version, self.origins
+        )
         self._at(self.now + self.random.random() * 0.01, partial(self._turn, number))
+
+    def update(self, flow: Flow, strategy: Strategy, partial_windows: PartialWindow = PartialWindow.EMIT) -> None:
+        """Begin to update the flow."""
+        number = max(worker.newest for worker in self.workers.values()) + 1
+        plan = plan_update(number, self.plan.topology, flow.check(), strategy, partial_windows)
+        plan.check_sinks()
+        self.rollout = Rollout(plan, self.now)
+        self._advance()
+
+    def _advance(self) -> None:
+        assert self.rollout is not None
+        reports = {
+            number: Progress(worker.newest, worker.version, worker.drained)
+            for number, worker in self.workers.items() if number not in self.dead
+        }  # fmt: skip
+        for number, command in self.rollout.advance(reports, self.registry.read().nodes.tolist(), self.now):
+            self._at(self.now + self.random.uniform(0, 0.03), partial(self._obey, number, self.rollout, command))
+        if not self.rollout.ending:
+            self._at(self.now + 0.02, self._advance)
+        elif self.rollout.state == "complete":
+            self.plan, self.version = Plan(self.rollout.plan.new), self.rollout.plan.number
+            self.origins |= dict.fromkeys(self.rollout.plan.own_state, self.version)
+
+    def _obey(self, number: int, rollout: Rollout, command: dict[str, Any]) -> None:
+        if number in self.dead:
+            return
+        worker = self.workers[number]
+        match command["command"]:
+            case "prepare":
+                worker.prepare_update(rollout.plan)
+            case "activate":
+                worker.activate_update(command["version"], self.now, paused=command["paused"])
+            case "complete":
+                worker.complete_update(command["version"])
+            case "abort":
+                worker.abort_update()
+        self._post(number)
 
     def kill(self, number: int) -> None:
         """Kill a worker: what it has sent arrives or not, in order."""

@@ -14,7 +14,7 @@ import pytest
 import goffish as gf
 from goffish.errors import InputError
 from goffish.streaming.checkpoints import CheckpointFolder
-from goffish.streaming.runtime.worker import Plan
+from goffish.streaming.runtime.plan import Plan
 from tests.streaming.runtime.simulation import Cluster
 
 few = pytest.param((0, 8), id="2 seeds")

@@ -25,6 +25,14 @@ class Strategy(StrEnum):
     PVC = "pvc"  # path-versioned, consistent: the path of a message decides
 
 
+class PartialWindow(StrEnum):
+    """What happens to incomplete batches and windows of the old version once it has drained."""
+
+    EMIT = "emit"
+    DROP = "drop"
+    MERGE = "merge"
+
+
 class UpdateType(IntEnum):
     """What an update changes (§2.2)."""
 

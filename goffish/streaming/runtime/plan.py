@@ -1,0 +1,139 @@
+"""What follows from the description of a flow for all its workers, and what they send to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from goffish.errors import InputError
+from goffish.streaming.batches import Batch
+from goffish.streaming.hashing import positions_of
+from goffish.streaming.topology import Channel, SourceOptions, Topology
+from goffish.streaming.updates.plan import channel_name
+
+Marks = dict[str, int]
+ALL = ""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Payload of ring messages: records for a channel, sent by operators of one version of the flow."""
+
+    channel: str
+    batch: Batch
+    version: int = 0
+
+    def take(self, rows: NDArray[np.int64]) -> Records:
+        """Return some of the records."""
+        return replace(self, batch=self.batch.take(rows))
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+
+class Acknowledged(NamedTuple):
+    """A node's checkpoints contain the messages of these lanes, up to a number."""
+
+    epoch: int
+    numbers: dict[int, int]
+
+
+class Mark(NamedTuple):
+    """Progress of a lane.
+
+    Attributes
+    ----------
+    life, number : int
+        Life of the lane, and its last message.
+    marks : dict
+        Watermark by channel; None if the lane is idle.
+    epoch : int
+        Of the newest view of which the sender has processed all that came with its positions. Only used for what
+        operators with a key send.
+    newest : int
+        Version of the flow whose channels `marks` has.
+    done : int
+        Version before which the lane sends nothing any more.
+    versions : dict
+        The same by channel while an update is under way, where it is more; `ALL` stands for all channels.
+    """
+
+    life: int
+    number: int
+    marks: Marks | None
+    epoch: int = 0
+    newest: int = 0
+    done: int = 0
+    versions: Mapping[str, int] | None = None
+
+    def version(self, channel: str) -> int:
+        """Return the version before which the lane sends nothing to a channel any more."""
+        return max(self.done, (self.versions or {}).get(channel, 0))
+
+
+class Plan:
+    """What follows from the description of a flow for all its workers.
+
+    Parameters
+    ----------
+    topology : Topology
+
+    Raises
+    ------
+    InputError
+        The flow cannot run on several workers.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.keyed = {channel_name(channel): channel for channel in topology.channels if channel.key is not None}
+        self.sources = {one.name: one for one in topology.operators if isinstance(one.options, SourceOptions)}
+        self.clocks: dict[str, set[str]] = {}  # operators that set the event time on a channel, by source stage
+        self.feeds: dict[str, set[str]] = {}  # operators with a key that send to a channel
+        for named, channel in self.keyed.items():
+            self.clocks[named], self.feeds[named] = set(), set()
+            self._walk(channel, named, None)
+        targets = {channel.target for channel in self.keyed.values()}
+        for one in topology.operators:
+            if one.kind == "loop":
+                raise InputError(f"operator {one.name}: loops need one worker; run with --workers 1")
+            keys = [channel.key is not None for channel in one.inputs]
+            if one.name in targets and not all(keys):
+                raise InputError(f"operator {one.name}: all inputs need a key; add key_by()")
+        self.receivers = {
+            name: [named for named, channel in self.keyed.items() if channel.target == name] for name in targets
+        }
+
+    def _walk(self, channel: Channel, named: str, timed: str | None) -> None:
+        """Follow a channel back to what sends its records."""
+        sender = self.topology.operator(channel.source)
+        if sender.kind == "source":
+            self.clocks[named].add(timed or sender.name)
+            return
+        if any(one.key is not None for one in sender.inputs):
+            if timed is not None:
+                raise InputError(f"operator {timed}: set the event time before key_by(), or run with --workers 1")
+            self.feeds[named].add(sender.name)
+            return
+        if timed is None and sender.kind == "event_time":
+            timed = sender.name
+        for one in sender.inputs:
+            self._walk(one, named, timed)
+
+    @property
+    def lanes(self) -> list[str]:
+        """Names of the partitions that exist now."""
+        return [
+            f"{name}\n{partition}"
+            for name, one in self.sources.items()
+            for partition in one.options.source.partitions()  # type: ignore[union-attr]
+        ]
+
+
+def lane_id(name: str) -> int:
+    """Return the id of a lane."""
+    return int(positions_of([name])[0] >> np.uint64(1))
