@@ -12,17 +12,20 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from goffish.errors import InputError
+from goffish.errors import InputError, JobError
 from goffish.notebook import bar, in_notebook
 from goffish.partial import local_path
 from goffish.streaming.batches import FIRST, LAST, Batch
 from goffish.streaming.checkpoints import WORKERS, CheckpointFolder
 from goffish.streaming.metrics import Metrics, OperatorMetrics
-from goffish.streaming.operators import Clock, Failure
+from goffish.streaming.operators import Clock, Failure, described
 from goffish.streaming.pipeline import Counts, Pipeline, named
 from goffish.streaming.sources import Pace, Reader
 from goffish.streaming.state import ALL, State, ValueState
 from goffish.streaming.topology import MAIN, Operator, SourceOptions, Topology
+from goffish.streaming.updates.plan import UpdatePlan, plan_update
+from goffish.streaming.updates.rollout import Rollout, UpdateReport
+from goffish.streaming.updates.versions import PartialWindow, Strategy, partial_window_of, strategy_of
 from goffish.streaming.windows import Duration, microseconds
 
 Until = Duration | Callable[[Metrics], bool]
@@ -147,6 +150,9 @@ class Executor:
         self._loops = any(channel.feedback for channel in topology.channels)
         self._pending = ValueState()
         self._switches: deque[tuple[str, str]] = deque()
+        self._updates: deque[UpdatePlan] = deque()
+        #: Updates that have ended.
+        self.updates: list[UpdateReport] = []
         self._stop: str | None = None
         #: Whether a batch is being processed: a state that no checkpoint may capture.
         self.busy = False
@@ -219,6 +225,55 @@ class Executor:
         self.topology.check_alternate(operator, alternate)
         self._switches.append((operator, alternate))
 
+    def update(
+        self, new: Topology, strategy: Strategy = Strategy.MVC, partial_windows: PartialWindow = PartialWindow.EMIT
+    ) -> None:
+        """Use a new version of the flow before the next batch; `updates` has the result.
+
+        Raises
+        ------
+        InputError
+            The flow cannot be updated in this way, or an update is under way.
+        """
+        if self._updates:
+            raise InputError(f"flow {self.topology.name}: an update is under way; wait until it is complete")
+        plan = plan_update(len(self.updates) + 1, self.topology, new, strategy, partial_windows)
+        plan.check_sinks()
+        self._updates.append(plan)
+
+    @property
+    def updating(self) -> bool:
+        """Whether an update is under way."""
+        return bool(self._updates)
+
+    def _update(self, plan: UpdatePlan) -> None:
+        """Exchange the operators. Nothing is in flight between two batches, so that all strategies are one."""
+        rollout = Rollout(plan, time.monotonic())
+        old, lost = self._pipeline, 0
+        try:
+            new = old.updated(plan)
+        except Exception as error:  # of functions of the user: the flow goes on without the update
+            rollout.abort(described(error), time.monotonic())
+        else:
+            rollout.activated = time.monotonic()
+            lost = old.end_windows(plan, self.topology.names)
+            self._checkpoint()
+            kept = {id(writer) for writer in new.all_writers}
+            for writer in old.all_writers:
+                if id(writer) not in kept:
+                    writer.close()
+            known = {id(writer) for writer in old.all_writers}
+            for writer in new.all_writers:
+                if id(writer) not in known:
+                    writer.recover(None)
+            new.feedback, new.origins = old.feedback, {}
+            self._pipeline, self.topology = new, plan.new
+            if self._folder is not None:
+                self._folder.fingerprint = plan.new.fingerprint
+            self._checkpoint(whole=True)
+            rollout.complete(time.monotonic())
+        self.updates.append(rollout.report({}, lost))
+
     def run(self, report: Report | None = None) -> Metrics:
         """Run until the sources end or the flow is stopped."""
         self._begun = time.monotonic()
@@ -245,6 +300,9 @@ class Executor:
             self.busy = True
             while self._switches:
                 self._pipeline.switch(*self._switches.popleft())
+            while self._updates:
+                self._update(self._updates[0])
+                self._updates.popleft()
             worked = self._one_batch(turn, limit)
             self._propagate()
             self.busy = False
@@ -299,7 +357,7 @@ class Executor:
             marks = {name: None if mark == LAST else mark for name, mark in marks.items()}
         self._processed += self._pipeline.propagate(marks)
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, *, whole: bool = False) -> None:
         """Save a checkpoint and publish the records of sinks."""
         number = self._number + 1
         for writer in self._pipeline.all_writers:
@@ -307,7 +365,7 @@ class Executor:
         if self._folder is not None:
             self._pending.values[0] = list(self._pipeline.feedback)
             self._pending.changed.add(0)
-            whole = self._folder.whole_is_due
+            whole |= self._folder.whole_is_due
             states = self._states()
             deltas = {}
             for name, state in states.items():
@@ -455,6 +513,53 @@ class Run:
             The operator or the alternate does not exist.
         """
         self._executor.switch(operator, alternate)
+
+    def update(self, new: Topology, strategy: str = "mvc", partial_windows: str = "emit") -> UpdateReport:
+        """Replace the flow by another version of it, without stopping it; see `Flow.check` for its topology.
+
+        Parameters
+        ----------
+        new : Topology
+            Its sources, event times and loops are those of the running version.
+        strategy : {"mvc", "pvc", "hti", "nch", "ncl"}
+            They differ with several workers only: in one process, no record is under way between two batches.
+        partial_windows : {"emit", "drop", "merge"}
+            What becomes of windows and joins that depend on the change: they end now, are dropped, or go on with the
+            records of both versions.
+
+        Returns
+        -------
+        UpdateReport
+
+        Raises
+        ------
+        InputError
+            The flow cannot be updated in this way.
+        JobError
+            The flow failed, or has ended.
+
+        Examples
+        --------
+        >>> import goffish as gf
+        >>> def make(factor):
+        ...     flow = gf.stream.Flow("numbers")
+        ...     read = flow.source(gf.stream.generate(rate=1000))
+        ...     read.map(lambda n: n * factor, name="scale").sink(gf.stream.call(lambda n: None))
+        ...     return flow
+        >>> run = make(1).start()
+        >>> run.update(make(2).check()).changes
+        'changed scale'
+        >>> run.stop().stopped
+        'stopped'
+        """
+        count = len(self._executor.updates)
+        self._executor.update(new, strategy_of(strategy), partial_window_of(partial_windows))
+        while len(self._executor.updates) == count:
+            if not self.running:
+                self.wait()
+                raise JobError(f"flow {new.name}: has ended before the update")
+            time.sleep(_IDLE_S)
+        return self._executor.updates[-1]
 
     def stop(self) -> Metrics:
         """Stop after the current batch, save a checkpoint, and return the metrics.

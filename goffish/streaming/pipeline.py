@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from goffish.errors import GoffishError, InputError, JobError
-from goffish.streaming.batches import Batch
+from goffish.streaming.batches import LAST, Batch
 from goffish.streaming.operators import Failure, Instance, described, make_instance
 from goffish.streaming.sinks import Writer
 from goffish.streaming.state import State
 from goffish.streaming.topology import MAIN, Channel, SinkOptions, Topology
 from goffish.streaming.updates.plan import UpdatePlan
+from goffish.streaming.updates.versions import PartialWindow
 
 
 @dataclass
@@ -103,6 +104,18 @@ class Pipeline:
             if self.active[name] in update.new.operator(name).alternates:
                 new.switch(name, self.active[name])
         return new
+
+    def end_windows(self, update: UpdatePlan, operators: Iterable[str]) -> int:
+        """End windows of the old version that the new one does not continue; return how many results are dropped."""
+        lost = 0
+        for name in operators:
+            if name not in update.own_state and name in update.new.names:
+                continue
+            if update.partial_windows == PartialWindow.EMIT:
+                self.advance(name, LAST)
+            else:
+                lost += sum(len(batch) for batch in self.instances[name].advance(LAST))
+        return lost
 
     @property
     def all_writers(self) -> list[Writer]:

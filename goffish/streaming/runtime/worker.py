@@ -33,7 +33,7 @@ from goffish.streaming.sources import Pace, Reader
 from goffish.streaming.state import Delta, captured
 from goffish.streaming.topology import Channel, Operator, SourceOptions, Topology
 from goffish.streaming.updates.plan import UpdatePlan, channel_name
-from goffish.streaming.updates.versions import PartialWindow, Strategy
+from goffish.streaming.updates.versions import Strategy
 
 #: Between two signals of a worker whose sources have sent nothing.
 _SIGNAL_S = 0.02
@@ -327,14 +327,7 @@ class Worker:
             if not all(self._is_past(channel, update.number) for channel in self._channels_of(name)):
                 continue
             self._ended.add(name)
-            if name in update.own_state or name not in update.new.names:
-                self._end_windows(old.pipeline, name, update)
-
-    def _end_windows(self, pipeline: Pipeline, name: str, update: UpdatePlan) -> None:
-        if update.partial_windows == PartialWindow.EMIT:
-            pipeline.advance(name, LAST)
-        else:
-            self.lost += sum(len(batch) for batch in pipeline.instances[name].advance(LAST))
+            self.lost += old.pipeline.end_windows(update, [name])
 
     def _is_past(self, channel: str, number: int) -> bool:
         """Whether all lanes have sent everything to a channel that versions before one send."""

@@ -116,6 +116,14 @@ class Rollout:
         """Whether the update is complete or aborted."""
         return self.state in (RolloutState.COMPLETE, RolloutState.ABORTED)
 
+    def abort(self, reason: str, now: float) -> None:
+        """End without the new version."""
+        self.state, self.reason, self.ended = RolloutState.ABORTED, reason, now
+
+    def complete(self, now: float) -> None:
+        """End with the new version."""
+        self.state, self.ended = RolloutState.COMPLETE, now
+
     def advance(
         self, workers: Mapping[int, Progress], members: Collection[int], now: float
     ) -> list[tuple[int, dict[str, Any]]]:
@@ -136,13 +144,13 @@ class Rollout:
             if failed is None and now > self.begun + self._deploy_s:
                 failed = f"not all workers were ready within {self._deploy_s:g} s"
             if failed is not None:
-                self.state, self.reason, self.ended = RolloutState.ABORTED, failed, now
+                self.abort(failed, now)
             elif all(one is not None and one.newest >= number for one in present):
                 self.state, self.activated = RolloutState.DRAINING, now
         if self.state == RolloutState.DRAINING and all(
             one is not None and one.active >= number and one.drained for one in present
         ):
-            self.state, self.ended = RolloutState.COMPLETE, now
+            self.complete(now)
         return [(one, command) for one, progress in workers.items() for command in self._commands(progress)]
 
     def report(self, writes: Mapping[int, tuple[float, float]], lost: int) -> UpdateReport:

@@ -33,6 +33,32 @@ class PartialWindow(StrEnum):
     MERGE = "merge"
 
 
+def strategy_of(text: str) -> Strategy:
+    """Return a strategy by name.
+
+    Raises
+    ------
+    InputError
+        There is none of this name.
+    """
+    if text not in list(Strategy):
+        raise InputError(f"strategy = {text!r}: choose one of {', '.join(Strategy)}")
+    return Strategy(text)
+
+
+def partial_window_of(text: str) -> PartialWindow:
+    """Return what becomes of incomplete windows by name.
+
+    Raises
+    ------
+    InputError
+        There is no such choice.
+    """
+    if text not in list(PartialWindow):
+        raise InputError(f"partial_windows = {text!r}: choose one of {', '.join(PartialWindow)}")
+    return PartialWindow(text)
+
+
 class UpdateType(IntEnum):
     """What an update changes (§2.2)."""
 
