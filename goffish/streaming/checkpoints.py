@@ -77,6 +77,8 @@ class CheckpointFolder:
         A checkpoint of another flow is refused.
     locked : bool
         Whether to use the folder, and not only to read it.
+    updated : str, optional
+        Fingerprint of another version of the flow, of which a checkpoint is accepted too.
 
     Raises
     ------
@@ -86,9 +88,11 @@ class CheckpointFolder:
         The checkpoint is damaged.
     """
 
-    def __init__(self, path: str | Path, flow: str, fingerprint: str, *, locked: bool = True) -> None:
+    def __init__(
+        self, path: str | Path, flow: str, fingerprint: str, *, locked: bool = True, updated: str | None = None
+    ) -> None:
         self.path = local_path(path)
-        self._flow, self.fingerprint = flow, fingerprint
+        self._flow, self.fingerprint, self._updated = flow, fingerprint, updated
         self._chain: list[dict[str, Any]] = []
         self.latest: Checkpoint | None = None
         self._locked = locked
@@ -119,7 +123,7 @@ class CheckpointFolder:
             raise CheckpointError(f"{manifest}: is damaged; restore it from a copy, or name another folder") from None
         if version != _VERSION:
             raise CheckpointError(f"{manifest}: has format {version}; this version reads format {_VERSION}")
-        if fingerprint != self.fingerprint:
+        if fingerprint not in (self.fingerprint, self._updated):
             raise InputError(
                 f"{self.path}: checkpoint of another flow ({saved['flow']}, with operators "
                 f"{', '.join(saved['operators'])}); name another folder to run {self._flow}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import selectors
 import shutil
 import socket
@@ -12,14 +14,16 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from goffish.errors import InputError, JobError
+from goffish.errors import CheckpointError, InputError, JobError
 from goffish.partial import local_path
 from goffish.streaming.checkpoints import WORKERS, CheckpointFolder, lock_folder
 from goffish.streaming.embedded import Until
 from goffish.streaming.metrics import Metrics, OperatorMetrics
+from goffish.streaming.operators import described
 from goffish.streaming.ring.node import Options
 from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.ring.registry import FileRegistry
@@ -28,12 +32,14 @@ from goffish.streaming.runtime.plan import Plan
 from goffish.streaming.runtime.worker import recover
 from goffish.streaming.sinks import Collect
 from goffish.streaming.topology import MAIN, Topology
-from goffish.streaming.updates.plan import plan_update
+from goffish.streaming.updates.plan import UpdatePlan, is_same, plan_update
 from goffish.streaming.updates.rollout import Progress, Rollout, RolloutState, UpdateReport
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 from goffish.streaming.windows import Duration, microseconds
 
 _STARTS_S = 60.0
+#: File of a folder of checkpoints, with the update that is under way.
+_UPDATE = "update"
 _WAITS_S = 0.05
 #: Between two requests to admit a new worker.
 _ASKS_S = 2.0
@@ -114,6 +120,9 @@ class Cluster:
         plan = Plan(topology)
         options = Options(checkpoint_s=checkpoint_s, detect_s=_SILENT_S, ping_s=_ANSWERS_S)
         self._checkpoints = None if checkpoint is None else _WorkerFolder(checkpoint, topology)
+        update = None if self._checkpoints is None else self._checkpoints.update
+        if update is not None:
+            self.topology = topology = update.old
         old = [] if self._checkpoints is None else self._checkpoints.workers
         if not old:
             for sink in topology.sinks.values():
@@ -121,18 +130,14 @@ class Cluster:
         outputs = [] if self._checkpoints is None else self._checkpoints.outputs
         first = max(old, default=-1) + 1
         self._start: dict[str, Any] = {
-            "topology": topology,
-            "options": options,
-            "old": old,
-            "version": 0,
-            "origins": {},
-        }
-        self._start["checkpoints"] = None if self._checkpoints is None else self._checkpoints.path
+            "topology": topology, "options": options, "old": old, "checkpoints": None, "version": 0, "origins": {},
+            "update": update,
+        }  # fmt: skip
         if self._checkpoints is not None:
-            self._start |= {"checkpoints": self._checkpoints.path, "version": self._checkpoints.version}
-            self._start |= {"origins": self._checkpoints.origins}
+            self._start["checkpoints"] = self._checkpoints.path
+            self._start |= {"version": self._checkpoints.version, "origins": self._checkpoints.origins}
         flow = _sent(topology, self._start)
-        self._rollout: Rollout | None = None
+        self._rollout = None if update is None else Rollout(update, time.monotonic())
         self._writes: dict[int, tuple[float, float]] = {}
         self._begun = time.monotonic()
         self._folder = Path(tempfile.mkdtemp(prefix="goffish-"))
@@ -147,6 +152,7 @@ class Cluster:
         #: Updates that have ended.
         self.updates: list[UpdateReport] = []
         self._attempts = self._lost_before = 0
+        self._forgets: dict[int, int] = {}  # checkpoints of workers after which the last update needs not be kept
         self._asked = 0.0
         try:
             (self._folder / "flow").write_bytes(flow)
@@ -157,6 +163,8 @@ class Cluster:
                 self._registry.claim(lane, first + number % workers)
             for number in range(workers):
                 self._spawn(first + number)
+            if update is not None:
+                (self._folder / f"update-{update.number}").write_bytes(_sent(topology, update))
             self._await_ready()
         except BaseException:
             self.close()
@@ -214,6 +222,12 @@ class Cluster:
             self._advance(self._rollout)
         elif self.failures:
             self._admit()
+        if self._forgets and self._checkpoints is not None and self._rollout is None:
+            # The checkpoints of all workers are of the new version.
+            serials = {number: one.report.get("serial", 0) for number, one in self._processes.items()}
+            if all(serials.get(number, serial + 1) > serial for number, serial in self._forgets.items()):
+                self._checkpoints.keep(None)
+                self._forgets = {}
         if self._old and self._checkpoints is not None and self._saved:
             self._checkpoints.remove(self._old)
             self._old = []
@@ -323,7 +337,10 @@ class Cluster:
             newest, active, drained = one.report["update"]
             progress[number] = Progress(newest, active, drained, one.report["failed"].get(f"{rollout.plan.number}"))
         now, members = time.monotonic(), self._registry.read().nodes.tolist()
-        for number, command in rollout.advance(progress, members, now):
+        commands = rollout.advance(progress, members, now)
+        if rollout.activated == now and self._checkpoints is not None:  # before the first worker activates it
+            self._checkpoints.keep(_sent(rollout.plan.new, rollout.plan))
+        for number, command in commands:
             self._processes[number].send(**command)
         if not rollout.ending:
             return
@@ -333,8 +350,9 @@ class Cluster:
             self._attempts = 0
             self._start |= {
                 "topology": plan.new, "version": plan.number,
-                "origins": self._start["origins"] | dict.fromkeys(plan.own_state, plan.number),
+                "origins": self._start["origins"] | dict.fromkeys(plan.own_state, plan.number), "update": None,
             }  # fmt: skip
+            self._forgets = {number: one.report["serial"] + 1 for number, one in workers.items()}
             (self._folder / "flow").write_bytes(_sent(plan.new, self._start))
         lost = sum(one.report.get("lost", 0) for one in self._processes.values())
         self.updates.append(rollout.report(self._writes, lost - self._lost_before))
@@ -465,20 +483,65 @@ class _WorkerFolder:
         self._lock = lock_folder(self.path, path)
         self.workers: list[int] = []
         self.outputs: dict[str, None] = {}  # lanes of what workers had not sent
-        self.version, self.origins = 0, dict[str, int]()
+        found: list[tuple[int, dict[str, int]]] = [(0, {})]
         try:
+            self.update = self._kept(topology)
+            updated = None if self.update is None else self.update.old.fingerprint
+            versions = (topology,) if self.update is None else (self.update.old, self.update.new)
+            if self.update is not None:
+                topology = self.update.new
             for number in sorted(int(one.name) for one in self.path.iterdir() if one.name.isdigit()):
-                saved = CheckpointFolder(self.path / str(number), topology.name, topology.fingerprint, locked=False)
-                recover(topology, number, None if saved.latest is None else saved.latest.number)
+                saved = CheckpointFolder(
+                    self.path / str(number), topology.name, topology.fingerprint, locked=False, updated=updated
+                )
+                for version in versions:
+                    recover(version, number, None if saved.latest is None else saved.latest.number)
                 self.workers.append(number)
                 if saved.latest is not None:
                     body = saved.latest.body
                     self.outputs |= dict.fromkeys(body["outputs"])
-                    if body["flow"] > self.version:
-                        self.version, self.origins = body["flow"], body["origins"]
+                    found.append((body["flow"], body["origins"]))
+            self.version, self.origins = self._begins(found, self.update)
         except BaseException:
             self.close()
             raise
+
+    @staticmethod
+    def _begins(found: list[tuple[int, dict[str, int]]], update: UpdatePlan | None) -> tuple[int, dict[str, int]]:
+        """Return the version with which the run begins, and with which versions the states of its operators began."""
+        if update is None:
+            return max(found, key=itemgetter(0))
+        before = [one for one in found if one[0] < update.number]
+        return update.number - 1, max(before, key=itemgetter(0))[1]
+
+    def _kept(self, topology: Topology) -> UpdatePlan | None:
+        """Return the update that was under way when the last run ended."""
+        try:
+            update: UpdatePlan = pickle.loads((self.path / _UPDATE).read_bytes())
+        except FileNotFoundError:
+            return None
+        except Exception as error:
+            raise CheckpointError(f"{self.path / _UPDATE}: cannot be read ({described(error)})") from None
+        if not any(is_same(topology, one) for one in (update.old, update.new)):
+            raise InputError(
+                f"{self.path}: flow {topology.name} was being updated ({update.text}); resume it with its new version"
+            )
+        return update
+
+    def keep(self, update: bytes | None) -> None:
+        """Keep an update until it is complete, for a run that resumes this one."""
+        if update is None:
+            (self.path / _UPDATE).unlink(missing_ok=True)
+            return
+        partial = self.path / f".{_UPDATE}.partial"
+        try:
+            with partial.open("wb") as file:
+                file.write(update)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path / _UPDATE)
+        except OSError as error:
+            raise JobError(f"{self.path}: cannot be written ({error.strerror or error})") from None
 
     def remove(self, workers: Sequence[int]) -> None:
         """Remove the checkpoints of workers that others have taken over from."""

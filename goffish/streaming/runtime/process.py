@@ -98,6 +98,7 @@ class Process:
             start["old"],
             start["version"],
             start["origins"],
+            start["update"],
         )
         self._failed: dict[int, str] = {}  # versions that cannot be prepared, with the reason
         self._read_limit = self._work_limit = 64

@@ -131,6 +131,8 @@ class Worker:
         Of the flow.
     origins : mapping, optional
         Versions with which the states of operators began.
+    update : UpdatePlan, optional
+        That was under way when the run that is resumed ended.
 
     Attributes
     ----------
@@ -150,6 +152,7 @@ class Worker:
         old: Sequence[int] = (),
         version: int = 0,
         origins: Mapping[str, int] | None = None,
+        update: UpdatePlan | None = None,
     ) -> None:
         self.number, self.registry = number, registry
         self.outbox: list[tuple[int, Any]] = []
@@ -188,6 +191,10 @@ class Worker:
         self._folder = None
         if folder is not None:
             self._folder = CheckpointFolder(folder / str(number), plan.topology.name, plan.topology.fingerprint)
+        if update is not None:
+            self.prepare_update(update)
+            self.version = update.number
+            self._paused = update.strategy == Strategy.NCH
         restored = None if folder is None or not old else self._restore(folder, old)
         self.node = Node(number, registry, self, options, now, restored)
         self._sender = Sender(number, self.node.view)
@@ -805,7 +812,7 @@ class Worker:
             "outputs": outputs,
             "counts": {n: asdict(c) for n, c in self.pipeline.counts.items()},
             "flow": self._done,
-            "origins": self._versions[self.newest].pipeline.origins,
+            "origins": self._versions[min(self._versions)].pipeline.origins,
         }
         self._folder.save(self.node.serial, deltas, body, whole=whole, operators=self.plan.topology.names)
 
@@ -814,7 +821,13 @@ class Worker:
         topology = self.plan.topology
         wanted = self.registry.read().interval(self.number)
         mine = self.registry.lanes(self.number)
-        found = (CheckpointFolder(folder / str(one), topology.name, topology.fingerprint, locked=False) for one in old)
+        first = self._versions[min(self._versions)].plan.topology
+        found = (
+            CheckpointFolder(
+                folder / str(one), topology.name, topology.fingerprint, locked=False, updated=first.fingerprint
+            )
+            for one in old
+        )
         saved = [one for one in found if one.latest is not None]
         restored = []
         lanes: dict[str, Any] = {}

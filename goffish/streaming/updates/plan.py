@@ -143,6 +143,15 @@ def plan_update(
     )  # fmt: skip
 
 
+def is_same(one: Topology, other: Topology) -> bool:
+    """Whether two descriptions are of one version of a flow."""
+    parts = [
+        (flow.name, [(operator.name, _logic(operator), operator.inputs) for operator in flow.operators])
+        for flow in (one, other)
+    ]
+    return digest(parts[0]) == digest(parts[1])
+
+
 def _differ(old: Operator, new: Operator) -> bool:
     """Whether the logic of an operator differs; which operators it receives from does not count."""
     return digest(_logic(old)) != digest(_logic(new)) or any(

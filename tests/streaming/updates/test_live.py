@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -110,3 +113,57 @@ def test_refused(tmp_path: Path) -> None:
     other.source(gf.stream.generate(1)).sink(gf.stream.collect())
     with pytest.raises(InputError, match="flow other: the running flow is groups"):
         plan_update(1, old, other.check())
+
+
+def run_and_update(folder: Path) -> None:
+    """Run and update the flow; the process is killed meanwhile."""
+    cluster = Cluster(make(folder, 1).check(), 2, checkpoint_s=0.1, checkpoint=folder / "saved")
+    while cluster.metrics().records < RECORDS // 2:
+        cluster.poll()
+    cluster.update(make(folder, 1_000_000).check(), Strategy.MVC)
+    finish(cluster)
+
+
+def totals_of(folder: Path) -> dict[tuple[int, str], int]:
+    """Return how much each group and window has, of both versions."""
+    found: dict[tuple[int, str], int] = {}
+    for file in sorted(folder.glob("part-*.jsonl")):
+        for row in map(json.loads, file.read_text().splitlines()):
+            assert not (row["n"] % 1_000_000 and row["n"] >= 1_000_000)  # no window has both
+            key = row["group"], row["window_start"]
+            found[key] = found.get(key, 0) + row["n"] % 1_000_000 + row["n"] // 1_000_000
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_all_processes_are_killed_during_an_update(tmp_path: Path, seed: int) -> None:
+    """The run that resumes completes the update; a third one needs nothing of the old version."""
+    expected = make_events(tmp_path / "in", RECORDS)
+    code = f"from pathlib import Path; from tests.streaming.updates.test_live import run_and_update; run_and_update(Path({str(tmp_path)!r}))"
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    kept = tmp_path / "saved" / "workers" / "update"
+    while not kept.exists():
+        assert process.poll() is None
+        time.sleep(0.002)
+    time.sleep(0.05 * seed)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    was_kept = kept.exists()
+    if was_kept:
+        with pytest.raises(InputError, match=r"was being updated \(changed group, groups\); resume it"):
+            Cluster(make(tmp_path, 3).check(), 2, checkpoint=tmp_path / "saved")
+    cluster = Cluster(make(tmp_path, 1_000_000).check(), 3, checkpoint_s=0.1, checkpoint=tmp_path / "saved")
+    try:
+        finish(cluster)
+        states = [report.state for report in cluster.updates]
+    finally:
+        cluster.close()
+    assert states == (["complete"] if was_kept else [])
+    assert totals_of(tmp_path / "out") == expected
+    cluster = Cluster(make(tmp_path, 1_000_000).check(), 2, checkpoint=tmp_path / "saved")
+    try:
+        finish(cluster)
+    finally:
+        cluster.close()
+    assert totals_of(tmp_path / "out") == expected
