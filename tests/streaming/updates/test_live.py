@@ -140,7 +140,8 @@ def totals_of(folder: Path) -> dict[tuple[int, str], int]:
 def test_all_processes_are_killed_during_an_update(tmp_path: Path, seed: int) -> None:
     """The run that resumes completes the update; a third one needs nothing of the old version."""
     expected = make_events(tmp_path / "in", RECORDS)
-    code = f"from pathlib import Path; from tests.streaming.updates.test_live import run_and_update; run_and_update(Path({str(tmp_path)!r}))"
+    names = "from pathlib import Path; from tests.streaming.updates.test_live import run_and_update; "
+    code = f"{names} run_and_update(Path({str(tmp_path)!r}))"
     process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     kept = tmp_path / "saved" / "workers" / "update"
     while not kept.exists():
