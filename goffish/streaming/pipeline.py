@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from goffish.errors import GoffishError, InputError, JobError
 from goffish.streaming.batches import LAST, Batch
@@ -151,6 +151,8 @@ class Pipeline:
         """Let an operator process a batch, and deliver what it sends."""
         counts = self.counts[operator]
         counts.received += len(batch)
+        if batch.output:  # of the sender; an operator that forwards records would send them by the same
+            batch = replace(batch, output="")
         writer, begun = self.writers.get(operator), time.perf_counter()
         if writer is not None:
             with named(operator):

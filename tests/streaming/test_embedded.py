@@ -392,6 +392,20 @@ def test_idle_partitions_do_not_hold_windows_back(tmp_path: Path, idle: float | 
     assert [row["count"] for row in found.values] == ([11, 10] if idle else [])
 
 
+def test_outputs_that_operators_forward() -> None:
+    """Breaks when a record keeps the output of a branch, which an operator that forwards it does not have."""
+    flow, kept = stream.Flow("outputs"), stream.collect()
+    rows = [{"n": n, "t": n} for n in range(30)]
+    loop = flow.loop("again")
+    first = flow.source(stream.from_iterable(rows)).union(loop)
+    parts = first.branch({"even": lambda row: row["n"] % 2 == 0, "back": lambda row: row["n"] < 0, "odd": bool})
+    loop.close(parts["back"])
+    together = parts["even"].filter(lambda row: True).union(parts["odd"], name="together")
+    together.event_time("t").sink(kept)
+    flow.run()
+    assert sorted(row["n"] for row in kept.values) == list(range(30))
+
+
 def test_late_records_leave_by_their_own_stream() -> None:
     flow, found, late = stream.Flow("late"), stream.collect(), stream.collect()
     batches = [pa.RecordBatch.from_pylist([{"t": t, "k": 1}]) for t in (1, 25, 2, 26)]
