@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -17,9 +18,10 @@ from goffish.notebook import bar, in_notebook
 from goffish.partial import local_path
 from goffish.streaming.batches import FIRST, LAST, Batch
 from goffish.streaming.checkpoints import WORKERS, CheckpointFolder
-from goffish.streaming.metrics import Metrics, OperatorMetrics
+from goffish.streaming.live.watch import Watch
+from goffish.streaming.metrics import Counts, Meter, Metrics, WorkerMetrics
 from goffish.streaming.operators import Clock, Failure, described
-from goffish.streaming.pipeline import Counts, Pipeline, named
+from goffish.streaming.pipeline import Pipeline, named
 from goffish.streaming.sources import Pace, Reader
 from goffish.streaming.state import ALL, State, ValueState
 from goffish.streaming.topology import MAIN, Operator, SourceOptions, Topology
@@ -159,7 +161,7 @@ class Executor:
         self._stopped = "running"
         self._number = 0
         self._processed = self._saved_at = 0
-        self._begun = time.monotonic()
+        self._saved_s = time.monotonic()
         self._ended: float | None = None
         self._folder = None
         self._complete = False
@@ -184,19 +186,21 @@ class Executor:
             for operator, delta in self._folder.state():
                 states[operator].install(delta)
         for target, port, batch in self._pending.values.get(0, ()):
-            self._pipeline.feedback.append((target, port, batch))
+            self._pipeline.feedback.append((target, port, batch, time.monotonic()))
         for name, progress in body.get("progress", {}).items():
             self._pipeline.instances[name].resume(progress)
         for name, alternate in body.get("active", {}).items():
             if alternate in self.topology.operator(name).alternates:
                 self._pipeline.switch(name, alternate)
         for name, (received, sent, errors) in body.get("counts", {}).items():
-            self._pipeline.counts[name] = Counts(received, sent, errors, before=received)
+            counts = self._pipeline.counts[name]
+            counts.received, counts.sent, counts.errors, counts.before = received, sent, errors, received
         self._pipeline.errors = sum(one.errors for one in self._pipeline.counts.values())
         self._complete = body.get("complete", False)
         for writer in self._pipeline.all_writers:
             writer.recover(None if latest is None else latest.number)
         self._number = 0 if latest is None else latest.number
+        self._meter = Meter(self.topology, self._counts())
         for one in self.topology.operators:
             if one.kind == "source" and not self._complete:
                 with named(one.name):
@@ -268,6 +272,7 @@ class Executor:
                     writer.recover(None)
             new.feedback, new.origins = old.feedback, {}
             self._pipeline, self.topology = new, plan.new
+            self._meter.follow(plan.new)
             if self._folder is not None:
                 self._folder.fingerprint = plan.new.fingerprint
             self._checkpoint(whole=True)
@@ -276,7 +281,7 @@ class Executor:
 
     def run(self, report: Report | None = None) -> Metrics:
         """Run until the sources end or the flow is stopped."""
-        self._begun = time.monotonic()
+        self._meter.start()
         self._ended = None
         try:
             self._stopped = "finished" if self._complete else self._loop(report)
@@ -291,7 +296,7 @@ class Executor:
         return self.metrics()
 
     def _loop(self, report: Report | None) -> str:
-        limit, saved, looked = _FIRST, self._begun, self._begun
+        limit, saved, looked = _FIRST, self._meter.begun, self._meter.begun
         turn = deque(self._sources.values())
         while True:
             if self._stop is not None:
@@ -324,24 +329,27 @@ class Executor:
             if now > looked + _LOOK_S:
                 looked = now
                 if report is not None:
-                    report(self._line(now - self._begun))
+                    report(self._line(now - self._meter.begun))
                 if self._until is not None and self._until(self.metrics()):
                     return "until"
-            if self._limit is not None and now - self._begun > self._limit:
+            if self._limit is not None and now - self._meter.begun > self._limit:
                 return "until"
 
     def _one_batch(self, turn: deque[_Partitions], limit: int) -> bool:
         """Process one batch, first of loops; return whether there was one."""
         if self._pipeline.feedback:
-            target, port, batch = self._pipeline.feedback.popleft()
+            target, port, batch, self._pipeline.read_at = self._pipeline.feedback.popleft()
             self._pipeline.deliver(target, port, batch)
             return True
         for _ in range(len(turn)):
             source = turn[0]
             turn.rotate(-1)
+            begun = time.monotonic()
             with named(source.name):
                 found, failures = source.read(limit)
             if found is not None:
+                self._pipeline.read_at = begun
+                self._pipeline.counts[source.name].busy += time.monotonic() - begun
                 self._pipeline.failed(failures)
                 if len(found):
                     self._pipeline.counts[source.name].received += len(found)
@@ -360,10 +368,9 @@ class Executor:
     def _checkpoint(self, *, whole: bool = False) -> None:
         """Save a checkpoint and publish the records of sinks."""
         number = self._number + 1
-        for writer in self._pipeline.all_writers:
-            writer.prepare(number)
+        self._pipeline.prepare(number)
         if self._folder is not None:
-            self._pending.values[0] = list(self._pipeline.feedback)
+            self._pending.values[0] = [entry[:3] for entry in self._pipeline.feedback]
             self._pending.changed.add(0)
             whole |= self._folder.whole_is_due
             states = self._states()
@@ -380,28 +387,28 @@ class Executor:
                 "complete": self._complete,
             }
             self._folder.save(number, deltas, body, whole=whole, operators=self.topology.names)
-        for writer in self._pipeline.all_writers:
-            writer.commit(number)
-        self._number, self._saved_at = number, self._processed
+        self._pipeline.commit(number)
+        self._number, self._saved_at, self._saved_s = number, self._processed, time.monotonic()
 
     def metrics(self) -> Metrics:
         """Return the metrics so far."""
-        seconds = (self._ended or time.monotonic()) - self._begun
+        number, age = self._number or None, (self._ended or time.monotonic()) - self._saved_s
+        counts = self._counts()
+        waiting = sum(one.queue for one in counts.values())
+        worker = WorkerMetrics(0, os.getpid(), waiting, 0, False, number, None if number is None else age)
+        saved = None if self._folder is None else number
+        return self._meter.metrics(counts, self._pipeline.active, [worker], self._stopped, saved, self._ended)
+
+    def _counts(self) -> dict[str, Counts]:
+        """Return a copy of the counters of all operators."""
         waiting: dict[str, int] = {}
-        for target, _, batch in tuple(self._pipeline.feedback):
+        for target, _, batch, _ in tuple(self._pipeline.feedback):
             waiting[target] = waiting.get(target, 0) + len(batch)
-        rows = []
-        for one in self.topology.operators:
-            counts = self._pipeline.counts[one.name]
-            rows.append(
-                OperatorMetrics(
-                    one.name, one.kind, self._pipeline.active[one.name] if one.alternates else None, counts.received,
-                    counts.sent, (counts.received - counts.before) / max(seconds, 1e-9), counts.busy,
-                    waiting.get(one.name, 0), self._pipeline.instances[one.name].late, counts.errors,
-                )
-            )  # fmt: skip
-        saved = None if self._folder is None or not self._number else self._number
-        return Metrics(self.topology.name, self._stopped, seconds, saved, tuple(rows))
+        instances = self._pipeline.instances
+        return {
+            name: one.copy(queue=waiting.get(name, 0), late=instances[name].late)
+            for name, one in self._pipeline.counts.items()
+        }
 
     def _line(self, seconds: float) -> str:
         read = sum(one.received - one.before for name, one in self._pipeline.counts.items() if name in self._sources)
@@ -453,7 +460,7 @@ def _interruptible(executor: Executor) -> Iterator[None]:
 
 def run(
     topology: Topology, checkpoint: str | Path | None = None, every: Duration = 2.0, until: Until | None = None, *,
-    progress: bool = True, report: Report | None = None,
+    progress: bool = True, report: Report | None = None, watch: Watch | None = None,
 ) -> Metrics:  # fmt: skip
     """Run a flow in this thread; see `Flow.run`.
 
@@ -464,9 +471,13 @@ def run(
         As in `Flow.run`.
     report : callable, optional
         Called with a line of text about ten times a second.
+    watch : Watch, optional
+        How other processes see and control the flow [default: by its socket].
     """
-    executor = Executor(topology, checkpoint, every, until)
     with ExitStack() as held:
+        watch = held.enter_context(watch or Watch())
+        executor = Executor(topology, checkpoint, every, until)
+        watch.attach(executor)
         held.enter_context(_interruptible(executor))
         if report is None and progress and in_notebook():
             update = held.enter_context(bar(f"flow {topology.name}"))
@@ -477,17 +488,23 @@ def run(
 class Run:
     """A flow that runs on a thread of this process; made by `Flow.start`."""
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
+    def __init__(self, executor: Executor, watch: Watch) -> None:
+        self._executor, self._watch = executor, watch
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="goffish flow", daemon=True)
         self._thread.start()
 
     def _work(self) -> None:
         try:
-            self._executor.run()
+            with self._watch:
+                self._executor.run()
         except BaseException as error:
             self._error = error
+
+    @property
+    def url(self) -> str | None:
+        """Address of the live page."""
+        return self._watch.url
 
     @property
     def running(self) -> bool:
@@ -600,7 +617,13 @@ class Run:
 
 
 def start(
-    topology: Topology, checkpoint: str | Path | None = None, every: Duration = 2.0, until: Until | None = None
-) -> Run:
+    topology: Topology, checkpoint: str | Path | None = None, every: Duration = 2.0, until: Until | None = None,
+    watch: Watch | None = None,
+) -> Run:  # fmt: skip
     """Run a flow on a thread; see `Flow.start`."""
-    return Run(Executor(topology, checkpoint, every, until))
+    with ExitStack() as held:
+        watch = held.enter_context(watch or Watch())
+        executor = Executor(topology, checkpoint, every, until)
+        watch.attach(executor)
+        held.pop_all()  # the thread closes it
+        return Run(executor, watch)

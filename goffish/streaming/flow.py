@@ -263,7 +263,7 @@ class Flow:
 
     def run(
         self, *, checkpoint: str | Path | None = None, every: Duration = 2.0, until: Until | None = None,
-        workers: int = 1, replication: int = 1, progress: bool = True,
+        workers: int = 1, replication: int = 1, progress: bool = True, http: str | None = None,
     ) -> Metrics:  # fmt: skip
         """Run the flow until its sources end, or until it is stopped.
 
@@ -286,6 +286,9 @@ class Flow:
             time.
         progress : bool
             Show progress in notebooks and terminals.
+        http : str, optional
+            Loopback ``HOST:PORT`` of a live page, with metrics for Prometheus at ``/metrics`` and as JSON at
+            ``/status`` [default: none].
 
         Returns
         -------
@@ -298,22 +301,25 @@ class Flow:
         JobError
             A record cannot be processed, or a file cannot be written.
         """
+        from goffish.streaming.live.watch import Watch
+
         if workers != 1:
             from goffish.streaming.runtime.cluster import run_workers
 
-            return run_workers(self.check(), workers, replication, checkpoint, every, until)
+            return run_workers(self.check(), workers, replication, checkpoint, every, until, watch=Watch(http))
         from goffish.streaming.embedded import run
 
-        return run(self.check(), checkpoint, every, until, progress=progress)
+        return run(self.check(), checkpoint, every, until, progress=progress, watch=Watch(http))
 
     def start(
-        self, *, checkpoint: str | Path | None = None, every: Duration = 2.0, until: Until | None = None
+        self, *, checkpoint: str | Path | None = None, every: Duration = 2.0, until: Until | None = None,
+        http: str | None = None,
     ) -> Run:  # fmt: skip
         """Run the flow on a thread of this process.
 
         Parameters
         ----------
-        checkpoint, every, until
+        checkpoint, every, until, http
             As in `run`.
 
         Returns
@@ -326,8 +332,9 @@ class Flow:
             The flow or an argument is not accepted, or the checkpoint is of another flow.
         """
         from goffish.streaming.embedded import start
+        from goffish.streaming.live.watch import Watch
 
-        return start(self.check(), checkpoint, every, until)
+        return start(self.check(), checkpoint, every, until, Watch(http))
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,13 +1,172 @@
-"""Metrics of a running flow, as a table and as a mapping."""
+"""Metrics of a running flow: counters of operators, rates of the last seconds, and latencies."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+import math
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
+from typing import Any, Self
 
 import pyarrow as pa
 
 from goffish.notebook import facts_html, rows_html
+from goffish.streaming.topology import Topology
+
+#: Rates are those of the last seconds, between samples of the counters.
+_RECENT_S, _SAMPLE_S = 5.0, 1.0
+#: Buckets of a histogram: four for each power of two, from 2^-15 s (31 µs) to 2^17 s (36 hours).
+_FIRST_POWER, _PARTS, _BUCKETS = -14, 4, 128
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Durations in buckets whose bounds grow by at most a quarter.
+
+    Attributes
+    ----------
+    counts : list of int
+        Number of durations in each bucket.
+    total : float
+        Sum of all durations, in seconds.
+
+    Examples
+    --------
+    >>> latencies = Histogram()
+    >>> latencies.add(0.01, 99)
+    >>> latencies.add(2.0)
+    >>> latencies.count, round(latencies.quantile(0.5), 3), round(latencies.quantile(1.0), 3)
+    (100, 0.012, 2.5)
+    """
+
+    counts: list[int] = field(default_factory=lambda: [0] * _BUCKETS)
+    total: float = 0.0
+
+    def add(self, seconds: float, count: int = 1) -> None:
+        """Count a duration.
+
+        Parameters
+        ----------
+        seconds : float
+        count : int
+            How many times.
+        """
+        mantissa, exponent = math.frexp(seconds)  # the mantissa is at least 1/2
+        at = (exponent - _FIRST_POWER) * _PARTS + int(2 * _PARTS * mantissa) - _PARTS if seconds > 0 else 0
+        self.counts[min(max(at, 0), _BUCKETS - 1)] += count
+        self.total += max(seconds, 0.0) * count
+
+    @property
+    def count(self) -> int:
+        """Number of durations."""
+        return sum(self.counts)
+
+    @property
+    def cells(self) -> list[tuple[float, int]]:
+        """Upper bound in seconds and number of durations of each bucket."""
+        return [(_bound(at), count) for at, count in enumerate(self.counts)]
+
+    @property
+    def buckets(self) -> list[tuple[float, int]]:
+        """Those of the buckets that are not empty."""
+        return [one for one in self.cells if one[1]]
+
+    def quantile(self, share: float) -> float | None:
+        """Return the upper bound of the bucket with a quantile; ``None`` without durations.
+
+        Parameters
+        ----------
+        share : float
+            From 0 to 1.
+
+        Returns
+        -------
+        float or None
+        """
+        left = max(1, math.ceil(share * self.count))
+        for bound, count in self.buckets:
+            left -= count
+            if left <= 0:
+                return bound
+        return None
+
+    def __add__(self, other: Histogram) -> Histogram:
+        return Histogram([a + b for a, b in zip(self.counts, other.counts, strict=True)], self.total + other.total)
+
+    def __sub__(self, other: Histogram) -> Histogram:
+        counts = [max(0, a - b) for a, b in zip(self.counts, other.counts, strict=True)]
+        return Histogram(counts, max(0.0, self.total - other.total))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return count, mean, quantiles and buckets as a mapping for JSON; durations are in seconds.
+
+        Returns
+        -------
+        dict
+        """
+        count = self.count
+        shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+        quantiles = {name: self.quantile(share) for name, share in shares.items()}
+        mean = self.total / count if count else None
+        return {"count": count, "mean": mean, **quantiles, "buckets": [list(one) for one in self.buckets]}
+
+
+def _bound(bucket: int) -> float:
+    power, part = divmod(bucket, _PARTS)
+    return math.ldexp((_PARTS + part + 1) / (2 * _PARTS), power + _FIRST_POWER)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counters of one operator; all but `queue` only grow.
+
+    Attributes
+    ----------
+    received, sent, errors, late, queue : int
+        As in `OperatorMetrics`.
+    before : int
+        Records that earlier runs had received.
+    busy : float
+        Seconds in the operator.
+    outputs : dict
+        Records sent by each output.
+    latency : Histogram or None
+        Of a sink.
+    """
+
+    received: int = 0
+    sent: int = 0
+    errors: int = 0
+    before: int = 0
+    busy: float = 0.0
+    late: int = 0
+    queue: int = 0
+    outputs: dict[str, int] = field(default_factory=dict)
+    latency: Histogram | None = None
+
+    def copy(self, **changes: Any) -> Self:
+        """Return a copy that later records do not change, with other values of some attributes."""
+        latency = None if self.latency is None else Histogram([*self.latency.counts], self.latency.total)
+        return replace(self, outputs={**self.outputs}, latency=latency, **changes)
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Self:
+        """Return counters from the mapping that `dataclasses.asdict` returns."""
+        latency = given["latency"]
+        return cls(**{**given, "latency": None if latency is None else Histogram(**latency)})
+
+    def __add__(self, other: Counts) -> Counts:
+        outputs = {
+            name: self.outputs.get(name, 0) + other.outputs.get(name, 0) for name in self.outputs | other.outputs
+        }
+        known = [one.latency for one in (self, other) if one.latency is not None]
+        return Counts(
+            self.received + other.received, self.sent + other.sent, self.errors + other.errors,
+            self.before + other.before, self.busy + other.busy, self.late + other.late, self.queue + other.queue,
+            outputs, reduce(Histogram.__add__, known) if known else None,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -31,6 +190,15 @@ class OperatorMetrics:
         Records behind the watermark of their window.
     errors : int
         Records that could not be processed.
+    recent_rate : float
+        Records received per second in the last 5 seconds.
+    load : float
+        Share of the last 5 seconds in the operator, as the mean of all workers.
+    latency : Histogram or None
+        Of a sink: time from reading a record to writing what follows from it, in this run. Sinks that publish at
+        checkpoints count until then. Results of windows and timers count from the last record read before.
+    recent_latency : Histogram or None
+        The same in the last 5 seconds.
     """
 
     operator: str
@@ -43,6 +211,80 @@ class OperatorMetrics:
     queue: int
     late: int
     errors: int
+    recent_rate: float = 0.0
+    load: float = 0.0
+    latency: Histogram | None = None
+    recent_latency: Histogram | None = None
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The metrics with quantiles in place of histograms."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__ if "latency" not in name}
+        known = self.latency
+        return found | {
+            f"latency_p{share}": None if known is None else known.quantile(share / 100) for share in (50, 99)
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the metrics as a mapping for JSON.
+
+        Returns
+        -------
+        dict
+        """
+        both = {"latency": self.latency, "recent_latency": self.recent_latency}
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return found | {name: None if one is None else one.to_dict() for name, one in both.items()}
+
+
+@dataclass(frozen=True)
+class ChannelMetrics:
+    """Metrics of one channel.
+
+    Attributes
+    ----------
+    source, output, target : str
+        The sender and its output, and the receiver.
+    sent : int
+        Records in this run.
+    recent_rate : float
+        Records per second in the last 5 seconds.
+    """
+
+    source: str
+    output: str
+    target: str
+    sent: int
+    recent_rate: float
+
+
+@dataclass(frozen=True)
+class WorkerMetrics:
+    """Metrics of one worker.
+
+    Attributes
+    ----------
+    worker, pid : int
+        Number and process id.
+    queued : int
+        Records that wait for an operator.
+    unsent_bytes : int
+        Bytes that wait to be sent to other workers.
+    blocked : bool
+        Whether the worker had to stop reading in the last tenth of a second, as too much was waiting.
+    checkpoint : int or None
+        Number of the last checkpoint.
+    checkpoint_age : float or None
+        Seconds since that checkpoint.
+    """
+
+    worker: int
+    pid: int
+    queued: int
+    unsent_bytes: int
+    blocked: bool
+    checkpoint: int | None
+    checkpoint_age: float | None
 
 
 @dataclass(frozen=True)
@@ -53,12 +295,15 @@ class Metrics:
     ----------
     flow : str
     stopped : {"running", "finished", "until", "stopped", "interrupted", "terminated"}
-        Why the run ended: its sources did, `until` held, `Run.stop` was called, or SIGINT or SIGTERM was received.
+        Why the run ended: its sources did, `until` held, it was stopped by `Run.stop` or ``goffish stream stop``, or
+        SIGINT or SIGTERM was received.
     seconds : float
         Duration of this run.
     checkpoint : int or None
         Number of the last checkpoint.
     operators : tuple of OperatorMetrics
+    channels : tuple of ChannelMetrics
+    workers : tuple of WorkerMetrics
 
     Examples
     --------
@@ -75,6 +320,8 @@ class Metrics:
     seconds: float
     checkpoint: int | None
     operators: tuple[OperatorMetrics, ...]
+    channels: tuple[ChannelMetrics, ...] = ()
+    workers: tuple[WorkerMetrics, ...] = ()
 
     def __getitem__(self, operator: str) -> OperatorMetrics:
         return next(one for one in self.operators if one.operator == operator)
@@ -85,9 +332,14 @@ class Metrics:
         return sum(one.sent for one in self.operators if one.kind == "source")
 
     @property
+    def recent_rate(self) -> float:
+        """Records that the sources have sent per second in the last 5 seconds."""
+        return sum(one.recent_rate for one in self.operators if one.kind == "source")
+
+    @property
     def table(self) -> pa.Table:
         """One row for each operator."""
-        return pa.Table.from_pylist([asdict(one) for one in self.operators])
+        return pa.Table.from_pylist([one.row for one in self.operators])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the metrics as a mapping for JSON.
@@ -96,10 +348,94 @@ class Metrics:
         -------
         dict
         """
-        return asdict(self) | {"operators": [asdict(one) for one in self.operators]}
+        return {
+            "flow": self.flow, "stopped": self.stopped, "seconds": self.seconds, "checkpoint": self.checkpoint,
+            "records": self.records, "recent_rate": self.recent_rate,
+            "operators": [one.to_dict() for one in self.operators],
+            "channels": [asdict(one) for one in self.channels], "workers": [asdict(one) for one in self.workers],
+        }  # fmt: skip
 
     def _repr_html_(self) -> str:
         facts = {"stopped": self.stopped, "seconds": self.seconds, "checkpoint": self.checkpoint}
-        names = list(asdict(self.operators[0]))
-        rows = [list(asdict(one).values()) for one in self.operators]
+        names = list(self.operators[0].row)
+        rows = [list(one.row.values()) for one in self.operators]
         return facts_html(self.flow, facts) + rows_html(names, rows, len(rows))
+
+
+class Meter:
+    """Makes metrics of counters; keeps those of the last seconds for rates.
+
+    Parameters
+    ----------
+    topology : Topology
+    counts : mapping of str to Counts
+        Counters at the start of the run.
+    """
+
+    def __init__(self, topology: Topology, counts: Mapping[str, Counts] | None = None) -> None:
+        self._topology = topology
+        self.begun = time.monotonic()
+        given = counts or {}
+        first = {one.name: given.get(one.name, Counts()).copy() for one in topology.operators}
+        self._samples = deque([(self.begun, first)])
+
+    def start(self) -> None:
+        """Let the run begin now."""
+        self.begun = time.monotonic()
+        self._samples[0] = self.begun, self._samples[0][1]
+
+    def follow(self, topology: Topology) -> None:
+        """Measure another version of the flow from now on."""
+        self._topology = topology
+
+    def metrics(
+        self, counts: Mapping[str, Counts], active: Mapping[str, str], workers: Iterable[WorkerMetrics], stopped: str,
+        checkpoint: int | None, ended: float | None = None,
+    ) -> Metrics:  # fmt: skip
+        """Return metrics.
+
+        Parameters
+        ----------
+        counts : mapping of str to Counts
+            Counters now, which must not change any more.
+        active : mapping of str to str
+            Active alternate of each operator that has any.
+        workers : iterable of WorkerMetrics
+        stopped : str
+        checkpoint : int or None
+        ended : float, optional
+            When the run ended [default: it runs].
+
+        Returns
+        -------
+        Metrics
+        """
+        now = time.monotonic() if ended is None else ended
+        samples, rows = self._samples, tuple(workers)
+        if now >= samples[-1][0] + _SAMPLE_S:
+            samples.append((now, dict(counts)))
+        while len(samples) > 1 and samples[1][0] <= now - _RECENT_S:
+            samples.popleft()
+        since, earlier = samples[0]
+        recent, seconds = max(now - since, 1e-9), max(now - self.begun, 1e-9)
+        operators, nothing = [], Counts()
+        for one in self._topology.operators:
+            # Either may lack it: the flow can be updated meanwhile.
+            new, old = counts.get(one.name, nothing), earlier.get(one.name, nothing)
+            latency = None if new.latency is None else new.latency - (old.latency or Histogram())
+            load = min(1.0, max(0.0, new.busy - old.busy) / recent / max(1, len(rows)))
+            operators.append(
+                OperatorMetrics(
+                    one.name, one.kind, active.get(one.name) if one.alternates else None, new.received, new.sent,
+                    (new.received - new.before) / seconds, new.busy, new.queue, new.late, new.errors,
+                    max(0, new.received - old.received) / recent, load, new.latency, latency,
+                )
+            )  # fmt: skip
+        channels = []
+        for channel in self._topology.channels:
+            parts = (counts.get(channel.source, nothing), earlier.get(channel.source, nothing))
+            sent, before = (part.outputs.get(channel.output, 0) for part in parts)
+            rate = max(0, sent - before) / recent
+            channels.append(ChannelMetrics(channel.source, channel.output, channel.target, sent, rate))
+        name = self._topology.name
+        return Metrics(name, stopped, now - self.begun, checkpoint, tuple(operators), tuple(channels), rows)

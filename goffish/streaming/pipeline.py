@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from goffish.errors import GoffishError, InputError, JobError
 from goffish.streaming.batches import LAST, Batch
+from goffish.streaming.metrics import Counts, Histogram
 from goffish.streaming.operators import Failure, Instance, described, make_instance
 from goffish.streaming.sinks import Writer
 from goffish.streaming.state import State
@@ -17,16 +18,9 @@ from goffish.streaming.topology import MAIN, Channel, SinkOptions, Topology
 from goffish.streaming.updates.plan import UpdatePlan
 from goffish.streaming.updates.versions import PartialWindow
 
-
-@dataclass
-class Counts:
-    """Counters of one operator; `before` is what earlier runs had received."""
-
-    received: int = 0
-    sent: int = 0
-    errors: int = 0
-    before: int = 0
-    busy: float = field(default=0.0)
+#: Batches that a writer keeps apart until it publishes them; more are merged in pairs.
+_MOST_UNPUBLISHED = 1024
+_Read = tuple[float, int]  # when records were read, and how many
 
 
 class Pipeline:
@@ -48,8 +42,10 @@ class Pipeline:
     ----------
     muted : bool
         Whether sinks have what is delivered already.
+    read_at : float
+        When the records were read that are processed now.
     feedback : deque
-        Target, port and batch of what loops send back.
+        Target, port and batch of what loops send back, and when it was read.
     """
 
     def __init__(
@@ -68,13 +64,18 @@ class Pipeline:
             for one in topology.operators if isinstance(one.options, SinkOptions)
         }  # fmt: skip
         self.dead = None if topology.on_error is None else topology.on_error.writer("on_error")
-        self.counts = {one.name: Counts() for one in topology.operators}
+        self.counts = {
+            one.name: Counts(latency=Histogram() if one.name in self.writers else None) for one in topology.operators
+        }
         self.active = dict.fromkeys(self.instances, MAIN)
         self.errors = 0
         self.muted = False
         #: Times of the first and of the last write to a sink, as of `time.monotonic`.
         self.writes: tuple[float, float] | None = None
-        self.feedback: deque[tuple[str, int, Batch]] = deque()
+        self.read_at = time.monotonic()
+        self._unpublished: dict[str, list[_Read]] = {n: [] for n, one in self.writers.items() if one.publishes}
+        self._prepared: dict[int, dict[str, list[_Read]]] = {}
+        self.feedback: deque[tuple[str, int, Batch, float]] = deque()
         #: Watermark that each operator has sent last.
         self.forwarded: dict[str, int | None] = {}
         for writer in self.all_writers:
@@ -138,12 +139,14 @@ class Pipeline:
 
     def send(self, operator: str, batch: Batch) -> None:
         """Deliver what an operator sends to all that receive it."""
-        self.counts[operator].sent += len(batch)
+        counts, size = self.counts[operator], len(batch)
+        counts.sent += size
+        counts.outputs[batch.output] = counts.outputs.get(batch.output, 0) + size
         for channel in self._routes.get((operator, batch.output), ()):
             if channel.key is not None and self._exchange is not None:
                 self._exchange(channel, batch)
             elif channel.feedback:
-                self.feedback.append((channel.target, channel.port, batch))
+                self.feedback.append((channel.target, channel.port, batch, self.read_at))
             else:
                 self.deliver(channel.target, channel.port, batch)
 
@@ -153,28 +156,62 @@ class Pipeline:
         counts.received += len(batch)
         if batch.output:  # of the sender; an operator that forwards records would send them by the same
             batch = replace(batch, output="")
-        writer, begun = self.writers.get(operator), time.perf_counter()
+        writer, begun = self.writers.get(operator), time.monotonic()
         if writer is not None:
-            with named(operator):
-                if not self.muted:
+            if not self.muted:
+                with named(operator):
                     writer.write(batch)
-                    now = time.monotonic()
-                    self.writes = (now if self.writes is None else self.writes[0], now)
-            counts.busy += time.perf_counter() - begun
+                now = time.monotonic()
+                self.writes = (now if self.writes is None else self.writes[0], now)
+                counts.busy += now - begun
+                self._written(operator, len(batch), now)
             return
         instance = self.instances[operator]
         with named(operator):
             sent = instance.process(port, batch)
-        counts.busy += time.perf_counter() - begun
+        counts.busy += time.monotonic() - begun
         self._done(instance, sent)
+
+    def _written(self, operator: str, size: int, now: float) -> None:
+        """Count the latency of records that a sink has written, now or when it publishes them."""
+        waiting = self._unpublished.get(operator)
+        if waiting is None:
+            latency = self.counts[operator].latency
+            assert latency is not None
+            latency.add(now - self.read_at, size)
+            return
+        waiting.append((self.read_at, size))
+        if len(waiting) >= _MOST_UNPUBLISHED:
+            pairs = zip(waiting[::2], waiting[1::2], strict=True)
+            waiting[:] = [(min(a[0], b[0]), a[1] + b[1]) for a, b in pairs]
+
+    def prepare(self, number: int, done: Collection[Writer] = ()) -> None:
+        """Make what sinks have written durable under the number of a checkpoint, but for writers that are done."""
+        for writer in self.all_writers:
+            if writer not in done:
+                writer.prepare(number)
+        self._prepared[number] = {name: waiting for name, waiting in self._unpublished.items() if waiting}
+        self._unpublished = {name: [] for name in self._unpublished}
+
+    def commit(self, number: int, done: Collection[Writer] = ()) -> None:
+        """Publish what was prepared for a checkpoint, but for writers that are done."""
+        for writer in self.all_writers:
+            if writer not in done:
+                writer.commit(number)
+        now = time.monotonic()
+        for name, published in self._prepared.pop(number, {}).items():
+            latency = self.counts[name].latency
+            assert latency is not None
+            for read_at, size in published:
+                latency.add(now - read_at, size)
 
     def advance(self, operator: str, watermark: int) -> bool:
         """Send a watermark to an operator, and deliver what it sends; return whether it sent something."""
         instance = self.instances[operator]
-        begun = time.perf_counter()
+        begun = time.monotonic()
         with named(operator):
             sent = instance.advance(watermark)
-        self.counts[operator].busy += time.perf_counter() - begun
+        self.counts[operator].busy += time.monotonic() - begun
         self._done(instance, sent)
         return bool(sent)
 

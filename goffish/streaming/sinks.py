@@ -37,9 +37,12 @@ class Writer:
     ----------
     part : str
         Distinguishes the files of several processes.
+    publishes : bool
+        Whether records are visible only after `commit`; the latency of records counts until then.
     """
 
     part = ""
+    publishes = False
 
     def write(self, batch: Batch) -> None:
         """Accept records.
@@ -106,6 +109,7 @@ class _FolderWriter(Writer):
     """Collects records in a hidden file, which is renamed to the number of the checkpoint when it is committed."""
 
     suffix = ""
+    publishes = True
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name

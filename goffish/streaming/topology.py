@@ -168,6 +168,12 @@ class Operator:
         """Key of the first input."""
         return self.inputs[0].key if self.inputs else None
 
+    @property
+    def keys(self) -> str | None:
+        """Columns and functions of the keys of all inputs, for reading."""
+        keys = [channel.key for channel in self.inputs if channel.key is not None]
+        return ", ".join(one if isinstance(one, str) else getattr(one, "__name__", "function") for one in keys) or None
+
 
 @dataclass(frozen=True)
 class Topology:
@@ -249,6 +255,25 @@ class Topology:
     def names(self) -> list[str]:
         """Names of the operators."""
         return [one.name for one in self.operators]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return names, kinds, alternates, keys and channels as a mapping for JSON.
+
+        Returns
+        -------
+        dict
+        """
+        return {
+            "flow": self.name, "fingerprint": self.fingerprint,
+            "operators": [
+                {"name": one.name, "kind": one.kind, "alternates": list(one.alternates), "key": one.keys}
+                for one in self.operators
+            ],
+            "channels": [
+                {"source": c.source, "output": c.output, "target": c.target, "port": c.port, "feedback": c.feedback}
+                for c in self.channels
+            ],
+        }  # fmt: skip
 
     @property
     def fingerprint(self) -> str:

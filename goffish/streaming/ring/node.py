@@ -7,7 +7,7 @@ object runs in a worker process and in a simulation.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -334,7 +334,12 @@ class Node:
     @property
     def queued(self) -> int:
         """Number of messages that wait to be processed."""
-        return sum(len(item.tuples.numbers) for q in self._queues for item in q if isinstance(item, _Queued))
+        return sum(len(one.numbers) for one in self.waiting)
+
+    @property
+    def waiting(self) -> Iterator[Tuples]:
+        """Messages that wait to be processed."""
+        return (item.tuples for queue in self._queues for item in queue if isinstance(item, _Queued))
 
     def work(self, thread: int, now: float, limit: int | None = None) -> int:
         """Process the next batch of a thread's queue, or the first part of it; return the number of its messages.

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -22,7 +23,8 @@ from goffish.errors import CheckpointError, InputError, JobError
 from goffish.partial import local_path
 from goffish.streaming.checkpoints import WORKERS, CheckpointFolder, lock_folder
 from goffish.streaming.embedded import Until
-from goffish.streaming.metrics import Metrics, OperatorMetrics
+from goffish.streaming.live.watch import Watch
+from goffish.streaming.metrics import Counts, Meter, Metrics, WorkerMetrics
 from goffish.streaming.operators import described
 from goffish.streaming.ring.node import Options
 from goffish.streaming.ring.ranges import CIRCLE
@@ -61,6 +63,8 @@ class _Process:
     asked: float = 0.0
     reported: float = 0.0
     report: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, Counts] = field(default_factory=dict)
+    saved: float = 0.0  # when its checkpoint was first reported
     input: bytes = b""
 
     def send(self, **command: Any) -> None:
@@ -92,6 +96,8 @@ class Cluster:
         Seconds between checkpoints.
     checkpoint : str or Path, optional
         Folder for durable checkpoints; an earlier run is resumed.
+    watch : Watch, optional
+        How other processes see and control the flow [default: by its socket].
 
     Raises
     ------
@@ -109,6 +115,7 @@ class Cluster:
         replication: int = 1,
         checkpoint_s: float = 2.0,
         checkpoint: str | Path | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.topology = topology
         topology.check_access()
@@ -139,11 +146,17 @@ class Cluster:
         flow = _sent(topology, self._start)
         self._rollout = None if update is None else Rollout(update, time.monotonic())
         self._writes: dict[int, tuple[float, float]] = {}
-        self._begun = time.monotonic()
+        self._watch = Watch() if watch is None else watch
+        self._meter = Meter(topology)
         self._folder = Path(tempfile.mkdtemp(prefix="goffish-"))
         self._processes: dict[int, _Process] = {}
         self._selector = selectors.DefaultSelector()
-        self._gone: dict[str, dict[str, float]] = {}
+        self._gone: dict[str, Counts] = {}
+        self._active = {one.name: MAIN for one in topology.operators if one.alternates}
+        self._commands: deque[dict[str, str]] = deque()  # of other threads, too
+        self._stopping = False
+        self._failure: BaseException | None = None
+        self._settled: tuple[float, dict[int, int]] = 0.0, {}
         self._next = first + workers
         self._old = old
         self._started = False
@@ -166,6 +179,7 @@ class Cluster:
             if update is not None:
                 (self._folder / f"update-{update.number}").write_bytes(_sent(topology, update))
             self._await_ready()
+            self._watch.attach(self)
         except BaseException:
             self.close()
             raise
@@ -190,6 +204,7 @@ class Cluster:
         self._started = True
         for one in self._processes.values():
             one.send(command="start")
+        self._meter.start()
 
     def poll(self) -> None:
         """Take the reports of workers, and replace those that have failed.
@@ -200,6 +215,8 @@ class Cluster:
             A record cannot be processed, or state was lost.
         """
         self._selector.select(_WAITS_S)
+        while self._commands:
+            self._obey(self._commands.popleft())
         for number, one in list(self._processes.items()):
             for report in one.receive():
                 if "error" in report:
@@ -208,8 +225,12 @@ class Cluster:
                     one.ready = True
                     if self._started:
                         one.send(command="start")
+                        self._catch_up(one)
                 if "counts" in report:
+                    if report["serial"] != one.report.get("serial", 0):
+                        one.saved = report["time"]
                     one.report, one.reported = report, time.monotonic()
+                    one.counts = {name: Counts.read(counts) for name, counts in report["counts"].items()}
                     self._note(report["events"])
                     self._note_writes(report["writes"])
             code = one.process.poll()
@@ -234,8 +255,8 @@ class Cluster:
 
     def _check_errors(self) -> None:
         most = self.topology.max_errors
-        counts = [counts for one in self._processes.values() for counts in one.report.get("counts", {}).values()]
-        errors = sum(part.get("errors", 0) for part in [*counts, *self._gone.values()])
+        counts = [counts for one in self._processes.values() for counts in one.counts.values()]
+        errors = sum(part.errors for part in [*counts, *self._gone.values()])
         if most is not None and errors > most:
             raise JobError(f"flow {self.topology.name}: {errors:,.0f} errors, max_errors = {most:,}")
 
@@ -261,10 +282,8 @@ class Cluster:
         one.control.close()
         if not one.ready or not self._processes:
             raise JobError(f"worker {number} ended with code {code}")
-        for name, counts in one.report.get("counts", {}).items():
-            gone = self._gone.setdefault(name, {})
-            for key, value in counts.items():
-                gone[key] = gone.get(key, 0) + value
+        for name, counts in one.counts.items():
+            self._gone[name] = self._gone.get(name, Counts()) + replace(counts, queue=0)
         self.failures += 1
         for other in self._processes.values():
             other.send(command="lose", worker=number)
@@ -286,15 +305,24 @@ class Cluster:
 
     @property
     def finished(self) -> bool:
-        """Whether all workers have finished with the same ring, and no update is under way."""
+        """Whether all workers have finished with the same ring, or have nothing left after `stop`."""
         if self._rollout is not None:
             return False
         epoch = self._registry.read().epoch
         members = self._registry.read().nodes.tolist()
         reports = [self._processes[number].report for number in members if number in self._processes]
-        return len(reports) == len(members) and all(
+        finished = len(reports) == len(members) and all(
             report.get("finished") and report["epoch"] == epoch for report in reports
         )
+        if not finished or not self._stopping:
+            return finished
+        # One may have received something after its report: all must report again without having processed anything.
+        since, before = self._settled
+        received = {n: sum(one.received for one in process.counts.values()) for n, process in self._processes.items()}
+        if received != before:
+            self._settled = time.monotonic(), received
+            return False
+        return all(report["time"] > since for report in reports)
 
     @property
     def _saved(self) -> bool:
@@ -347,6 +375,9 @@ class Cluster:
         plan = rollout.plan
         if rollout.state == RolloutState.COMPLETE:
             self.topology = plan.new
+            self._meter.follow(plan.new)
+            known = self._active
+            self._active = {one.name: known.get(one.name, MAIN) for one in plan.new.operators if one.alternates}
             self._attempts = 0
             self._start |= {
                 "topology": plan.new, "version": plan.number,
@@ -368,8 +399,27 @@ class Cluster:
             The operator or the alternate does not exist.
         """
         self.topology.check_alternate(operator, alternate)
+        self._commands.append({"command": "switch", "operator": operator, "alternate": alternate})
+
+    def stop(self) -> None:
+        """Read no more records; `finished` holds when those that were read are in checkpoints of all workers."""
+        self._commands.append({"command": "stop"})
+
+    def _obey(self, command: dict[str, str]) -> None:
+        if command["command"] == "stop":
+            self._stopping = True
+        else:
+            self._active[command["operator"]] = command["alternate"]
         for one in self._processes.values():
-            one.send(command="switch", operator=operator, alternate=alternate)
+            one.send(**command)
+
+    def _catch_up(self, one: _Process) -> None:
+        """Send a worker that joins the commands that the others have had."""
+        for operator, alternate in self._active.items():
+            if alternate != MAIN:
+                one.send(command="switch", operator=operator, alternate=alternate)
+        if self._stopping:
+            one.send(command="stop")
 
     @property
     def pids(self) -> dict[int, int]:
@@ -378,25 +428,24 @@ class Cluster:
 
     def metrics(self) -> Metrics:
         """Return the metrics of all workers together."""
-        seconds = time.monotonic() - self._begun
-        rows = []
-        for one in self.topology.operators:
-            parts = [p.report.get("counts", {}).get(one.name, {}) for p in self._processes.values()]
-            total = {
-                key: sum(part.get(key, 0) for part in [*parts, self._gone.get(one.name, {})])
-                for key in ("received", "sent", "errors", "busy")
-            }
-            late = sum(p.report.get("late", {}).get(one.name, 0) for p in self._processes.values())
-            rows.append(
-                OperatorMetrics(
-                    one.name, one.kind, MAIN if one.alternates else None, int(total["received"]), int(total["sent"]),
-                    total["received"] / max(seconds, 1e-9), total["busy"], 0, late, int(total["errors"]),
+        now, processes, workers = time.monotonic(), dict(self._processes), []
+        for number, one in processes.items():
+            report = one.report
+            serial = report.get("serial", 0) or None
+            workers.append(
+                WorkerMetrics(
+                    number, one.process.pid, report.get("queued", 0), report.get("unsent", 0),
+                    report.get("blocked", False), serial, None if serial is None else max(0.0, now - one.saved),
                 )
             )  # fmt: skip
+        counts = {one.name: self._gone.get(one.name, Counts()) for one in self.topology.operators}
+        for process in processes.values():
+            for name in process.counts.keys() & counts.keys():
+                counts[name] += process.counts[name]
         saved = None
         if self._checkpoints is not None:
-            saved = min((p.report.get("serial", 0) for p in self._processes.values()), default=0) or None
-        return Metrics(self.topology.name, self._stopped, seconds, saved, tuple(rows))
+            saved = min((one.checkpoint or 0 for one in workers), default=0) or None
+        return self._meter.metrics(counts, self._active, workers, self._stopped, saved)
 
     def run(self, until: float | None = None, report: Callable[[str], None] | None = None) -> Metrics:
         """Run until the sources end, for some seconds, or until Ctrl-C; return the metrics."""
@@ -407,13 +456,16 @@ class Cluster:
                     metrics = self.metrics()
                     rate = metrics.records / max(metrics.seconds, 1e-9)
                     report(f": {metrics.records:,} records, {rate:,.0f}/s, {len(self._processes)} workers")
-                if until is not None and time.monotonic() > self._begun + until:
+                if until is not None and time.monotonic() > self._meter.begun + until:
                     self._stopped = "until"
                     break
             else:
-                self._stopped = "finished"
+                self._stopped = "stopped" if self._stopping else "finished"
         except KeyboardInterrupt:
             self._stopped = "interrupted"
+        except BaseException as error:
+            self._failure = error
+            raise
         finally:
             metrics = self.metrics()
             try:
@@ -437,6 +489,7 @@ class Cluster:
         if self._checkpoints is not None:
             self._checkpoints.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._watch.close(self._failure)
 
 
 def _sent(topology: Topology, value: Any) -> bytes:
@@ -458,6 +511,7 @@ def run_workers(
     every: Duration,
     until: Until | None,
     report: Callable[[str], None] | None = None,
+    watch: Watch | None = None,
 ) -> Metrics:
     """Run a flow on several workers; see `Flow.run`."""
     if workers < 1:
@@ -468,8 +522,11 @@ def run_workers(
         raise InputError("until: with several workers, accepted is a duration")
     limit = None if until is None else microseconds(until, "until") / 1e6
     seconds = microseconds(every, "every") / 1e6
-    cluster = Cluster(topology, workers, replication=replication, checkpoint_s=seconds, checkpoint=checkpoint)
-    return cluster.run(limit, report)
+    with watch or Watch() as held:
+        cluster = Cluster(
+            topology, workers, replication=replication, checkpoint_s=seconds, checkpoint=checkpoint, watch=held
+        )
+        return cluster.run(limit, report)
 
 
 class _WorkerFolder:

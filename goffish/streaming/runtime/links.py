@@ -127,6 +127,11 @@ class Outgoing:
         return len(self._waiting) + len(self._unsent)
 
     @property
+    def unsent_bytes(self) -> int:
+        """Bytes of messages that wait to be sent."""
+        return self.waiting_bytes + sum(part.nbytes for part in self._unsent)
+
+    @property
     def events(self) -> int:
         """Events of the socket, as `selectors` names them, after which `flush` can go on."""
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)

@@ -21,11 +21,12 @@ ALL = ""
 
 @dataclass(frozen=True)
 class Records:
-    """Payload of ring messages: records for a channel, sent by operators of one version of the flow."""
+    """Payload of ring messages: records for a channel, of one version of the flow, and when they were read."""
 
     channel: str
     batch: Batch
     version: int = 0
+    read_at: float = 0.0
 
     def take(self, rows: NDArray[np.int64]) -> Records:
         """Return some of the records."""

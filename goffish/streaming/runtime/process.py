@@ -103,6 +103,7 @@ class Process:
         self._failed: dict[int, str] = {}  # versions that cannot be prepared, with the reason
         self._read_limit = self._work_limit = 64
         self._reported = 0.0
+        self._held = False  # whether it had to stop reading since the last report
         self._sent_events = 0
         for command in commands:
             self._obey(command)
@@ -123,7 +124,9 @@ class Process:
         """Work until the flow has ended, or the process that started this one is gone."""
         ticked, active = 0.0, True
         while not self._control.closed:
-            busy = self._worker.node.queued or (active and not self._blocked)
+            blocked = self._blocked
+            self._held |= blocked and self._worker.reading
+            busy = self._worker.node.queued or (active and not blocked)
             waits = 0.0 if busy else _IDLE_S if self._worker.reading else _TICK_S
             for key, _ in self._selector.select(waits):
                 self._serve(key.fileobj)
@@ -172,6 +175,8 @@ class Process:
     def _obey(self, command: dict[str, Any]) -> None:
         now = time.monotonic()
         match command["command"]:
+            case "stop":
+                self._worker.stopping = True
             case "switch":
                 self._worker.pipeline.switch(command["operator"], command["alternate"])
             case "lose" if not any(link.sender == command["worker"] for link in self._incoming):
@@ -238,17 +243,20 @@ class Process:
         self._sent_events = len(worker.node.events)
         self._control.send(
             finished=finished,
+            time=now,
             epoch=worker.node.view.epoch,
             queued=worker.node.queued,
             serial=worker.node.confirmed,
             events=[[event.kind, event.time, event.ranges.size] for event in events],
-            counts={name: asdict(one) for p in worker.pipelines for name, one in p.counts.items()},
-            late=worker.late,
+            counts={name: asdict(counts) for name, counts in worker.counts.items()},
+            unsent=sum(link.unsent_bytes for link in self._outgoing.values() if link is not None),
+            blocked=self._held,
             update=[worker.newest, worker.version, worker.drained],
             failed=self._failed,
             writes={p.version: p.writes for p in worker.pipelines if p.writes is not None},
             lost=worker.lost,
         )
+        self._held = False
 
 
 def _adapted(limit: int, count: int, seconds: float) -> int:

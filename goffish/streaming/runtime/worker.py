@@ -1,14 +1,15 @@
 """A worker of a flow: all operators, some partitions of the sources, and a node of the ring for the keyed state.
 
-A worker neither reads a clock nor sends anything: its methods take the time and leave messages in `outbox`. Records
-with a key cross from worker to worker, all others stay within one.
+A worker sends nothing, and reads a clock for metrics only: its methods take the time and leave messages in `outbox`.
+Records with a key cross from worker to worker, all others stay within one.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from goffish.errors import JobError
 from goffish.streaming.batches import FIRST, LAST, Batch, column_of
 from goffish.streaming.checkpoints import CheckpointFolder
 from goffish.streaming.hashing import original_keys, positions_of, within
+from goffish.streaming.metrics import Counts
 from goffish.streaming.operators import Clock, EventTime, Failure
 from goffish.streaming.pipeline import Pipeline, named
 from goffish.streaming.ring.messages import Message, Progress, Tuples
@@ -186,6 +188,7 @@ class Worker:
         self._signal_due = self._discover_due = now
         self._now = now
         self._recoveries: list[tuple[int, int | None]] = []  # workers and checkpoints whose files are to be published
+        self.stopping = False  # whether to read no more
         self._activated = False  # whether the state has entries that do not count as changed
         self._run = max(old, default=-1) + 1  # the numbers of workers increase from run to run
         self._folder = None
@@ -223,14 +226,10 @@ class Worker:
         numbers = sorted(self._versions, key=lambda number: number != self.version)
         return [self._versions[number].pipeline for number in numbers]
 
-    @property
-    def late(self) -> dict[str, int]:
-        """Records behind the watermark of their window, by operator."""
-        instances = {id(one): one for pipeline in self.pipelines for one in pipeline.instances.values()}
-        found: dict[str, int] = {}
-        for one in instances.values():
-            found[one.name] = found.get(one.name, 0) + one.late
-        return found
+    def _before(self, pipeline: Pipeline) -> list[Writer]:
+        """Return the writers of pipelines before one, as pipelines can share them."""
+        pipelines = self.pipelines
+        return [writer for one in pipelines[: pipelines.index(pipeline)] for writer in one.all_writers]
 
     @property
     def _writers(self) -> list[Writer]:
@@ -404,8 +403,8 @@ class Worker:
         """Publish what checkpoints up to one contain, which all secondaries have now."""
         while self._prepared and self._prepared[0] <= serial:
             number = self._prepared.pop(0)
-            for writer in self._writers:
-                writer.commit(number)
+            for pipeline in self.pipelines:
+                pipeline.commit(number, self._before(pipeline))
         for output in self._outputs.values():
             self._release(output, serial)
         contained = [numbers for number, numbers in self._passed if number <= serial]
@@ -428,15 +427,17 @@ class Worker:
 
     def _forget(self) -> None:
         """Drop what the checkpoints of all receivers contain."""
-        nodes = self.node.view.nodes.tolist()
         for output in self._outputs.values():
-            lane = output.lane.lane
-            known = min(self._acknowledged.get(node, {}).get(lane, 0) for node in nodes)
+            known = self._known(output.lane.lane)
             while output.released and output.sealed[0].mark.number <= known:
                 output.sealed.popleft()
                 output.released -= 1
         for one in self._partitions.values():
-            one.forget(min(self._acknowledged.get(node, {}).get(one.lane.lane, 0) for node in nodes))
+            one.forget(self._known(one.lane.lane))
+
+    def _known(self, lane: int) -> int:
+        """Return the number of the last message of a lane that the checkpoints of all workers contain."""
+        return min(self._acknowledged.get(node, {}).get(lane, 0) for node in self.node.view.nodes.tolist())
 
     # Time.
 
@@ -461,14 +462,29 @@ class Worker:
         self._after()
 
     @property
+    def counts(self) -> dict[str, Counts]:
+        """Counters of all operators."""
+        targets = {name: channel.target for one in self._versions.values() for name, channel in one.plan.keyed.items()}
+        waiting = dict.fromkeys(targets.values(), 0)
+        for tuples in self.node.waiting:
+            waiting[targets[tuples.payload.channel]] += len(tuples.numbers)
+        late: dict[str, int] = {}
+        for instance in {id(one): one for p in self.pipelines for one in p.instances.values()}.values():
+            late[instance.name] = late.get(instance.name, 0) + instance.late
+        return {
+            name: replace(one, queue=waiting.get(name, 0), late=late[name])
+            for pipeline in reversed(self.pipelines) for name, one in pipeline.counts.items()
+        }  # fmt: skip
+
+    @property
     def reading(self) -> bool:
         """Whether there are partitions to read."""
-        return bool(self._turn)
+        return bool(self._turn) and not self.stopping
 
     @property
     def finished(self) -> bool:
-        """Whether all sources have ended, and everything is processed and confirmed here."""
-        ended = all(
+        """Whether all sources have ended or are to stop, and everything is processed and confirmed here."""
+        ended = self.stopping or all(
             mark.marks is not None and mark.newest >= 0 and all(reached == LAST for reached in mark.marks.values())
             for mark in self._marks.values()
         )
@@ -477,6 +493,8 @@ class Worker:
         )
         if not ended or not empty or self.node.vulnerable or self.node.behind:
             return False
+        if self.stopping and any(self._known(one.lane.lane) < one.lane.number for one in self._partitions.values()):
+            return False  # without the last mark of a lane, others do not know that records are on their way
         if not self._clean:
             self._clean = True
             self._last = self.node.serial + 1
@@ -530,9 +548,7 @@ class Worker:
     def read(self, limit: int, now: float) -> int:
         """Read a batch of the next partition that has records, and return their number."""
         self._now = now
-        if self._paused:
-            return 0
-        for _ in range(len(self._turn)):
+        for _ in range(len(self._turn) if self.reading and not self._paused else 0):
             partition = self._partitions[self._turn[0]]
             pace = self._paces[partition.source.name]
             allowed = pace.allowed(limit)
@@ -540,6 +556,7 @@ class Worker:
             if not allowed or reader is None:
                 self._turn.rotate(-1)
                 continue
+            begun = time.monotonic()
             with named(partition.source.name):
                 found = reader.read(allowed)
             if reader.done:
@@ -551,6 +568,8 @@ class Worker:
                 count = len(found.values)
                 pace.took(count)
                 partition.seen = now
+                self.pipeline.read_at = begun
+                self.pipeline.counts[partition.source.name].busy += time.monotonic() - begun
                 again = min(max(0, partition.published - partition.records), count)
                 partition.records += count
                 failures = [Failure(partition.source.name, *bad) for bad in found.bad]
@@ -594,7 +613,7 @@ class Worker:
         batch, positions = self._positions(version, channel, batch)
         if not len(batch):
             return
-        records = Records(channel_name(channel), batch, version)
+        records = Records(channel_name(channel), batch, version, self._versions[version].pipeline.read_at)
         if self._current is None:
             self._outputs[self.number].held.append((positions, records))
         else:
@@ -726,6 +745,7 @@ class Worker:
         if context is not None:
             reached = self._watermark_of(channel.target, context)
             instance.watermark = before if reached is None else min(before, reached)
+        pipeline.read_at = records.read_at
         pipeline.deliver(channel.target, channel.port, records.batch)
         instance.watermark = before
 
@@ -755,8 +775,8 @@ class Worker:
     def collect(self) -> dict[str, Any]:
         """Return what changed since the last checkpoint, and begin the next one."""
         serial = self.node.serial
-        for writer in self._writers:
-            writer.prepare(serial)
+        for pipeline in self.pipelines:
+            pipeline.prepare(serial, self._before(pipeline))
         self._prepared.append(serial)
         if not self.node.behind:
             self._passed.append((serial, {lane: mark.number for lane, mark in self._marks.items()}))
@@ -810,7 +830,7 @@ class Worker:
         body = {
             "version": [self._run, self.node.view.epoch],
             "outputs": outputs,
-            "counts": {n: asdict(c) for n, c in self.pipeline.counts.items()},
+            "counts": {n: [c.received, c.sent, c.errors] for n, c in self.pipeline.counts.items()},
             "flow": self._done,
             "origins": self._versions[min(self._versions)].pipeline.origins,
         }
