@@ -1,4 +1,4 @@
-"""``goffish stream``: run and check continuous dataflows."""
+"""``goffish stream``: run, check, observe and control continuous dataflows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +15,11 @@ import typer
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED
-from goffish.errors import GoffishError, InputError
+from goffish.errors import GoffishError, InputError, JobError
 from goffish.partial import local_path
 
 if TYPE_CHECKING:
+    from goffish.streaming.control import Connection
     from goffish.streaming.flow import Flow
     from goffish.streaming.metrics import Metrics
     from goffish.streaming.topology import Operator
@@ -28,11 +29,19 @@ _Flow = Annotated[
 ]
 
 
+#: Seconds between two looks at whether a flow that was stopped has ended.
+_WAITS_S = 60.0
+
+
 def add_stream_commands(app: typer.Typer, group: Any) -> None:
     """Add ``goffish stream`` with its commands."""
-    stream = typer.Typer(cls=group, help="Run and check continuous dataflows.", no_args_is_help=True)
+    stream = typer.Typer(cls=group, help="Run, check, observe and control continuous dataflows.", no_args_is_help=True)
     stream.command("run", help="Run a flow until its sources end; Ctrl-C stops it and saves a checkpoint.")(_run)
     stream.command("check", help="Check a flow, and print its operators and channels.")(_check)
+    stream.command("list", help="List running flows.")(_list)
+    stream.command("top", help="Show live metrics of a running flow; press Ctrl-C to quit.")(_top)
+    stream.command("stop", help="Stop a running flow after a last checkpoint.")(_stop)
+    stream.command("switch", help="Switch an operator of a running flow to an alternate.")(_switch)
     app.add_typer(stream, name="stream")
 
 
@@ -51,10 +60,15 @@ def _run(
     replication: Annotated[
         int, typer.Option(min=0, max=8, help="Number of workers that may fail at once without loss.")
     ] = 1,
+    http: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Loopback address of a live page, with /metrics and /status."),
+    ] = None,
     json: Json = False,
 ) -> None:
     from goffish.cli.output import print_json
     from goffish.streaming.embedded import run
+    from goffish.streaming.live.watch import Watch
     from goffish.streaming.runtime.cluster import run_workers
     from goffish.streaming.sinks import Print
     from goffish.streaming.topology import SinkOptions
@@ -66,11 +80,13 @@ def _run(
         isinstance(one.options, SinkOptions) and isinstance(one.options.sink, Print) for one in topology.operators
     )
     try:
-        with _status(f"flow {topology.name}", quiet=prints) as report:
+        with Watch(http) as watch, _status(f"flow {topology.name}", quiet=prints) as report:
+            if watch.url is not None:
+                sys.stderr.write(f"live page: {watch.url}\n")
             if workers == 1:
-                metrics = run(topology, checkpoint, every, until, report=report)
+                metrics = run(topology, checkpoint, every, until, report=report, watch=watch)
             else:
-                metrics = run_workers(topology, workers, replication, checkpoint, every, until, report)
+                metrics = run_workers(topology, workers, replication, checkpoint, every, until, report, watch)
     except KeyboardInterrupt:  # before the flow has started
         sys.stderr.write("interrupted\n")
         raise typer.Exit(INTERRUPTED) from None
@@ -115,21 +131,11 @@ def _check(flow: _Flow, json: Json = False) -> None:
 
     topology = load_flow(flow).check()
     rows = [
-        [one.name, one.kind, ", ".join(map(str, one.alternates)), ", ".join(_inputs(one)), _key(one)]
+        [one.name, one.kind, ", ".join(map(str, one.alternates)), ", ".join(_inputs(one)), one.keys]
         for one in topology.operators
     ]
     if json:
-        print_json({
-            "flow": topology.name, "fingerprint": topology.fingerprint,
-            "operators": [
-                {"name": one.name, "kind": one.kind, "alternates": list(one.alternates), "key": _key(one)}
-                for one in topology.operators
-            ],
-            "channels": [
-                {"source": c.source, "output": c.output, "target": c.target, "port": c.port, "feedback": c.feedback}
-                for c in topology.channels
-            ],
-        })  # fmt: skip
+        print_json(topology.to_dict())
     else:
         count = len(topology.channels)
         title = f"{topology.name}: {len(rows)} operators, {count} channels"
@@ -142,9 +148,160 @@ def _inputs(operator: Operator) -> Iterator[str]:
         yield f"{channel.source}{output}{' (feedback)' if channel.feedback else ''}"
 
 
-def _key(operator: Operator) -> str | None:
-    keys = [channel.key for channel in operator.inputs if channel.key is not None]
-    return ", ".join(one if isinstance(one, str) else getattr(one, "__name__", "function") for one in keys) or None
+_Running = Annotated[str, typer.Argument(metavar="FLOW", help="Name or process id of a running flow.")]
+
+
+def _list(json: Json = False) -> None:
+    from goffish.cli.output import print_json, print_table
+    from goffish.streaming.control import running
+
+    rows: list[dict[str, Any]] = []
+    for flow in running():
+        with closing(flow):
+            metrics = None
+            with suppress(JobError):  # one that hangs is in the list, too
+                metrics = flow.ask("metrics")
+            if flow.ended is None:
+                names = ("seconds", "records", "recent_rate", "checkpoint")
+                found = {name: None if metrics is None else metrics[name] for name in names}
+                workers = None if metrics is None else len(metrics["workers"])
+                rows.append({"flow": flow.flow, "pid": flow.pid, "workers": workers, **found})
+    if json:
+        print_json({"flows": rows})
+        return
+    header = ["flow", "pid", "workers", "running, s", "records", "records/s", "checkpoint"]
+    print_table(f"{len(rows)} running flow{'s' * (len(rows) != 1)}", header, [
+        [one["flow"], str(one["pid"]), one["workers"], _round(one["seconds"]), one["records"],
+         _round(one["recent_rate"]), one["checkpoint"]]
+        for one in rows
+    ])  # fmt: skip
+
+
+def _round(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _top(
+    flow: _Running,
+    once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False,
+    json: Json = False,
+) -> None:
+    from goffish.cli.output import print_json, print_table
+    from goffish.streaming.control import find
+
+    with closing(find(flow)) as found:
+        metrics = _asked(found)
+        if json:
+            print_json(metrics)
+        elif once or not sys.stdout.isatty():
+            for title, header, rows in _tables(metrics):
+                print_table(title, header, rows)
+        else:
+            _live(found, metrics)
+
+
+def _asked(flow: Connection) -> dict[str, Any]:
+    """Return the metrics of a flow that has not ended."""
+    metrics: dict[str, Any] | None = flow.ask("metrics")
+    if metrics is None:
+        raise JobError(f"{flow.flow}: has ended")
+    return metrics
+
+
+def _live(flow: Connection, metrics: dict[str, Any]) -> None:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+    def picture() -> Group:
+        parts: list[Text | Table] = []
+        for title, header, rows in _tables(metrics):
+            table = Table(*header, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+            for at, column in enumerate(table.columns):
+                if all(isinstance(row[at], int | float | None) for row in rows):
+                    column.justify = "right"
+            for row in rows:
+                table.add_row(*(Text(show(value)) for value in row))
+            parts += [Text(title, style="bold"), table, Text("")]
+        return Group(*parts)
+
+    from goffish.cli.output import show
+
+    with Live(picture(), screen=True, auto_refresh=False) as live:
+        live.refresh()
+        while not flow.wait(1.0):
+            found = flow.ask("metrics")
+            if found is not None:
+                metrics = found
+                live.update(picture(), refresh=True)
+    _print_end(flow)
+
+
+def _print_end(flow: Connection) -> None:
+    """Print how a flow has ended.
+
+    Raises
+    ------
+    JobError
+        It has failed.
+    """
+    from goffish.cli.output import say
+
+    ended = flow.ended or {}
+    if "error" in ended:
+        raise JobError(f"{flow.flow}: has failed: {ended['error']}")
+    say(f"{flow.flow}: {ended['ended']}")
+
+
+def _tables(metrics: dict[str, Any]) -> Iterator[tuple[str, list[str], list[list[Any]]]]:
+    """Return title, header and rows of the tables of a running flow."""
+    saved = "" if metrics["checkpoint"] is None else f", checkpoint {metrics['checkpoint']:,}"
+    rate = f"{metrics['records']:,} records, {metrics['recent_rate']:,.0f}/s"
+    title = f"{metrics['flow']} ({metrics['pid']}): {rate}, {metrics['seconds']:,.0f} s{saved}"
+    header = ["operator", "kind", "alternate", "received", "sent", "records/s", "busy, %", "queue", "late", "errors",
+              "median, ms", "99 %, ms"]  # fmt: skip
+    rows = []
+    for one in metrics["operators"]:
+        latency = one["recent_latency"] or {"p50": None, "p99": None}
+        times = [None if latency[name] is None else float(f"{1e3 * latency[name]:.2g}") for name in ("p50", "p99")]
+        rows.append([
+            one["operator"], one["kind"], one["alternate"], one["received"], one["sent"], round(one["recent_rate"]),
+            round(100 * one["load"]), one["queue"], one["late"], one["errors"], *times,
+        ])  # fmt: skip
+    yield title, header, rows
+    header = ["worker", "pid", "queued", "unsent bytes", "blocked", "checkpoint", "age, s"]
+    rows = [
+        [str(one["worker"]), str(one["pid"]), one["queued"], one["unsent_bytes"], one["blocked"], one["checkpoint"],
+         None if one["checkpoint_age"] is None else round(one["checkpoint_age"], 1)]
+        for one in metrics["workers"]
+    ]  # fmt: skip
+    yield "workers", header, rows
+
+
+def _stop(flow: _Running) -> None:
+    from goffish.streaming.control import find
+
+    with closing(find(flow)) as found:
+        found.ask("stop")
+        while not found.wait(_WAITS_S):
+            pass
+        _print_end(found)
+
+
+def _switch(
+    flow: _Running,
+    operator: Annotated[str, typer.Argument(metavar="OPERATOR", help="Operator with alternates.")],
+    alternate: Annotated[str, typer.Argument(metavar="ALTERNATE", help="Alternate; main is the function itself.")],
+) -> None:
+    from goffish.cli.output import say
+    from goffish.streaming.control import find
+
+    with closing(find(flow)) as found:
+        found.ask("switch", operator=operator, alternate=alternate)
+        if found.ended is not None:
+            raise JobError(f"{found.flow}: has ended")
+        say(f"{found.flow}: operator {operator} uses {alternate}")
 
 
 def load_flow(given: str) -> Flow:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Place
-from tests.commands import ENVIRONMENT, assert_refused
+from tests.commands import ENVIRONMENT, Ended, assert_refused
 
 FLOW = """
 import goffish as gf
@@ -143,3 +145,113 @@ def until(process: subprocess.Popen[str], reached: Callable[[], bool]) -> None:
             return
         time.sleep(0.01)
     raise AssertionError("it did not happen")
+
+
+RUNNING = """
+import goffish as gf
+
+flow = gf.stream.Flow({name!r})
+numbers = flow.source(gf.stream.generate(lambda n: {{"n": n}}, rate=2000), name="numbers")
+alternates = {{"rough": gf.stream.Alternate(lambda row: row | {{"by": "rough"}}, cost=0.001)}}
+numbers.map(lambda row: row, name="price", alternates=alternates, cost=0.002).sink(
+    gf.stream.write_json_lines({name!r}), name="out"
+)
+"""
+
+
+@contextmanager
+def started(orders: Place, name: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs a flow."""
+    (orders / f"{name}.py").write_text(RUNNING.format(name=name))
+    command = [sys.executable, "-m", "goffish", "stream", "run", f"{name}.py", *options]
+    environment = ENVIRONMENT | {"XDG_RUNTIME_DIR": str(orders.path)}
+    process = subprocess.Popen(command, cwd=orders.path, env=environment, text=True, stdout=-1, stderr=-1)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_running_flows(orders: Place) -> None:
+    where = {"XDG_RUNTIME_DIR": str(orders.path)}
+
+    def stream(*args: str) -> Ended:
+        return orders("stream", *args, variables=where)
+
+    assert stream("list").out.splitlines()[0] == "0 running flows"
+    assert stream("list", "--json").json == {"flows": []}
+    ended = stream("top", "one")
+    assert_refused(ended)
+    assert ended.err == "error: flow one: does not run; running flows: none\n"
+    options = ("--checkpoint", "saved", "--every", "0.2", "--json", "--http", "127.0.0.1:0")
+    with started(orders, "one", *options) as one, started(orders, "two") as two:
+        until(one, lambda: len(stream("list", "--json").json["flows"]) == 2)
+        assert one.stderr is not None
+        assert one.stderr.readline().startswith("live page: http://127.0.0.1:")
+        listed = stream("list", "--json").json["flows"]
+        assert {(found["flow"], found["pid"]) for found in listed} == {("one", one.pid), ("two", two.pid)}
+        until(one, lambda: bool(stream("top", "one", "--json").json["checkpoint"]))
+        lines = stream("top", str(one.pid)).out.splitlines()
+        assert lines[0].startswith(f"one ({one.pid}): ")
+        assert lines[3].split()[:3] == ["price", "map", "main"]
+        assert lines[5] == "workers"
+        assert stream("top", "one", "--once").out.splitlines()[1] == lines[1]
+        assert stream("switch", "one", "price", "rough").out == "one: operator price uses rough\n"
+        until(one, lambda: stream("top", "one", "--json").json["operators"][1]["alternate"] == "rough")
+        ended = stream("switch", "one", "price", "exact")
+        assert_refused(ended)
+        assert ended.err == "error: operator price: no alternate 'exact'; choose one of main, rough\n"
+        ended = stream("stop", "three")
+        assert_refused(ended)
+        assert f"running flows: one ({one.pid}), two ({two.pid})" in ended.err
+        assert stream("stop", "one").out == "one: stopped\n"
+        out, errors = one.communicate(timeout=60)
+        assert one.returncode == 0, errors
+        metrics = json.loads(out)
+        assert metrics["stopped"] == "stopped"
+        parts = sorted((orders / "one").iterdir())
+        rows = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
+        assert [row["n"] for row in rows] == list(range(metrics["records"]))
+        assert rows[-1] == {"n": len(rows) - 1, "by": "rough"}
+        assert [found["flow"] for found in stream("list", "--json").json["flows"]] == ["two"]
+    assert stream("list", "--json").json == {"flows": []}  # it was killed
+    assert list((orders / "goffish").iterdir()) == []
+
+
+def test_live_table(orders: Place) -> None:
+    """In a terminal, the table follows the flow until that ends, or until Ctrl-C."""
+    environment = ENVIRONMENT | {"XDG_RUNTIME_DIR": str(orders.path), "TERM": "xterm", "COLUMNS": "150"}
+
+    def shown(stop: Callable[[int], None]) -> tuple[int, str]:
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(sys.executable, [sys.executable, "-m", "goffish", "stream", "top", "one"], environment)
+        text, stopped = "", False
+        while True:
+            try:
+                text += os.read(terminal, 4096).decode(errors="replace")
+            except OSError:
+                break
+            if not stopped and text.count("numbers") > 1:
+                stopped = True
+                stop(pid)
+        os.close(terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text
+
+    with started(orders, "one") as one:
+        until(one, lambda: (orders / "one").exists() and any((orders / "one").iterdir()))
+        code, text = shown(lambda pid: os.kill(pid, signal.SIGINT))
+        assert code == 130
+        assert "Traceback" not in text
+        code, text = shown(lambda pid: one.send_signal(signal.SIGINT))
+        assert code == 0
+        assert text.rstrip().endswith("one: interrupted")
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:80", "8080"])
+def test_pages_elsewhere_are_refused(orders: Place, address: str) -> None:
+    ended = orders("stream", "run", "flow.py", "--http", address)
+    assert_refused(ended)
+    assert ended.err == f"error: http {address}: accepted is a loopback HOST:PORT, such as 127.0.0.1:8080\n"
+    assert not (orders / "out").exists()
