@@ -42,7 +42,7 @@ EXTRAS = {
         ("ingest",),
     ),
     "service": Extra(
-        "Dataflows, spot jobs and the scheduling service: goffish plan, simulate, spot, serve, jobs",
+        "Dataflows, spot jobs and the scheduling service: goffish plan, simulate, spot, serve, jobs, stream run --http",
         {
             "grpc": "grpcio", "grpc_health": "grpcio-health-checking", "grpc_reflection": "grpcio-reflection",
             "grpc_status": "grpcio-status", "google.protobuf": "protobuf", "alembic": "alembic",

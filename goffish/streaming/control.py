@@ -4,8 +4,8 @@ A request is one line of JSON, such as ``{"request": "switch", "operator": "pric
 its answer: ``{"answer": …}`` or ``{"error": "…", "code": 2}``. When the flow ends, every client receives
 ``{"ended": "finished"}``, or ``{"ended": "failed", "error": "…"}``.
 
-The sockets lie in a folder that only the user can enter. A thread of its own serves them, so that the flow waits for no
-client; what a client sends is bounded, and the next request of a client is read when its last answer was taken.
+The sockets are in a folder that only the user can enter. A separate thread serves them, so that the flow waits for no
+client; what a client sends is bounded, and its next request is read once it has received the last answer.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ REQUESTS = {
 }
 
 
-def answer_to(flow: Controlled, line: bytes) -> dict[str, Any]:
-    """Return the answer to a request.
+def answer_to(flow: Controlled, line: bytes) -> bytes:
+    """Return the answer to a request, as a line of JSON.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def answer_to(flow: Controlled, line: bytes) -> dict[str, Any]:
 
     Returns
     -------
-    dict
+    bytes
     """
     try:
         given = json.loads(line)
@@ -112,13 +112,17 @@ def answer_to(flow: Controlled, line: bytes) -> dict[str, Any]:
         request = REQUESTS[name]
         if set(given) != set(request.arguments) or not all(isinstance(value, str) for value in given.values()):
             raise InputError(f"request {name}: accepted are texts for {', '.join(request.arguments) or 'no fields'}")
-        return {"answer": request.answer(flow, **given)}
+        return _line(answer=request.answer(flow, **given))
     except GoffishError as error:
-        return {"error": str(error), "code": error.exit_code}
+        return _line(error=str(error), code=error.exit_code)
     except (ValueError, RecursionError):
-        return {"error": "a request must be one line of JSON", "code": 2}
-    except Exception as error:  # a defect here must not end the flow
-        return {"error": f"{type(error).__name__}: {error}", "code": 1}
+        return _line(error="a request must be one line of JSON", code=2)
+    except Exception as error:  # a defect here must not end the thread
+        return _line(error=f"{type(error).__name__}: {error}", code=1)
+
+
+def _line(**body: Any) -> bytes:
+    return json.dumps(body).encode() + b"\n"
 
 
 @dataclass
@@ -184,8 +188,7 @@ class Control:
         ended : str
         error : str, optional
         """
-        body = {"ended": ended} if error is None else {"ended": "failed", "error": error}
-        self._ended = json.dumps(body).encode() + b"\n"
+        self._ended = _line(ended=ended) if error is None else _line(ended="failed", error=error)
         self._wake.send(b"\n")
         self._thread.join(_CLOSES_S)
 
@@ -207,14 +210,19 @@ class Control:
 
     def _accept(self) -> None:
         assert self._listener is not None
-        with contextlib.suppress(OSError):
+        try:
             connection, _ = self._listener.accept()
-            connection.setblocking(False)
-            if len(self._clients) >= _MOST_CLIENTS:
-                self._drop(min(self._clients.values(), key=lambda one: (one.answered, one.seen)))
-            client = _Client(connection)
-            self._clients[connection] = client
-            self._selector.register(connection, selectors.EVENT_READ, client)
+        except BlockingIOError:
+            return
+        except OSError:  # no file descriptor is free
+            time.sleep(_TICK_S)
+            return
+        connection.setblocking(False)
+        if len(self._clients) >= _MOST_CLIENTS:
+            self._drop(min(self._clients.values(), key=lambda one: (one.answered, one.seen)))
+        client = _Client(connection)
+        self._clients[connection] = client
+        self._selector.register(connection, selectors.EVENT_READ, client)
 
     def _drop(self, client: _Client) -> None:
         del self._clients[client.connection]
@@ -252,10 +260,10 @@ class Control:
                     break
                 client.input = rest
                 client.last = len(line) >= _MOST_REQUEST
-                too_long = {"error": f"a request must have less than {_MOST_REQUEST:,} bytes", "code": 2}
+                too_long = _line(error=f"a request must have less than {_MOST_REQUEST:,} bytes", code=2)
                 body = too_long if client.last else answer_to(self._flow, bytes(line))
-                client.answered |= "answer" in body
-                client.output = memoryview(json.dumps(body).encode() + b"\n")
+                client.answered |= body.startswith(b'{"answer"')
+                client.output = memoryview(body)
             wanted = selectors.EVENT_WRITE if client.output else selectors.EVENT_READ
             self._selector.modify(client.connection, wanted, client)
 
@@ -284,12 +292,12 @@ def _folder() -> Iterator[int]:
     InputError
         The folder belongs to another user, or others can enter it.
     """
-    given = os.environ.get("XDG_RUNTIME_DIR", "")
-    own = bool(given) and os.path.isabs(given) and os.access(given, os.W_OK | os.X_OK)  # noqa: PTH117
-    path = Path(given) / "goffish" if own else Path(tempfile.gettempdir()) / f"goffish-{os.getuid()}"
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
+    given = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    own = given.is_absolute() and given.is_dir() and given.stat().st_uid == os.getuid()  # it is another's after sudo
+    path = given / "goffish" if own else Path(tempfile.gettempdir()) / f"goffish-{os.getuid()}"
     try:
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise InputError(f"{path}: must be a folder of this user ({error.strerror})") from None

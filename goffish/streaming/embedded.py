@@ -394,7 +394,7 @@ class Executor:
         """Return the metrics so far."""
         number, age = self._number or None, (self._ended or time.monotonic()) - self._saved_s
         counts = self._counts()
-        waiting = sum(one.queue for one in counts.values())
+        waiting = {name: one.queue for name, one in counts.items() if one.queue}
         worker = WorkerMetrics(0, os.getpid(), waiting, 0, False, number, None if number is None else age)
         saved = None if self._folder is None else number
         return self._meter.metrics(counts, self._pipeline.active, [worker], self._stopped, saved, self._ended)

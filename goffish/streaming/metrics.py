@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -266,8 +267,8 @@ class WorkerMetrics:
     ----------
     worker, pid : int
         Number and process id.
-    queued : int
-        Records that wait for an operator.
+    queues : dict
+        Number of records that wait, for each operator for which some do.
     unsent_bytes : int
         Bytes that wait to be sent to other workers.
     blocked : bool
@@ -280,11 +281,16 @@ class WorkerMetrics:
 
     worker: int
     pid: int
-    queued: int
+    queues: dict[str, int]
     unsent_bytes: int
     blocked: bool
     checkpoint: int | None
     checkpoint_age: float | None
+
+    @property
+    def queued(self) -> int:
+        """Records that wait for an operator."""
+        return sum(self.queues.values())
 
 
 @dataclass(frozen=True)
@@ -352,7 +358,8 @@ class Metrics:
             "flow": self.flow, "stopped": self.stopped, "seconds": self.seconds, "checkpoint": self.checkpoint,
             "records": self.records, "recent_rate": self.recent_rate,
             "operators": [one.to_dict() for one in self.operators],
-            "channels": [asdict(one) for one in self.channels], "workers": [asdict(one) for one in self.workers],
+            "channels": [asdict(one) for one in self.channels],
+            "workers": [asdict(one) | {"queued": one.queued} for one in self.workers],
         }  # fmt: skip
 
     def _repr_html_(self) -> str:
@@ -378,6 +385,7 @@ class Meter:
         given = counts or {}
         first = {one.name: given.get(one.name, Counts()).copy() for one in topology.operators}
         self._samples = deque([(self.begun, first)])
+        self._lock = threading.Lock()
 
     def start(self) -> None:
         """Let the run begin now."""
@@ -412,11 +420,12 @@ class Meter:
         """
         now = time.monotonic() if ended is None else ended
         samples, rows = self._samples, tuple(workers)
-        if now >= samples[-1][0] + _SAMPLE_S:
-            samples.append((now, dict(counts)))
-        while len(samples) > 1 and samples[1][0] <= now - _RECENT_S:
-            samples.popleft()
-        since, earlier = samples[0]
+        with self._lock:
+            if now >= samples[-1][0] + _SAMPLE_S:
+                samples.append((now, dict(counts)))
+            while len(samples) > 1 and samples[1][0] <= now - _RECENT_S:
+                samples.popleft()
+            since, earlier = samples[0]
         recent, seconds = max(now - since, 1e-9), max(now - self.begun, 1e-9)
         operators, nothing = [], Counts()
         for one in self._topology.operators:

@@ -348,3 +348,35 @@ def test_workers_resume_after_a_stop(tmp_path: Path) -> None:
     make_keyed(tmp_path).run(workers=2, checkpoint=tmp_path / "ck")
     counts = Counter(row["n"] for row in rows_of(tmp_path / "priced"))
     assert counts == Counter(dict.fromkeys(range(9_000), 2))
+
+
+def make_late(target: Path) -> stream.Flow:
+    """The operator with alternates runs where the keys are."""
+    flow = stream.Flow("late")
+    numbers = flow.source(stream.generate(lambda n: {"n": n, "k": n % 50}, rate=5_000), name="numbers")
+    last = numbers.key_by("k").reduce(lambda total, row: row["n"], initial=0, name="last")
+    alternates = {"rough": stream.Alternate(rough, cost=0.001)}
+    last.map(precise, name="price", alternates=alternates, cost=0.002).sink(stream.write_json_lines(target), name="out")
+    return flow
+
+
+@pytest.mark.slow
+def test_a_worker_that_joins_uses_the_same_alternates(tmp_path: Path) -> None:
+    cluster = Cluster(make_late(tmp_path).check(), 2, checkpoint_s=0.2)
+    try:
+        while not cluster.metrics()["out"].received:
+            cluster.poll()
+        cluster.switch("price", "rough")
+        while cluster.metrics()["price"].alternate != "rough":
+            cluster.poll()
+        os.kill(cluster.pids[1], signal.SIGKILL)
+        while not list(tmp_path.glob("part-2-*")):
+            cluster.poll()
+        cluster.stop()
+        while not cluster.finished:
+            cluster.poll()
+    finally:
+        cluster.close()
+    assert cluster.failures == 1
+    rows = [json.loads(line) for file in tmp_path.glob("part-2-*") for line in file.read_text().splitlines()]
+    assert {row["by"] for row in rows} == {"rough"}

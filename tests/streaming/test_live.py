@@ -6,6 +6,7 @@ import http.client
 import json
 import math
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -129,6 +130,14 @@ def test_addresses(address: str) -> None:
 def test_an_address_in_use() -> None:
     with started() as (_, url), pytest.raises(JobError, match="cannot bind the address"):
         stream.Flow.run(one_source(), http=f"127.0.0.1:{urlsplit(url).port}")
+
+
+def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(
+        InputError, match=r"^http: prometheus-client is not installed: pip install 'goffish\[service\]'$"
+    ):
+        one_source().run(http="127.0.0.1:0")
 
 
 def one_source() -> stream.Flow:

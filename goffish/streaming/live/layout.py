@@ -11,7 +11,7 @@ from goffish.streaming.topology import Topology
 #: Width and height of a box; distance between boxes of a layer, and between layers, along either axis.
 BOX = (196.0, 72.0)
 _BETWEEN, _LAYERS_X, _LAYERS_Y, _MARGIN = 26.0, 92.0, 52.0, 16.0
-_BEND = 14.0  # distance of a channel that passes a layer to its neighbours
+_BEND = 14.0  # distance of a channel that passes a layer to its neighbors
 #: Flows with more layers are drawn from top to bottom, as pages scroll that way.
 _MOST_ACROSS = 6
 _SWEEPS = 12
@@ -50,8 +50,8 @@ def layout(topology: Topology) -> Layout:
 
     Notes
     -----
-    The method of Sugiyama, Tagawa and Toda (1981): layers by the longest path, order by barycentres, then positions
-    close to the neighbours.
+    The method of Sugiyama, Tagawa and Toda (1981): layers by the longest path, order by barycenters, then positions
+    close to the neighbors.
     """
     layer: dict[str, int] = {}
     for one in topology.operators:
@@ -66,21 +66,21 @@ def layout(topology: Topology) -> Layout:
         for at, bend in zip(between, bends, strict=False):
             layers[at].append(bend)
         chains.append([channel.source, *bends, channel.target])
-    neighbours: dict[str, tuple[list[str], list[str]]] = {name: ([], []) for names in layers for name in names}
+    neighbors: dict[str, tuple[list[str], list[str]]] = {name: ([], []) for names in layers for name in names}
     for channel, chain in zip(topology.channels, chains, strict=True):
         if not channel.feedback:
             for first, second in pairwise(chain):
-                neighbours[second][0].append(first)
-                neighbours[first][1].append(second)
+                neighbors[second][0].append(first)
+                neighbors[first][1].append(second)
     across = len(layers) <= _MOST_ACROSS
     size = BOX[1] if across else BOX[0]
-    centres = _positions(layers, neighbours, size)
+    centers = _positions(layers, neighbors, size)
     deep = [at * ((BOX[0] + _LAYERS_X) if across else (BOX[1] + _LAYERS_Y)) for at in range(len(layers))]
     middle = (BOX[0] if across else BOX[1]) / 2
     places: dict[str, Point] = {}
     for at, names in enumerate(layers):
         for name in names:
-            place = deep[at] + middle + _MARGIN, centres[name] + size / 2 + _MARGIN
+            place = deep[at] + middle + _MARGIN, centers[name] + size / 2 + _MARGIN
             places[name] = place if across else place[::-1]
     boxes = {name: (places[name][0] - BOX[0] / 2, places[name][1] - BOX[1] / 2) for name in layer}
     used: dict[tuple[str, str], int] = {}
@@ -97,7 +97,7 @@ def layout(topology: Topology) -> Layout:
 
 
 def _positions(
-    layers: list[list[str]], neighbours: Mapping[str, tuple[list[str], list[str]]], size: float
+    layers: list[list[str]], neighbors: Mapping[str, tuple[list[str], list[str]]], size: float
 ) -> dict[str, float]:
     """Order each layer in place, and return the positions of its members, of which the least is 0."""
     gap = {name: _BEND if name.startswith("\n") else (size + _BETWEEN) / 2 for names in layers for name in names}
@@ -105,7 +105,7 @@ def _positions(
     for sweep in range(_SWEEPS):
         side = sweep % 2
         for names in layers[::-1] if side else layers:
-            mean = {n: _mean([place[m] for m in neighbours[n][side]], place[n]) for n in names}
+            mean = {n: _mean([place[m] for m in neighbors[n][side]], place[n]) for n in names}
             names.sort(key=mean.__getitem__)
             place |= {name: float(at) for at, name in enumerate(names)}
     for names in layers:
@@ -117,7 +117,7 @@ def _positions(
             place[name] -= at / 2
     for sweep in range(2 * _SWEEPS):
         for names in layers[::-1] if sweep % 2 else layers:
-            wanted = [_mean([place[m] for side in neighbours[n] for m in side], place[n]) for n in names]
+            wanted = [_mean([place[m] for side in neighbors[n] for m in side], place[n]) for n in names]
             up, down = [*wanted], [*wanted]
             for i in range(1, len(names)):
                 up[i] = max(up[i], up[i - 1] + gap[names[i - 1]] + gap[names[i]])

@@ -432,9 +432,10 @@ class Cluster:
         for number, one in processes.items():
             report = one.report
             serial = report.get("serial", 0) or None
+            queues = {name: part.queue for name, part in one.counts.items() if part.queue}
             workers.append(
                 WorkerMetrics(
-                    number, one.process.pid, report.get("queued", 0), report.get("unsent", 0),
+                    number, one.process.pid, queues, report.get("unsent", 0),
                     report.get("blocked", False), serial, None if serial is None else max(0.0, now - one.saved),
                 )
             )  # fmt: skip
