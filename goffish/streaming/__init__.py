@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from goffish.streaming.embedded import Run
     from goffish.streaming.flow import Combined, Flow, KeyedStream, Loop, Stream, WindowedStream
     from goffish.streaming.flow_file import read_flow
-    from goffish.streaming.metrics import Metrics
+    from goffish.streaming.metrics import ChannelMetrics, Histogram, Metrics, OperatorMetrics, WorkerMetrics
     from goffish.streaming.operators import KeyState, Timers
     from goffish.streaming.sinks import (
         Sink,
@@ -41,7 +41,7 @@ _HOMES = {
     "embedded": ("Run",),
     "flow": ("Combined", "Flow", "KeyedStream", "Loop", "Stream", "WindowedStream"),
     "flow_file": ("read_flow",),
-    "metrics": ("Metrics",),
+    "metrics": ("ChannelMetrics", "Histogram", "Metrics", "OperatorMetrics", "WorkerMetrics"),
     "operators": ("KeyState", "Timers"),
     "sinks": ("Sink", "Writer", "call", "collect", "print_values", "write_csv", "write_json_lines", "write_parquet"),
     "sources": (
@@ -61,11 +61,11 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Alternate", "BadLine", "Batch", "Channel", "Combined", "Flow", "KeyState", "KeyedStream", "Loop", "Metrics",
-    "Operator", "Read", "Reader", "Run", "Sink", "Source", "Stream", "Timers", "Topology", "Window", "WindowedStream",
-    "Writer", "call", "collect", "from_iterable", "generate", "print_values", "read_csv", "read_flow",
-    "read_json_lines", "read_parquet", "session", "sliding", "tumbling", "write_csv", "write_json_lines",
-    "write_parquet",
+    "Alternate", "BadLine", "Batch", "Channel", "ChannelMetrics", "Combined", "Flow", "Histogram", "KeyState",
+    "KeyedStream", "Loop", "Metrics", "Operator", "OperatorMetrics", "Read", "Reader", "Run", "Sink", "Source",
+    "Stream", "Timers", "Topology", "Window", "WindowedStream", "WorkerMetrics", "Writer", "call",
+    "collect", "from_iterable", "generate", "print_values", "read_csv", "read_flow", "read_json_lines", "read_parquet",
+    "session", "sliding", "tumbling", "write_csv", "write_json_lines", "write_parquet",
 ]  # fmt: skip
 
 

@@ -189,7 +189,8 @@ class Control:
         error : str, optional
         """
         self._ended = _line(ended=ended) if error is None else _line(ended="failed", error=error)
-        self._wake.send(b"\n")
+        with contextlib.suppress(OSError):  # the thread has ended
+            self._wake.send(b"\n")
         self._thread.join(_CLOSES_S)
 
     def _serve(self) -> None:

@@ -35,7 +35,8 @@ class Histogram:
 
     Examples
     --------
-    >>> latencies = Histogram()
+    >>> import goffish as gf
+    >>> latencies = gf.stream.Histogram()
     >>> latencies.add(0.01, 99)
     >>> latencies.add(2.0)
     >>> latencies.count, round(latencies.quantile(0.5), 3), round(latencies.quantile(1.0), 3)

@@ -10,7 +10,9 @@ from goffish.streaming.topology import Topology
 
 #: Width and height of a box; distance between boxes of a layer, and between layers, along either axis.
 BOX = (196.0, 72.0)
-_BETWEEN, _LAYERS_X, _LAYERS_Y, _MARGIN = 26.0, 92.0, 52.0, 16.0
+_BETWEEN, _LAYERS_X, _LAYERS_Y, _MARGIN = 26.0, 92.0, 52.0, 24.0
+#: Distance from boxes at which channels that lead back turn, and between such channels.
+_TURN, _LANE = 16.0, 24.0
 _BEND = 14.0  # distance of a channel that passes a layer to its neighbors
 #: Flows with more layers are drawn from top to bottom, as pages scroll that way.
 _MOST_ACROSS = 6
@@ -83,16 +85,17 @@ def layout(topology: Topology) -> Layout:
             place = deep[at] + middle + _MARGIN, centers[name] + size / 2 + _MARGIN
             places[name] = place if across else place[::-1]
     boxes = {name: (places[name][0] - BOX[0] / 2, places[name][1] - BOX[1] / 2) for name in layer}
+    lane = max(centers.values()) + size + 2 * _MARGIN
     used: dict[tuple[str, str], int] = {}
     paths = []
     for channel, chain in zip(topology.channels, chains, strict=True):
         again = used.get((channel.source, channel.target), 0)
         used[channel.source, channel.target] = again + 1
         points = [places[name] for name in chain]
-        paths.append(_back(points, across) if channel.feedback else _path(points, across, again * 13.0))
-    loops = any(channel.feedback for channel in topology.channels)
-    width = max(x for x, _ in boxes.values()) + BOX[0] + _MARGIN + (60 if loops and not across else 0)
-    height = max(y for _, y in boxes.values()) + BOX[1] + _MARGIN + (44 if loops and across else 0)
+        paths.append(_back(points, across, lane) if channel.feedback else _path(points, across, again * 13.0))
+        lane += _LANE if channel.feedback else 0.0
+    length = deep[-1] + 2 * (middle + _MARGIN)
+    width, height = (length, lane) if across else (lane, length)
     return Layout(width, height, boxes, paths)
 
 
@@ -147,13 +150,13 @@ def _path(points: list[Point], across: bool, shift: float) -> tuple[str, Point]:
     return text, ((x0 + x1) / 2, (y0 + y1) / 2 + shift - (9 if across else -4))
 
 
-def _back(points: list[Point], across: bool) -> tuple[str, Point]:
-    """Return the curve of a channel that leads back, beside the boxes."""
-    (ax, ay), (bx, by) = points[0], points[-1]
-    if across:
-        ay, by = ay + BOX[1] / 2, by + BOX[1] / 2
-        low = max(ay, by) + 44
-        return f"M{ax:.1f},{ay:.1f} C{ax:.1f},{low:.1f} {bx:.1f},{low:.1f} {bx:.1f},{by + 5:.1f}", ((ax + bx) / 2, low)
-    ax, bx = ax + BOX[0] / 2, bx + BOX[0] / 2
-    far = max(ax, bx) + 60
-    return f"M{ax:.1f},{ay:.1f} C{far:.1f},{ay:.1f} {far:.1f},{by:.1f} {bx + 5:.1f},{by:.1f}", (far - 12, (ay + by) / 2)
+def _back(points: list[Point], across: bool, lane: float) -> tuple[str, Point]:
+    """Return the path of a channel that leads back: between the layers, and beside all boxes."""
+    (a, at_a), (b, at_b) = points if across else [point[::-1] for point in points]
+    half = BOX[0 if across else 1] / 2
+    out, into = a + half + _TURN, b - half - _TURN
+    corners = [(a + half, at_a), (out, at_a), (out, lane), (into, lane), (into, at_b), (b - half - 5, at_b)]
+    shown = corners if across else [corner[::-1] for corner in corners]
+    middle = (out + into) / 2
+    text = "M" + " L".join(f"{x:.1f},{y:.1f}" for x, y in shown)
+    return text, (middle, lane - 7) if across else (lane, middle)

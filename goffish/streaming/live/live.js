@@ -31,7 +31,7 @@ function draw(metrics) {
   });
   metrics.channels.forEach((one, at) => {
     const channel = document.getElementById("c" + at), rate = one.recent_rate;
-    channel.querySelector("text").textContent = number(rate) + "/s";
+    document.getElementById("r" + at).textContent = number(rate) + "/s";
     channel.querySelector("path").style.strokeWidth = 1.2 + Math.log10(1 + rate) * 0.8;
     channel.classList.toggle("none", rate === 0);
   });

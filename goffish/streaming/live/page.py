@@ -145,14 +145,15 @@ def _page(topology: Topology) -> str:
     """Return the page with the drawing of a flow, whose numbers a script fills in."""
     made = layout(topology)
     width, height = BOX
-    boxes, channels = [], []
+    boxes, channels, rates = [], [], []
     for at, (path, (x, y)) in enumerate(made.paths):
         channel = topology.channels[at]
         title = f"{channel.source}{'.' * bool(channel.output)}{channel.output} → {channel.target}"
         channels.append(
             f'<g class="channel{" back" * channel.feedback}" id="c{at}"><title>{html.escape(title)}</title>'
-            f'<path d="{path}" marker-end="url(#tip)"/><text x="{x:.1f}" y="{y:.1f}"></text></g>'
+            f'<path d="{path}" marker-end="url(#tip)"/></g>'
         )
+        rates.append(f'<text class="label" id="r{at}" x="{x:.1f}" y="{y:.1f}"></text>')
     for at, one in enumerate(topology.operators):
         x, y = made.boxes[one.name]
         name = one.name if len(one.name) <= 23 else f"{one.name[:22]}…"
@@ -168,7 +169,7 @@ def _page(topology: Topology) -> str:
     text = resources.files("goffish.streaming.live").joinpath("page.html").read_text(encoding="utf-8")
     size = f"{made.width:.0f} {made.height:.0f}"
     shown = {"flow": html.escape(topology.name), "size": size, "width": f"{made.width:.0f}"}
-    return Template(text).substitute(shown, channels="\n".join(channels), boxes="\n".join(boxes))
+    return Template(text).substitute(shown, channels="\n".join(channels + rates), boxes="\n".join(boxes))
 
 
 def prometheus(metrics: Metrics) -> bytes:
