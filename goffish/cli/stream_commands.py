@@ -17,6 +17,7 @@ from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED
 from goffish.errors import GoffishError, InputError, JobError
 from goffish.partial import local_path
+from goffish.streaming.updates.versions import PartialWindow, Strategy
 
 if TYPE_CHECKING:
     from goffish.streaming.control import Connection
@@ -31,6 +32,8 @@ _Flow = Annotated[
 
 #: Seconds between two looks at whether a flow that was stopped has ended.
 _WAITS_S = 60.0
+#: The same for an update.
+_LOOKS_S = 0.1
 
 
 def add_stream_commands(app: typer.Typer, group: Any) -> None:
@@ -41,6 +44,7 @@ def add_stream_commands(app: typer.Typer, group: Any) -> None:
     stream.command("list", help="List running flows.")(_list)
     stream.command("top", help="Show live metrics of a running flow; press Ctrl-C to quit.")(_top)
     stream.command("stop", help="Stop a running flow after a last checkpoint.")(_stop)
+    stream.command("update", help="Replace a running flow by another version of it, without stopping it.")(_update)
     stream.command("switch", help="Switch an operator of a running flow to an alternate.")(_switch)
     app.add_typer(stream, name="stream")
 
@@ -80,7 +84,10 @@ def _run(
         isinstance(one.options, SinkOptions) and isinstance(one.options.sink, Print) for one in topology.operators
     )
     try:
-        with Watch(http) as watch, _status(f"flow {topology.name}", quiet=prints) as report:
+        with (
+            Watch(http, lambda path: load_flow(path).check()) as watch,
+            _status(f"flow {topology.name}", quiet=prints) as report,
+        ):
             if watch.url is not None:
                 sys.stderr.write(f"live page: {watch.url}\n")
             if workers == 1:
@@ -302,6 +309,52 @@ def _switch(
         if found.ended is not None:
             raise JobError(f"{found.flow}: has ended")
         say(f"{found.flow}: operator {operator} uses {alternate}")
+
+
+def _update(
+    flow: _Running,
+    new: Annotated[str, typer.Argument(metavar="FILE", help="New version: Python or YAML file of the flow.")],
+    strategy: Annotated[
+        Strategy, typer.Option(help="What happens to records in flight: mvc and pvc lose and mix nothing.")
+    ] = Strategy.MVC,
+    partial_windows: Annotated[
+        PartialWindow, typer.Option(help="What becomes of open windows that depend on the change.")
+    ] = PartialWindow.EMIT,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and exit.")] = False,
+    json: Json = False,
+) -> None:
+    from goffish.cli.output import print_facts, print_json
+    from goffish.streaming.control import find
+
+    load_flow(new).check()  # so that what it prints, and its errors, appear here
+    path, _, name = new.partition(":") if ".py:" in new else (new, "", "")
+    given = {
+        "file": f"{local_path(path).absolute()}{f':{name}' if name else ''}",
+        "strategy": str(strategy), "partial_windows": str(partial_windows),
+    }  # fmt: skip
+    with closing(find(flow)) as found:
+        plan = found.ask("plan", **given)
+        report: dict[str, Any] | None = None
+        if plan is not None and not dry_run:
+            before = len((found.ask("updates") or {"reports": []})["reports"])
+            found.ask("update", **given)
+            while found.ended is None and report is None:
+                found.wait(_LOOKS_S)
+                state = None if found.ended is not None else found.ask("updates")
+                if state is not None and len(state["reports"]) > before:
+                    report = state["reports"][before]
+        if plan is None or (report is None and not dry_run):
+            raise JobError(f"{found.flow}: has ended")
+    shown = plan if report is None else report
+    if json:
+        print_json(shown)
+    else:
+        print_facts(f"{found.flow}: {shown['changes']}", [
+            (name.replace("_", " "), ", ".join(value) if isinstance(value, list) else value)
+            for name, value in shown.items() if name != "changes" and value not in ("", [], None)
+        ])  # fmt: skip
+    if report is not None and report["state"] == "aborted":
+        raise JobError(f"{found.flow}: the update was aborted, and the flow goes on: {report['reason']}")
 
 
 def load_flow(given: str) -> Flow:

@@ -32,6 +32,9 @@ from typing import Any, NamedTuple, Protocol
 from goffish.errors import GoffishError, GoffishWarning, InputError, JobError
 from goffish.streaming.metrics import Metrics
 from goffish.streaming.topology import Topology
+from goffish.streaming.updates.plan import UpdatePlan
+from goffish.streaming.updates.rollout import UpdateReport
+from goffish.streaming.updates.versions import PartialWindow, Strategy, partial_window_of, strategy_of
 
 #: Bounds of a request and of an answer in bytes, and of clients at once: of more, one is closed that has asked
 #: nothing, or the longest silent one.
@@ -47,6 +50,20 @@ class Controlled(Protocol):
     """A flow that runs; all methods can be called on any thread, and return at once."""
 
     topology: Topology
+    #: Reads another version of the flow from a file, if the process that runs the flow accepts files.
+    load: Callable[[str], Topology] | None
+    #: Updates that have ended.
+    updates: list[UpdateReport]
+
+    @property
+    def updating(self) -> bool:
+        """Whether an update is in progress."""
+
+    def plan(self, new: Topology, strategy: Strategy, partial_windows: PartialWindow) -> UpdatePlan:
+        """Compare the flow with another version of it."""
+
+    def update(self, new: Topology, strategy: Strategy, partial_windows: PartialWindow) -> None:
+        """Begin to update the flow."""
 
     def metrics(self) -> Metrics:
         """Return the metrics so far."""
@@ -82,11 +99,33 @@ def _stop(flow: Controlled) -> None:
     flow.stop()
 
 
+def _loaded(flow: Controlled, file: str) -> Topology:
+    if flow.load is None:
+        raise InputError(f"flow {flow.topology.name}: runs in a Python program, which updates it by Run.update()")
+    return flow.load(file)
+
+
+def _plan(flow: Controlled, file: str, strategy: str, partial_windows: str) -> dict[str, Any]:
+    new = _loaded(flow, file)
+    return flow.plan(new, strategy_of(strategy), partial_window_of(partial_windows)).to_dict()
+
+
+def _update(flow: Controlled, file: str, strategy: str, partial_windows: str) -> None:
+    flow.update(_loaded(flow, file), strategy_of(strategy), partial_window_of(partial_windows))
+
+
+def _updates(flow: Controlled) -> dict[str, Any]:
+    return {"updating": flow.updating, "reports": [report.to_dict() for report in flow.updates]}
+
+
 REQUESTS = {
     "metrics": Request(metrics_of),
     "topology": Request(_topology),
     "switch": Request(_switch, ("operator", "alternate")),
     "stop": Request(_stop),
+    "plan": Request(_plan, ("file", "strategy", "partial_windows")),
+    "update": Request(_update, ("file", "strategy", "partial_windows")),
+    "updates": Request(_updates),
 }
 
 

@@ -153,6 +153,7 @@ class Executor:
         self._pending = ValueState()
         self._switches: deque[tuple[str, str]] = deque()
         self._updates: deque[UpdatePlan] = deque()
+        self.load: Callable[[str], Topology] | None = None
         #: Updates that have ended.
         self.updates: list[UpdateReport] = []
         self._stop: str | None = None
@@ -237,17 +238,21 @@ class Executor:
         Raises
         ------
         InputError
-            The flow cannot be updated in this way, or an update is under way.
+            The flow cannot be updated in this way, or an update is in progress.
         """
         if self._updates:
-            raise InputError(f"flow {self.topology.name}: an update is under way; wait until it is complete")
-        plan = plan_update(len(self.updates) + 1, self.topology, new, strategy, partial_windows)
+            raise InputError(f"flow {self.topology.name}: an update is in progress; wait until it is complete")
+        plan = self.plan(new, strategy, partial_windows)
         plan.check_sinks()
         self._updates.append(plan)
 
+    def plan(self, new: Topology, strategy: Strategy, partial_windows: PartialWindow) -> UpdatePlan:
+        """Compare the flow with another version of it."""
+        return plan_update(len(self.updates) + 1, self.topology, new, strategy, partial_windows)
+
     @property
     def updating(self) -> bool:
-        """Whether an update is under way."""
+        """Whether an update is in progress."""
         return bool(self._updates)
 
     def _update(self, plan: UpdatePlan) -> None:
@@ -539,7 +544,7 @@ class Run:
         new : Topology
             Its sources, event times and loops are those of the running version.
         strategy : {"mvc", "pvc", "hti", "nch", "ncl"}
-            They differ with several workers only: in one process, no record is under way between two batches.
+            They differ with several workers only: in one process, no record is in flight between two batches.
         partial_windows : {"emit", "drop", "merge"}
             What becomes of windows and joins that depend on the change: they end now, are dropped, or go on with the
             records of both versions.

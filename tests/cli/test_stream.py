@@ -219,6 +219,40 @@ def test_running_flows(orders: Place) -> None:
     assert list((orders / "goffish").iterdir()) == []
 
 
+def test_updates_of_running_flows(orders: Place) -> None:
+    def stream(*args: str) -> Ended:
+        return orders("stream", *args, variables={"XDG_RUNTIME_DIR": str(orders.path)})
+
+    text = RUNNING.format(name="one")
+    (orders / "new.py").write_text(text.replace("lambda row: row,", 'lambda row: row | {"version": 2},'))
+    (orders / "broken.py").write_text(text + "\nraise OSError('no file')\n")
+    (orders / "faster.py").write_text(text.replace("rate=2000", "rate=4000"))
+    with started(orders, "one", "--json") as one:
+        until(one, lambda: len(stream("list", "--json").json["flows"]) == 1)
+        ended = stream("update", "one", "one.py")
+        assert_refused(ended)
+        assert ended.err == "error: flow one: no operator and no channel differs from the running version\n"
+        ended = stream("update", "one", "faster.py")
+        assert_refused(ended)
+        assert ended.err.startswith("error: operator numbers: sources, event times and loops cannot be updated")
+        assert_refused(stream("update", "one", "broken.py"))
+        assert_refused(stream("update", "one", "none.py"))
+        assert stream("update", "one", "new.py", "--dry-run", "--json").json == {
+            "version": 1, "kind": "element", "changes": "changed price", "strategy": "mvc", "ends_windows": [],
+            "mixes": False, "loses": False,
+        }  # fmt: skip
+        report = stream("update", "one", "new.py", "--strategy", "pvc", "--json").json
+        assert (report["state"], report["lost"], report["strategy"]) == ("complete", 0, "pvc")
+        assert stream("update", "one", "one.py").out.startswith("one: changed price\n")
+        assert stream("stop", "one").out == "one: stopped\n"
+        out, _ = one.communicate(timeout=60)
+    rows = [json.loads(line) for part in sorted((orders / "one").iterdir()) for line in part.read_text().splitlines()]
+    assert [row["n"] for row in rows] == list(range(json.loads(out)["records"]))
+    versions = [row.get("version", 1) for row in rows]
+    assert versions[0] == versions[-1] == 1
+    assert 2 in versions
+
+
 def test_live_table(orders: Place) -> None:
     """In a terminal, the table follows the flow until that ends, or until Ctrl-C."""
     environment = ENVIRONMENT | {"XDG_RUNTIME_DIR": str(orders.path), "TERM": "xterm", "COLUMNS": "150"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from goffish.streaming.control import Control, Controlled
+from goffish.streaming.topology import Topology
 
 if TYPE_CHECKING:
     from goffish.streaming.live.page import Page
@@ -17,6 +19,8 @@ class Watch:
     ----------
     http : str, optional
         Loopback ``HOST:PORT`` of the page.
+    load : callable, optional
+        Reads another version of the flow from a file, so that other processes can update it.
 
     Raises
     ------
@@ -26,7 +30,8 @@ class Watch:
         The address is in use.
     """
 
-    def __init__(self, http: str | None = None) -> None:
+    def __init__(self, http: str | None = None, load: Callable[[str], Topology] | None = None) -> None:
+        self._load = load
         #: Address of the page.
         self.url: str | None = None
         self._page: Page | None = None
@@ -41,6 +46,7 @@ class Watch:
     def attach(self, flow: Controlled) -> None:
         """Begin, as the flow does."""
         self._flow = flow
+        flow.load = self._load
         self._control = Control(flow)
         if self._page is not None:
             self._page.start(flow)

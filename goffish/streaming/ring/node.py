@@ -516,7 +516,7 @@ class Node:
     def behind(self) -> bool:
         """Whether messages that came before the latest signals are still to be processed, here or by another node.
 
-        Those of positions that were taken over, or of which a move is under way or was cancelled.
+        Those of positions that were taken over, or of which a move is in progress or was cancelled.
         """
         return self._parked is not None or self._fences > 0 or any(piece.replays for piece in self._pieces)
 

@@ -1,4 +1,4 @@
-"""The ring that all its users agree on: who owns which positions, who holds copies, which moves are under way."""
+"""The ring that all its users agree on: who owns which positions, who holds copies, which moves are in progress."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Move:
-    """A planned change of owner that is under way.
+    """A planned change of owner that is in progress.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ from goffish.streaming.updates.versions import PartialWindow, Strategy
 from goffish.streaming.windows import Duration, microseconds
 
 _STARTS_S = 60.0
-#: File of a folder of checkpoints, with the update that is under way.
+#: File of a folder of checkpoints, with the update that is in progress.
 _UPDATE = "update"
 _WAITS_S = 0.05
 #: Between two requests to admit a new worker.
@@ -165,6 +165,7 @@ class Cluster:
         #: Updates that have ended.
         self.updates: list[UpdateReport] = []
         self._attempts = self._lost_before = 0
+        self.load: Callable[[str], Topology] | None = None
         self._forgets: dict[int, int] = {}  # checkpoints of workers after which the last update needs not be kept
         self._asked = 0.0
         try:
@@ -338,23 +339,26 @@ class Cluster:
         Raises
         ------
         InputError
-            The flow cannot be updated in this way, or an update is under way.
+            The flow cannot be updated in this way, or an update is in progress.
         """
         if self._rollout is not None:
-            raise InputError(f"flow {self.topology.name}: an update is under way; wait until it is complete")
-        number = self._start["version"] + self._attempts + 1
-        plan = plan_update(number, self.topology, new, strategy, partial_windows)
-        Plan(new)
+            raise InputError(f"flow {self.topology.name}: an update is in progress; wait until it is complete")
+        plan = self.plan(new, strategy, partial_windows)
         plan.check_sinks()
-        (self._folder / f"update-{number}").write_bytes(_sent(new, plan))
+        (self._folder / f"update-{plan.number}").write_bytes(_sent(new, plan))
         self._attempts += 1
         self._writes, self._asked = {}, time.monotonic()
         self._rollout = Rollout(plan, self._asked)
-        self._advance(self._rollout)
+
+    def plan(self, new: Topology, strategy: Strategy, partial_windows: PartialWindow) -> UpdatePlan:
+        """Compare the flow with another version of it."""
+        Plan(new)
+        number: int = self._start["version"] + self._attempts + 1
+        return plan_update(number, self.topology, new, strategy, partial_windows)
 
     @property
     def updating(self) -> bool:
-        """Whether an update is under way."""
+        """Whether an update is in progress."""
         return self._rollout is not None
 
     def _advance(self, rollout: Rollout) -> None:
@@ -573,7 +577,7 @@ class _WorkerFolder:
         return update.number - 1, max(before, key=itemgetter(0))[1]
 
     def _kept(self, topology: Topology) -> UpdatePlan | None:
-        """Return the update that was under way when the last run ended."""
+        """Return the update that was in progress when the last run ended."""
         try:
             update: UpdatePlan = pickle.loads((self.path / _UPDATE).read_bytes())
         except FileNotFoundError:

@@ -60,7 +60,7 @@ class Mark(NamedTuple):
     done : int
         Version before which the lane sends nothing any more.
     versions : dict
-        The same by channel while an update is under way, where it is more; `ALL` stands for all channels.
+        The same by channel while an update is in progress, where it is more; `ALL` stands for all channels.
     """
 
     life: int

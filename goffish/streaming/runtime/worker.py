@@ -134,7 +134,7 @@ class Worker:
     origins : mapping, optional
         Versions with which the states of operators began.
     update : UpdatePlan, optional
-        That was under way when the run that is resumed ended.
+        That was in progress when the run that is resumed ended.
 
     Attributes
     ----------

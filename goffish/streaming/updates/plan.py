@@ -65,6 +65,27 @@ class UpdatePlan:
         )
         return "; ".join(f"{what} {', '.join(names)}" for what, names in parts if names)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the update does as a mapping for JSON.
+
+        Returns
+        -------
+        dict
+        """
+        before = set(self.old.names)
+        windows = sorted(
+            name
+            for name in self.own_state | (before - set(self.new.names))
+            if name in before and _fires_on_several(self.old.operator(name))
+        )
+        merged = self.partial_windows == PartialWindow.MERGE
+        return {
+            "version": self.number, "kind": self.kind.name.lower().replace("_", " "), "changes": self.text,
+            "strategy": str(self.strategy), "ends_windows": windows,
+            "mixes": self.mixes and (self.strategy == Strategy.HTI or merged),
+            "loses": self.strategy == Strategy.NCL or (self.partial_windows == PartialWindow.DROP and bool(windows)),
+        }  # fmt: skip
+
     def check_sinks(self) -> None:
         """Raise an error if a sink that only the new version has cannot be written, or has results of another run."""
         for name, sink in self.new.sinks.items():

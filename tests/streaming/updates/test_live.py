@@ -52,7 +52,7 @@ def test_an_update(tmp_path: Path, kill: bool) -> None:
         while cluster.metrics().records < RECORDS // 2:
             cluster.poll()
         cluster.update(make(tmp_path, 1_000_000).check(), Strategy.MVC, PartialWindow.MERGE)
-        with pytest.raises(InputError, match="an update is under way"):
+        with pytest.raises(InputError, match="an update is in progress"):
             cluster.update(make(tmp_path, 3).check())
         finish(cluster, kill=kill)
         (report,) = cluster.updates
