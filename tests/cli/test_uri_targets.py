@@ -49,7 +49,8 @@ NOT_WRITTEN = """
     option order pack packages parallel pass_environment paths period plate plates policy preset price rate rates
     reductions refine result role run runner seed self_loops semantics separator server since sizes source sources
     spark_master spec spot_since start state store table time time_format time_unit title token top traces truth
-    unavailable unit units until variability variant vertex vertex_exists vertex_weights vertices web weight what window zone
+    unavailable unit units until variability variant vertex vertex_exists vertex_weights vertices web weight what window
+    zone
 """.split()  # noqa: SIM905 (one word a line would fill pages)
 #: Names that mean something to read in one command and something to write in others.
 READ_HERE = {
