@@ -801,7 +801,8 @@ class Worker:
                 over = Mark(other.lane.life, other.number, dict.fromkeys(marks, LAST), newest=self.newest, done=LAST)
                 other.sealed.append(_Sent(serial, (), over))
         for one in self._partitions.values():
-            if one.history[-1] != one.now:
+            # While records are replayed, the places are behind those that sinks have the records of.
+            if one.history[-1] != one.now and one.records >= one.history[-1]["records"]:
                 one.history.append(one.now)
         changed = {name: state.collect() for name, state in self._keyed.items()}
         lanes = self._own_lanes()

@@ -166,6 +166,25 @@ def test_sinks_without_a_key(events: Any, tmp_path: Path, seeds: range, event: s
         assert sum(len(state.at(None).all_slots()) for state in counted) == 40
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_positions_stay_in_order_while_records_are_repeated(events: Any, tmp_path: Path, seed: int) -> None:
+    """Otherwise the next worker that repeats them would send some to sinks without a key a second time."""
+    flow = gf.stream.Flow("test")
+    both(flow, events[0], tmp_path / "out")
+    cluster = Cluster(flow, 3, seed=seed, limit=3, checkpoint_s=0.05)
+    cluster.run(0.3)
+    cluster.kill(1)
+    repeated = False
+    for _ in range(200):
+        cluster.run(cluster.now + 0.005)
+        for worker in cluster.alive:
+            for partition in worker._partitions.values():
+                records = [place["records"] for place in partition.history]
+                assert records == sorted(records)
+                repeated |= partition.records < records[-1]
+    assert repeated
+
+
 def test_checkpoints_hold_what_was_taken_over(events: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first checkpoint after a takeover has all keys, also if it would only hold changes."""
     source, rows = events
