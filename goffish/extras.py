@@ -41,6 +41,7 @@ EXTRAS = {
         {"pyspark": "pyspark", "pandas": "pandas", "graphframes": "graphframes-py", "yaml": "pyyaml"},
         ("ingest",),
     ),
+    "kafka": Extra("Kafka topics as sources and sinks of flows", {"confluent_kafka": "confluent-kafka"}),
     "service": Extra(
         "Dataflows, spot jobs and the scheduling service: goffish plan, simulate, spot, serve, jobs, stream run --http",
         {

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from goffish.streaming.embedded import Run
     from goffish.streaming.flow import Combined, Flow, KeyedStream, Loop, Stream, WindowedStream
     from goffish.streaming.flow_file import read_flow
+    from goffish.streaming.kafka import read_kafka, write_kafka
     from goffish.streaming.metrics import ChannelMetrics, Histogram, Metrics, OperatorMetrics, WorkerMetrics
     from goffish.streaming.operators import KeyState, Timers
     from goffish.streaming.sinks import (
@@ -41,6 +42,7 @@ _HOMES = {
     "embedded": ("Run",),
     "flow": ("Combined", "Flow", "KeyedStream", "Loop", "Stream", "WindowedStream"),
     "flow_file": ("read_flow",),
+    "kafka": ("read_kafka", "write_kafka"),
     "metrics": ("ChannelMetrics", "Histogram", "Metrics", "OperatorMetrics", "WorkerMetrics"),
     "operators": ("KeyState", "Timers"),
     "sinks": ("Sink", "Writer", "call", "collect", "print_values", "write_csv", "write_json_lines", "write_parquet"),
@@ -64,8 +66,9 @@ __all__ = [
     "Alternate", "BadLine", "Batch", "Channel", "ChannelMetrics", "Combined", "Flow", "Histogram", "KeyState",
     "KeyedStream", "Loop", "Metrics", "Operator", "OperatorMetrics", "Read", "Reader", "Run", "Sink", "Source",
     "Stream", "Timers", "Topology", "Window", "WindowedStream", "WorkerMetrics", "Writer", "call",
-    "collect", "from_iterable", "generate", "print_values", "read_csv", "read_flow", "read_json_lines", "read_parquet",
-    "session", "sliding", "tumbling", "write_csv", "write_json_lines", "write_parquet",
+    "collect", "from_iterable", "generate", "print_values", "read_csv", "read_flow", "read_json_lines", "read_kafka",
+    "read_parquet", "session", "sliding", "tumbling", "write_csv", "write_json_lines", "write_kafka",
+    "write_parquet",
 ]  # fmt: skip
 
 

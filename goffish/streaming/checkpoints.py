@@ -23,8 +23,8 @@ from goffish.partial import local_path
 from goffish.streaming.state import Delta
 
 _MANIFEST, _VERSION = "checkpoint.json", 1
-#: Folder within, of the checkpoints of several workers.
-WORKERS = "workers"
+#: Folders within: of the checkpoints of several workers, and of what sinks have prepared.
+WORKERS, SINKS = "workers", "sinks"
 #: Checkpoints between two that hold the whole state.
 _CHAIN = 10
 

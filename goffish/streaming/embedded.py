@@ -17,7 +17,7 @@ from goffish.errors import InputError, JobError
 from goffish.notebook import bar, in_notebook
 from goffish.partial import local_path
 from goffish.streaming.batches import FIRST, LAST, Batch
-from goffish.streaming.checkpoints import WORKERS, CheckpointFolder
+from goffish.streaming.checkpoints import SINKS, WORKERS, CheckpointFolder
 from goffish.streaming.live.watch import Watch
 from goffish.streaming.metrics import Counts, Meter, Metrics, WorkerMetrics
 from goffish.streaming.operators import Clock, Failure, described
@@ -47,6 +47,7 @@ class _Partitions:
     def __init__(self, operator: Operator, saved: Mapping[str, Any]) -> None:
         assert isinstance(operator.options, SourceOptions)
         self.name, self.options = operator.name, operator.options
+        self._source = self.options.source.begin(resumed=bool(saved))
         self._saved = {name: dict(one) for name, one in saved.items()}
         self._readers: dict[str, Reader] = {}
         self._clocks: dict[str, Clock] = {}
@@ -62,7 +63,7 @@ class _Partitions:
     def discover(self) -> None:
         """Open partitions that are new."""
         self._listed = time.monotonic()
-        for name in self.options.source.partitions():
+        for name in self._source.partitions():
             if name in self._clocks:
                 continue
             saved = self._saved.get(name, {})
@@ -70,7 +71,7 @@ class _Partitions:
             clock.watermark = saved.get("watermark", FIRST)
             self._clocks[name], self._seen[name] = clock, time.monotonic()
             if not saved.get("done"):
-                self._readers[name] = self.options.source.open(name, saved.get("position"))
+                self._readers[name] = self._source.open(name, saved.get("position"))
                 self._turn.append(name)
 
     @property
@@ -148,7 +149,8 @@ class Executor:
         self._limit = microseconds(until, "until") / 1e6 if limited else None  # type: ignore[arg-type]
         self._until = until if callable(until) else None
         topology.check_access()
-        self._pipeline = Pipeline(topology)
+        spool = None if checkpoint is None else local_path(checkpoint) / SINKS
+        self._pipeline = Pipeline(topology, spool=spool)
         self._loops = any(channel.feedback for channel in topology.channels)
         self._pending = ValueState()
         self._switches: deque[tuple[str, str]] = deque()

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from goffish.definitions import Definition, read_definition
 from goffish.errors import InputError
 from goffish.streaming.flow import Flow, KeyedStream, Loop, Stream, WindowedStream
+from goffish.streaming.kafka import SERVERS, Format, Start, read_kafka, write_kafka
 from goffish.streaming.sinks import Sink, print_values, write_csv, write_json_lines, write_parquet
 from goffish.streaming.sources import Source, generate, read_csv, read_json_lines, read_parquet
 from goffish.streaming.topology import Alternate, Key
@@ -23,35 +24,46 @@ Time = str | float
 
 
 class Read(Definition):
-    """What a source reads: one of `json_lines`, `csv`, `parquet`, or `generate`, a number of records."""
+    """What a source reads: one of `json_lines`, `csv`, `parquet`, `kafka`, or `generate`, a number of records."""
 
     json_lines: str | None = None
     csv: str | None = None
     parquet: str | None = None
+    kafka: str | None = None
     generate: int | Function | None = None
     count: int | None = None
-    follow: bool = False
+    follow: bool | None = None
     rate: float | None = None
     separator: str = ","
     types: dict[str, str] = {}
+    servers: str = SERVERS
+    start: Start = "earliest"
+    format: Format = "json"
+    metadata: bool = False
+    options: dict[str, Any] = {}
 
     @model_validator(mode="after")
     def _one(self) -> Read:
-        _only_one(self, ("json_lines", "csv", "parquet", "generate"))
+        _only_one(self, ("json_lines", "csv", "parquet", "kafka", "generate"))
         return self
 
 
 class Write(Definition):
-    """What a sink writes: one of `parquet`, `json_lines`, `csv`, or `print`."""
+    """What a sink writes: one of `parquet`, `json_lines`, `csv`, `kafka`, or `print`."""
 
     parquet: str | None = None
     json_lines: str | None = None
     csv: str | None = None
+    kafka: str | None = None
     print: Literal[True] | None = None
+    servers: str = SERVERS
+    key: str | None = None
+    format: Format = "json"
+    options: dict[str, Any] = {}
 
     @model_validator(mode="after")
     def _one(self) -> Write:
-        _only_one(self, ("parquet", "json_lines", "csv", "print"))
+        _only_one(self, ("parquet", "json_lines", "csv", "kafka", "print"))
         return self
 
     def sink(self) -> Sink:
@@ -60,6 +72,8 @@ class Write(Definition):
             return write_parquet(self.parquet)
         if self.json_lines is not None:
             return write_json_lines(self.json_lines)
+        if self.kafka is not None:
+            return write_kafka(self.kafka, self.servers, key=self.key, format=self.format, options=self.options)
         return print_values() if self.csv is None else write_csv(self.csv)
 
 
@@ -384,11 +398,17 @@ class _Builder:
                 return generate(count=read.generate, rate=read.rate)
             return generate(self._function(read.generate, f"{field}.generate"), count=read.count, rate=read.rate)
         if read.csv is not None:
-            return read_csv(read.csv, follow=read.follow, rate=read.rate, separator=read.separator, types=read.types)
+            separator, types = read.separator, read.types
+            return read_csv(read.csv, follow=bool(read.follow), rate=read.rate, separator=separator, types=types)
         if read.json_lines is not None:
-            return read_json_lines(read.json_lines, follow=read.follow, rate=read.rate)
+            return read_json_lines(read.json_lines, follow=bool(read.follow), rate=read.rate)
+        if read.kafka is not None:
+            return read_kafka(
+                read.kafka, read.servers, start=read.start, format=read.format, metadata=read.metadata,
+                follow=read.follow is not False, rate=read.rate, options=read.options,
+            )  # fmt: skip
         assert read.parquet is not None
-        return read_parquet(read.parquet, follow=read.follow, rate=read.rate)
+        return read_parquet(read.parquet, follow=bool(read.follow), rate=read.rate)
 
     def _stream(self, name: str, field: str) -> Stream:
         found = self._streams.get(name)

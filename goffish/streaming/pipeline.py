@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from goffish.errors import GoffishError, InputError, JobError
 from goffish.streaming.batches import LAST, Batch
@@ -37,6 +38,8 @@ class Pipeline:
         Of the flow, which updates increase.
     origins : mapping, optional
         Versions with which the states of operators began, if it was not the first one.
+    spool : Path, optional
+        Folder for what sinks have prepared.
 
     Attributes
     ----------
@@ -55,8 +58,9 @@ class Pipeline:
         part: str = "",
         version: int = 0,
         origins: Mapping[str, int] | None = None,
+        spool: Path | None = None,
     ) -> None:
-        self.topology, self.version, self.part = topology, version, part
+        self.topology, self.version, self.part, self.spool = topology, version, part, spool
         self.origins = dict(origins or {})
         self.instances = {one.name: make_instance(one) for one in topology.operators}
         self.writers = {
@@ -79,7 +83,7 @@ class Pipeline:
         #: Watermark that each operator has sent last.
         self.forwarded: dict[str, int | None] = {}
         for writer in self.all_writers:
-            writer.part = part
+            writer.part, writer.spool = part, spool
         self._exchange = exchange
         self._routes: dict[tuple[str, str], list[Channel]] = {}
         for channel in topology.channels:
@@ -88,7 +92,7 @@ class Pipeline:
     def updated(self, update: UpdatePlan, exchange: Callable[[Channel, Batch], None] | None = None) -> Pipeline:
         """Return the operators of a new version; those that do not differ are the same instances."""
         origins = self.origins | dict.fromkeys(update.own_state, update.number)
-        new = Pipeline(update.new, exchange, self.part, update.number, origins)
+        new = Pipeline(update.new, exchange, self.part, update.number, origins, self.spool)
         new.dead, new.errors = self.dead, self.errors
         for name in self.instances.keys() & new.instances.keys():
             new.counts[name] = self.counts[name]

@@ -39,10 +39,13 @@ class Writer:
         Distinguishes the files of several processes.
     publishes : bool
         Whether records are visible only after `commit`; the latency of records counts until then.
+    spool : Path or None
+        Local folder in which the run keeps what writers prepare; None if it resumes from no checkpoint.
     """
 
     part = ""
     publishes = False
+    spool: Path | None = None
 
     def write(self, batch: Batch) -> None:
         """Accept records.

@@ -123,6 +123,20 @@ class Source(ABC):
         """Raise an error if the source cannot be read."""
         self.partitions()
 
+    def begin(self, *, resumed: bool) -> Source:
+        """Return the source as one operator of a run reads it, whose partitions can share connections.
+
+        Parameters
+        ----------
+        resumed : bool
+            Whether the run continues from a checkpoint; partitions without a position are then new.
+
+        Returns
+        -------
+        Source
+        """
+        return self
+
 
 @dataclass(frozen=True)
 class Files(Source):
@@ -253,25 +267,39 @@ class _JsonReader(_LineReader):
         lines = self.lines(limit)
         if not lines:
             return None
-        try:
-            # One call for all lines is several times as fast as one for each.
-            values = json.loads(b"[" + b",".join(lines) + b"]") if _are_objects(lines) else []
-            if len(values) == len(lines):
-                return Read(values, [])
-        except ValueError:
-            pass
-        return self._each(lines, first)
+        return parse_json(lines, lambda at: f"{self.path}:{first + at}", blank=True)
 
-    def _each(self, lines: list[bytes], first: int) -> Read:
-        values, bad = [], []
-        for number, line in enumerate(lines, first):
-            if line.strip():
-                try:
-                    values.append(json.loads(line))
-                except ValueError as error:
-                    text = line.decode(errors="replace")
-                    bad.append(BadLine(text, f"{self.path}:{number}: not a JSON value ({error})"))
-        return Read(values, bad)
+
+def parse_json(texts: list[bytes], place: Callable[[int], str], *, blank: bool = False) -> Read:
+    """Parse JSON values.
+
+    Parameters
+    ----------
+    texts : list of bytes
+    place : callable
+        Returns where a text is from, for messages.
+    blank : bool
+        Whether blank texts are left out, as lines are.
+
+    Returns
+    -------
+    Read
+    """
+    try:
+        # One call for all texts is several times as fast as one for each.
+        values = json.loads(b"[" + b",".join(texts) + b"]") if _are_objects(texts) else []
+        if len(values) == len(texts):
+            return Read(values, [])
+    except (ValueError, RecursionError):
+        pass
+    values, bad = [], []
+    for at, text in enumerate(texts):
+        if not blank or text.strip():
+            try:
+                values.append(json.loads(text))
+            except (ValueError, RecursionError) as error:
+                bad.append(BadLine(text.decode(errors="replace"), f"{place(at)}: not a JSON value ({error})"))
+    return Read(values, bad)
 
 
 def _are_objects(lines: list[bytes]) -> bool:

@@ -222,11 +222,13 @@ class Topology:
 
     def check_access(self) -> None:
         """Raise an error if a source cannot be read, or a sink cannot be written."""
-        for one in self.operators:
-            if isinstance(one.options, SourceOptions):
-                one.options.source.check()
-        for sink in self.sinks.values():
-            sink.check()
+        sources = {one.name: one.options.source for one in self.operators if isinstance(one.options, SourceOptions)}
+        checks = [(name, one.check) for name, one in sources.items()]
+        for name, check in [*checks, *((name, one.check) for name, one in self.sinks.items())]:
+            try:
+                check()
+            except InputError as error:
+                raise InputError(f"operator {name}: {error}") from None
 
     def check_alternate(self, operator: str, alternate: str) -> None:
         """Check that an operator has an alternate.

@@ -40,6 +40,19 @@ assert gf.read("edges.csv.zst").num_edges == 4
 print("agreement", gf.agreement([0, 0, 1, 1], [0, 1, 0, 1])["nmi"])
 """
 _NETWORKX = "import networkx as nx; print(nx.pagerank(nx.path_graph(3), backend='goffish'))"
+_KAFKA = """
+from confluent_kafka import Producer
+import goffish as gf
+
+cluster = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock"})
+[broker] = cluster.list_topics(timeout=10).brokers.values()
+cluster.produce("numbers", b"1")
+cluster.flush()
+flow = gf.stream.Flow("numbers")
+source = gf.stream.read_kafka("numbers", f"{broker.host}:{broker.port}", follow=False)
+flow.source(source).sink(gf.stream.print_values())
+flow.run()
+"""
 #: A command of each extra, and what it prints.
 COMMANDS = {
     "networkx": (
@@ -50,6 +63,7 @@ COMMANDS = {
     "plot": (["goffish", "plot", "quotient", "store", "-o", "picture.png"], ""),
     "mpi": (["mpirun", "-n", "2", "goffish", "run", "components", "store", "--engine", "mpi"], "components"),
     "spark": (["goffish", "run", "components", "store", "--engine", "spark"], "components"),
+    "kafka": (["python", "-c", _KAFKA], "1"),
     "service": (["python", "-c", _SERVED, "{}"], "served"),
     "service,postgres": (["python", "-c", _SERVED, "{{'database': '{url}'}}"], "served"),
     "service,tracing": (["python", "-c", _SERVED, "{'traces': 'http://127.0.0.1:9'}"], "served"),

@@ -21,7 +21,7 @@ from typing import Any
 
 from goffish.errors import CheckpointError, InputError, JobError
 from goffish.partial import local_path
-from goffish.streaming.checkpoints import WORKERS, CheckpointFolder, lock_folder
+from goffish.streaming.checkpoints import SINKS, WORKERS, CheckpointFolder, lock_folder
 from goffish.streaming.embedded import Until
 from goffish.streaming.live.watch import Watch
 from goffish.streaming.metrics import Counts, Meter, Metrics, WorkerMetrics
@@ -557,7 +557,7 @@ class _WorkerFolder:
                     self.path / str(number), topology.name, topology.fingerprint, locked=False, updated=updated
                 )
                 for version in versions:
-                    recover(version, number, None if saved.latest is None else saved.latest.number)
+                    recover(version, number, None if saved.latest is None else saved.latest.number, self.path / SINKS)
                 self.workers.append(number)
                 if saved.latest is not None:
                     body = saved.latest.body

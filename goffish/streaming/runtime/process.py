@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from goffish.errors import GoffishError, JobError
+from goffish.streaming.checkpoints import SINKS
 from goffish.streaming.operators import described
 from goffish.streaming.ring.messages import Marker, Signal, Tuples
 from goffish.streaming.ring.registry import FileRegistry
@@ -99,6 +100,7 @@ class Process:
             start["version"],
             start["origins"],
             start["update"],
+            (start["checkpoints"] or folder) / SINKS,
         )
         self._failed: dict[int, str] = {}  # versions that cannot be prepared, with the reason
         self._read_limit = self._work_limit = 64

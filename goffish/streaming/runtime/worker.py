@@ -102,11 +102,11 @@ class _Version:
     pipeline: Pipeline
 
 
-def recover(topology: Topology, worker: int, serial: int | None) -> None:
+def recover(topology: Topology, worker: int, serial: int | None, spool: Path | None) -> None:
     """Publish the files that a worker which is gone has prepared for a checkpoint, and discard later ones."""
     for name, sink in topology.sinks.items():
         writer = sink.writer(name)
-        writer.part = str(worker)
+        writer.part, writer.spool = str(worker), spool
         writer.recover(serial)
 
 
@@ -135,6 +135,8 @@ class Worker:
         Versions with which the states of operators began.
     update : UpdatePlan, optional
         That was in progress when the run that is resumed ended.
+    spool : Path, optional
+        Folder for what sinks of all workers have prepared.
 
     Attributes
     ----------
@@ -155,11 +157,13 @@ class Worker:
         version: int = 0,
         origins: Mapping[str, int] | None = None,
         update: UpdatePlan | None = None,
+        spool: Path | None = None,
     ) -> None:
         self.number, self.registry = number, registry
         self.outbox: list[tuple[int, Any]] = []
         self.version = self._done = version
-        pipeline = Pipeline(plan.topology, partial(self._exchange, version), f"{number}", version, origins)
+        self._spool = spool
+        pipeline = Pipeline(plan.topology, partial(self._exchange, version), f"{number}", version, origins, spool)
         self._versions = {version: _Version(plan, pipeline)}
         self._since = dict.fromkeys(plan.keyed, version)  # versions that channels came with
         self._update: UpdatePlan | None = None
@@ -199,6 +203,10 @@ class Worker:
             self.version = update.number
             self._paused = update.strategy == Strategy.NCH
         restored = None if folder is None or not old else self._restore(folder, old)
+        self._sources = {
+            name: one.options.source.begin(resumed=bool(restored))  # type: ignore[union-attr]
+            for name, one in plan.sources.items()
+        }
         self.node = Node(number, registry, self, options, now, restored)
         self._sender = Sender(number, self.node.view)
         self._post(list(self._sender.start()))
@@ -520,14 +528,13 @@ class Worker:
                 clocks[one.name] = clock = Clock(one.options.time or "", one.options.lateness)  # type: ignore[union-attr]
                 clock.watermark = saved.get("clocks", {}).get(one.name, FIRST)
             with named(source):
-                opened = operator.options.source.open(partition, saved.get("position"))  # type: ignore[union-attr]
-                reader = None if saved.get("done") else opened
+                opened = None if saved.get("done") else self._sources[source].open(partition, saved.get("position"))
             read, published = saved.get("records", 0), history[-1]["records"] if history else 0
-            partition_ = _Partition(name, operator, lane, clocks, reader, now, history or [], read, published)
+            partition_ = _Partition(name, operator, lane, clocks, opened, now, history or [], read, published)
             if not history:
                 partition_.history.append(partition_.now)
             self._partitions[name] = partition_
-            if reader is not None:
+            if opened is not None:
                 self._turn.append(name)
 
     def _timed(self, source: Operator) -> list[Operator]:
@@ -539,9 +546,9 @@ class Worker:
         self._discover_due = now + _DISCOVER_S
         if self.number not in self.node.view:
             return
-        for name, one in self.plan.sources.items():
-            if one.options.source.follows:  # type: ignore[union-attr]
-                for partition in one.options.source.partitions():  # type: ignore[union-attr]
+        for name, source in self._sources.items():
+            if source.follows:
+                for partition in source.partitions():
                     self.registry.claim(f"{name}\n{partition}", self.number)
         self._open(now)
 
@@ -810,7 +817,7 @@ class Worker:
         # Only now, as a crash before would restore what the files contain from the old worker's checkpoint.
         for node, number in self._recoveries:
             for version in self._versions.values():
-                recover(version.plan.topology, node, number)
+                recover(version.plan.topology, node, number, self._spool)
         self._recoveries.clear()
         return changed | {_LANES: lanes}
 
