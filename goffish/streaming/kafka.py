@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import threading
 import time
 import uuid
 import warnings
@@ -46,9 +47,9 @@ _STARTS, _FORMATS = ("earliest", "latest"), ("json", "text", "bytes")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Time that brokers have to answer when a flow begins, and while it runs, where it stops everything else.
 _BEGINS_S, _LISTS_S = 8.0, 0.3
-#: Time that brokers have for the records of a transaction and for each other step, and time after which a flow fails as
-#: they do not answer: in one process, and as one of several workers, which would be taken for hanging.
-_FLUSH_S, _STEP_S, _PATIENCE_S, _WORKER_PATIENCE_S, _RETRY_S = 35.0, 10.0, 300.0, 40.0, 0.5
+#: Time that brokers have for the records of a transaction and for each other step, time after which a flow fails as
+#: they do not answer, and time between two attempts.
+_FLUSH_S, _STEP_S, _PATIENCE_S, _RETRY_S = 35.0, 10.0, 300.0, 0.5
 _MESSAGE_BYTES = 1_000_000
 _SPOOL = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
 #: Errors that no second attempt can change.
@@ -448,6 +449,10 @@ class _KafkaWriter(_FolderWriter):
         self._troubles = _Troubles(sink.topic)
         self._link: _Link | None = None
         self._refused: KafkaError | None = None
+        self._waits = True
+        self._due: deque[int] = deque()
+        self._thread: threading.Thread | None = None
+        self._failed: JobError | None = None
 
     def recover(self, number: int | None) -> None:
         """Write what was prepared for the last checkpoint, unless that was done, and discard what came after it."""
@@ -455,6 +460,8 @@ class _KafkaWriter(_FolderWriter):
             self._temporary = tempfile.mkdtemp(prefix="goffish-")
         self.folder = Path(self._temporary or self.spool or "") / quote(self.name, safe="")
         super().recover(number)
+        # One of several workers must answer the others while no broker answers.
+        self._waits = not self.part
 
     def add(self, batch: Batch) -> None:
         """Write records to the hidden file."""
@@ -515,7 +522,32 @@ class _KafkaWriter(_FolderWriter):
             self._stream = None
 
     def commit(self, number: int) -> None:
-        """Write what was prepared to the topic."""
+        """Write what was prepared to the topic, or begin to."""
+        if self._waits:
+            self._finish(number)
+        elif self._prepared(number).exists():
+            self._due.append(number)
+
+    @property
+    def pending(self) -> bool:
+        """Whether something is still to be written; raises an error if it cannot be."""
+        if self._failed is not None:
+            raise self._failed
+        if self._due and (self._thread is None or not self._thread.is_alive()):
+            self._thread = threading.Thread(target=self._finish_due, name="goffish kafka", daemon=True)
+            self._thread.start()
+        return bool(self._due)
+
+    def _finish_due(self) -> None:
+        try:
+            while self._due:
+                self._finish(self._due[0])
+                self._due.popleft()
+        except Exception as error:
+            shown = f"operator {self.name}: {type(error).__name__}: {error}"
+            self._failed = error if isinstance(error, JobError) else JobError(shown)
+
+    def _finish(self, number: int) -> None:
         file = self._prepared(number)
         if file.exists():
             self._publish(file, number)
@@ -528,8 +560,7 @@ class _KafkaWriter(_FolderWriter):
         """Try until a transaction has written the records, in this attempt or an earlier one."""
         from confluent_kafka import KafkaException
 
-        patience = _WORKER_PATIENCE_S if self.part else _PATIENCE_S
-        end, topic = time.monotonic() + patience, self._sink.topic
+        end, topic = time.monotonic() + _PATIENCE_S, self._sink.topic
         while True:
             self._refused = None
             try:
@@ -540,7 +571,7 @@ class _KafkaWriter(_FolderWriter):
                 if problem.name() in _FINAL:
                     raise JobError(f"operator {self.name}: {topic}: {problem.str()}") from None
                 if time.monotonic() > end:
-                    reason = f"no transaction within {patience:g} s ({problem.str()})"
+                    reason = f"no transaction within {_PATIENCE_S:g} s ({problem.str()})"
                     raise JobError(f"operator {self.name}: {topic}: {reason}; run the flow again to resume") from None
                 self._troubles.warn(f"{problem.str()}; trying again")
                 time.sleep(_RETRY_S)
@@ -562,14 +593,15 @@ class _KafkaWriter(_FolderWriter):
                 if done.offset >= number:
                     return
             producer = self._link.producer
-            producer.begin_transaction()
+            _bounded(producer.begin_transaction)
+            group = self._link.group.consumer_group_metadata()
+            _bounded(producer.send_offsets_to_transaction, [marker], group, _STEP_S)
             for batch in stream:
                 for key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     self._produce(producer, key, value)
             if producer.flush(_FLUSH_S):
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {_FLUSH_S:g} s"))
-            producer.send_offsets_to_transaction([marker], self._link.group.consumer_group_metadata(), _STEP_S)
-            producer.commit_transaction(_STEP_S)
+            _bounded(producer.commit_transaction, _STEP_S)
 
     def _connected(self, identity: str) -> _Link:
         """Return clients for an id: from now on, no earlier one with the same id can write, or has a transaction."""
@@ -604,6 +636,33 @@ class _KafkaWriter(_FolderWriter):
         super().close()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def _bounded(call: Callable[..., Any], *arguments: Any) -> None:
+    """Call a function of the client in a thread: after a fatal error, some never return, whatever their time limit.
+
+    Raises
+    ------
+    KafkaException
+        It failed, or did not return.
+    """
+    from confluent_kafka import KafkaError, KafkaException
+
+    answers: list[KafkaException | None] = []
+
+    def work() -> None:
+        try:
+            call(*arguments)
+            answers.append(None)
+        except KafkaException as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=work, name="goffish transaction", daemon=True)
+    thread.start()
+    thread.join(_STEP_S + 1)
+    answer = answers[0] if answers else KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
+    if answer is not None:
+        raise answer
 
 
 @dataclass(frozen=True)

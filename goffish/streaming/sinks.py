@@ -30,8 +30,8 @@ _PART = re.compile(r"part(-\d+)?-(\d{8})\.\w+")
 class Writer:
     """Writes the records of one run.
 
-    Records are visible once `commit` has returned. A checkpoint calls `prepare`, saves the number, and calls `commit`
-    with it; after a crash between the two, `recover` does.
+    Records are visible once `commit` has returned and nothing is `pending`. A checkpoint calls `prepare`, saves the
+    number, and calls `commit` with it; after a crash between the two, `recover` does.
 
     Attributes
     ----------
@@ -70,6 +70,11 @@ class Writer:
         ----------
         number : int
         """
+
+    @property
+    def pending(self) -> bool:
+        """Whether `commit` has returned but something is still to be published. Called often by workers."""
+        return False
 
     def recover(self, number: int | None) -> None:
         """Publish what was prepared for the last checkpoint, and discard what came after it.

@@ -278,6 +278,8 @@ def test_recovery(servers: str, topic: str, tmp_path: Path) -> None:
     other.write(Batch([100]))
     other.prepare(1)
     killed.commit(1)
+    while killed.pending:
+        time.sleep(0.01)
     again = writer(servers, topic, tmp_path, "1")
     again.recover(2)
     assert [path.name for path in tmp_path.rglob("*.prepared")] == [".part-11-00000001.arrow.prepared"]

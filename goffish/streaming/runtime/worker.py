@@ -491,7 +491,8 @@ class Worker:
 
     @property
     def finished(self) -> bool:
-        """Whether all sources have ended or are to stop, and everything is processed and confirmed here."""
+        """Whether all sources have ended or are to stop, and everything is processed, confirmed and published here."""
+        pending = [writer.pending for writer in self._writers]
         ended = self.stopping or all(
             mark.marks is not None and mark.newest >= 0 and all(reached == LAST for reached in mark.marks.values())
             for mark in self._marks.values()
@@ -499,7 +500,7 @@ class Worker:
         empty = (
             not self.reading and not self.node.queued and not any(o.held or o.closing for o in self._outputs.values())
         )
-        if not ended or not empty or self.node.vulnerable or self.node.behind:
+        if any(pending) or not ended or not empty or self.node.vulnerable or self.node.behind:
             return False
         if self.stopping and any(self._known(one.lane.lane) < one.lane.number for one in self._partitions.values()):
             return False  # without the last mark of a lane, others do not know that records are on their way
