@@ -125,7 +125,8 @@ class Cluster:
                     f"operator {name}: collect() keeps records in memory; run with one worker, or write files"
                 )
         plan = Plan(topology)
-        options = Options(checkpoint_s=checkpoint_s, detect_s=_SILENT_S, ping_s=_ANSWERS_S)
+        # Idle workers must not leave the ring: each would be replaced by a new one.
+        options = Options(checkpoint_s=checkpoint_s, detect_s=_SILENT_S, ping_s=_ANSWERS_S, minimum=workers)
         self._checkpoints = None if checkpoint is None else _WorkerFolder(checkpoint, topology)
         update = None if self._checkpoints is None else self._checkpoints.update
         if update is not None:
