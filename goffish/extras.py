@@ -42,6 +42,8 @@ EXTRAS = {
         ("ingest",),
     ),
     "kafka": Extra("Kafka topics as sources and sinks of flows", {"confluent_kafka": "confluent-kafka"}),
+    "delta": Extra("Delta tables as sources and sinks of dataflows", {"deltalake": "deltalake"}),
+    "http": Extra("Records that clients push to a dataflow over HTTP", {"uvicorn": "uvicorn"}),
     "service": Extra(
         "Dataflows, spot jobs and the scheduling service: goffish plan, simulate, spot, serve, jobs, stream run --http",
         {

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from goffish.streaming.batches import Batch
+    from goffish.streaming.delta import read_delta, write_delta
     from goffish.streaming.embedded import Run
     from goffish.streaming.flow import Combined, Flow, KeyedStream, Loop, Stream, WindowedStream
     from goffish.streaming.flow_file import read_flow
+    from goffish.streaming.gofs_source import read_gofs
+    from goffish.streaming.http_source import receive_http
     from goffish.streaming.kafka import read_kafka, write_kafka
     from goffish.streaming.metrics import ChannelMetrics, Histogram, Metrics, OperatorMetrics, WorkerMetrics
     from goffish.streaming.operators import KeyState, Timers
@@ -39,9 +42,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "batches": ("Batch",),
+    "delta": ("read_delta", "write_delta"),
     "embedded": ("Run",),
     "flow": ("Combined", "Flow", "KeyedStream", "Loop", "Stream", "WindowedStream"),
     "flow_file": ("read_flow",),
+    "gofs_source": ("read_gofs",),
+    "http_source": ("receive_http",),
     "kafka": ("read_kafka", "write_kafka"),
     "metrics": ("ChannelMetrics", "Histogram", "Metrics", "OperatorMetrics", "WorkerMetrics"),
     "operators": ("KeyState", "Timers"),
@@ -66,9 +72,9 @@ __all__ = [
     "Alternate", "BadLine", "Batch", "Channel", "ChannelMetrics", "Combined", "Flow", "Histogram", "KeyState",
     "KeyedStream", "Loop", "Metrics", "Operator", "OperatorMetrics", "Read", "Reader", "Run", "Sink", "Source",
     "Stream", "Timers", "Topology", "Window", "WindowedStream", "WorkerMetrics", "Writer", "call",
-    "collect", "from_iterable", "generate", "print_values", "read_csv", "read_flow", "read_json_lines", "read_kafka",
-    "read_parquet", "session", "sliding", "tumbling", "write_csv", "write_json_lines", "write_kafka",
-    "write_parquet",
+    "collect", "from_iterable", "generate", "print_values", "read_csv", "read_delta", "read_flow", "read_gofs",
+    "read_json_lines", "read_kafka", "read_parquet", "receive_http", "session", "sliding", "tumbling", "write_csv",
+    "write_delta", "write_json_lines", "write_kafka", "write_parquet",
 ]  # fmt: skip
 
 

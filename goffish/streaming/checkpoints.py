@@ -61,7 +61,7 @@ def lock_folder(folder: Path, given: str | Path) -> IO[str]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         lock.close()
-        raise InputError(f"{given}: in use by another run; stop it, or name another checkpoint folder") from None
+        raise InputError(f"{given}: in use by another run; stop it, or name another folder") from None
     return lock
 
 

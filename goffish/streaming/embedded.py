@@ -114,6 +114,11 @@ class _Partitions:
         """Return what a checkpoint keeps of every partition."""
         return self._saved | {name: self._position(name) for name in self._readers}
 
+    def saved(self) -> None:
+        """Let readers drop what is before their positions, which a checkpoint holds now."""
+        for reader in self._readers.values():
+            reader.saved(reader.position)
+
     def watermark(self) -> int | None:
         """Return the watermark of the partitions that are not idle; ``None`` if all are."""
         if self.done:
@@ -395,6 +400,8 @@ class Executor:
             }
             self._folder.save(number, deltas, body, whole=whole, operators=self.topology.names)
         self._pipeline.commit(number)
+        for one in self._sources.values():
+            one.saved()
         self._number, self._saved_at, self._saved_s = number, self._processed, time.monotonic()
 
     def metrics(self) -> Metrics:

@@ -12,7 +12,10 @@ from pydantic import Field, model_validator
 
 from goffish.definitions import Definition, read_definition
 from goffish.errors import InputError
+from goffish.streaming.delta import read_delta, write_delta
 from goffish.streaming.flow import Flow, KeyedStream, Loop, Stream, WindowedStream
+from goffish.streaming.gofs_source import read_gofs
+from goffish.streaming.http_source import receive_http
 from goffish.streaming.kafka import SERVERS, Format, Start, read_kafka, write_kafka
 from goffish.streaming.sinks import Sink, print_values, write_csv, write_json_lines, write_parquet
 from goffish.streaming.sources import Source, generate, read_csv, read_json_lines, read_parquet
@@ -23,13 +26,61 @@ Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
 Time = str | float
 
 
+class Receive(Definition):
+    """Arguments of `receive_http`."""
+
+    bind: str
+    journal: str | None = None
+    token: str | None = None
+    tls: tuple[str, str] | None = None
+    max_body: int | None = None
+    max_waiting: int | None = None
+    max_journal: int | None = None
+    timeout: Time | None = None
+
+
+class Store(Definition):
+    """Arguments of `read_gofs`."""
+
+    store: str
+    what: Literal["edges", "vertices"] = "edges"
+    attributes: list[str] | None = None
+    start: int | str | None = None
+    end: int | str | None = None
+    follow: bool = False
+    rate: float | None = None
+
+
+class Delta(Definition):
+    """Arguments of `read_delta`."""
+
+    path: str
+    version: int | None = None
+    changes: bool = False
+    follow: bool = False
+    rate: float | None = None
+    storage_options: dict[str, str] | None = None
+
+
+class DeltaTarget(Definition):
+    """Arguments of `write_delta`."""
+
+    path: str
+    staging: str | None = None
+    partition_by: list[str] = []
+    storage_options: dict[str, str] | None = None
+
+
 class Read(Definition):
-    """What a source reads: one of `json_lines`, `csv`, `parquet`, `kafka`, or `generate`, a number of records."""
+    """What a source reads: one of `json_lines`, `csv`, `parquet`, `kafka`, `delta`, `gofs`, `http`, or `generate`."""
 
     json_lines: str | None = None
     csv: str | None = None
     parquet: str | None = None
     kafka: str | None = None
+    http: Receive | None = None
+    delta: Delta | None = None
+    gofs: Store | None = None
     generate: int | Function | None = None
     count: int | None = None
     follow: bool | None = None
@@ -44,17 +95,18 @@ class Read(Definition):
 
     @model_validator(mode="after")
     def _one(self) -> Read:
-        _only_one(self, ("json_lines", "csv", "parquet", "kafka", "generate"))
+        _only_one(self, ("json_lines", "csv", "parquet", "kafka", "delta", "gofs", "http", "generate"))
         return self
 
 
 class Write(Definition):
-    """What a sink writes: one of `parquet`, `json_lines`, `csv`, `kafka`, or `print`."""
+    """What a sink writes: one of `parquet`, `json_lines`, `csv`, `delta`, `kafka`, or `print`."""
 
     parquet: str | None = None
     json_lines: str | None = None
     csv: str | None = None
     kafka: str | None = None
+    delta: DeltaTarget | None = None
     print: Literal[True] | None = None
     servers: str = SERVERS
     key: str | None = None
@@ -63,7 +115,7 @@ class Write(Definition):
 
     @model_validator(mode="after")
     def _one(self) -> Write:
-        _only_one(self, ("parquet", "json_lines", "csv", "kafka", "print"))
+        _only_one(self, ("parquet", "json_lines", "csv", "delta", "kafka", "print"))
         return self
 
     def sink(self) -> Sink:
@@ -74,6 +126,8 @@ class Write(Definition):
             return write_json_lines(self.json_lines)
         if self.kafka is not None:
             return write_kafka(self.kafka, self.servers, key=self.key, format=self.format, options=self.options)
+        if self.delta is not None:
+            return write_delta(**self.delta.model_dump(exclude_none=True))
         return print_values() if self.csv is None else write_csv(self.csv)
 
 
@@ -407,6 +461,12 @@ class _Builder:
                 read.kafka, read.servers, start=read.start, format=read.format, metadata=read.metadata,
                 follow=read.follow is not False, rate=read.rate, options=read.options,
             )  # fmt: skip
+        if read.http is not None:
+            return receive_http(**read.http.model_dump(exclude_none=True))
+        if read.delta is not None:
+            return read_delta(**read.delta.model_dump(exclude_none=True))
+        if read.gofs is not None:
+            return read_gofs(**read.gofs.model_dump(exclude_none=True))
         assert read.parquet is not None
         return read_parquet(read.parquet, follow=bool(read.follow), rate=read.rate)
 

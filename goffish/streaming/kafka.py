@@ -32,7 +32,7 @@ from goffish.errors import GoffishWarning, InputError, JobError
 from goffish.extras import needed_for
 from goffish.streaming.batches import Batch
 from goffish.streaming.sinks import Sink, Writer, _FolderWriter, plain
-from goffish.streaming.sources import BadLine, Position, Read, Reader, Source, _rate, parse_json
+from goffish.streaming.sources import BadLine, Position, Read, Reader, Source, checked_rate, parse_json
 from goffish.streaming.topology import Key
 
 if TYPE_CHECKING:
@@ -745,7 +745,7 @@ def read_kafka(
     at = _topic(topic, servers, options, format)
     if start not in _STARTS:
         raise InputError(f"{at}: start = {start!r}; accepted are {' and '.join(_STARTS)}")
-    return KafkaSource(at, start, format, metadata, follow, _rate(rate, str(at)))
+    return KafkaSource(at, start, format, metadata, follow, checked_rate(rate, str(at)))
 
 
 def write_kafka(

@@ -210,13 +210,21 @@ def _sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-class _ParquetWriter(_FolderWriter):
+class ParquetWriter(_FolderWriter):
+    """Writes Parquet files with one schema.
+
+    Attributes
+    ----------
+    waiting : list of pyarrow.RecordBatch
+        What the next row group holds.
+    """
+
     suffix = ".parquet"
 
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__(folder, name)
         self._file: pq.ParquetWriter | None = None
-        self._waiting: list[pa.RecordBatch] = []
+        self.waiting: list[pa.RecordBatch] = []
         self._rows: list[Any] = []
         self._schema: pa.Schema | None = None
 
@@ -225,22 +233,24 @@ class _ParquetWriter(_FolderWriter):
         if isinstance(batch.values, list):
             self._rows += batch.values
         else:
-            self._convert()
-            self._waiting.append(batch.values)
-        if len(self._rows) + sum(map(len, self._waiting)) >= _ROW_GROUP:
-            self._flush()
+            self.convert()
+            self.waiting.append(batch.values)
+        if len(self._rows) + sum(map(len, self.waiting)) >= _ROW_GROUP:
+            self.flush()
 
-    def _convert(self) -> None:
+    def convert(self) -> None:
+        """Convert rows that wait to Arrow."""
         if self._rows:
-            self._waiting.append(as_arrow(self._rows, self.name))
+            self.waiting.append(as_arrow(self._rows, self.name))
             self._rows = []
 
-    def _flush(self) -> None:
-        self._convert()
-        if not self._waiting:
+    def flush(self) -> None:
+        """Write what waits."""
+        self.convert()
+        if not self.waiting:
             return
         try:
-            schema = pa.unify_schemas([one.schema for one in self._waiting], promote_options="permissive")
+            schema = pa.unify_schemas([one.schema for one in self.waiting], promote_options="permissive")
             if self._file is None:
                 # Files of one run have one schema where possible: readers of the folder expect it.
                 if self._schema is not None:
@@ -248,7 +258,7 @@ class _ParquetWriter(_FolderWriter):
                 self._schema = schema
                 self._file = pq.ParquetWriter(self._partial, schema)
             table = pa.concat_tables(
-                [pa.Table.from_batches([one]) for one in self._waiting], promote_options="permissive"
+                [pa.Table.from_batches([one]) for one in self.waiting], promote_options="permissive"
             )
             missing = [field for field in self._schema if field.name not in table.schema.names]  # type: ignore[union-attr]
             for one in missing:
@@ -261,11 +271,11 @@ class _ParquetWriter(_FolderWriter):
             ) from None
         except KeyError as error:
             raise JobError(f"operator {self.name}: {self.folder}: no column {error}") from None
-        self._waiting = []
+        self.waiting = []
 
     def finish(self) -> None:
         """Complete the hidden file."""
-        self._flush()
+        self.flush()
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -388,7 +398,7 @@ class FolderSink(Sink):
 
     def writer(self, name: str) -> Writer:
         """Return a writer for the operator of a name."""
-        kinds = {"parquet": _ParquetWriter, "jsonl": _JsonWriter, "csv": _CsvWriter}
+        kinds = {"parquet": ParquetWriter, "jsonl": _JsonWriter, "csv": _CsvWriter}
         return kinds[self.format](local_path(self.path), name)
 
 

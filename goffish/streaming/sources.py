@@ -75,6 +75,15 @@ class Reader(ABC):
             ``None`` if no record is available now.
         """
 
+    def saved(self, position: Position) -> None:  # noqa: B027 (most readers keep nothing)
+        """Drop what is only kept to read it again: reading can never begin before a position from now on.
+
+        Parameters
+        ----------
+        position : list of int
+            A position that this reader or an earlier one of the partition was at.
+        """
+
     def close(self) -> None:  # noqa: B027 (most readers have none)
         """Close files."""
 
@@ -155,7 +164,7 @@ class Files(Source):
 
     def partitions(self) -> list[str]:
         """Return the names of the partitions that exist now."""
-        system, path = _filesystem(self.path)
+        system, path = filesystem_of(self.path)
         protocol = self.path.split("://", 1)[0] + "://" if is_uri(self.path) else ""
         try:
             if any(sign in path for sign in "*?["):
@@ -176,7 +185,14 @@ class Files(Source):
         return " or ".join(self.suffixes)
 
 
-def _filesystem(path: str) -> tuple[Any, str]:
+def filesystem_of(path: str) -> tuple[Any, str]:
+    """Return the file system of a path or URI, and the path in it.
+
+    Raises
+    ------
+    InputError
+        It cannot be reached.
+    """
     if not is_uri(path):
         path = str(Path(path.removeprefix("file://")).expanduser())
     try:
@@ -193,7 +209,7 @@ def _opened(path: str, *, follow: bool = False) -> Any:
     if follow and path.endswith((".gz", ".bz2", ".xz", ".zst")):
         raise InputError(f"{path}: compressed files cannot be followed; set follow=False, or give uncompressed files")
     try:
-        system, name = _filesystem(path)
+        system, name = filesystem_of(path)
         opened = system.open(name, "rb")
         kind = fsspec.utils.infer_compression(path)
         return opened if kind is None else fsspec.compression.compr[kind](opened, mode="rb")
@@ -244,7 +260,7 @@ class _LineReader(Reader):
         return pieces
 
     def _check_size(self) -> None:
-        system, name = _filesystem(self.path)
+        system, name = filesystem_of(self.path)
         try:
             size = int(system.info(name)["size"])
         except OSError as error:
@@ -420,7 +436,7 @@ class CsvFiles(Files):
         return _CsvReader(self, partition, position)
 
 
-class _ParquetReader(Reader):
+class ParquetReader(Reader):
     """Reads row groups; the position is the row group and the row in it."""
 
     def __init__(self, path: str, position: Position | None) -> None:
@@ -463,7 +479,7 @@ class ParquetFiles(Files):
 
     def open(self, partition: str, position: Position | None) -> Reader:
         """Return a reader of a partition from a position, by default from its beginning."""
-        return _ParquetReader(partition, position)
+        return ParquetReader(partition, position)
 
 
 class _Generated(Reader):
@@ -545,7 +561,14 @@ class Items(Source):
         return _Items(items, position)
 
 
-def _rate(rate: float | None, what: str) -> float | None:
+def checked_rate(rate: float | None, what: str) -> float | None:
+    """Return a number of records per second, after checking it.
+
+    Raises
+    ------
+    InputError
+        It is not positive.
+    """
     if rate is not None and not 0 < rate < float("inf"):
         raise InputError(f"{what}: rate = {rate!r}: must be a positive number of records per second")
     return rate
@@ -578,7 +601,7 @@ def read_json_lines(path: str | Path, *, follow: bool = False, rate: float | Non
     >>> gf.stream.read_json_lines("orders.jsonl", follow=True).follows
     True
     """
-    return JsonLines(str(path), follow, _rate(rate, str(path)))
+    return JsonLines(str(path), follow, checked_rate(rate, str(path)))
 
 
 def read_csv(
@@ -618,7 +641,7 @@ def read_csv(
     """
     if len(separator) != 1:
         raise InputError(f"{path}: separator = {separator!r}: must be one character")
-    return CsvFiles(str(path), follow, _rate(rate, str(path)), separator, tuple((types or {}).items()))
+    return CsvFiles(str(path), follow, checked_rate(rate, str(path)), separator, tuple((types or {}).items()))
 
 
 def read_parquet(path: str | Path, *, follow: bool = False, rate: float | None = None) -> Source:
@@ -648,7 +671,7 @@ def read_parquet(path: str | Path, *, follow: bool = False, rate: float | None =
     >>> gf.stream.read_parquet("s3://lake/orders/", rate=1000).rate
     1000
     """
-    return ParquetFiles(str(path), follow, _rate(rate, str(path)))
+    return ParquetFiles(str(path), follow, checked_rate(rate, str(path)))
 
 
 def generate(
@@ -688,7 +711,7 @@ def generate(
         function, count = None, function
     if count is not None and count < 0:
         raise InputError(f"generate: count = {count}: must be 0 or more")
-    return Generator(function, count, _rate(rate, "generate"))
+    return Generator(function, count, checked_rate(rate, "generate"))
 
 
 def from_iterable(items: Iterable[Any], *, rate: float | None = None) -> Source:
@@ -719,7 +742,7 @@ def from_iterable(items: Iterable[Any], *, rate: float | None = None) -> Source:
     """
     if not isinstance(items, Iterable | pa.Table | pa.RecordBatch):
         raise InputError(f"from_iterable: {type(items).__name__} is not iterable; give a list or another iterable")
-    return Items(items, _rate(rate, "from_iterable"))
+    return Items(items, checked_rate(rate, "from_iterable"))
 
 
 class Pace:

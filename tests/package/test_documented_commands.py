@@ -132,6 +132,7 @@ def folder(tmp_path: Path) -> Path:
     streams = fenced(ROOT / "docs" / "guides" / "streams.md")
     parts = {text.partition("\n")[0].removeprefix("# "): text for _, text in streams if text.startswith("# ")}
     (tmp_path / "flow.py").write_text(parts["flow.py"])
+    (tmp_path / "ingest.py").write_text(parts["ingest.py"])
     (tmp_path / "orders.yaml").write_text(parts["orders.yaml"])
     (tmp_path / "shop.py").write_text(parts["flow.py"].partition("flow = ")[0])
     orders = [{"customer": f"c{n % 3}", "total": n % 50, "at": 1735689600 + n} for n in range(600)]

@@ -39,6 +39,30 @@ gf.write(graph, "edges.csv.zst")
 assert gf.read("edges.csv.zst").num_edges == 4
 print("agreement", gf.agreement([0, 0, 1, 1], [0, 1, 0, 1])["nmi"])
 """
+_RECEIVED = """
+import http.client, socket
+from goffish import stream
+
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    port = listener.getsockname()[1]
+flow, seen = stream.Flow("received"), stream.collect()
+flow.source(stream.receive_http(f"127.0.0.1:{port}", journal="journal")).sink(seen)
+running = flow.start(checkpoint="saved")
+client = http.client.HTTPConnection("127.0.0.1", port)
+client.request("POST", "/", b"7", {"Content-Type": "application/json"})
+print("answered", client.getresponse().status)
+running.stop()
+"""
+_TABLE = """
+from goffish import stream
+
+written, read, seen = stream.Flow("written"), stream.Flow("read"), stream.collect()
+written.source(stream.from_iterable([{"a": 1}, {"a": 2}])).sink(stream.write_delta("table"))
+written.run(checkpoint="saved")
+read.source(stream.read_delta("table")).sink(seen)
+read.run()
+print("read", len(seen.values))
+"""
 _NETWORKX = "import networkx as nx; print(nx.pagerank(nx.path_graph(3), backend='goffish'))"
 _KAFKA = """
 from confluent_kafka import Producer
@@ -64,6 +88,8 @@ COMMANDS = {
     "mpi": (["mpirun", "-n", "2", "goffish", "run", "components", "store", "--engine", "mpi"], "components"),
     "spark": (["goffish", "run", "components", "store", "--engine", "spark"], "components"),
     "kafka": (["python", "-c", _KAFKA], "1"),
+    "delta": (["python", "-c", _TABLE], "read 2"),
+    "http": (["python", "-c", _RECEIVED], "answered 200"),
     "service": (["python", "-c", _SERVED, "{}"], "served"),
     "service,postgres": (["python", "-c", _SERVED, "{{'database': '{url}'}}"], "served"),
     "service,tracing": (["python", "-c", _SERVED, "{'traces': 'http://127.0.0.1:9'}"], "served"),

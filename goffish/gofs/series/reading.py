@@ -260,6 +260,52 @@ class Series:
         """
         return self._column(partition, instance, name, bins).values
 
+    def column(self, partition: int, instance: int, name: str) -> pa.Array:
+        """Return the values of an attribute in one partition and instance; null where an absent element has none.
+
+        Parameters
+        ----------
+        partition, instance : int
+        name : str
+            ``vertex.NAME`` or ``edge.NAME``.
+
+        Returns
+        -------
+        pyarrow.Array
+            One value for each row of `Elements`.
+
+        Raises
+        ------
+        InputError, StoreError
+            As for `values`.
+        """
+        return self._column(partition, instance, name, None).to_arrow(self.schema[name].arrow_type)
+
+    def existing(self, partition: int, instance: int, place: Place) -> NDArray[np.int64]:
+        """Return the rows of a partition that exist in an instance, ascending.
+
+        An edge exists if its flag is set and both its ends exist.
+
+        Parameters
+        ----------
+        partition, instance : int
+        place : {"vertex", "edge"}
+
+        Returns
+        -------
+        int64 array
+        """
+        elements = self.elements(partition)
+        rows = np.arange(elements.count(place))
+        return self._existing(partition, instance, place, range(elements.num_bins), rows)
+
+    def edge_ends(self, partition: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return source and target of the edges of all rows of a partition, as numbers of the partitioned graph.
+
+        The first end of an undirected edge is in the subgraph of the row.
+        """
+        return self._columns.ends(partition, np.arange(self.elements(partition).count("edge")))
+
     def _column(self, partition: int, instance: int, name: str, bins: Iterable[int] | None) -> Column:
         if not 0 <= instance < len(self):
             raise InputError(f"instance {instance} does not exist; the series has {len(self)} instances")
@@ -374,7 +420,7 @@ class Instance:
             raise InputError(f"{full} was not selected; add it to attributes=[{', '.join(sorted(self._chosen))}]")
         parts, numbers = [pa.array([], kind)], [np.empty(0, np.int64)]
         for partition in range(self._series.num_partitions):
-            parts.append(self._series._column(partition, self.number, full, None).to_arrow(kind))
+            parts.append(self._series.column(partition, self.number, full))
             if place == "vertex":
                 numbers.append(self._series.graph.slice(partition).vertex_ids.astype(np.int64))
             else:

@@ -137,11 +137,12 @@ class Process:
                 ticked = now
                 self._worker.tick(now)
                 if self._worker.node.fenced:
-                    return
+                    break
                 self._report(now)
             active = bool(self._read()) if not self._blocked else False
             self._work()
             self._post()
+        self._worker.close()
 
     @property
     def _blocked(self) -> bool:

@@ -31,7 +31,7 @@ from goffish.streaming.ring.sender import Lane, Sender
 from goffish.streaming.ring.view import Registry
 from goffish.streaming.runtime.plan import ALL, Acknowledged, Mark, Marks, Plan, Records, lane_id
 from goffish.streaming.sinks import Writer
-from goffish.streaming.sources import Pace, Reader
+from goffish.streaming.sources import Pace, Position, Reader
 from goffish.streaming.state import Delta, captured
 from goffish.streaming.topology import Channel, Operator, SourceOptions, Topology
 from goffish.streaming.updates.plan import UpdatePlan, channel_name
@@ -186,6 +186,7 @@ class Worker:
         self._marks: dict[int, Mark] = {lane_id(name): unknown for name in registry.lanes()}
         self._acknowledged: dict[int, dict[int, int]] = {}
         self._passed: list[tuple[int, dict[int, int]]] = []  # serial, and what it contains
+        self._begins: list[tuple[int, list[tuple[Reader, Position]]]] = []  # serial, and where reading begins again
         self._prepared: list[int] = []  # serial numbers of checkpoints that are not confirmed
         self._clean = False  # whether nothing has changed since a checkpoint was asked for
         self._last = 0  # that checkpoint
@@ -384,6 +385,12 @@ class Worker:
         self.node.lose(worker, now)
         self._after()
 
+    def close(self) -> None:
+        """Close the partitions that this worker reads."""
+        for one in self._partitions.values():
+            if one.reader is not None:
+                one.reader.close()
+
     def _post(self, messages: list[tuple[int, Any]]) -> None:
         self.outbox += messages
 
@@ -415,6 +422,10 @@ class Worker:
                 pipeline.commit(number, self._before(pipeline))
         for output in self._outputs.values():
             self._release(output, serial)
+        for number, begins in self._begins:
+            for reader, position in begins if number <= serial else ():
+                reader.saved(position)
+        self._begins = [entry for entry in self._begins if entry[0] > serial]
         contained = [numbers for number, numbers in self._passed if number <= serial]
         self._passed = [entry for entry in self._passed if entry[0] > serial]
         if contained:
@@ -812,6 +823,10 @@ class Worker:
             # While records are replayed, the places are behind those that sinks have the records of.
             if one.history[-1] != one.now and one.records >= one.history[-1]["records"]:
                 one.history.append(one.now)
+        begins = [
+            (one.reader, one.history[0]["position"]) for one in self._partitions.values() if one.reader is not None
+        ]
+        self._begins.append((serial, begins))
         changed = {name: state.collect() for name, state in self._keyed.items()}
         lanes = self._own_lanes()
         self._save(changed, lanes)
