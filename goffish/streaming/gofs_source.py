@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from goffish.errors import CheckpointError, InputError
+from goffish.errors import CheckpointError, InputError, StoreError
 from goffish.gofs.series import Series, open_series
 from goffish.gofs.series.model import EXISTS, Place
 from goffish.streaming.sources import Position, Read, Reader, Source, checked_rate
@@ -21,6 +21,8 @@ from goffish.streaming.sources import Position, Read, Reader, Source, checked_ra
 _PLACES: dict[str, Place] = {"edges": "edge", "vertices": "vertex"}
 #: Seconds between two looks at a store that is followed.
 _LOOK_S = 1.0
+#: How often a store that changes is opened, and seconds between.
+_OPENS, _OPENS_S = 10, 0.05
 #: Columns that name the vertices.
 _ENDS: dict[Place, tuple[str, ...]] = {"edge": ("source", "target"), "vertex": ("vertex",)}
 
@@ -132,12 +134,27 @@ class SeriesSource(Source):
         return _SeriesReader(self, int(partition), position)
 
 
+def _opened(store: str) -> Series:
+    """Open a time series with its graph; again if instances were appended between the two."""
+    for tried in range(_OPENS):
+        series = open_series(store)
+        try:
+            _ = series.graph
+            return series
+        except StoreError:
+            series.close()
+            if tried == _OPENS - 1:
+                raise
+            time.sleep(_OPENS_S)
+    raise AssertionError
+
+
 class _SeriesReader(Reader):
     """Reads a partition; the position is the instance, the row in it, and a checksum of what is before."""
 
     def __init__(self, source: SeriesSource, partition: int, position: Position | None) -> None:
         self._source, self._partition = source, partition
-        self._series = open_series(source.store)
+        self._series = _opened(source.store)
         self._looked = time.monotonic()
         self._columns = source.columns(self._series)
         self._numbers = self._series.between(source.start, source.end)
@@ -182,7 +199,7 @@ class _SeriesReader(Reader):
         self._looked = time.monotonic()
         before = self._checksum(self.position[0])
         self._series.close()
-        self._series = open_series(self._source.store)
+        self._series = _opened(self._source.store)
         if self._checksum(self.position[0]) != before:
             raise InputError(f"{self._source.store}: the store was replaced; stores that are followed may only grow")
         self._numbers = self._series.between(self._source.start, self._source.end)

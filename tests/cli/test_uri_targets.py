@@ -78,7 +78,8 @@ READS = """
     catalogue:path dataflow:path FormatError.__init__:path open_store:path as_series:given open_series:path
     is_store:path verify_store:path read:path read_calibration:path shape_of:graph ingest:spec read_spec:spec
     iterate_instances:series map_instances:series series_frames:series run_series:series
-    read_csv:path read_flow:path read_json_lines:path read_parquet:path
+    read_csv:path read_delta:path read_flow:path read_gofs:store read_json_lines:path read_parquet:path
+    receive_http:tls
 """.split()  # noqa: SIM905 (one word a line would fill pages)
 
 
@@ -180,7 +181,10 @@ def writing_calls() -> dict[str, Callable[[Any], Any]]:
         "Calibration.write:path": lambda path: Calibration({}, []).write(path),
         "Flow.run:checkpoint": lambda path: flow.run(checkpoint=path),
         "Flow.start:checkpoint": lambda path: flow.start(checkpoint=path),
+        "receive_http:journal": lambda path: gf.stream.receive_http("127.0.0.1:8080", journal=path),
         "write_csv:path": gf.stream.write_csv,
+        "write_delta:path": gf.stream.write_delta,
+        "write_delta:staging": lambda path: gf.stream.write_delta("table", staging=path),
         "write_json_lines:path": gf.stream.write_json_lines,
         "write_parquet:path": gf.stream.write_parquet,
         "ingest:output": lambda path: ingest(spec, path),

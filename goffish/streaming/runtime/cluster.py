@@ -31,7 +31,7 @@ from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.ring.registry import FileRegistry
 from goffish.streaming.ring.view import Member, View
 from goffish.streaming.runtime.plan import Plan
-from goffish.streaming.runtime.worker import recover
+from goffish.streaming.runtime.worker import Begin, recover
 from goffish.streaming.sinks import Collect
 from goffish.streaming.topology import MAIN, Topology
 from goffish.streaming.updates.plan import UpdatePlan, is_same, plan_update
@@ -137,19 +137,15 @@ class Cluster:
                 sink.check_unused()
         outputs = [] if self._checkpoints is None else self._checkpoints.outputs
         first = max(old, default=-1) + 1
-        self._start: dict[str, Any] = {
-            "topology": topology, "options": options, "old": old, "checkpoints": None, "version": 0, "origins": {},
-            "update": update,
-        }  # fmt: skip
-        if self._checkpoints is not None:
-            self._start["checkpoints"] = self._checkpoints.path
-            self._start |= {"version": self._checkpoints.version, "origins": self._checkpoints.origins}
-        flow = _sent(topology, self._start)
+        saved, folder = self._checkpoints, Path(tempfile.mkdtemp(prefix="goffish-"))
+        self._folder, self._options = folder, options
+        self._begin = Begin(spool=folder / SINKS)
+        if saved is not None:
+            self._begin = Begin(saved.path, tuple(old), saved.version, saved.origins, update, saved.path / SINKS)
         self._rollout = None if update is None else Rollout(update, time.monotonic())
         self._writes: dict[int, tuple[float, float]] = {}
         self._watch = Watch() if watch is None else watch
         self._meter = Meter(topology)
-        self._folder = Path(tempfile.mkdtemp(prefix="goffish-"))
         self._processes: dict[int, _Process] = {}
         self._selector = selectors.DefaultSelector()
         self._gone: dict[str, Counts] = {}
@@ -170,7 +166,7 @@ class Cluster:
         self._forgets: dict[int, int] = {}  # checkpoints of workers after which the last update needs not be kept
         self._asked = 0.0
         try:
-            (self._folder / "flow").write_bytes(flow)
+            self._write_flow(topology)
             (self._folder / "path").write_text(json.dumps(sys.path))
             members = tuple(Member(first + number, number * CIRCLE // workers) for number in range(workers))
             self._registry = FileRegistry(self._folder / "ring", View(1, members, min(replication, workers - 1)))
@@ -185,6 +181,10 @@ class Cluster:
         except BaseException:
             self.close()
             raise
+
+    def _write_flow(self, topology: Topology) -> None:
+        """Write what workers that start read."""
+        (self._folder / "flow").write_bytes(_sent(topology, (topology, self._options, self._begin)))
 
     def _spawn(self, number: int) -> None:
         mine, theirs = socket.socketpair()
@@ -298,7 +298,7 @@ class Cluster:
         if view.moves or not all(number in self._processes for number in view.nodes.tolist()):
             return
         for number, one in self._processes.items():
-            behind = one.report.get("update", [0, 0])[1] < self._start["version"]
+            behind = one.report.get("update", [0, 0])[1] < self._begin.version
             if one.ready and not behind and number not in view and time.monotonic() > one.asked + _ASKS_S:
                 one.asked = time.monotonic()
                 owner = max(view.nodes.tolist(), key=lambda node: view.interval(node).size)
@@ -354,7 +354,7 @@ class Cluster:
     def plan(self, new: Topology, strategy: Strategy, partial_windows: PartialWindow) -> UpdatePlan:
         """Compare the flow with another version of it."""
         Plan(new)
-        number: int = self._start["version"] + self._attempts + 1
+        number: int = self._begin.version + self._attempts + 1
         return plan_update(number, self.topology, new, strategy, partial_windows)
 
     @property
@@ -384,12 +384,10 @@ class Cluster:
             known = self._active
             self._active = {one.name: known.get(one.name, MAIN) for one in plan.new.operators if one.alternates}
             self._attempts = 0
-            self._start |= {
-                "topology": plan.new, "version": plan.number,
-                "origins": self._start["origins"] | dict.fromkeys(plan.own_state, plan.number), "update": None,
-            }  # fmt: skip
+            origins = {**self._begin.origins, **dict.fromkeys(plan.own_state, plan.number)}
+            self._begin = replace(self._begin, version=plan.number, origins=origins, update=None)
+            self._write_flow(plan.new)
             self._forgets = {number: one.report["serial"] + 1 for number, one in workers.items()}
-            (self._folder / "flow").write_bytes(_sent(plan.new, self._start))
         lost = sum(one.report.get("lost", 0) for one in self._processes.values())
         self.updates.append(rollout.report(self._writes, lost - self._lost_before))
         self._lost_before = lost

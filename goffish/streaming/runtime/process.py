@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from goffish.errors import GoffishError, JobError
-from goffish.streaming.checkpoints import SINKS
 from goffish.streaming.operators import described
 from goffish.streaming.ring.messages import Marker, Signal, Tuples
 from goffish.streaming.ring.registry import FileRegistry
@@ -79,7 +78,7 @@ class Process:
 
     def __init__(self, folder: Path, number: int, control: _Control) -> None:
         self._folder, self._number, self._control = folder, number, control
-        start = pickle.loads((folder / "flow").read_bytes())
+        topology, options, begin = pickle.loads((folder / "flow").read_bytes())
         self._listener = listen(str(folder / f"{number}.socket"))
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -89,19 +88,7 @@ class Process:
         control.send(ready=True)
         commands = self._await_start()
         registry = FileRegistry(folder / "ring")
-        self._worker = Worker(
-            Plan(start["topology"]),
-            number,
-            registry,
-            start["options"],
-            time.monotonic(),
-            start["checkpoints"],
-            start["old"],
-            start["version"],
-            start["origins"],
-            start["update"],
-            (start["checkpoints"] or folder) / SINKS,
-        )
+        self._worker = Worker(Plan(topology), number, registry, options, time.monotonic(), begin)
         self._failed: dict[int, str] = {}  # versions that cannot be prepared, with the reason
         self._read_limit = self._work_limit = 64
         self._reported = 0.0

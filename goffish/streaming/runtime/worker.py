@@ -102,6 +102,34 @@ class _Version:
     pipeline: Pipeline
 
 
+@dataclass(frozen=True)
+class Begin:
+    """Where a worker begins.
+
+    Attributes
+    ----------
+    folder : Path, optional
+        Folder with a folder of each worker's checkpoints.
+    old : sequence of int
+        Workers of the run that is resumed.
+    version : int
+        Of the flow.
+    origins : mapping
+        Versions with which the states of operators began.
+    update : UpdatePlan, optional
+        That was in progress when the run that is resumed ended.
+    spool : Path, optional
+        Folder for what sinks of all workers have prepared.
+    """
+
+    folder: Path | None = None
+    old: Sequence[int] = ()
+    version: int = 0
+    origins: Mapping[str, int] = field(default_factory=dict)
+    update: UpdatePlan | None = None
+    spool: Path | None = None
+
+
 def recover(topology: Topology, worker: int, serial: int | None, spool: Path | None) -> None:
     """Publish the files that a worker which is gone has prepared for a checkpoint, and discard later ones."""
     for name, sink in topology.sinks.items():
@@ -125,18 +153,8 @@ class Worker:
     options : Options
     now : float
         Time in seconds.
-    folder : Path, optional
-        Folder with a folder of each worker's checkpoints.
-    old : sequence of int
-        Workers of the run that is resumed.
-    version : int
-        Of the flow.
-    origins : mapping, optional
-        Versions with which the states of operators began.
-    update : UpdatePlan, optional
-        That was in progress when the run that is resumed ended.
-    spool : Path, optional
-        Folder for what sinks of all workers have prepared.
+    begin : Begin, optional
+        Where it begins, in a run that resumes another one.
 
     Attributes
     ----------
@@ -152,13 +170,10 @@ class Worker:
         registry: Registry,
         options: Options,
         now: float,
-        folder: Path | None = None,
-        old: Sequence[int] = (),
-        version: int = 0,
-        origins: Mapping[str, int] | None = None,
-        update: UpdatePlan | None = None,
-        spool: Path | None = None,
+        begin: Begin | None = None,
     ) -> None:
+        begin = begin or Begin()
+        folder, old, version, origins, spool = begin.folder, begin.old, begin.version, begin.origins, begin.spool
         self.number, self.registry = number, registry
         self.outbox: list[tuple[int, Any]] = []
         self.version = self._done = version
@@ -199,10 +214,10 @@ class Worker:
         self._folder = None
         if folder is not None:
             self._folder = CheckpointFolder(folder / str(number), plan.topology.name, plan.topology.fingerprint)
-        if update is not None:
-            self.prepare_update(update)
-            self.version = update.number
-            self._paused = update.strategy == Strategy.NCH
+        if begin.update is not None:
+            self.prepare_update(begin.update)
+            self.version = begin.update.number
+            self._paused = begin.update.strategy == Strategy.NCH
         restored = None if folder is None or not old else self._restore(folder, old)
         self._sources = {
             name: one.options.source.begin(resumed=bool(restored))  # type: ignore[union-attr]

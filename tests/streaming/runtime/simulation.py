@@ -18,7 +18,7 @@ from goffish.streaming.ring.node import Options
 from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.ring.view import Member, MemoryRegistry, View
 from goffish.streaming.runtime.plan import Plan
-from goffish.streaming.runtime.worker import Worker
+from goffish.streaming.runtime.worker import Begin, Worker
 from goffish.streaming.updates.plan import plan_update
 from goffish.streaming.updates.rollout import Progress, Rollout
 from goffish.streaming.updates.versions import PartialWindow, Strategy
@@ -70,9 +70,8 @@ class Cluster:
 
     def add(self, number: int) -> None:
         """Start a worker."""
-        self.workers[number] = Worker(
-            self.plan, number, self.registry, self.options, self.now, self.folder, (), self.version, self.origins
-        )
+        begin = Begin(self.folder, version=self.version, origins=self.origins)
+        self.workers[number] = Worker(self.plan, number, self.registry, self.options, self.now, begin)
         self._at(self.now + self.random.random() * 0.01, partial(self._turn, number))
 
     def update(self, flow: Flow, strategy: Strategy, partial_windows: PartialWindow = PartialWindow.EMIT) -> None:
