@@ -30,10 +30,10 @@ def test_a_real_run_adapts_and_survives_a_lost_machine() -> None:
     """Breaks when a decision is not carried out, a killed machine is not noticed, or its successor does no work."""
     # A wide band: this computer may have other work, and only the lost machine shall make a difference.
     dataflow = read_dataflow("sc13-diamond")
-    goal = dataflow.goal.model_copy(update={"throughput": 0.4, "tolerance": 0.35})
+    goal = dataflow.goal.model_copy(update={"throughput": 0.6, "tolerance": 0.3})
     flow = compile_flow(dataflow.model_copy(update={"goal": goal}))
     rates = np.zeros((5, flow.size))
-    rates[:, 0] = 2
+    rates[:, 0] = 1
     setting = Setting(
         flow=flow, catalogue=read_catalogue("ec2-2013"), policy=Reactive(alternate_every=0, resource_every=1),
         rates=rates, interval_s=4.0, failures=Failures(machines={0: 5.0}),
@@ -46,9 +46,9 @@ def test_a_real_run_adapts_and_survives_a_lost_machine() -> None:
     machines = result.machines.to_pylist()
     assert [m["failed"] for m in machines] == [True, False] and machines[0]["stop_s"] == pytest.approx(5, abs=1)
     assert 8 <= machines[1]["ready_s"] < 12  # a process starts faster than the catalogue's minute
-    # The same decisions as in the simulation, which knows nothing of processes.
+    # The same machines as in the simulation, which knows nothing of processes.
     simulated = run_fluid(setting)
-    for name in ("machines", "cores", "starts", "failures"):
+    for name in ("machines", "starts", "failures"):
         assert result.intervals.column(name).to_pylist() == simulated.intervals.column(name).to_pylist()
     assert not [p for p in psutil.Process().children(recursive=True) if "goffish.services" in command_of(p)]
 
