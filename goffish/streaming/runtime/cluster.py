@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
@@ -249,6 +249,7 @@ class Cluster:
             # The checkpoints of all workers are of the new version.
             serials = {number: one.report.get("serial", 0) for number, one in self._processes.items()}
             if all(serials.get(number, serial + 1) > serial for number, serial in self._forgets.items()):
+                self._checkpoints.remove_others(self._processes)  # have checkpoints of the old version
                 self._checkpoints.keep(None)
                 self._forgets = {}
         if self._old and self._checkpoints is not None and self._saved:
@@ -603,6 +604,11 @@ class _WorkerFolder:
             partial.replace(self.path / _UPDATE)
         except OSError as error:
             raise JobError(f"{self.path}: cannot be written ({error.strerror or error})") from None
+
+    def remove_others(self, workers: Collection[int]) -> None:
+        """Remove the checkpoints of workers that are gone, from which others have taken over."""
+        numbers = [int(one.name) for one in self.path.iterdir() if one.name.isdigit()]
+        self.remove([number for number in numbers if number not in workers])
 
     def remove(self, workers: Sequence[int]) -> None:
         """Remove the checkpoints of workers that others have taken over from."""

@@ -899,7 +899,7 @@ class Worker:
             wanted -= taken
             restored += [piece for piece in pieces if piece.ranges]
             for name, delta in deltas:
-                if name != _LANES:
+                if name in self._keyed:  # and not one of a version that had nothing left, nor the lanes
                     self._keyed[name].install(_clipped(delta, taken))
             for name, value in kept.items():
                 lanes.setdefault(name, value)

@@ -168,3 +168,42 @@ def test_all_processes_are_killed_during_an_update(tmp_path: Path, seed: int) ->
     finally:
         cluster.close()
     assert totals_of(tmp_path / "out") == expected
+
+
+@pytest.mark.slow
+def test_a_run_resumes_after_an_update(tmp_path: Path) -> None:
+    """Checkpoints of a worker that was killed before are of the old version, and are not needed."""
+    expected = make_events(tmp_path / "in", RECORDS)
+
+    def wider() -> gf.stream.Flow:
+        """Other windows in the first stage, whose sums are the same in ten seconds."""
+        flow = gf.stream.Flow("groups")
+        events = flow.source(gf.stream.read_json_lines(str(tmp_path / "in"), rate=2500), time="at", lateness="2s")
+        sums = events.key_by("user").window(gf.stream.tumbling("2s")).sum("n", name="sums")
+        groups = sums.map(lambda row: row | {"group": int(row["user"][1:]) % 3}, name="group")
+        totals = groups.key_by("group").window(gf.stream.tumbling("10s")).sum("n", name="groups")
+        totals.sink(gf.stream.write_json_lines(tmp_path / "out"))
+        return flow
+
+    cluster = Cluster(make(tmp_path, 1).check(), 2, checkpoint_s=0.1, checkpoint=tmp_path / "saved")
+    try:
+        while not list((tmp_path / "out").glob("part-*")):
+            cluster.poll()
+        os.kill(cluster.pids[0], signal.SIGKILL)
+        while cluster.failures == 0 or len(cluster._registry.read().members) < 2:
+            cluster.poll()
+        cluster.update(wider().check(), Strategy.MVC, PartialWindow.EMIT)
+        while cluster.updating or (tmp_path / "saved" / "workers" / "update").exists():
+            cluster.poll()
+        assert cluster.updates[0].state == "complete"
+        assert not (tmp_path / "saved" / "workers" / "0").exists()
+    finally:
+        cluster.close()
+    with pytest.raises(InputError, match="checkpoint of another flow"):
+        Cluster(make(tmp_path, 1).check(), 2, checkpoint=tmp_path / "saved")
+    cluster = Cluster(wider().check(), 3, checkpoint_s=0.1, checkpoint=tmp_path / "saved")
+    try:
+        finish(cluster)
+    finally:
+        cluster.close()
+    assert totals_of(tmp_path / "out") == expected
