@@ -129,11 +129,10 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "next-weeks.csv").write_text("source,target,time\n1,2,1099000000\n")
     flow = next(text for language, text in fenced(ROOT / "docs" / "guides" / "scheduling.md") if language == "yaml")
     (tmp_path / "mine.yaml").write_text(flow)
-    streams = fenced(ROOT / "docs" / "guides" / "streams.md")
+    streams = [one for kind in ("guides", "tutorials") for one in fenced(ROOT / "docs" / kind / "streams.md")]
     parts = {text.partition("\n")[0].removeprefix("# "): text for _, text in streams if text.startswith("# ")}
-    (tmp_path / "flow.py").write_text(parts["flow.py"])
-    (tmp_path / "ingest.py").write_text(parts["ingest.py"])
-    (tmp_path / "orders.yaml").write_text(parts["orders.yaml"])
+    for name in ("flow.py", "ingest.py", "orders.yaml", "meters.py", "kilowatts.py"):
+        (tmp_path / name).write_text(parts[name])
     (tmp_path / "shop.py").write_text(parts["flow.py"].partition("flow = ")[0])
     orders = [{"customer": f"c{n % 3}", "total": n % 50, "at": 1735689600 + n} for n in range(600)]
     (tmp_path / "orders.jsonl").write_text("".join(f"{json.dumps(order)}\n" for order in orders))
