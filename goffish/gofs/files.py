@@ -132,8 +132,8 @@ class _RemoteFolder:
             yield
         except OSError as error:
             reason = reason_of(error)
-            told = reason if reason == "no such file" else f"cannot be {doing} ({reason})"
-            raise StoreError(f"{where}: {told}") from error
+            text = reason if reason == "no such file" else f"cannot be {doing} ({reason})"
+            raise StoreError(f"{where}: {text}") from error
 
     def _full(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"  # not a path object: the root of HTTP is a URL

@@ -108,7 +108,7 @@ class Broker:
                 connection = self._listener.accept()
                 name = json.loads(connection.recv_bytes(1 << 10))["name"]
             except (OSError, EOFError, ValueError, KeyError, AuthenticationError):
-                continue  # somebody else, or an instance that is gone already
+                continue  # not an instance, or one that has ended
             with self._lock:
                 if name in self._instances:
                     self._instances[name].connection = connection
@@ -243,14 +243,14 @@ class Broker:
         instance = self._instances[name]
         assert instance.connection is not None
         try:
-            told = json.loads(instance.connection.recv_bytes(1 << 10))
+            report = json.loads(instance.connection.recv_bytes(1 << 10))
         except (EOFError, OSError):
             self._drop(name)
             return
-        element, messages = instance.element, told["messages"]
+        element, messages = instance.element, report["messages"]
         instance.ordered = 0
         work, could = busy.get(instance.machine, (0.0, 0.0))
-        could += told["seconds"] * self._speed(instance.machine)
+        could += report["seconds"] * self._speed(instance.machine)
         busy[instance.machine] = (work + messages * instance.cost, could)
         sent = messages * float(self._flow.selectivity[self._flow.rows(self._active)[element]])
         done[element] += messages

@@ -27,8 +27,8 @@ def main() -> None:
             begun = time.monotonic()
             for _ in range(order["messages"]):
                 _work(order["cpu_s"], order["share"])
-            told = {"messages": order["messages"], "seconds": time.monotonic() - begun}
-            broker.send_bytes(json.dumps(told).encode())
+            report = {"messages": order["messages"], "seconds": time.monotonic() - begun}
+            broker.send_bytes(json.dumps(report).encode())
 
 
 def _work(cpu_s: float, share: float) -> None:

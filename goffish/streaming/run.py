@@ -25,7 +25,7 @@ from goffish.streaming.broker import Broker
 #: Between two looks at machines that start.
 _LOOK_S = 0.25
 _STARTS_S = 120.0
-#: Messages that take less of a processor than this cannot be told from what passing them on takes.
+#: Messages that take less of a processor than this cannot be distinguished from the cost of passing them on.
 _SHORTEST_S = 2e-4
 
 
@@ -171,7 +171,7 @@ def _default_share(setting: Setting) -> float:
     share = min(1.0, 0.5 * len(os.sched_getaffinity(0)) / power)
     cheapest = float(setting.flow.cost.min()) * share
     if cheapest < _SHORTEST_S:
-        told = f"a message would take {cheapest * 1e3:.3f} ms of a processor"
+        text = f"a message would take {cheapest * 1e3:.3f} ms of a processor"
         advice = "which cannot be measured; simulate it"
-        raise InputError(f"the dataflow needs cores of speed {power:,.0f}: {told}, {advice}")
+        raise InputError(f"the dataflow needs cores of speed {power:,.0f}: {text}, {advice}")
     return share

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.gofs import open_store
 from goffish.gofs.series import Series, append_instances, open_series
-from goffish.gofs.series.model import told
+from goffish.gofs.series.model import moment_text
 from goffish.gofs.series.write import Progress
 from goffish.graph.columns import as_table
 from goffish.graph.labels import as_id_column
@@ -77,7 +77,7 @@ def append_from_events(
     limits = _limits(series, moments, None if window is None else length(window, time_unit, "window"))
     notes, inside = [], moments >= limits[0]
     if not inside.all():
-        early = f"before {told(int(limits[0]), series.unit)}, where the series ends"
+        early = f"before {moment_text(int(limits[0]), series.unit)}, where the series ends"
         notes.append(f"{np.count_nonzero(~inside):,} of {inside.size:,} events are {early} and were skipped")
     ends = [as_id_column(table.column(name), name) for name in (source, target)]
     if self_loops == "drop":

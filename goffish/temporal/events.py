@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from goffish.errors import InputError
 from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, SparseColumn
-from goffish.gofs.series.model import TYPES, told, type_name
+from goffish.gofs.series.model import TYPES, moment_text, type_name
 from goffish.graph import from_edges, read, to_arrow
 from goffish.graph.columns import as_table
 from goffish.graph.guards import options_of
@@ -134,7 +134,7 @@ def build_from_events(
     which = np.searchsorted(limits, moments, side="right") - 1
     inside = (which >= 0) & (which < limits.size - 1)
     if not inside.all():
-        covered = f"{told(int(limits[0]), unit)} to {told(int(limits[-1]), unit)}"
+        covered = f"{moment_text(int(limits[0]), unit)} to {moment_text(int(limits[-1]), unit)}"
         notes.append(f"{np.count_nonzero(~inside):,} of {inside.size:,} events are outside the windows ({covered})")
     if self_loops == "drop":
         loops = numbers[0] == numbers[1]
@@ -172,9 +172,9 @@ def _limits(
     first = int(moments.min()) // step * step if start is None else at(start, time_unit, "start")
     count = max((int(moments.max()) - first) // step + 1, 1)
     if count > MOST_WINDOWS:
-        told = f"window={window!r} produces {count:,} windows"
+        problem = f"window={window!r} produces {count:,} windows"
         raise InputError(
-            f"{told}, at most {MOST_WINDOWS:,} are accepted; use a longer window, another time_unit, or borders"
+            f"{problem}, at most {MOST_WINDOWS:,} are accepted; use a longer window, another time_unit, or borders"
         )
     return first + step * np.arange(count + 1, dtype=np.int64)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from goffish.gofs.files import open_folder
 from goffish.gofs.series import open_series
-from goffish.gofs.series.model import told
+from goffish.gofs.series.model import moment_text
 from goffish.gofs.series.slices import slice_kind
 from goffish.gofs.store import read_manifest
 
@@ -55,8 +55,8 @@ def describe_series(path: str | Path) -> dict[str, Any]:
     info = series.graph.info
     return {
         "instances": len(series),
-        "begins": told(int(series.starts[0]), series.unit) if len(series) else None,
-        "ends": told(int(series.ends[-1]), series.unit) if len(series) else None,
+        "begins": moment_text(int(series.starts[0]), series.unit) if len(series) else None,
+        "ends": moment_text(int(series.ends[-1]), series.unit) if len(series) else None,
         "period": _length(int(lengths[0]), series.unit) if lengths.size == 1 else None,
         "gaps": int(np.count_nonzero(series.starts[1:] > series.ends[:-1])),
         "vertices": series.graph.num_vertices,

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from goffish.errors import FormatError, InputError
 from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, SparseColumn
-from goffish.gofs.series.model import Unit, moment, told
+from goffish.gofs.series.model import Unit, moment, moment_text
 from goffish.graph import Graph, from_edges, read
 from goffish.graph.guards import options_of
 from goffish.temporal.building import EdgeFinder, SeriesBuild, StoreOptions, TimeUnit, at, ends_of, length, unit_of
@@ -97,7 +97,7 @@ def build_from_snapshots(
         twice = np.flatnonzero(np.diff(starts) == 0)
         if twice.size:
             first, second = (files[int(twice[0]) + j].name for j in (0, 1))
-            raise InputError(f"{first} and {second} have the same time, {told(int(starts[twice[0]]), unit)}")
+            raise InputError(f"{first} and {second} have the same time, {moment_text(int(starts[twice[0]]), unit)}")
         ends = ends_of(starts, step)
         _check_ends(files, starts, ends, unit)
     options = {"directed": directed, **options}
@@ -159,9 +159,8 @@ def _check_ends(files: list[Path], starts: Any, ends: Any, unit: Unit) -> None:
     late = np.flatnonzero(ends[:-1] > starts[1:])
     if late.size:
         i = int(late[0])
-        when = (
-            f"ends at {told(int(ends[i]), unit)}, after {files[i + 1].name} begins ({told(int(starts[i + 1]), unit)})"
-        )
+        begins = f"{files[i + 1].name} begins ({moment_text(int(starts[i + 1]), unit)})"
+        when = f"ends at {moment_text(int(ends[i]), unit)}, after {begins}"
         raise InputError(f"period: {files[i].name} {when}; use a shorter period or omit it")
 
 

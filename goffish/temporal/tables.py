@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.gofs import PartitionedGraph
 from goffish.gofs.series import Attribute, InstanceData, SeriesSchema, SparseColumn
-from goffish.gofs.series.model import Unit, told, type_name
+from goffish.gofs.series.model import Unit, moment_text, type_name
 from goffish.graph import Graph
 from goffish.graph.columns import as_table
 from goffish.graph.guards import GRAPH_ADVICE, expect, options_of
@@ -103,9 +103,9 @@ def build_from_table(
         early = np.flatnonzero(np.diff(first) <= 0)
         if early.size:
             i = int(early[0])
-            begins = f"instance {i + 1} begins at {told(int(first[i + 1]), unit)}"
+            begins = f"instance {i + 1} begins at {moment_text(int(first[i + 1]), unit)}"
             raise InputError(
-                f"starts: {begins}, which is not after instance {i} ({told(int(first[i]), unit)}); sort them"
+                f"starts: {begins}, which is not after instance {i} ({moment_text(int(first[i]), unit)}); sort them"
             )
     step = None if period is None else length(period, time_unit, "period")
     last = ends_of(first, step) if ends is None else np.array([at(x, time_unit, "one of ends") for x in ends], np.int64)
@@ -148,8 +148,8 @@ def _instances_of(column: pa.ChunkedArray, starts: Sequence[Any] | None, time_un
     numbers = time_column(column, "1", "the column of instances")
     bad = np.flatnonzero((numbers < 0) | (numbers >= len(starts)))
     if bad.size:
-        told = f"instance {numbers[bad[0]]} does not exist; got {len(starts)} starts"
-        raise InputError(f"row {bad[0]}: {told}")
+        problem = f"instance {numbers[bad[0]]} does not exist; got {len(starts)} starts"
+        raise InputError(f"row {bad[0]}: {problem}")
     return numbers
 
 
@@ -165,7 +165,7 @@ def _ordered(
     named = [table.column(name) for name in keys[1:]]
 
     def where(row: int) -> str:
-        return f"row {row}, instance {number[row]} ({told(int(starts[number[row]]), unit)}): "
+        return f"row {row}, instance {number[row]} ({moment_text(int(starts[number[row]]), unit)}): "
 
     elements = _find(finder, named, where)
     order = np.lexsort((elements, number))

@@ -161,7 +161,7 @@ class SliceCache:
         with self._lock:
             self._counts["prefetched_slices"] += 1
             self._counts["prefetched_bytes"] += self._size(key)
-        # Whoever asks for the slice is told of the damage.
+        # A reader of the slice receives the error.
         with suppress(GoffishError):
             self._fill(key, entry)
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from goffish.errors import InputError
-from goffish.gofs.series.model import Attribute, InstanceData, SeriesSchema, SparseColumn, Unit, moment, told
+from goffish.gofs.series.model import Attribute, InstanceData, SeriesSchema, SparseColumn, Unit, moment, moment_text
 from goffish.graph import Graph
 from goffish.graph.guards import expect
 
@@ -49,11 +49,11 @@ class Reading:
         expect(data.values, Mapping, f"values of instance {number}", "expected a mapping of attribute to column")
         start, end = (moment(getattr(data, x), self.unit, f"{x} of instance {number}") for x in ("start", "end"))
         if end <= start:
-            raise InputError(f"instance {number} ends at {told(end, self.unit)}, which is not after its start")
+            raise InputError(f"instance {number} ends at {moment_text(end, self.unit)}, which is not after its start")
         if self.ends and start < self.ends[-1]:
-            before = f"before instance {number - 1} ends ({told(self.ends[-1], self.unit)})"
+            before = f"before instance {number - 1} ends ({moment_text(self.ends[-1], self.unit)})"
             advice = "instances must ascend in time without overlap"
-            raise InputError(f"instance {number} begins at {told(start, self.unit)}, {before}: {advice}")
+            raise InputError(f"instance {number} begins at {moment_text(start, self.unit)}, {before}: {advice}")
         row: Row = {}
         for name, values in data.values.items():
             if name not in self.schema:
@@ -86,8 +86,8 @@ def statics_of(schema: SeriesSchema, template: Graph) -> dict[str, pa.Array]:
         table = template.vertex_attributes if place == "vertex" else template.edge_attributes
         known = [] if table is None else table.column_names
         if table is None or attribute.default_column not in known:
-            told = f"no {place} attribute {attribute.default_column!r} in the template"
-            raise InputError(f"{name}: default_column: {told}; available: {', '.join(known) or 'none'}")
+            problem = f"no {place} attribute {attribute.default_column!r} in the template"
+            raise InputError(f"{name}: default_column: {problem}; available: {', '.join(known) or 'none'}")
         column = _as_column(table.column(attribute.default_column), attribute, f"{name}: the default column")
         if column.null_count:
             at = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])

@@ -98,8 +98,8 @@ class Attribute:
                 raise TypeError(f"it is a {type(given).__name__}")
             return pa.scalar(given, self.arrow_type).as_py()
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            told = f"default={given!r} is not of type {self.type} ({error})"
-            raise InputError(f"attribute {self.name!r}: {told}") from None
+            problem = f"default={given!r} is not of type {self.type} ({error})"
+            raise InputError(f"attribute {self.name!r}: {problem}") from None
 
     @property
     def arrow_type(self) -> Any:
@@ -240,7 +240,7 @@ def moment(value: Any, unit: Unit, name: str = "time") -> int:
     raise InputError(f"{name}={value!r}: expected {accepted}")
 
 
-def told(value: int, unit: Unit) -> str:
+def moment_text(value: int, unit: Unit) -> str:
     """A moment as people read it."""
     if unit == "us":
         try:
@@ -260,9 +260,9 @@ def encode_facts(
 ) -> pa.Buffer:
     """The bytes of the file `series`: when the instances begin and end, and what is known of all of them."""
     attributes = {place: [asdict(a) for a in getattr(schema, place)] for place in PLACES}
-    told = json.dumps({"unit": unit, "pack": pack, "bins": bins, "schema": attributes}, sort_keys=True)
+    facts = json.dumps({"unit": unit, "pack": pack, "bins": bins, "schema": attributes}, sort_keys=True)
     moments = {"starts": np.asarray(starts, np.int64), "ends": np.asarray(ends, np.int64)}
-    return encode_arrays(moments | {"facts": pa.array([told])})
+    return encode_arrays(moments | {"facts": pa.array([facts])})
 
 
 def decode_facts(

@@ -24,7 +24,7 @@ from goffish.gofs.series.model import (
     Place,
     decode_facts,
     moment,
-    told,
+    moment_text,
 )  # fmt: skip
 from goffish.gofs.series.slices import ELEMENTS, FACTS, Block, Elements, decode_slice, slice_kind
 from goffish.gofs.store import read_checked, read_manifest
@@ -84,8 +84,8 @@ def open_series(
     folder = open_folder(path)
     manifest = read_manifest(folder)
     if not manifest.files or FACTS not in manifest.files[0]:
-        told = "the store has no time series; create one with write_series or goffish timeseries build"
-        raise StoreError(f"{folder.location}: {told}")
+        problem = "the store has no time series; create one with write_series or goffish timeseries build"
+        raise StoreError(f"{folder.location}: {problem}")
     return Series(folder, manifest, most, slots, prefetch)
 
 
@@ -205,11 +205,11 @@ class Series:
         first = None if start is None else moment(start, self.unit, "start")
         last = None if end is None else moment(end, self.unit, "end")
         if first is not None and last is not None and last < first:
-            raise InputError(f"end={told(last, self.unit)} is before start={told(first, self.unit)}")
+            raise InputError(f"end={moment_text(last, self.unit)} is before start={moment_text(first, self.unit)}")
         late = first is not None and len(self) and first >= self.ends[-1]
         if late or (last is not None and len(self) and last < self.starts[0]):
             asked, covered = (
-                " to ".join("…" if x is None else told(x, self.unit) for x in pair)
+                " to ".join("…" if x is None else moment_text(x, self.unit) for x in pair)
                 for pair in ((first, last), (self.starts[0], self.ends[-1]))
             )
             raise InputError(f"the range {asked} is outside the series ({covered})")

@@ -30,7 +30,7 @@ from goffish.services.runners.folder import Busy, JobFolder, write_whole
 from goffish.services.runners.limits import UNLIMITED, JobLimits
 from goffish.services.runners.order import Files, Resolve, as_named, order_of
 from goffish.services.runners.processes import (
-    Teller,
+    EventWriter,
     concluded,
     end_worker,
     lost,
@@ -42,7 +42,7 @@ from goffish.services.store.spec import GraphJob
 
 _LOOK_S = 0.1
 #: Interval of cost and progress events, in seconds.
-_TELL_S = 2.0
+_REPORT_S = 2.0
 #: Maximum time until a worker ends after its machine or server, in seconds.
 _ENDS_S = 10.0
 #: Safety margin before the deadline, in slots.
@@ -169,7 +169,7 @@ class _Rented:
         self._provider, self._order, self._pace, self._since = provider, order, pace, since
         assert attempt.job.spec.graph is not None
         self._graph = attempt.job.spec.graph
-        self._teller = Teller(attempt)
+        self._events = EventWriter(attempt)
         self._saved = attempt.folder.saved
         self._before = attempt.job.cost
         #: Core-hours left from the last checkpoint, and the target time of a job without a deadline.
@@ -189,13 +189,13 @@ class _Rented:
     def run(self) -> Ended:
         """Run until the job ends or must stop."""
         attempt = self._attempt
-        next_decision = next_tell = 0.0
+        next_decision = next_write = 0.0
         while True:
             why = attempt.stops()
             if why is not None:
                 self._give_back("released")
                 return self._over(attempt.ended(why))
-            if self._task is not None and time.monotonic() >= next_tell:
+            if self._task is not None and time.monotonic() >= next_write:
                 limit = over_limit(attempt.folder, self._order["limits"]["memory_mb"], self._graph.cpu_seconds)
                 if limit is not None:
                     self._give_back("released")
@@ -208,9 +208,9 @@ class _Rented:
                 self._decide()
                 next_decision = self._provider.now + self._plan.slot_s
                 self._rest()
-            if time.monotonic() >= next_tell:
+            if time.monotonic() >= next_write:
                 self._tell()
-                next_tell = time.monotonic() + _TELL_S
+                next_write = time.monotonic() + _REPORT_S
             time.sleep(_LOOK_S)
 
     @property
@@ -333,7 +333,7 @@ class _Rented:
 
     def _forget(self, machine: int, kind: str, text: str) -> None:
         """Record the end of a machine; work since the last checkpoint is lost."""
-        self._teller.tell()
+        self._events.write()
         self._keep_saved()
         # The price at the interruption, which may have changed since.
         machines = self._plan.machines
@@ -411,7 +411,7 @@ class _Rented:
             write_whole(_left_file(self._attempt.folder), json.dumps({"core_hours": self._left}), durable=False)
 
     def _tell(self) -> None:
-        self._teller.tell()
+        self._events.write()
         self._keep_saved()
         cost = self._cost
         if cost > self._attempt.job.cost:

@@ -60,7 +60,7 @@ def setting_of(job: DataflowJob, catalogue: Catalogue) -> Setting:
     )  # fmt: skip
 
 
-class _Teller:
+class _Reporter:
     """Reporter of intervals, which also limits the speed of the run."""
 
     def __init__(self, folder: JobFolder, turn: str, control: Control, known: int, pace: float | None) -> None:
@@ -87,7 +87,7 @@ class _Teller:
         self._lost.update(lost)
         if changes.any or lost or step == 0:
             names = setting.flow.names
-            told = {
+            entry = {
                 "interval": step, "start_s": step * setting.interval_s,
                 "started": [self._started(number) for number in changes.started[:_MOST_LISTED]],
                 "stopped": [{"machine": number, "cost": rents[number]} for number in changes.stopped[:_MOST_LISTED]],
@@ -99,8 +99,8 @@ class _Teller:
             }  # fmt: skip
             if step == 0:
                 hourly = sum(kinds[machine.kind].price_per_hour for machine in cluster.live.machines.values())
-                told["expected_cost"] = hourly * setting.steps * setting.interval_s / 3600.0
-            self._journal.write(json.dumps(told) + "\n")
+                entry["expected_cost"] = hourly * setting.steps * setting.interval_s / 3600.0
+            self._journal.write(json.dumps(entry) + "\n")
             self._journal.flush()
         if time.monotonic() - self._reported >= _REPORT_S or step + 1 == setting.steps:
             self._reported = time.monotonic()
@@ -128,8 +128,8 @@ def _attempt(folder: JobFolder, turn: str, order: dict[str, Any]) -> None:
             return
         job = DataflowJob.model_validate(order["job"])
         control = Control(setting_of(job, Catalogue.model_validate(order["cloud"])))
-        teller = _Teller(folder, turn, control, order["known"], job.hours_per_second)
-        result = carry_out(control, FluidController(control), teller)
+        reporter = _Reporter(folder, turn, control, order["known"], job.hours_per_second)
+        result = carry_out(control, FluidController(control), reporter)
         finish(folder, result.intervals, asdict(result.summary))
 
 

@@ -28,7 +28,7 @@ from goffish.services.store.spec import DataflowJob
 
 _LOOK_S = 0.1
 #: Interval of progress events, in seconds.
-_TELL_S = 1.0
+_REPORT_S = 1.0
 #: Maximum intervals of a job; each may be an event.
 MOST_INTERVALS = 20_000
 _WORKER = "goffish.services.runners.dataflow_worker"
@@ -69,22 +69,22 @@ class DataflowRunner:
         if attempt.job.state == State.PLANNED:
             attempt.move(State.PROVISIONING, "worker already running")
         if attempt.job.state == State.PROVISIONING:
-            told = "reattached to the worker" if process is None else f"process {process.pid}"
-            attempt.move(State.RUNNING, told)
-        teller, next_tell = Teller(attempt, catalogue.currency), 0.0
+            text = "reattached to the worker" if process is None else f"process {process.pid}"
+            attempt.move(State.RUNNING, text)
+        events, next_write = EventWriter(attempt, catalogue.currency), 0.0
         ended: Ended | None = None
         while process.poll() is None if process is not None else folder.busy:
-            if time.monotonic() >= next_tell:
-                teller.tell()
+            if time.monotonic() >= next_write:
+                events.write()
                 ended = over_limit(folder, self.limits.memory_mb, None)
-                next_tell = time.monotonic() + _TELL_S
+                next_write = time.monotonic() + _REPORT_S
             why = attempt.stops()
             ended = ended if why is None else attempt.ended(why)
             if ended is not None:
                 end_worker(folder, process)
                 break
             time.sleep(_LOOK_S)
-        teller.tell()
+        events.write()
         if attempt.stops() == "budget":
             return attempt.ended("budget")
         return concluded(folder) or ended or lost(folder, None if process is None else process.returncode)
@@ -117,8 +117,8 @@ def intervals_of(job: DataflowJob, goal: Goal) -> int:
     hours = goal.period_h if job.hours is None else job.hours
     found = round(min(hours * 3600.0 / goal.interval_s, 1e12))
     if not 1 <= found <= MOST_INTERVALS:
-        told = f"hours: {hours:g} are {found:,} intervals of {goal.interval_s:g} s"
-        raise InputError(f"{told}; 1 to {MOST_INTERVALS:,} are accepted")
+        text = f"hours: {hours:g} are {found:,} intervals of {goal.interval_s:g} s"
+        raise InputError(f"{text}; 1 to {MOST_INTERVALS:,} are accepted")
     return found
 
 
@@ -154,7 +154,7 @@ class Journal:
             return
 
 
-class Teller:
+class EventWriter:
     """Writer of events from the journal and progress of a worker.
 
     Parameters
@@ -169,7 +169,7 @@ class Teller:
         self._turn = attempt.folder.turn
         self._journal = Journal(attempt.folder, self._turn)
 
-    def tell(self) -> None:
+    def write(self) -> None:
         """Write events for new entries."""
         attempt = self._attempt
         # Read the progress first: the journal then covers all its intervals.

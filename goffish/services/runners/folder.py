@@ -104,9 +104,9 @@ class JobFolder:
         except FileNotFoundError:
             return ""
 
-    def finish(self, told: dict[str, Any]) -> None:
+    def finish(self, content: dict[str, Any]) -> None:
         """Record the completion of the job; see `done`."""
-        write_whole(self._done, json.dumps(told))
+        write_whole(self._done, json.dumps(content))
 
     @property
     def saved(self) -> int | None:
@@ -121,9 +121,9 @@ class JobFolder:
         """Completion record of the job, or ``None``."""
         return _read(self._done)
 
-    def report(self, told: dict[str, Any]) -> None:
+    def report(self, content: dict[str, Any]) -> None:
         """Record the progress of the job."""
-        write_whole(self._progress, json.dumps(told), durable=False)
+        write_whole(self._progress, json.dumps(content), durable=False)
 
     @property
     def progress(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from goffish.services.store.spec import GraphJob
 
 _LOOK_S = 0.1
 #: Interval of progress events and of checks of resource usage, in seconds.
-_TELL_S = 1.0
+_REPORT_S = 1.0
 #: Time between SIGTERM and SIGKILL, in seconds.
 _GRACE_S = 5.0
 _LOG_LINES = 16384
@@ -89,25 +89,25 @@ class ProcessRunner:
         if process is None and job.state == State.PLANNED:
             attempt.move(State.PROVISIONING, "worker already running")
         if attempt.job.state == State.PROVISIONING:
-            told = "reattached to the worker" if process is None else f"process {process.pid}"
-            attempt.move(State.RUNNING, told)
+            text = "reattached to the worker" if process is None else f"process {process.pid}"
+            attempt.move(State.RUNNING, text)
         return self._look_after(attempt, graph, process)
 
     def _look_after(self, attempt: Attempt, graph: GraphJob, process: subprocess.Popen[bytes] | None) -> Ended:
         folder = attempt.folder
-        teller, next_look = Teller(attempt), 0.0
+        events, next_look = EventWriter(attempt), 0.0
         while process.poll() is None if process is not None else folder.busy:
             why = attempt.stops()
-            told = None if why is None else attempt.ended(why)
+            ended = None if why is None else attempt.ended(why)
             if time.monotonic() >= next_look:
-                teller.tell()
-                told = told or over_limit(folder, self.limits.memory_of(graph), graph.cpu_seconds)
-                next_look = time.monotonic() + _TELL_S
-            if told is not None:
+                events.write()
+                ended = ended or over_limit(folder, self.limits.memory_of(graph), graph.cpu_seconds)
+                next_look = time.monotonic() + _REPORT_S
+            if ended is not None:
                 end_worker(folder, process)
-                return concluded(folder) or told
+                return concluded(folder) or ended
             time.sleep(_LOOK_S)
-        teller.tell()
+        events.write()
         return concluded(folder) or lost(folder, None if process is None else process.returncode)
 
 
@@ -212,20 +212,20 @@ def over_limit(folder: JobFolder, most_mb: int | None, cpu_seconds: float | None
     return None
 
 
-class Teller:
+class EventWriter:
     """Writer of events for supersteps and checkpoints of a worker."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._saved = attempt.folder.saved
 
-    def tell(self) -> None:
+    def write(self) -> None:
         """Write events for new progress."""
         attempt = self._attempt
-        told = attempt.folder.progress
-        step = int(told.get("superstep", 0))
-        if told and step != attempt.job.progress:
-            attempt.note("progress", f"superstep {step}", told, progress=step)
+        report = attempt.folder.progress
+        step = int(report.get("superstep", 0))
+        if report and step != attempt.job.progress:
+            attempt.note("progress", f"superstep {step}", report, progress=step)
         saved = attempt.folder.saved
         if saved is not None and saved != self._saved:
             attempt.note("checkpoint", f"checkpoint of superstep {saved}")

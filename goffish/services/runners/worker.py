@@ -136,7 +136,7 @@ def _run(folder: JobFolder, order: dict[str, Any]) -> Any:
             running.pop("threads", None)
         graph = graph.to_graph() if isinstance(graph, PartitionedGraph) else graph
     else:
-        running |= {"checkpoint_every": order["checkpoint_every"], "progress": _teller(folder)}
+        running |= {"checkpoint_every": order["checkpoint_every"], "progress": _progress_writer(folder)}
     if "source" in options and graph is not None:
         options["source"] = as_label(options["source"], graph)
     try:
@@ -161,11 +161,11 @@ def finish(folder: JobFolder, table: Any, summary: dict[str, Any]) -> None:
     folder.finish({"summary": summary, "rows": table.num_rows, "bytes": folder.result.stat().st_size})
 
 
-def _teller(folder: JobFolder) -> Any:
-    def tell(superstep: int, active: int, messages: int, share: float | None) -> None:
+def _progress_writer(folder: JobFolder) -> Any:
+    def write(superstep: int, active: int, messages: int, share: float | None) -> None:
         folder.report({"superstep": superstep, "active": active, "messages": messages, "share": share})
 
-    return tell
+    return write
 
 
 def _graph(path: str, engine: str) -> Any:

@@ -136,7 +136,7 @@ def finish(world: World, need: Need, monkeypatch: pytest.MonkeyPatch) -> Ended:
     priced = SimpleNamespace(priced=lambda _: SimpleNamespace(classes=[SimpleNamespace(price_per_hour=HIGH)]))
     with monkeypatch.context() as patch:
         patch.setattr(cloud, "time", world)
-        patch.setattr(cloud, "Teller", lambda _: SimpleNamespace(tell=lambda: None))
+        patch.setattr(cloud, "EventWriter", lambda _: SimpleNamespace(write=lambda: None))
         patch.setattr(cloud, "SpotMarket", lambda *_: priced)
         patch.setattr(cloud, "lost", lambda *_: None)
         order = {"limits": {"memory_mb": None}}

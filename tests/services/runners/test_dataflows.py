@@ -21,7 +21,7 @@ from goffish.scheduling.simulate.run import simulate
 from goffish.scheduling.simulate.scenario import make_rates
 from goffish.services.runners import dataflows
 from goffish.services.runners.attempt import Attempt
-from goffish.services.runners.dataflows import DataflowRunner, Journal, Teller, intervals_of
+from goffish.services.runners.dataflows import DataflowRunner, EventWriter, Journal, intervals_of
 from goffish.services.runners.folder import JobFolder
 from goffish.services.store.records import Event, State
 from goffish.services.store.spec import DataflowJob, JobSpec
@@ -118,7 +118,7 @@ def test_events_list_some_machines_only(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Breaks when a run that was cut off is not finished, tells of intervals again, or ends otherwise."""
-    monkeypatch.setattr(dataflows, "_TELL_S", 0.1)
+    monkeypatch.setattr(dataflows, "_REPORT_S", 0.1)
     paced = JOB.model_copy(update={"hours_per_second": 2.0})
     with serving(tmp_path, runners()) as service:
         job = service.submit(JobSpec(dataflow=paced))
@@ -195,13 +195,13 @@ def test_what_a_worker_said_that_is_gone(tmp_path: Path) -> None:
     folder.prepare({}, 1)
     folder.report(report | {"turn": folder.turn})
     folder.prepare({}, 2)
-    teller = Teller(cast(Attempt, attempt), "USD")
-    teller.tell()
+    events = EventWriter(cast(Attempt, attempt), "USD")
+    events.write()
     assert notes == []
     folder.report(report | {"turn": folder.turn, "intervals": 6})
     with Journal(folder, folder.turn).open() as journal:
         journal.write('{"interval": 4}\n{"interval": 5, "st')
-    teller.tell()
+    events.write()
     assert notes == [6]
 
 

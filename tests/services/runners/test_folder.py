@@ -14,7 +14,7 @@ import pytest
 
 from goffish.services.runners.attempt import Attempt
 from goffish.services.runners.folder import Busy, JobFolder, write_whole
-from goffish.services.runners.processes import Teller
+from goffish.services.runners.processes import EventWriter
 
 _HOLDS = """
 import sys, time
@@ -92,15 +92,15 @@ def test_a_checkpoint_is_told_of_when_it_is_complete(folder: JobFolder) -> None:
     (folder.checkpoints / "step-00000002").mkdir(parents=True)
     manifest = folder.checkpoints / "checkpoint.json"
     manifest.write_text('{"superstep": 2}')
-    teller = Teller(cast(Attempt, attempt))
+    events = EventWriter(cast(Attempt, attempt))
     (folder.checkpoints / "step-00000004").mkdir()
     (folder.checkpoints / "rows-aa.jsonl").touch()
-    teller.tell()
+    events.write()
     assert told == [] and folder.saved == 2
     manifest.write_text('{"superstep": 4}')
-    teller.tell()
-    teller.tell()
+    events.write()
+    events.write()
     assert told == ["checkpoint of superstep 4"]
     manifest.write_text("")
-    teller.tell()
+    events.write()
     assert len(told) == 1 and folder.saved is None
