@@ -16,7 +16,7 @@ from goffish.streaming.operators import Failure, Instance, described, make_insta
 from goffish.streaming.sinks import Writer
 from goffish.streaming.state import State
 from goffish.streaming.topology import MAIN, Channel, SinkOptions, Topology
-from goffish.streaming.updates.plan import UpdatePlan
+from goffish.streaming.updates.plan import UpdatePlan, has_windows
 from goffish.streaming.updates.versions import PartialWindow
 
 #: Batches that a writer keeps apart until it publishes them; more are merged in pairs.
@@ -114,7 +114,8 @@ class Pipeline:
         """End windows of the old version that the new one does not continue; return how many results are dropped."""
         lost = 0
         for name in operators:
-            if name not in update.own_state and name in update.new.names:
+            continues = name in update.new.names and name not in update.own_state
+            if continues or not has_windows(self.topology.operator(name)):
                 continue
             if update.partial_windows == PartialWindow.EMIT:
                 self.advance(name, LAST)

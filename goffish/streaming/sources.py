@@ -766,8 +766,3 @@ class Pace:
     def took(self, count: int) -> None:
         """Count records that were read."""
         self._given += count
-
-
-def known_sources() -> Sequence[Callable[..., Source]]:
-    """Return the functions that make sources of files, by which definitions name them."""
-    return (read_json_lines, read_csv, read_parquet)

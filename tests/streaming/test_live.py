@@ -116,6 +116,7 @@ def test_slow_clients(monkeypatch: pytest.MonkeyPatch) -> None:
                 return False
 
         eventually(answers)
+        assert run.running
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "8080", "example.org:80", "127.0.0.1:70000", "[::]:0", "10.0.0.1:80"])

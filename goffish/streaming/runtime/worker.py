@@ -789,8 +789,8 @@ class Worker:
         if update is not None and self.version == update.number > number:
             if update.strategy == Strategy.NCL:
                 return None
-            moves = update.strategy == Strategy.PVC and records.channel in update.common
-            if (moves or update.strategy == Strategy.HTI) and records.channel in self.plan.keyed:
+            moving = {Strategy.HTI: update.movable, Strategy.PVC: update.common}.get(update.strategy, frozenset())
+            if records.channel in moving:
                 number = self.version
         first = self._versions.get(number, self._versions[self.version])  # of versions before a flow was resumed
         for version in (first, *self._versions.values()):

@@ -41,6 +41,8 @@ class UpdatePlan:
         Of these, the ones whose instances have a state each; others share it.
     common : frozenset of str
         Channels, by `channel_name`, whose records took the same path in both versions.
+    movable : frozenset of str
+        Channels whose records can be processed by either version: those of another key are on other workers.
     """
 
     number: int
@@ -53,6 +55,7 @@ class UpdatePlan:
     own: frozenset[str]
     own_state: frozenset[str]
     common: frozenset[str]
+    movable: frozenset[str]
 
     @property
     def text(self) -> str:
@@ -76,7 +79,7 @@ class UpdatePlan:
         windows = sorted(
             name
             for name in self.own_state | (before - set(self.new.names))
-            if name in before and _fires_on_several(self.old.operator(name))
+            if name in before and has_windows(self.old.operator(name))
         )
         merged = self.partial_windows == PartialWindow.MERGE
         return {
@@ -147,20 +150,18 @@ def plan_update(
     if strategy == Strategy.NCL:
         partial_windows = PartialWindow.DROP
     if strategy != Strategy.HTI and partial_windows != PartialWindow.MERGE:
-        own |= {one.name for one in new.operators if _fires_on_several(one) and one.name in differing & before.keys()}
+        own |= {one.name for one in new.operators if has_windows(one) and one.name in differing & before.keys()}
     own_state = {
         name for name in own & before.keys()
         if not _keeps_state(before[name], new.operator(name), strategy, partial_windows)
     }  # fmt: skip
     below = _below(old, pins) | _below(new, pins)
-    named = [{channel_name(channel) for channel in one.channels} for one in (old, new)]
-    common = {
-        name for channel in new.channels if (name := channel_name(channel)) in named[0] & named[1]
-        and channel.source not in differing | below
-    }  # fmt: skip
+    keys = [{channel_name(channel): digest(channel.key) for channel in one.channels} for one in (old, new)]
+    movable = {name for name in keys[0].keys() & keys[1].keys() if keys[0][name] == keys[1][name]}
+    paths = {channel_name(channel) for channel in new.channels if channel.source not in differing | below}
     return UpdatePlan(
         number, old, new, strategy, partial_windows, classify(*versions), can_mix(*versions), frozenset(own),
-        frozenset(own_state), frozenset(common),
+        frozenset(own_state), frozenset(paths & movable), frozenset(movable),
     )  # fmt: skip
 
 
@@ -190,11 +191,11 @@ def _logic(operator: Operator) -> tuple[Any, ...]:
 def _version(number: int, topology: Topology, changed: Iterable[str]) -> Version:
     logic = {name: 2 if name in changed else 1 for name in topology.names}
     channels = {(one.source, one.target) for one in topology.channels}
-    joins = [one.name for one in topology.operators if _fires_on_several(one)]
+    joins = [one.name for one in topology.operators if has_windows(one)]
     return Version.of(number, logic, channels, joins)
 
 
-def _fires_on_several(operator: Operator) -> bool:
+def has_windows(operator: Operator) -> bool:
     """Whether results of an operator depend on several records that arrive until some event time."""
     return any(getattr(operator.options, name, None) is not None for name in _WINDOWED)
 
@@ -223,7 +224,7 @@ def _keeps_state(old: Operator, new: Operator, strategy: Strategy, partial: Part
         They would have to, but cannot.
     """
     fits = [digest(_layout(one)) for one in (old, new)]
-    if not any(_fires_on_several(one) for one in (old, new)):
+    if not any(has_windows(one) for one in (old, new)):
         if fits[0] != fits[1]:
             raise InputError(
                 f"operator {new.name}: its state does not fit the new version (kind, key or aggregates differ); give "

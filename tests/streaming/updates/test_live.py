@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +20,20 @@ from goffish.streaming.runtime.cluster import Cluster
 from goffish.streaming.updates.plan import plan_update
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 from tests.streaming.runtime.test_cluster import make_events, sums_of
+from tests.streaming.updates.gated import Gated
 
 RECORDS = 5000
 
 
-def make(folder: Path, factor: int, rate: float = 2500) -> gf.stream.Flow:
+def source(folder: Path, free: int = RECORDS // 2) -> Gated:
+    """Events; half of them wait for the file `begun`, and the last hundred of each partition for `over`."""
+    events = gf.stream.read_json_lines(str(folder / "in"), rate=2500)
+    return Gated(Gated(events, free, str(folder / "begun")), RECORDS - 100, str(folder / "over"))
+
+
+def make(folder: Path, factor: int, free: int = RECORDS // 2) -> gf.stream.Flow:
     flow = gf.stream.Flow("groups")
-    events = flow.source(gf.stream.read_json_lines(str(folder / "in"), rate=rate), time="at", lateness="2s")
+    events = flow.source(source(folder, free), time="at", lateness="2s", name="source")
     sums = events.key_by("user").window(gf.stream.tumbling("5s")).sum("n", name="sums")
     groups = sums.map(lambda row: row | {"group": int(row["user"][1:]) % 3, "n": row["n"] * factor}, name="group")
     totals = groups.key_by("group").window(gf.stream.tumbling("10s")).sum("n", name="groups")
@@ -32,16 +41,27 @@ def make(folder: Path, factor: int, rate: float = 2500) -> gf.stream.Flow:
     return flow
 
 
-def finish(cluster: Cluster, *, kill: bool = False) -> None:
-    """Wait until the flow has ended; kill a worker while it is updated."""
-    end = time.monotonic() + 60
-    while not cluster.finished:
+def poll_until(cluster: Cluster, reached: Callable[[], bool]) -> None:
+    end = time.monotonic() + 100
+    while not reached():
         cluster.poll()
-        if kill and cluster.updating:
-            os.kill(cluster.pids[1], signal.SIGKILL)
-            kill = False
         assert time.monotonic() < end
-    assert not kill
+
+
+def update(cluster: Cluster, folder: Path, new: gf.stream.Flow, *options: Any, kill: bool = False) -> None:
+    """Update the flow while it reads; the last records are read when that is over."""
+    poll_until(cluster, lambda: cluster.metrics().records >= 3 * (RECORDS // 2))
+    cluster.update(new.check(), *options)
+    (folder / "begun").touch()
+    if kill:
+        cluster.poll()
+        os.kill(cluster.pids[1], signal.SIGKILL)
+    poll_until(cluster, lambda: not cluster.updating)
+    (folder / "over").touch()
+
+
+def finish(cluster: Cluster) -> None:
+    poll_until(cluster, lambda: cluster.finished)
 
 
 @pytest.mark.parametrize("kill", [False, True])
@@ -49,16 +69,13 @@ def test_an_update(tmp_path: Path, kill: bool) -> None:
     expected = make_events(tmp_path / "in", RECORDS)
     cluster = Cluster(make(tmp_path, 1).check(), 2, checkpoint_s=0.2)
     try:
-        while cluster.metrics().records < RECORDS // 2:
-            cluster.poll()
-        cluster.update(make(tmp_path, 1_000_000).check(), Strategy.MVC, PartialWindow.MERGE)
-        with pytest.raises(InputError, match="an update is in progress"):
-            cluster.update(make(tmp_path, 3).check())
-        finish(cluster, kill=kill)
+        update(cluster, tmp_path, make(tmp_path, 1_000_000), Strategy.MVC, PartialWindow.MERGE, kill=kill)
+        finish(cluster)
         (report,) = cluster.updates
         version = cluster.topology.operator("group")
     finally:
         cluster.close()
+    assert cluster.failures == kill
     assert (report.state, report.lost, report.changes) == ("complete", 0, "changed group")
     assert report.refresh_s is not None and report.mixes
     assert version.function is not None and version.function({"user": "u1", "n": 1})["n"] == 1_000_000
@@ -77,20 +94,21 @@ class Broken:
 
 def with_model(folder: Path) -> gf.stream.Flow:
     flow = gf.stream.Flow("groups")
-    events = flow.source(gf.stream.read_json_lines(str(folder / "in"), rate=2000), time="at", lateness="2s")
+    events = flow.source(source(folder), time="at", lateness="2s", name="source")
     events.key_by("user").process(Broken, name="model").sink(gf.stream.write_json_lines(folder / "model"))
     return flow
 
 
 def test_a_version_that_does_not_become_ready(tmp_path: Path) -> None:
     """The flow goes on as it was, and can be updated again."""
-    expected = make_events(tmp_path / "in", 2000)
-    cluster = Cluster(make(tmp_path, 1, 2000).check(), 2, checkpoint_s=0.2)
+    expected = make_events(tmp_path / "in", RECORDS)
+    cluster = Cluster(make(tmp_path, 1).check(), 2, checkpoint_s=0.2)
     try:
         cluster.update(with_model(tmp_path).check())
-        while cluster.updating:
-            cluster.poll()
-        cluster.update(make(tmp_path, 1_000_000, 2000).check(), Strategy.HTI)
+        with pytest.raises(InputError, match="an update is in progress"):
+            cluster.update(make(tmp_path, 3).check())
+        poll_until(cluster, lambda: not cluster.updating)
+        update(cluster, tmp_path, make(tmp_path, 1_000_000), Strategy.HTI)
         finish(cluster)
         first, second = cluster.updates
     finally:
@@ -108,7 +126,7 @@ def test_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no operator and no channel differs"):
         plan_update(1, old, make(tmp_path, 1).check())
     with pytest.raises(InputError, match="operator source: sources, event times and loops cannot be updated"):
-        plan_update(1, old, make(tmp_path, 1, 5).check())
+        plan_update(1, old, make(tmp_path, 1, free=5).check())
     other = gf.stream.Flow("other")
     other.source(gf.stream.generate(1)).sink(gf.stream.collect())
     with pytest.raises(InputError, match="flow other: the running flow is groups"):
@@ -118,9 +136,7 @@ def test_refused(tmp_path: Path) -> None:
 def run_and_update(folder: Path) -> None:
     """Run and update the flow; the process is killed meanwhile."""
     cluster = Cluster(make(folder, 1).check(), 2, checkpoint_s=0.1, checkpoint=folder / "saved")
-    while cluster.metrics().records < RECORDS // 2:
-        cluster.poll()
-    cluster.update(make(folder, 1_000_000).check(), Strategy.MVC)
+    update(cluster, folder, make(folder, 1_000_000), Strategy.MVC)
     finish(cluster)
 
 
@@ -147,10 +163,11 @@ def test_all_processes_are_killed_during_an_update(tmp_path: Path, seed: int) ->
     while not kept.exists():
         assert process.poll() is None
         time.sleep(0.002)
-    time.sleep(0.05 * seed)
+    time.sleep(0.05 * seed)  # at another moment of the update
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     was_kept = kept.exists()
+    (tmp_path / "over").touch()
     if was_kept:
         with pytest.raises(InputError, match=r"was being updated \(changed group, groups\); resume it"):
             Cluster(make(tmp_path, 3).check(), 2, checkpoint=tmp_path / "saved")
@@ -178,7 +195,7 @@ def test_a_run_resumes_after_an_update(tmp_path: Path) -> None:
     def wider() -> gf.stream.Flow:
         """Other windows in the first stage, whose sums are the same in ten seconds."""
         flow = gf.stream.Flow("groups")
-        events = flow.source(gf.stream.read_json_lines(str(tmp_path / "in"), rate=2500), time="at", lateness="2s")
+        events = flow.source(source(tmp_path), time="at", lateness="2s", name="source")
         sums = events.key_by("user").window(gf.stream.tumbling("2s")).sum("n", name="sums")
         groups = sums.map(lambda row: row | {"group": int(row["user"][1:]) % 3}, name="group")
         totals = groups.key_by("group").window(gf.stream.tumbling("10s")).sum("n", name="groups")
@@ -187,14 +204,11 @@ def test_a_run_resumes_after_an_update(tmp_path: Path) -> None:
 
     cluster = Cluster(make(tmp_path, 1).check(), 2, checkpoint_s=0.1, checkpoint=tmp_path / "saved")
     try:
-        while not list((tmp_path / "out").glob("part-*")):
-            cluster.poll()
+        poll_until(cluster, lambda: bool(list((tmp_path / "out").glob("part-*"))))
         os.kill(cluster.pids[0], signal.SIGKILL)
-        while cluster.failures == 0 or len(cluster._registry.read().members) < 2:
-            cluster.poll()
-        cluster.update(wider().check(), Strategy.MVC, PartialWindow.EMIT)
-        while cluster.updating or (tmp_path / "saved" / "workers" / "update").exists():
-            cluster.poll()
+        poll_until(cluster, lambda: cluster.failures == 1 and len(cluster._registry.read().members) == 2)
+        update(cluster, tmp_path, wider(), Strategy.MVC, PartialWindow.EMIT)
+        poll_until(cluster, lambda: not (tmp_path / "saved" / "workers" / "update").exists())
         assert cluster.updates[0].state == "complete"
         assert not (tmp_path / "saved" / "workers" / "0").exists()
     finally:

@@ -222,3 +222,27 @@ def test_operators_come_and_go(events: Any, tmp_path: Path) -> None:
     few = written(tmp_path / "few")
     assert len(few) > 0
     assert all(row["user"] < 5 for row in few)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.PVC, Strategy.HTI, Strategy.MVC])
+def test_another_key(events: Any, tmp_path: Path, strategy: Strategy) -> None:
+    """Records in flight are on the workers of the old key: the new version must not count them there."""
+    source, expected = events
+
+    def flow(target: Path, key: str) -> gf.stream.Flow:
+        flow = gf.stream.Flow("test")
+        read = flow.source(gf.stream.read_json_lines(str(source)), time="at", lateness="2s")
+        tens = read.map(lambda row: row | {"ten": row["user"] // 10}, name="tens").key_by(key)
+        tens.window(gf.stream.tumbling("10s")).count(name="counts").sink(gf.stream.write_json_lines(target))
+        return flow
+
+    for seed in range(3):
+        target = tmp_path / str(seed)
+        cluster = Cluster(flow(target, "user"), 3, seed=seed, limit=3)
+        cluster.run(0.3)
+        cluster.update(flow(target, "ten"), strategy)
+        cluster.finish()
+        rows = written(target)
+        new = [(row["ten"], row["window_start"]) for row in rows if "ten" in row]
+        assert len(new) == len(set(new)) > 0
+        assert sum(row["count"] for row in rows) == sum(expected.values())
