@@ -7,7 +7,7 @@ object runs in a worker process and in a simulation.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -31,7 +31,7 @@ from goffish.streaming.ring.messages import (
     SyncRequest,
     Tuples,
 )
-from goffish.streaming.ring.ranges import EVERYTHING, NOTHING, Ranges
+from goffish.streaming.ring.ranges import CIRCLE, EVERYTHING, NOTHING, Ranges
 from goffish.streaming.ring.store import BackupStore, thread_of
 from goffish.streaming.ring.view import Move, Registry, View, middle
 
@@ -112,8 +112,8 @@ class State(Protocol):
     def install(self, delta: Any, ranges: Ranges) -> None:
         """Set the entries of a delta that lie within some positions, as copies of another node's state."""
 
-    def activate(self, ranges: Ranges) -> None:
-        """Make the copies of some positions part of the state."""
+    def activate(self, ranges: Ranges, lost: Collection[int]) -> None:
+        """Make the copies of some positions part of the state, after nodes that had them are gone."""
 
     def deactivate(self, ranges: Ranges) -> None:
         """Make the state of some positions a copy of another node's."""
@@ -653,12 +653,12 @@ class Node:
         self._pieces, self._parked = [], None
         self._log(now, kind)
 
-    def _take_over(self, ranges: Ranges, now: float) -> None:
+    def _take_over(self, ranges: Ranges, gone: Collection[int], now: float) -> None:
         """Own positions from now on: their copies are the state, and the messages that it lacks are replayed."""
         lost = ranges - self._in_sync
         if lost:
             self._log(now, "data loss", lost)
-        self.state.activate(ranges)
+        self.state.activate(ranges, gone)
         empty = Progress(ranges, np.full(self.options.threads, np.iinfo(np.int64).min), {})
         known = [known._replace(ranges=known.ranges & ranges) for known in self._known]
         rest = ranges - Ranges.union(progress.ranges for progress in known)
@@ -730,7 +730,7 @@ class Node:
             view = self.view.taken_over(self.number, start, failed)
             if self.registry.replace(view):
                 self._log(now, "failure", ranges)
-                self._take_over(ranges, now)
+                self._take_over(ranges, failed, now)
                 self.follow(now)
                 return
 
@@ -740,45 +740,71 @@ class Node:
     def _move(self) -> Move | None:
         return _move_of(self.view, self.number)
 
-    def give(self, target: int, now: float, *, zone: str = "", leaves: bool = False) -> bool:
-        """Start to move half of the positions, or all if the node leaves, to the next node or to a new one.
+    def give(
+        self, target: int, now: float, *, zone: str = "", leaves: bool = False, part: tuple[int, int] | None = None
+    ) -> bool:
+        """Start to move positions to a node next to this one, or to a new one.
 
         Parameters
         ----------
         target : int
-            The next node clockwise, or a node that is not on the ring yet.
+            A node that is not on the ring yet; the next node clockwise for the last positions; the one before for the
+            first positions; either for all.
         zone : str, optional
             Fault zone of a new node.
         leaves : bool, optional
             Move everything and leave.
+        part : (int, int), optional
+            First position, and the one after the last: the first or the last positions of this node [default: the last half, or all if the node leaves].
 
         Returns
         -------
         bool
-            False if the interval cannot be split.
+            False if the interval cannot be split, or not in this way.
         """
         while True:
             self.follow(now)
             if self.fenced or self._move is not None:
                 return False
-            token, stop = self.view.token(self.number), self.view.token(self.view.clockwise(self.number))
-            start = token if leaves else middle(token, stop)
-            if start is None:
+            move = self._planned(target, part, leaves, zone)
+            if move is None:
                 self._log(now, "unsplittable", self.view.interval(self.number))
                 return False
-            ranges = Ranges.arc(start, stop)
-            after = self.view.taken_over(target, start, (self.number,) if leaves else (), zone)
+            after = self.view.moved(move)
             missing = {node: after.covered(node) - self.view.covered(node) for node in after.receivers}
             if not self.options.copies_first:
-                missing = {target: missing[target] & ranges}
+                missing = {target: missing[target] & move.ranges}
             shadows = tuple((node, lacks) for node, lacks in missing.items() if lacks)
-            move = Move(self.number, target, start, stop, shadows, leaves, zone)
+            move = replace(move, shadows=shadows)
             if self.registry.replace(self.view.changed(moves=(*self.view.moves, move))):
                 self._awaited = dict(shadows)
                 self._move_until = now + self.options.move_s
                 self._heard[target] = now
                 self.follow(now)
                 return True
+
+    def _planned(self, target: int, part: tuple[int, int] | None, leaves: bool, zone: str) -> Move | None:
+        """Return a move of some positions without its shadows, or None if the ring cannot be changed in this way."""
+        view, me = self.view, self.number
+        token, stop = view.token(me), view.token(view.clockwise(me))
+        half = middle(token, stop)
+        if leaves:
+            start = token
+        elif part is not None:
+            start, stop = part[0], part[1] % CIRCLE
+        elif half is not None:
+            start = half
+        else:
+            return None
+        move = Move(me, target, start, stop, (), leaves, zone)
+        own, is_first = view.interval(me), start == token
+        if target in view:
+            beside = (view.clockwise(me, -1),) if is_first and not leaves else (view.clockwise(me),)
+            if target not in beside and not (leaves and target == view.clockwise(me, -1)):
+                return None
+        if move.ranges - own or (not leaves and not own - move.ranges):
+            return None
+        return move if is_first or stop == view.token(view.clockwise(me)) else None
 
     def _advance_move(self, now: float) -> None:
         """Stop processing the positions of a move once all future holders have copies, and let the target go on."""
@@ -864,11 +890,9 @@ class Node:
                 or ranges - self._in_sync
             ):
                 return
-            removed = (owner,) if move.leaves else ()
-            view = self.view.taken_over(self.number, move.start, removed, move.zone)
-            if self.registry.replace(view):
+            if self.registry.replace(self.view.moved(move)):
                 self._reserved_until = now
-                self._take_over(ranges, now)
+                self._take_over(ranges, (owner,) if move.leaves else (), now)
                 self.follow(now)
                 return
 

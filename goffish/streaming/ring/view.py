@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -40,9 +40,9 @@ class Move:
     Attributes
     ----------
     owner, target : int
-        Node that gives up the positions, and the node that gets them.
+        Node that gives up the positions, and the node that gets them: one that is next to it, or a new one.
     start, stop : int
-        The positions, clockwise; `start` becomes the token of the target.
+        The positions, clockwise: the first or the last ones of the owner, or all.
     shadows : tuple of (int, Ranges)
         Nodes that receive the messages of more positions than they would without the move, so that they hold copies
         before the ring changes.
@@ -178,14 +178,32 @@ class View:
 
         Moves that the node or any of the removed ones takes part in are dropped.
         """
-        gone = set(removed)
+        return self._with({node: token}, set(removed), zone)
+
+    def moved(self, move: Move) -> View:
+        """Return the next version, in which a move has ended.
+
+        Moves that the owner or the target takes part in are dropped.
+        """
+        owner, target = move.owner, move.target
+        tokens = {target: move.start}
+        if not move.leaves and move.start == self.token(owner):
+            tokens[owner] = move.stop
+        if target in self and move.start == self.token(owner) and target == self.clockwise(owner, -1):
+            tokens[target] = self.token(target)
+        return self._with(tokens, {owner} if move.leaves else set(), move.zone)
+
+    def _with(self, tokens: Mapping[int, int], gone: Collection[int], zone: str) -> View:
+        """Return the next version with new tokens of some nodes, which may be new, and without others."""
         kept = {member.node: member for member in self.members if member.node not in gone}
-        kept[node] = replace(kept[node], token=token) if node in kept else Member(node, token, zone)
+        for node, token in tokens.items():
+            if node not in gone:
+                kept[node] = replace(kept[node], token=token) if node in kept else Member(node, token, zone)
+        changed = {*tokens, *gone}
         moves = (
-            move
-            for move in self.moves
-            if node not in (move.owner, move.target) and gone.isdisjoint((move.owner, move.target, *dict(move.shadows)))
-        )
+            move for move in self.moves
+            if changed.isdisjoint((move.owner, move.target)) and not any(node in gone for node, _ in move.shadows)
+        )  # fmt: skip
         return self.changed(members=tuple(sorted(kept.values(), key=lambda m: m.token)), moves=tuple(moves))
 
 

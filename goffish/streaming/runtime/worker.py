@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -187,7 +187,7 @@ class Worker:
         self.lost = 0
         self._keyed = pipeline.states
         self._copies = Pipeline(plan.topology, origins=origins).states
-        self._lane_copies: dict[str, tuple[int, Any]] = {}  # position and value, of other workers
+        self._lane_copies: dict[str, tuple[int, int, Any]] = {}  # of other workers: number, token and value
         self._partitions: dict[str, _Partition] = {}
         self._turn: deque[str] = deque()
         self._paces = {name: Pace(one.options.source.rate) for name, one in plan.sources.items()}  # type: ignore[union-attr]
@@ -547,7 +547,7 @@ class Worker:
                 continue
             source, partition = name.split("\n", 1)
             operator = self.plan.sources[source]
-            _, history = self._lane_copies.pop(name, (0, []))
+            *_, history = self._lane_copies.pop(name, (0, 0, []))
             saved = history[0] if history else {}  # later messages may not have arrived everywhere
             lane = Lane(lane_id(name), life, saved.get("number", 0))
             clocks = {}
@@ -852,14 +852,14 @@ class Worker:
         self._recoveries.clear()
         return changed | {_LANES: lanes}
 
-    def _save(self, changed: dict[str, Delta], lanes: dict[str, tuple[int, Any]]) -> None:
+    def _save(self, changed: dict[str, Delta], lanes: dict[str, tuple[int, int, Any]]) -> None:
         """Make a checkpoint durable."""
         if self._folder is None:
             return
         whole = self._folder.whole_is_due or self._activated
         self._activated = False
         deltas = {name: state.extract(self.node.owned) for name, state in self._keyed.items()} if whole else changed
-        kept: dict[str, Any] = {name: value for name, (_, value) in lanes.items()}
+        kept: dict[str, Any] = {name: value for name, (*_, value) in lanes.items()}
         kept[_PIECES] = self.node.progress()
         names = list(kept)
         values = [captured(value) for value in kept.values()]
@@ -903,7 +903,7 @@ class Worker:
                     self._keyed[name].install(_clipped(delta, taken))
             for name, value in kept.items():
                 lanes.setdefault(name, value)
-        self._lane_copies = {name: (0, value) for name, value in lanes.items() if name in mine}
+        self._lane_copies = {name: (self.number, 0, value) for name, value in lanes.items() if name in mine}
         contexts = [piece.context for piece in restored if piece.context]
         for lane in self._marks.keys() & {lane for context in contexts for lane in context}:
             marks = [context[lane] for context in contexts if lane in context]
@@ -924,12 +924,17 @@ class Worker:
                     found[channel] = min(found.get(channel, LAST), FIRST if mark is None else mark)
         return found
 
-    def _own_lanes(self) -> dict[str, tuple[int, Any]]:
-        token = self.node.view.token(self.number)
-        lanes: dict[str, tuple[int, Any]] = {one.name: (token, list(one.history)) for one in self._partitions.values()}
+    def _own_lanes(self) -> dict[str, tuple[int, int, Any]]:
+        lanes: dict[str, Any] = {one.name: list(one.history) for one in self._partitions.values()}
         for node, output in self._outputs.items():
-            lanes[f"@{node}"] = (token, (output.number, tuple(output.sealed), output.lane.life))
-        return lanes | {f"{_SERIAL}{self.number}": (token, self.node.serial)}
+            lanes[f"@{node}"] = (output.number, tuple(output.sealed), output.lane.life)
+        lanes[f"{_SERIAL}{self.number}"] = self.node.serial
+        token = self.node.view.token(self.number)
+        return {name: (self.number, token, value) for name, value in lanes.items()}
+
+    def _lane_position(self, number: int, token: int) -> int:
+        """Return the position of a worker's lanes: its token, the last one if it is gone."""
+        return self.node.view.token(number) if number in self.node.view else token
 
     def extract(self, ranges: Ranges) -> dict[str, Any]:
         """Return all entries of some positions."""
@@ -942,29 +947,27 @@ class Worker:
         """Keep copies of entries of some positions."""
         for name, part in delta.items():
             if name == _LANES:
-                lanes: dict[str, tuple[int, Any]] = part
-                self._lane_copies |= {one: entry for one, entry in lanes.items() if self._within(entry[0], ranges)}
+                lanes: dict[str, tuple[int, int, Any]] = part
+                self._lane_copies |= {one: entry for one, entry in lanes.items() if self._within(entry[1], ranges)}
             elif len(part):
                 self._copies[name].install(_clipped(part, ranges))
 
-    def activate(self, ranges: Ranges) -> None:
-        """Make the copies of some positions part of the state, and read the lanes of their last owner."""
+    def activate(self, ranges: Ranges, lost: Collection[int]) -> None:
+        """Make the copies of some positions part of the state, and read the lanes of workers that are gone."""
         self._activated = True
         self._ended.clear()  # the copies may have something of the old version
         self.registry.claim(f"@{self.number}", self.number)  # not before, as others adopt the lanes of members only
         for name, copies in self._copies.items():
             self._keyed[name].install(copies.extract(ranges))
             copies.discard(ranges)
-        members = self.node.view.members
-        lost = [one.node for one in members if one.node != self.number and self._within(one.token, ranges)]
         if lost:
             self.registry.adopt(lost, self.number)
             self._adopt(lost)
 
-    def _adopt(self, lost: list[int]) -> None:
+    def _adopt(self, lost: Collection[int]) -> None:
         """Continue what other workers were doing."""
         for node in lost:
-            _, serial = self._lane_copies.pop(f"{_SERIAL}{node}", (0, None))
+            *_, serial = self._lane_copies.pop(f"{_SERIAL}{node}", (0, 0, None))
             self._recoveries.append((node, serial))
         self._adopt_outputs()
         self._open(self._now)
@@ -975,7 +978,7 @@ class Worker:
         for name in lanes:
             if not name.startswith("@") or int(name[1:]) in self._outputs:
                 continue
-            _, (number, sealed, _) = self._lane_copies.pop(name, (0, (0, (), 0)))
+            *_, (number, sealed, _) = self._lane_copies.pop(name, (0, 0, (0, (), 0)))
             life = lanes[name]
             known = self._marks.get(lane_id(name), Mark(0, 0, {}, newest=-1))
             mark = known._replace(life=life, epoch=0)
@@ -994,8 +997,10 @@ class Worker:
         for name, state in self._keyed.items():
             state.discard(ranges)
             self._copies[name].discard(ranges)
-        kept = {name: entry for name, entry in self._lane_copies.items() if not self._within(entry[0], ranges)}
-        self._lane_copies = kept
+        self._lane_copies = {
+            name: entry for name, entry in self._lane_copies.items()
+            if not self._within(self._lane_position(*entry[:2]), ranges)
+        }  # fmt: skip
 
     @staticmethod
     def _within(position: int, ranges: Ranges) -> bool:

@@ -9,7 +9,7 @@ import heapq
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -73,7 +73,7 @@ class Seen:
     def install(self, delta: dict[int, tuple[int, ...]], ranges: Ranges) -> None:
         self.entries |= {position: ids for position, ids in delta.items() if _within(position, ranges)}
 
-    def activate(self, ranges: Ranges) -> None: ...
+    def activate(self, ranges: Ranges, lost: Collection[int]) -> None: ...
 
     def deactivate(self, ranges: Ranges) -> None: ...
 

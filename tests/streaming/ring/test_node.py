@@ -13,6 +13,7 @@ import pytest
 from goffish.streaming.ring.messages import BalanceRequest, Checkpoint, Message, SyncDone, Tuples
 from goffish.streaming.ring.node import Node, Options
 from goffish.streaming.ring.ranges import EVERYTHING, Ranges
+from goffish.streaming.ring.view import middle
 from tests.streaming.ring.simulation import Ids, Ring, Seen
 
 FAST = Options(checkpoint_s=0.4)
@@ -303,23 +304,21 @@ def test_chaos(seeds: range) -> None:
             ring.run(ring.now + ring.random.random())
             alive = ring.view.nodes.tolist()
             node = ring.random.choice(alive)
-            action = ring.random.choice(["kill", "restart", "load balance", "scale out", "scale in", "loss"])
+            action = ring.random.choice(["kill", "restart", "loss", *KINDS])
             if action == "restart":
                 ring.restart(ring.random.choice([1000, 1001, 1002]), ring.random.randrange(10, 60))
             elif action == "loss":
                 ring.lose = lambda s, r, m, n=node: isinstance(m, Checkpoint) and not m.handoff and s == n  # type: ignore[misc]
                 ring.run(ring.now + 0.5)
                 ring.lose = lambda *_: False
-            elif action == "scale out":
-                spare += 1
-                ring.add(spare)
-                ring.nodes[node].give(spare, ring.now)
             elif action == "kill":
                 if len(alive) > 3:
                     ring.kill(node)
                     ring.run(ring.now + 1.5)
-            elif len(alive) > 3 or action == "load balance":
-                ring.nodes[node].give(ring.view.clockwise(node), ring.now, leaves=action == "scale in")
+            elif len(alive) > 3 or action not in ("scale in", "scale in backward", "replace"):
+                spare += 1
+                ring.nodes[node].follow(ring.now)
+                begin_move(ring, action, node, spare)
             for _ in range(100):
                 ring.run(ring.now + 0.1)
                 nodes = [ring.nodes[n] for n in ring.view.nodes.tolist()]
@@ -336,18 +335,27 @@ def test_chaos(seeds: range) -> None:
 # Planned moves.
 
 
-def begin_move(ring: Ring, kind: str, node: int) -> int:
+def begin_move(ring: Ring, kind: str, node: int, spare: int = SPARE) -> int:
     """Start a move, and return its target."""
-    if kind == "scale out":
-        ring.add(SPARE)
-        assert ring.nodes[node].give(SPARE, ring.now, zone="new")
-        return SPARE
-    target = ring.view.clockwise(node)
-    assert ring.nodes[node].give(target, ring.now, leaves=kind == "scale in")
+    target = ring.view.clockwise(node, -1 if kind.endswith("backward") else 1)
+    leaves = kind.startswith(("scale in", "replace"))
+    if kind.startswith(("scale out", "replace")):
+        ring.add(spare)
+        target = spare
+    part = None
+    if kind.endswith("backward") and not leaves:  # the first half
+        token, stop = ring.view.token(node), ring.view.token(ring.view.clockwise(node))
+        half = middle(token, stop)
+        assert half is not None
+        part = (token, half)
+    assert ring.nodes[node].give(target, ring.now, zone="new" if target == spare else "", leaves=leaves, part=part)
     return target
 
 
-KINDS = ("load balance", "scale out", "scale in")
+KINDS = (
+    "load balance", "load balance backward", "scale out", "scale out backward", "scale in", "scale in backward",
+    "replace",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -368,8 +376,9 @@ def test_moves(seeds: range, kind: str) -> None:
         old, new = before.owners(ring.positions), ring.view.owners(ring.positions)
         moved = ring.positions[old != new]
         assert whole.contains(moved).all()
-        assert ring.view.interval(node).size == (0 if kind == "scale in" else whole.size // 2)
-        assert ring.events("left" if kind == "scale in" else "moved")
+        leaves = kind.startswith(("scale in", "replace"))
+        assert ring.view.interval(node).size - (0 if leaves else whole.size // 2) in (0, whole.size % 2)
+        assert ring.events("left" if leaves else "moved")
 
 
 def test_moved_positions_never_lack_copies() -> None:

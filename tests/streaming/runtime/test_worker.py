@@ -13,6 +13,7 @@ import pytest
 
 import goffish as gf
 from goffish.errors import InputError
+from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.checkpoints import CheckpointFolder
 from goffish.streaming.runtime.plan import Plan
 from tests.streaming.runtime.simulation import Cluster
@@ -77,6 +78,14 @@ def run(build: Any, source: Path, target: Path, seed: int, event: str, workers: 
         elif event == "load balance":
             node = cluster.workers[number].node
             node.give(node.view.clockwise(number), cluster.now)
+        elif event == "take from the next":
+            node = cluster.workers[number].node
+            token, stop = node.view.token(number), node.view.token(node.view.clockwise(number))
+            third = (token + (stop - token) % CIRCLE // 3) % CIRCLE
+            assert node.give(node.view.clockwise(number, -1), cluster.now, part=(token, third))
+        elif event == "move":
+            cluster.add(9)
+            assert cluster.workers[number].node.give(9, cluster.now, leaves=True)
         else:
             cluster.kill(number)
         if event == "replace":
@@ -96,7 +105,10 @@ def run(build: Any, source: Path, target: Path, seed: int, event: str, workers: 
     return cluster
 
 
-EVENTS = pytest.mark.parametrize("event", ["", "kill", "scale out", "load balance", "replace", "kill what joins"])
+EVENTS = pytest.mark.parametrize(
+    "event",
+    ["", "kill", "scale out", "load balance", "take from the next", "move", "replace", "kill what joins"],
+)
 
 
 @EVENTS
