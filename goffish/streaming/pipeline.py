@@ -47,6 +47,8 @@ class Pipeline:
         Whether sinks have what is delivered already.
     read_at : float
         When the records were read that are processed now.
+    path : str
+        Channels that they have passed since then.
     feedback : deque
         Target, port and batch of what loops send back, and when it was read.
     """
@@ -77,6 +79,7 @@ class Pipeline:
         #: Times of the first and of the last write to a sink, as of `time.monotonic`.
         self.writes: tuple[float, float] | None = None
         self.read_at = time.monotonic()
+        self.path = ""
         self._unpublished: dict[str, list[_Read]] = {n: [] for n, one in self.writers.items() if one.publishes}
         self._prepared: dict[int, dict[str, list[_Read]]] = {}
         self.feedback: deque[tuple[str, int, Batch, float]] = deque()
@@ -147,13 +150,16 @@ class Pipeline:
         counts, size = self.counts[operator], len(batch)
         counts.sent += size
         counts.outputs[batch.output] = counts.outputs.get(batch.output, 0) + size
+        path = self.path
         for channel in self._routes.get((operator, batch.output), ()):
+            self.path = f"{path}\n{channel.source} {channel.output} {channel.target} {channel.port}"
             if channel.key is not None and self._exchange is not None:
                 self._exchange(channel, batch)
             elif channel.feedback:
                 self.feedback.append((channel.target, channel.port, batch, self.read_at))
             else:
                 self.deliver(channel.target, channel.port, batch)
+        self.path = path
 
     def deliver(self, operator: str, port: int, batch: Batch) -> None:
         """Let an operator process a batch, and deliver what it sends."""

@@ -187,12 +187,15 @@ class Topology:
     on_error : Sink, optional
         Receives records that cannot be processed; ``None`` if the flow fails at the first one.
     max_errors : int, optional
+    stages : mapping
+        Number of every operator's stage, where some have workers of their own.
     """
 
     name: str
     operators: tuple[Operator, ...]
     on_error: Sink | None = None
     max_errors: int | None = None
+    stages: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def channels(self) -> tuple[Channel, ...]:

@@ -268,10 +268,7 @@ class Node:
     def _handle(self, sender: int, message: Message, now: float) -> None:
         match message:
             case Tuples():
-                # What an earlier life of a lane has sent may come late: its successor sends it again.
-                if message.life >= self._lives.get(message.lane, 0):
-                    self._lives[message.lane] = message.life
-                    self._dispatch(message)
+                self._dispatch(message)
             case Marker() | Signal():
                 for queue in self._queues:
                     queue.append(message)
@@ -296,6 +293,23 @@ class Node:
                 self._asked(sender, message, now)
             case BalanceReply():
                 self._answered(message.answer, now)
+
+    def begin_life(self, lane: int, life: int) -> None:
+        """Process no more messages of a lane's earlier lives, which its successor sends again.
+
+        Not before the first signal of this life is processed: a late signal of an earlier one would still count, and
+        with it the messages before.
+        """
+        self._lives[lane] = max(life, self._lives.get(lane, 0))
+
+    @property
+    def received(self) -> dict[int, int]:
+        """Numbers of the last messages of lanes that were processed."""
+        found: dict[int, int] = {}
+        for piece in self._pieces:
+            for lane, last in piece.vectors.items():
+                found[lane] = max(found.get(lane, 0), int(last.max()))
+        return found
 
     def _send(self, node: int, message: Message) -> None:
         self.outbox.append((node, message))
@@ -400,6 +414,8 @@ class Node:
 
     def _process(self, thread: int, item: _Queued, now: float) -> None:
         tuples = item.tuples
+        if item.piece is None and tuples.life < self._lives.get(tuples.lane, 0):
+            return
         for piece in self._pieces:
             part = tuples.where(piece.ranges.contains(tuples.positions))
             if not len(part.numbers):
@@ -755,7 +771,8 @@ class Node:
         leaves : bool, optional
             Move everything and leave.
         part : (int, int), optional
-            First position, and the one after the last: the first or the last positions of this node [default: the last half, or all if the node leaves].
+            The first or the last positions of this node, as the first one and the one after the last [default: the
+            last half, or all if the node leaves].
 
         Returns
         -------

@@ -366,9 +366,10 @@ class Cluster:
     def _advance(self, rollout: Rollout) -> None:
         """Take the next steps of an update."""
         workers = {n: one for n, one in self._processes.items() if one.ready and "update" in one.report}
-        progress = {}
+        progress, epoch = {}, self._registry.read().epoch
         for number, one in workers.items():
             newest, active, drained = one.report["update"]
+            drained &= one.report["epoch"] == epoch  # it may have taken something over since
             progress[number] = Progress(newest, active, drained, one.report["failed"].get(f"{rollout.plan.number}"))
         now, members = time.monotonic(), self._registry.read().nodes.tolist()
         commands = rollout.advance(progress, members, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from goffish.errors import InputError
 from goffish.streaming.batches import Batch
 from goffish.streaming.hashing import positions_of
+from goffish.streaming.runtime.stages import arc_of
 from goffish.streaming.topology import Channel, SourceOptions, Topology
 from goffish.streaming.updates.plan import channel_name
 
@@ -36,11 +38,35 @@ class Records:
         return len(self.batch)
 
 
+class Delivery(StrEnum):
+    """How often records count that were in flight when a worker failed.
+
+    With `AT_LEAST_ONCE`, operators with a key, and those on workers of their own, send at once, and not after a
+    checkpoint.
+    """
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
 class Acknowledged(NamedTuple):
-    """A node's checkpoints contain the messages of these lanes, up to a number."""
+    """A node's checkpoints contain the messages of these lanes, up to a number.
+
+    Attributes
+    ----------
+    epoch : int
+    numbers : dict
+        By lane.
+    received : dict
+        Last messages that have been processed, which may be later ones.
+    lives : dict
+        Lives of the partitions at that time: messages of earlier ones are no longer processed.
+    """
 
     epoch: int
     numbers: dict[int, int]
+    received: dict[int, int]
+    lives: dict[int, int]
 
 
 class Mark(NamedTuple):
@@ -61,6 +87,8 @@ class Mark(NamedTuple):
         Version before which the lane sends nothing any more.
     versions : dict
         The same by channel while an update is in progress, where it is more; `ALL` stands for all channels.
+    paths : dict
+        Last messages of the lanes of a partition, which has one for each path from the source to a channel.
     """
 
     life: int
@@ -70,6 +98,7 @@ class Mark(NamedTuple):
     newest: int = 0
     done: int = 0
     versions: Mapping[str, int] | None = None
+    paths: Mapping[int, int] | None = None
 
     def version(self, channel: str) -> int:
         """Return the version before which the lane sends nothing to a channel any more."""
@@ -98,6 +127,7 @@ class Plan:
         for named, channel in self.keyed.items():
             self.clocks[named], self.feeds[named] = set(), set()
             self._walk(channel, named, None)
+        self.arcs = {one.name: arc_of(topology, one.name) for one in topology.operators}
         targets = {channel.target for channel in self.keyed.values()}
         for one in topology.operators:
             if one.kind == "loop":

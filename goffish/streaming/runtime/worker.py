@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,8 @@ from goffish.streaming.ring.node import Node, Options
 from goffish.streaming.ring.ranges import Positions, Ranges
 from goffish.streaming.ring.sender import Lane, Sender
 from goffish.streaming.ring.view import Registry
-from goffish.streaming.runtime.plan import ALL, Acknowledged, Mark, Marks, Plan, Records, lane_id
+from goffish.streaming.runtime.plan import ALL, Acknowledged, Delivery, Mark, Marks, Plan, Records, lane_id
+from goffish.streaming.runtime.stages import Arc, any_worker, spread
 from goffish.streaming.sinks import Writer
 from goffish.streaming.sources import Pace, Position, Reader
 from goffish.streaming.state import Delta, captured
@@ -46,15 +47,22 @@ _LANES, _SERIAL, _PIECES = "", "", "\n"
 
 @dataclass
 class _Partition:
-    """A partition of a source that this worker reads."""
+    """A partition of a source that this worker reads.
+
+    It has a lane for every path to a channel with a key. On one path, records stay in their order whatever the sizes of
+    batches are, so that they have the same numbers when they are read again.
+    """
 
     name: str
     source: Operator
-    lane: Lane
+    life: int
+    lanes: dict[str, Lane]
+    versions: tuple[tuple[int, int], ...]  # number of the first record, and version that processes it and later ones
     clocks: dict[str, Clock]
     reader: Reader | None
     seen: float
     history: list[dict[str, Any]]  # where to begin again, the earliest first
+    caught_up: bool  # whether everything has been read that workers before may have read
     records: int  # that were read
     published: int  # of these, the first so many have gone to sinks that no key leads to
 
@@ -63,12 +71,35 @@ class _Partition:
         position = None if self.reader is None else list(self.reader.position)
         clocks = {name: clock.watermark for name, clock in self.clocks.items()}
         done = self.reader is None
-        number, records = self.lane.number, self.records
-        return {"position": position, "number": number, "records": records, "clocks": clocks, "done": done}
+        numbers = {path: lane.number for path, lane in self.lanes.items()}
+        return {
+            "position": position, "numbers": numbers, "records": self.records, "clocks": clocks, "done": done,
+            "versions": self.versions,
+        }  # fmt: skip
 
-    def forget(self, number: int) -> None:
-        """Drop places from which nothing has to be sent again, as the messages until `number` are safe."""
-        while len(self.history) > 1 and self.history[1]["number"] <= number:
+    def lane(self, path: str) -> Lane:
+        """Return the lane of a path."""
+        if path not in self.lanes:
+            self.lanes[path] = Lane(lane_id(self.name + path), self.life)
+        return self.lanes[path]
+
+    @property
+    def version(self) -> tuple[int, int | None]:
+        """Version that processes the next records, and how many of them."""
+        later = [(first, version) for first, version in self.versions if first > self.records]
+        past = [version for first, version in self.versions if first <= self.records]
+        return past[-1], later[0][0] - self.records if later else None
+
+    def follow(self, version: int) -> None:
+        """Let a version process what has not been read yet, by this worker or by those before it."""
+        first = max(self.records, self.history[-1]["records"], self.versions[-1][0])
+        self.versions = (*(one for one in self.versions if one[0] < first), (first, version))
+
+    def forget(self, known: Callable[[int], int]) -> None:
+        """Drop places from which nothing has to be sent again, as all workers have what was sent before the next."""
+        while len(self.history) > 1 and all(
+            known(self.lane(path).lane) >= number for path, number in self.history[1]["numbers"].items()
+        ):
             self.history.pop(0)
 
 
@@ -120,6 +151,7 @@ class Begin:
         That was in progress when the run that is resumed ended.
     spool : Path, optional
         Folder for what sinks of all workers have prepared.
+    delivery : Delivery
     """
 
     folder: Path | None = None
@@ -128,6 +160,7 @@ class Begin:
     origins: Mapping[str, int] = field(default_factory=dict)
     update: UpdatePlan | None = None
     spool: Path | None = None
+    delivery: Delivery = Delivery.EXACTLY_ONCE
 
 
 def recover(topology: Topology, worker: int, serial: int | None, spool: Path | None) -> None:
@@ -177,16 +210,20 @@ class Worker:
         self.number, self.registry = number, registry
         self.outbox: list[tuple[int, Any]] = []
         self.version = self._done = version
-        self._spool = spool
+        self._spool, self._sends_at_once = spool, begin.delivery == Delivery.AT_LEAST_ONCE
         pipeline = Pipeline(plan.topology, partial(self._exchange, version), f"{number}", version, origins, spool)
         self._versions = {version: _Version(plan, pipeline)}
         self._since = dict.fromkeys(plan.keyed, version)  # versions that channels came with
         self._update: UpdatePlan | None = None
         self._paused = False
+        self._past_by: int | None = None  # checkpoint, with which nothing will be read that the old version processes
+        self._activated_by = 0  # checkpoint that contains which records the active version is the first to process
+        self._spread = 0  # records that were sent to any worker of a stage
         self._ended: set[str] = set()  # operators that have nothing of the old version left
         self.lost = 0
         self._keyed = pipeline.states
         self._copies = Pipeline(plan.topology, origins=origins).states
+        self._arcs = _arcs(plan, pipeline)
         self._lane_copies: dict[str, tuple[int, int, Any]] = {}  # of other workers: number, token and value
         self._partitions: dict[str, _Partition] = {}
         self._turn: deque[str] = deque()
@@ -199,8 +236,10 @@ class Worker:
         self._signalled_epoch = -1
         unknown = Mark(-1, 0, {}, newest=-1)
         self._marks: dict[int, Mark] = {lane_id(name): unknown for name in registry.lanes()}
+        self._reached: dict[int, int] = {}  # last messages of lanes
         self._acknowledged: dict[int, dict[int, int]] = {}
-        self._passed: list[tuple[int, dict[int, int]]] = []  # serial, and what it contains
+        self._answers: dict[int, Acknowledged] = {}  # the last ones
+        self._passed: list[tuple[int, Acknowledged]] = []  # serial, and what it contains
         self._begins: list[tuple[int, list[tuple[Reader, Position]]]] = []  # serial, and where reading begins again
         self._prepared: list[int] = []  # serial numbers of checkpoints that are not confirmed
         self._clean = False  # whether nothing has changed since a checkpoint was asked for
@@ -284,6 +323,7 @@ class Worker:
             self._since.setdefault(name, update.number)
         self._keyed |= pipeline.states
         self._copies = copies | self._copies
+        self._arcs |= _arcs(plan, pipeline)
         output = self._outputs[self.number]
         fed = {name: FIRST for name, names in plan.feeds.items() if names}
         output.mark = output.mark._replace(marks=fed | (output.mark.marks or {}), newest=update.number)
@@ -303,13 +343,44 @@ class Worker:
             return
         self._now = now
         self.version, self._paused, self._signal_due, self._clean = number, paused, now, False
+        self._past_by = None
+        self._follow_version()
         self._propagate()
-        self.node.checkpoint_soon(now)
+
+    def _follow_version(self) -> None:
+        """Let the active version process what is read from now on, from partitions of which no other worker has more.
+
+        Nothing more is read from them before a checkpoint contains where it begins: a worker that reads them again
+        must use the same versions, as these may send different numbers of messages.
+        """
+        found = [one for one in self._partitions.values() if one.versions[-1][1] < self.version]
+        found = [one for one in found if self._has_caught_up(one)]
+        for one in found:
+            one.follow(self.version)
+        if found:
+            self._activated_by = self.node.serial + 1
+            self.node.checkpoint_soon(self._now)
+
+    def _has_caught_up(self, partition: _Partition) -> bool:
+        """Whether everything has been read again that a worker before may have sent."""
+        if not partition.caught_up:
+            base, nodes = lane_id(partition.name), self.node.view.nodes.tolist()
+            known = [self._answers.get(node) for node in nodes]
+            partition.caught_up = all(
+                one is not None
+                and one.lives.get(base, -1) >= partition.life
+                and all(lane.number >= one.received.get(lane.lane, 0) for lane in partition.lanes.values())
+                for one in known
+            )
+        return partition.caught_up
 
     @property
     def drained(self) -> bool:
         """Whether this worker has nothing of the old version left, and checkpoints contain that."""
-        return self._update is not None and self._outputs[self.number].mark.version(ALL) == self._update.number
+        update = self._update
+        if update is None or self._outputs[self.number].mark.version(ALL) != update.number:
+            return False
+        return self._past_by is not None and self.node.confirmed >= self._past_by
 
     def complete_update(self, number: int) -> None:
         """Remove the operators that only the version before one has."""
@@ -389,6 +460,7 @@ class Worker:
         if isinstance(message, Acknowledged):
             known = self._acknowledged.setdefault(sender, {})
             known |= message.numbers
+            self._answers[sender] = message
             self._forget()
         else:
             self.node.receive(sender, message, now)
@@ -435,16 +507,18 @@ class Worker:
             number = self._prepared.pop(0)
             for pipeline in self.pipelines:
                 pipeline.commit(number, self._before(pipeline))
+        if serial >= self._activated_by:
+            self._activated_by = 0
         for output in self._outputs.values():
             self._release(output, serial)
         for number, begins in self._begins:
             for reader, position in begins if number <= serial else ():
                 reader.saved(position)
         self._begins = [entry for entry in self._begins if entry[0] > serial]
-        contained = [numbers for number, numbers in self._passed if number <= serial]
+        contained = [passed for number, passed in self._passed if number <= serial]
         self._passed = [entry for entry in self._passed if entry[0] > serial]
         if contained:
-            message = Acknowledged(self.node.view.epoch, contained[-1])
+            message = contained[-1]._replace(epoch=self.node.view.epoch)
             self._post([(node, message) for node in self.node.view.nodes.tolist()])
 
     def _release(self, output: _Output, serial: int | None) -> None:
@@ -467,7 +541,7 @@ class Worker:
                 output.sealed.popleft()
                 output.released -= 1
         for one in self._partitions.values():
-            one.forget(self._known(one.lane.lane))
+            one.forget(self._known)
 
     def _known(self, lane: int) -> int:
         """Return the number of the last message of a lane that the checkpoints of all workers contain."""
@@ -528,7 +602,8 @@ class Worker:
         )
         if any(pending) or not ended or not empty or self.node.vulnerable or self.node.behind:
             return False
-        if self.stopping and any(self._known(one.lane.lane) < one.lane.number for one in self._partitions.values()):
+        lanes = [lane for one in self._partitions.values() for lane in one.lanes.values()]
+        if self.stopping and any(self._known(lane.lane) < lane.number for lane in lanes):
             return False  # without the last mark of a lane, others do not know that records are on their way
         if not self._clean:
             self._clean = True
@@ -549,7 +624,9 @@ class Worker:
             operator = self.plan.sources[source]
             *_, history = self._lane_copies.pop(name, (0, 0, []))
             saved = history[0] if history else {}  # later messages may not have arrived everywhere
-            lane = Lane(lane_id(name), life, saved.get("number", 0))
+            numbers = saved.get("numbers", {})
+            lanes = {path: Lane(lane_id(name + path), life, number) for path, number in numbers.items()}
+            versions = history[-1]["versions"] if history else ((0, self.version),)
             clocks = {}
             for one in self._timed(operator):
                 clocks[one.name] = clock = Clock(one.options.time or "", one.options.lateness)  # type: ignore[union-attr]
@@ -557,10 +634,14 @@ class Worker:
             with named(source):
                 opened = None if saved.get("done") else self._sources[source].open(partition, saved.get("position"))
             read, published = saved.get("records", 0), history[-1]["records"] if history else 0
-            partition_ = _Partition(name, operator, lane, clocks, opened, now, history or [], read, published)
+            partition_ = _Partition(
+                name, operator, life, lanes, versions, clocks, opened, now, history or [],
+                not life and not history, read, published,
+            )  # fmt: skip
             if not history:
                 partition_.history.append(partition_.now)
             self._partitions[name] = partition_
+            self._past_by = None
             if opened is not None:
                 self._turn.append(name)
 
@@ -574,7 +655,7 @@ class Worker:
         if self.number not in self.node.view:
             return
         for name, source in self._sources.items():
-            if source.follows:
+            if source.follows and self.node.view.interval(self.number) & self.plan.arcs[name].ranges:
                 for partition in source.partitions():
                     self.registry.claim(f"{name}\n{partition}", self.number)
         self._open(now)
@@ -582,10 +663,18 @@ class Worker:
     def read(self, limit: int, now: float) -> int:
         """Read a batch of the next partition that has records, and return their number."""
         self._now = now
-        for _ in range(len(self._turn) if self.reading and not self._paused else 0):
+        if self.version > self._done:
+            self._follow_version()
+        waits = self._paused or self.node.confirmed < self._activated_by
+        for _ in range(len(self._turn) if self.reading else 0):
             partition = self._partitions[self._turn[0]]
+            version, most = partition.version
+            if waits and version == self.version:
+                self._turn.rotate(-1)
+                continue
+            pipeline = self._versions.get(version, self._versions[self.version]).pipeline
             pace = self._paces[partition.source.name]
-            allowed = pace.allowed(limit)
+            allowed = pace.allowed(limit if most is None else min(limit, most))
             reader = partition.reader
             if not allowed or reader is None:
                 self._turn.rotate(-1)
@@ -602,16 +691,16 @@ class Worker:
                 count = len(found.values)
                 pace.took(count)
                 partition.seen = now
-                self.pipeline.read_at = begun
-                self.pipeline.counts[partition.source.name].busy += time.monotonic() - begun
+                pipeline.read_at = begun
+                pipeline.counts[partition.source.name].busy += time.monotonic() - begun
                 again = min(max(0, partition.published - partition.records), count)
                 partition.records += count
                 failures = [Failure(partition.source.name, *bad) for bad in found.bad]
                 if again:  # only what keys lead to has to be sent again
-                    self.pipeline.muted = True
-                    self._process(partition, Batch(found.values[:again]), [])
-                    self.pipeline.muted = False
-                self._process(partition, Batch(found.values[again:]), failures)
+                    pipeline.muted = True
+                    self._process(partition, pipeline, Batch(found.values[:again]), [])
+                    pipeline.muted = False
+                self._process(partition, pipeline, Batch(found.values[again:]), failures)
             if reader.done:
                 reader.close()
                 partition.reader = None
@@ -621,54 +710,66 @@ class Worker:
                 return count
         return 0
 
-    def _process(self, partition: _Partition, batch: Batch, failures: list[Failure]) -> None:
+    def _process(self, partition: _Partition, pipeline: Pipeline, batch: Batch, failures: list[Failure]) -> None:
         name = partition.source.name
         options = partition.source.options
         assert isinstance(options, SourceOptions)
         if options.time is not None:
             batch, more = partition.clocks[name].timed(batch, name)
             failures += more
-        self.pipeline.failed(failures)
+        pipeline.failed(failures)
         if not len(batch):
             return
         for one, clock in partition.clocks.items():
-            instance = self.pipeline.instances[one]
+            instance = pipeline.instances[one]
             if isinstance(instance, EventTime):
                 instance.clock = clock
         self._current = partition
         try:
-            self.pipeline.counts[name].received += len(batch)
-            self.pipeline.send(name, batch)
+            pipeline.counts[name].received += len(batch)
+            pipeline.send(name, batch)
         finally:
             self._current = None
 
     def _exchange(self, version: int, channel: Channel, batch: Batch) -> None:
         """Send records to the workers that own their keys."""
-        batch, positions = self._positions(version, channel, batch)
+        output = self._outputs[self.number]
+        path = self._versions[version].pipeline.path
+        lane = output.lane if self._current is None else self._current.lane(path)
+        batch, positions = self._positions(version, channel, batch, lane)
         if not len(batch):
             return
         records = Records(channel_name(channel), batch, version, self._versions[version].pipeline.read_at)
+        if self._current is None and not self._sends_at_once:
+            output.held.append((positions, records))
+            return
+        self._multicast(lane, positions, records)
         if self._current is None:
-            self._outputs[self.number].held.append((positions, records))
-        else:
-            self._multicast(self._current.lane, positions, records)
+            output.number = lane.number
 
     def _multicast(self, lane: Lane, positions: Positions, records: Records) -> None:
         stamps = np.full(len(positions), round(self._now * 1e6))
         self._post(list(self._sender.send(lane, positions, records, stamps)))
 
-    def _positions(self, version: int, channel: Channel, batch: Batch) -> tuple[Batch, Positions]:
-        key = channel.key
+    def _positions(self, version: int, channel: Channel, batch: Batch, lane: Lane) -> tuple[Batch, Positions]:
+        key, arc = channel.key, self._versions[version].plan.arcs[channel.target]
         assert key is not None
+        if key is any_worker:
+            if self._current is None:
+                self._spread += len(batch)
+                first = self._spread - len(batch)
+            else:
+                first = lane.number  # a lane that begins again sends its records to the same workers
+            return batch, arc.outer(spread(np.arange(first, first + len(batch))))
         if isinstance(key, str) and isinstance(batch.values, pa.RecordBatch):
             column = column_of(batch.values, key)
             if not column.null_count and (pa.types.is_integer(column.type) or pa.types.is_string(column.type)):
-                return batch, positions_of(column)
+                return batch, arc.outer(positions_of(column))
         instance = self._versions[version].pipeline.instances[channel.target]
         batch, keys = instance.by_key(batch, key)
         failures, instance.failures = instance.failures, []
         self.pipeline.failed(failures)
-        return batch, positions_of(original_keys(keys))
+        return batch, arc.outer(positions_of(original_keys(keys)))
 
     # Watermarks.
 
@@ -679,10 +780,13 @@ class Worker:
         if self._update is not None and self.version == self._update.number:
             versions = dict.fromkeys((ALL, *self._since), self.version)
         for one in self._partitions.values():
-            marks[one.lane.lane] = Mark(
-                one.lane.life, one.lane.number, self._lane_marks(one, now), newest=self.newest, done=self._done,
-                versions=versions,
+            marks[lane_id(one.name)] = Mark(
+                one.life, 0, self._lane_marks(one, now), newest=self.newest, done=self._done,
+                versions=versions if one.version[0] == self.version else None,
+                paths={lane.lane: lane.number for lane in one.lanes.values()},
             )  # fmt: skip
+        if self._sends_at_once:
+            self._outputs[self.number].mark = self._output_mark()
         if self.number in self.node.view:  # others need not wait for a worker that is still to join
             marks |= {output.lane.lane: output.mark for output in self._outputs.values()}
         return marks
@@ -729,9 +833,16 @@ class Worker:
         for lane, mark in content.items():
             known = self._marks.get(lane)
             if mark != known and (known is None or mark.life >= known.life):
-                self._marks[lane] = mark
+                self._note_mark(lane, mark)
+                for path in mark.paths or ():
+                    self.node.begin_life(path, mark.life)
                 self._clean = False
         self._propagate()
+
+    def _note_mark(self, lane: int, mark: Mark) -> None:
+        self._marks[lane] = mark
+        self._reached[lane] = mark.number
+        self._reached |= mark.paths or {}
 
     def _propagate(self) -> None:
         """Send the watermarks that follow from the progress of all lanes through the operators.
@@ -800,7 +911,7 @@ class Worker:
 
     def reached(self, lane: int) -> int:
         """Return the number of a lane until which all messages have arrived."""
-        return self._marks[lane].number if lane in self._marks else 0
+        return self._reached.get(lane, 0)
 
     def context(self) -> dict[int, Mark]:
         """Return the progress of all lanes."""
@@ -813,31 +924,33 @@ class Worker:
             pipeline.prepare(serial, self._before(pipeline))
         self._prepared.append(serial)
         if not self.node.behind:
-            self._passed.append((serial, {lane: mark.number for lane, mark in self._marks.items()}))
+            lives = {lane: mark.life for lane, mark in self._marks.items()}
+            self._passed.append((serial, Acknowledged(0, dict(self._reached), self.node.received, lives)))
         output = self._outputs[self.number]
-        marks = self._forwarded()
         parts = []
         for positions, records in output.held:
             parts.append((output.number, positions, records))
             output.number += len(records)
         output.held = []
-        known = output.sealed_mark.epoch if output.sealed_mark else 0
-        mark = Mark(
-            output.lane.life, output.number, marks, known if self.node.behind else self.node.view.epoch, self.newest,
-            self._done, self._past_versions(),
-        )  # fmt: skip
-        if parts or mark != output.sealed_mark:
+        mark = self._output_mark()
+        if parts or (mark != output.sealed_mark and not self._sends_at_once):
             output.sealed.append(_Sent(serial, tuple(parts), mark))
             output.sealed_mark = mark
         for other in self._outputs.values():
             if other.closing and not self.node.behind:
                 other.closing = False
-                over = Mark(other.lane.life, other.number, dict.fromkeys(marks, LAST), newest=self.newest, done=LAST)
+                marks = dict.fromkeys(mark.marks or {}, LAST)
+                over = Mark(other.lane.life, other.number, marks, newest=self.newest, done=LAST)
                 other.sealed.append(_Sent(serial, (), over))
         for one in self._partitions.values():
             # While records are replayed, the places are behind those that sinks have the records of.
             if one.history[-1] != one.now and one.records >= one.history[-1]["records"]:
                 one.history.append(one.now)
+        last = [(min(one.records, one.history[0]["records"]), *one.versions[-1]) for one in self._partitions.values()]
+        if not all(records >= first and version == self.version for records, first, version in last):
+            self._past_by = None
+        elif self._past_by is None:
+            self._past_by = serial
         begins = [
             (one.reader, one.history[0]["position"]) for one in self._partitions.values() if one.reader is not None
         ]
@@ -852,13 +965,27 @@ class Worker:
         self._recoveries.clear()
         return changed | {_LANES: lanes}
 
+    def _output_mark(self) -> Mark:
+        """Return the progress of what operators with a key have sent."""
+        output = self._outputs[self.number]
+        epoch = self.node.view.epoch
+        if self.node.behind:
+            last = output.mark if self._sends_at_once else output.sealed_mark
+            epoch = last.epoch if last else 0
+        return Mark(
+            output.lane.life, output.number, self._forwarded(), epoch, self.newest, self._done, self._past_versions()
+        )
+
     def _save(self, changed: dict[str, Delta], lanes: dict[str, tuple[int, int, Any]]) -> None:
         """Make a checkpoint durable."""
         if self._folder is None:
             return
         whole = self._folder.whole_is_due or self._activated
         self._activated = False
-        deltas = {name: state.extract(self.node.owned) for name, state in self._keyed.items()} if whole else changed
+        deltas = changed
+        if whole:
+            owned = self.node.owned
+            deltas = {name: state.extract(self._arcs[name].inner(owned)) for name, state in self._keyed.items()}
         kept: dict[str, Any] = {name: value for name, (*_, value) in lanes.items()}
         kept[_PIECES] = self.node.progress()
         names = list(kept)
@@ -900,7 +1027,7 @@ class Worker:
             restored += [piece for piece in pieces if piece.ranges]
             for name, delta in deltas:
                 if name in self._keyed:  # and not one of a version that had nothing left, nor the lanes
-                    self._keyed[name].install(_clipped(delta, taken))
+                    self._keyed[name].install(_clipped(delta, self._arcs[name].inner(taken)))
             for name, value in kept.items():
                 lanes.setdefault(name, value)
         self._lane_copies = {name: (self.number, 0, value) for name, value in lanes.items() if name in mine}
@@ -908,7 +1035,9 @@ class Worker:
         for lane in self._marks.keys() & {lane for context in contexts for lane in context}:
             marks = [context[lane] for context in contexts if lane in context]
             least = min(marks, key=lambda mark: min((mark.marks or {ALL: FIRST}).values(), default=FIRST))
-            self._marks[lane] = Mark(-1, min(mark.number for mark in marks), least.marks, newest=least.newest)
+            paths = {path: min((m.paths or {}).get(path, 0) for m in marks) for path in least.paths or ()}
+            number = min(mark.number for mark in marks)
+            self._note_mark(lane, Mark(-1, number, least.marks, newest=least.newest, paths=paths))
         for name, instance in self.pipeline.instances.items():
             if name in self.plan.receivers and (reached := self._watermark_of(name, self._marks)) is not None:
                 instance.watermark = reached
@@ -938,7 +1067,8 @@ class Worker:
 
     def extract(self, ranges: Ranges) -> dict[str, Any]:
         """Return all entries of some positions."""
-        found: dict[str, Any] = {name: state.extract(ranges) for name, state in self._keyed.items()}
+        arcs = self._arcs
+        found: dict[str, Any] = {name: one.extract(arcs[name].inner(ranges)) for name, one in self._keyed.items()}
         if self.number in self.node.view and self._within(self.node.view.token(self.number), ranges):
             found[_LANES] = self._own_lanes()
         return found
@@ -950,7 +1080,7 @@ class Worker:
                 lanes: dict[str, tuple[int, int, Any]] = part
                 self._lane_copies |= {one: entry for one, entry in lanes.items() if self._within(entry[1], ranges)}
             elif len(part):
-                self._copies[name].install(_clipped(part, ranges))
+                self._copies[name].install(_clipped(part, self._arcs[name].inner(ranges)))
 
     def activate(self, ranges: Ranges, lost: Collection[int]) -> None:
         """Make the copies of some positions part of the state, and read the lanes of workers that are gone."""
@@ -958,8 +1088,9 @@ class Worker:
         self._ended.clear()  # the copies may have something of the old version
         self.registry.claim(f"@{self.number}", self.number)  # not before, as others adopt the lanes of members only
         for name, copies in self._copies.items():
-            self._keyed[name].install(copies.extract(ranges))
-            copies.discard(ranges)
+            inner = self._arcs[name].inner(ranges)
+            self._keyed[name].install(copies.extract(inner))
+            copies.discard(inner)
         if lost:
             self.registry.adopt(lost, self.number)
             self._adopt(lost)
@@ -989,14 +1120,16 @@ class Worker:
     def deactivate(self, ranges: Ranges) -> None:
         """Make the state of some positions copies."""
         for name, state in self._keyed.items():
-            self._copies[name].install(state.extract(ranges))
-            state.discard(ranges)
+            inner = self._arcs[name].inner(ranges)
+            self._copies[name].install(state.extract(inner))
+            state.discard(inner)
 
     def discard(self, ranges: Ranges) -> None:
         """Remove all entries and copies of some positions."""
         for name, state in self._keyed.items():
-            state.discard(ranges)
-            self._copies[name].discard(ranges)
+            inner = self._arcs[name].inner(ranges)
+            state.discard(inner)
+            self._copies[name].discard(inner)
         self._lane_copies = {
             name: entry for name, entry in self._lane_copies.items()
             if not self._within(self._lane_position(*entry[:2]), ranges)
@@ -1005,6 +1138,11 @@ class Worker:
     @staticmethod
     def _within(position: int, ranges: Ranges) -> bool:
         return any(start <= position < stop for start, stop in ranges)
+
+
+def _arcs(plan: Plan, pipeline: Pipeline) -> dict[str, Arc]:
+    """Return the positions of all states."""
+    return {pipeline.state_name(name): arc for name, arc in plan.arcs.items()}
 
 
 def _clipped(delta: Delta, ranges: Ranges) -> Delta:

@@ -35,6 +35,8 @@ class Cluster:
     workers, replication, seed : int
     limit : int
         Records that a worker reads at a time.
+    varies : bool
+        Whether it sometimes reads less.
     """
 
     def __init__(
@@ -47,7 +49,9 @@ class Cluster:
         limit: int = 20,
         checkpoint_s: float = 0.3,
         folder: Path | None = None,
+        varies: bool = False,
     ) -> None:
+        self.varies = varies
         self.random = random.Random(seed)
         self.options = Options(checkpoint_s=checkpoint_s)
         self.limit = limit
@@ -142,7 +146,7 @@ class Cluster:
             return
         worker = self.workers[number]
         worker.tick(self.now)
-        worker.read(self.limit, self.now)
+        worker.read(self.random.randrange(1, self.limit + 1) if self.varies else self.limit, self.now)
         for _ in range(self.random.randrange(6)):
             worker.work(self.now, self.random.choice((None, 1, 3)))
         self._post(number)

@@ -65,10 +65,12 @@ def two_stages(flow: gf.stream.Flow, source: Path, target: Path) -> None:
     groups.window(gf.stream.tumbling("10s")).sum("n").sink(gf.stream.write_json_lines(target))
 
 
-def run(build: Any, source: Path, target: Path, seed: int, event: str, workers: int = 4) -> Cluster:
+def run(
+    build: Any, source: Path, target: Path, seed: int, event: str, workers: int = 4, varies: bool = False
+) -> Cluster:
     flow = gf.stream.Flow("test")
     build(flow, source, target)
-    cluster = Cluster(flow, workers, replication=1 + seed % 2, seed=seed, limit=6)
+    cluster = Cluster(flow, workers, replication=1 + seed % 2, seed=seed, limit=6, varies=varies)
     if event:
         cluster.run(0.05 + 1.2 * cluster.random.random())
         number = cluster.random.randrange(workers)
@@ -176,6 +178,36 @@ def test_sinks_without_a_key(events: Any, tmp_path: Path, seeds: range, event: s
         assert sorted(lines, key=repr) == sorted(rows, key=repr)
         counted = [worker.pipeline.instances["count"].state for worker in cluster.alive]
         assert sum(len(state.at(None).all_slots()) for state in counted) == 40
+
+
+def several(flow: gf.stream.Flow, source: Path, target: Path) -> None:
+    events = flow.source(gf.stream.read_json_lines(str(source)), time="at", lateness="2s")
+    events.key_by("user").count(name="count").sink(gf.stream.write_json_lines(target / "counts"))
+    parts = events.branch({"odd": lambda row: row["n"] % 2, "even": lambda row: True})
+    both = parts["even"].map(dict).union(parts["odd"])
+    both.key_by("user").sum("n", name="sum").sink(gf.stream.write_json_lines(target / "sums"))
+
+
+@EVENTS
+@pytest.mark.parametrize("seeds", [few, many])
+def test_sizes_of_batches_differ_when_records_are_read_again(
+    events: Any, tmp_path: Path, seeds: range, event: str
+) -> None:
+    """The order of records of several branches depends on the sizes of batches."""
+    source, rows = events
+    counts: dict[str, int] = defaultdict(int)
+    sums: dict[str, int] = defaultdict(int)
+    for row in rows:
+        counts[row["user"]] += 1
+        sums[row["user"]] += row["n"]
+    for seed in seeds:
+        cluster = run(several, source, tmp_path / str(seed), seed, event, varies=True)
+        for name, field, expected in (("count", "count0", counts), ("sum", "value0", sums)):
+            found = dict[str, int]()
+            for worker in cluster.alive:
+                part = worker.pipeline.instances[name].state.extract()
+                found |= {key: value[field] for key, _, value, _ in part.entries()}
+            assert found == expected
 
 
 @pytest.mark.parametrize("seed", range(3))

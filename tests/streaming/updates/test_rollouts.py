@@ -109,6 +109,33 @@ def test_nothing_is_lost_or_mixed(events: Any, tmp_path: Path, seeds: range, str
     assert versions["old"] > 0 and versions["new"] > 0
 
 
+@pytest.mark.parametrize("strategy", [Strategy.MVC, Strategy.NCH])
+@pytest.mark.parametrize("seeds", [pytest.param(range(6), id="6 seeds"), many])
+def test_versions_send_different_numbers_of_records(
+    events: Any, tmp_path: Path, seeds: range, strategy: Strategy
+) -> None:
+    """Records that are read again after a failure are processed by the version that has processed them before."""
+    source, expected = events
+
+    def flow(target: Path, version: int) -> gf.stream.Flow:
+        flow = gf.stream.Flow("test")
+        read = flow.source(gf.stream.read_json_lines(str(source)), time="at", lateness="2s")
+        parts = read.flat_map(lambda row: [row | {"part": 2 / version}] * version, name="parts")
+        parts.key_by("user").sum("part", name="sum").sink(gf.stream.write_json_lines(target))
+        return flow
+
+    for seed in seeds:
+        cluster = Cluster(flow(tmp_path / str(seed), 1), 3, seed=seed, limit=6, varies=True)
+        cluster.run(0.2 + 0.8 * cluster.random.random())
+        cluster.update(flow(tmp_path / str(seed), 2), strategy)
+        cluster.run(cluster.now + 0.25 * cluster.random.random())
+        cluster.kill(cluster.random.randrange(3))
+        cluster.finish()
+        states = [worker.pipeline.instances["sum"].state for worker in cluster.alive]
+        found = sum(value["value0"] for one in states for _, _, value, _ in one.extract().entries())
+        assert found == 2 * sum(expected.values())
+
+
 def test_hti_mixes_and_loses_nothing(events: Any, tmp_path: Path) -> None:
     source, expected = events
     found = 0

@@ -1,0 +1,113 @@
+"""Which worker owns which positions, and the moves that lead from one layout to another."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from goffish.streaming.ring.ranges import CIRCLE
+from goffish.streaming.ring.view import View
+from goffish.streaming.runtime.stages import Arc
+
+#: First position of every worker.
+Layout = Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A move that is to be asked for.
+
+    Attributes
+    ----------
+    owner, target : int
+        Workers that give up and get positions.
+    part : (int, int), optional
+        The positions, as the first one and the one after the last; all by default.
+    """
+
+    owner: int
+    target: int
+    part: tuple[int, int] | None = None
+
+
+def divide(arc: Arc, workers: Sequence[int], weights: Sequence[float] | None = None) -> dict[int, int]:
+    """Divide the positions of a stage among workers, in order.
+
+    Parameters
+    ----------
+    arc : Arc
+    workers : sequence of int
+    weights : sequence of float, optional
+        Positive shares of the workers; equal ones by default.
+
+    Examples
+    --------
+    >>> divide(Arc(), [7, 9])
+    {7: 0, 9: 9223372036854775808}
+    """
+    shares = [1.0] * len(workers) if weights is None else list(weights)
+    size, total = arc.stop - arc.start, sum(shares)
+    before = [sum(shares[:at]) / total for at in range(len(shares))]
+    return {worker: arc.start + int(size * share) for worker, share in zip(workers, before, strict=True)}
+
+
+def next_step(view: View, wanted: Layout, ready: Collection[int]) -> Step | None:
+    """Return the next move towards a layout; None if there is none, or if workers have to become ready first.
+
+    Workers that are not on the ring yet come first, then those that are to leave it, then the boundaries. The order of
+    the workers that stay must be the same in both.
+
+    Parameters
+    ----------
+    view : View
+        Without moves.
+    wanted : mapping of int to int
+    ready : collection of int
+        Workers that have started.
+    """
+    missing = [worker for worker in wanted if worker not in view]
+    for worker in missing:
+        if worker in ready and (step := _join(view, wanted, worker)) is not None:
+            return step
+    if missing:
+        return None
+    for node in view.nodes.tolist():
+        if node not in wanted:
+            before, after = view.clockwise(node, -1), view.clockwise(node)
+            return Step(node, before if before in wanted else after)
+    for worker in view.nodes.tolist():
+        if (step := _shift(view, wanted, worker)) is not None:
+            return step
+    return None
+
+
+def _join(view: View, wanted: Layout, worker: int) -> Step | None:
+    """Return the move by which a new worker gets its first position, and what follows or precedes it."""
+    owner = view.replicas(wanted[worker])[0]
+    if owner not in wanted:
+        return Step(owner, worker)
+    first, stop, size = _interval(view, owner)
+    begins, stays = (wanted[worker] - first) % CIRCLE, (wanted[owner] - first) % CIRCLE
+    if begins < stays < size:
+        return Step(owner, worker, (first, wanted[owner]))
+    return Step(owner, worker, (wanted[worker], stop)) if begins else None
+
+
+def _shift(view: View, wanted: Layout, worker: int) -> Step | None:
+    """Return the move that puts the first position of a worker right, if its neighbors allow it."""
+    first, _, size = _interval(view, worker)
+    before = view.clockwise(worker, -1)
+    if first == wanted[worker] or before == worker:
+        return None
+    if (wanted[worker] - first) % CIRCLE < size:
+        return Step(worker, before, (first, wanted[worker]))
+    start, stop, length = _interval(view, before)
+    if 0 < (wanted[worker] - start) % CIRCLE < length:
+        return Step(before, worker, (wanted[worker], stop))
+    return None
+
+
+def _interval(view: View, worker: int) -> tuple[int, int, int]:
+    """Return the first position of a worker, the one after its last, and their number."""
+    first, stop = view.token(worker), view.token(view.clockwise(worker))
+    return first, stop, (stop - first) % CIRCLE or CIRCLE
