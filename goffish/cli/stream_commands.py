@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,13 +12,12 @@ import typer
 from goffish.cli.inputs import duration
 from goffish.cli.options import Json
 from goffish.cli.process import INTERRUPTED, TERMINATED
-from goffish.errors import GoffishError, InputError, JobError
+from goffish.errors import JobError
 from goffish.partial import local_path
 from goffish.streaming.updates.versions import PartialWindow, Strategy
 
 if TYPE_CHECKING:
     from goffish.streaming.control import Connection
-    from goffish.streaming.flow import Flow
     from goffish.streaming.metrics import Metrics
     from goffish.streaming.topology import Operator
 
@@ -34,6 +30,8 @@ _Flow = Annotated[
 _WAITS_S = 60.0
 #: The same for an update.
 _LOOKS_S = 0.1
+STRATEGY_HELP = "What happens to records in flight: mvc and pvc lose and mix nothing."
+WINDOWS_HELP = "What becomes of open windows that depend on the change."
 
 
 def add_stream_commands(app: typer.Typer, group: Any) -> None:
@@ -46,6 +44,7 @@ def add_stream_commands(app: typer.Typer, group: Any) -> None:
     stream.command("stop", help="Stop a running flow after a last checkpoint.")(_stop)
     stream.command("update", help="Replace a running flow by another version of it, without stopping it.")(_update)
     stream.command("switch", help="Switch an operator of a running flow to an alternate.")(_switch)
+    stream.command("scale", help="Change the number of workers of a running flow, without stopping it.")(_scale)
     app.add_typer(stream, name="stream")
 
 
@@ -72,6 +71,7 @@ def _run(
 ) -> None:
     from goffish.cli.output import print_json
     from goffish.streaming.embedded import run
+    from goffish.streaming.flow_file import load_flow
     from goffish.streaming.live.watch import Watch
     from goffish.streaming.runtime.cluster import run_workers
     from goffish.streaming.sinks import Print
@@ -135,6 +135,7 @@ def _print_metrics(metrics: Metrics) -> None:
 
 def _check(flow: _Flow, json: Json = False) -> None:
     from goffish.cli.output import print_json, print_table
+    from goffish.streaming.flow_file import load_flow
 
     topology = load_flow(flow).check()
     rows = [
@@ -201,7 +202,7 @@ def _top(
         if json:
             print_json(metrics)
         elif once or not sys.stdout.isatty():
-            for title, header, rows in _tables(metrics):
+            for title, header, rows in metrics_tables(metrics, str(metrics["pid"])):
                 print_table(title, header, rows)
         else:
             _live(found, metrics)
@@ -223,7 +224,7 @@ def _live(flow: Connection, metrics: dict[str, Any]) -> None:
 
     def picture() -> Group:
         parts: list[Text | Table] = []
-        for title, header, rows in _tables(metrics):
+        for title, header, rows in metrics_tables(metrics, str(metrics["pid"])):
             table = Table(*header, box=None, pad_edge=False, padding=(0, 2, 0, 0))
             for at, column in enumerate(table.columns):
                 if all(isinstance(row[at], int | float | None) for row in rows):
@@ -261,11 +262,22 @@ def _print_end(flow: Connection) -> None:
     say(f"{flow.flow}: {ended['ended']}")
 
 
-def _tables(metrics: dict[str, Any]) -> Iterator[tuple[str, list[str], list[list[Any]]]]:
-    """Return title, header and rows of the tables of a running flow."""
+def metrics_tables(metrics: dict[str, Any], remark: str) -> Iterator[tuple[str, list[str], list[list[Any]]]]:
+    """Return title, header and rows of the tables of a running flow, whose name the remark follows.
+
+    Parameters
+    ----------
+    metrics : dict
+        As `Metrics.to_dict` returns them.
+    remark : str
+
+    Yields
+    ------
+    tuple
+    """
     saved = "" if metrics["checkpoint"] is None else f", checkpoint {metrics['checkpoint']:,}"
     rate = f"{metrics['records']:,} records, {metrics['recent_rate']:,.0f}/s"
-    title = f"{metrics['flow']} ({metrics['pid']}): {rate}, {metrics['seconds']:,.0f} s{saved}"
+    title = f"{metrics['flow']} ({remark}): {rate}, {metrics['seconds']:,.0f} s{saved}"
     header = ["operator", "kind", "alternate", "received", "sent", "records/s", "busy, %", "queue", "late", "errors",
               "median, ms", "99 %, ms"]  # fmt: skip
     rows = []
@@ -311,20 +323,40 @@ def _switch(
         say(f"{found.flow}: operator {operator} uses {alternate}")
 
 
+def _scale(
+    flow: _Running,
+    workers: Annotated[int, typer.Argument(metavar="WORKERS", min=1, max=256, help="Number of worker processes.")],
+    json: Json = False,
+) -> None:
+    from goffish.cli.output import print_json, say
+    from goffish.streaming.control import find
+
+    with closing(find(flow)) as found:
+        found.ask("scale", workers=str(workers))
+        joined: list[bool] = []
+        while found.ended is None and joined != [True] * workers:
+            found.wait(_LOOKS_S)
+            metrics = None if found.ended is not None else found.ask("metrics")
+            joined = [] if metrics is None else [one["joined"] for one in metrics["workers"]]
+        if found.ended is not None:
+            raise JobError(f"{found.flow}: has ended")
+        if json:
+            print_json({"flow": found.flow, "workers": workers})
+        else:
+            say(f"{found.flow}: {workers} worker{'s' * (workers != 1)}")
+
+
 def _update(
     flow: _Running,
     new: Annotated[str, typer.Argument(metavar="FILE", help="New version: Python or YAML file of the flow.")],
-    strategy: Annotated[
-        Strategy, typer.Option(help="What happens to records in flight: mvc and pvc lose and mix nothing.")
-    ] = Strategy.MVC,
-    partial_windows: Annotated[
-        PartialWindow, typer.Option(help="What becomes of open windows that depend on the change.")
-    ] = PartialWindow.EMIT,
+    strategy: Annotated[Strategy, typer.Option(help=STRATEGY_HELP)] = Strategy.MVC,
+    partial_windows: Annotated[PartialWindow, typer.Option(help=WINDOWS_HELP)] = PartialWindow.EMIT,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and exit.")] = False,
     json: Json = False,
 ) -> None:
     from goffish.cli.output import print_facts, print_json
     from goffish.streaming.control import find
+    from goffish.streaming.flow_file import load_flow
 
     load_flow(new).check()  # so that what it prints, and its errors, appear here
     path, _, name = new.partition(":") if ".py:" in new else (new, "", "")
@@ -349,70 +381,24 @@ def _update(
     if json:
         print_json(shown)
     else:
-        print_facts(f"{found.flow}: {shown['changes']}", [
-            (name.replace("_", " "), ", ".join(value) if isinstance(value, list) else value)
-            for name, value in shown.items() if name != "changes" and value not in ("", [], None)
-        ])  # fmt: skip
+        print_facts(f"{found.flow}: {shown['changes']}", plan_facts(shown))
     if report is not None and report["state"] == "aborted":
         raise JobError(f"{found.flow}: the update was aborted, and the flow goes on: {report['reason']}")
 
 
-def load_flow(given: str) -> Flow:
-    """Return the flow of a Python or YAML file.
+def plan_facts(plan: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return the lines of a plan or report of an update.
 
     Parameters
     ----------
-    given : str
-        Path of the file; for Python, with ``:name`` if it has several flows.
+    plan : dict
+        As `UpdatePlan.to_dict` or `UpdateReport.to_dict` returns it.
 
-    Raises
-    ------
-    InputError
-        The file cannot be read or run, or has no such flow.
+    Returns
+    -------
+    list of (str, object)
     """
-    path, _, name = given.rpartition(":") if ".py:" in given else (given, "", "")
-    if local_path(path).suffix in (".yaml", ".yml", ".json"):
-        from goffish.streaming.flow_file import read_flow
-
-        return read_flow(path)
-    file = local_path(path)
-    if file.suffix != ".py":
-        raise InputError(f"{path}: the suffix must be one of .py, .yaml, .yml, .json")
-    if not file.is_file():
-        raise InputError(f"{path}: no such file")
-    from goffish.streaming.flow import Flow
-
-    flows = {key: value for key, value in vars(_module(file)).items() if isinstance(value, Flow)}
-    if name:
-        if name not in flows:
-            raise InputError(f"{path}: no flow {name!r}; it has {', '.join(flows) or 'none'}")
-        return flows[name]
-    if len(flows) != 1:
-        found = f"it has {', '.join(flows)}; name one, as in {path}:{next(iter(flows))}" if flows else "it has none"
-        raise InputError(f"{path}: must have one flow at the top level; {found}")
-    return next(iter(flows.values()))
-
-
-def _module(file: Path) -> Any:
-    """Run a Python file as a module, beside which other modules are found."""
-    spec = importlib.util.spec_from_file_location(file.stem, file.absolute())
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(file.absolute().parent))
-    sys.modules.setdefault(file.stem, module)
-    try:
-        spec.loader.exec_module(module)
-    except GoffishError as error:
-        raise type(error)(f"{file}:{_line(file, error)}: {error}") if type(error) is InputError else error from None
-    except SyntaxError as error:
-        raise InputError(f"{file}:{error.lineno}: {error.msg}") from None
-    except Exception as error:
-        raise InputError(f"{file}:{_line(file, error)}: {type(error).__name__}: {error}") from None
-    return module
-
-
-def _line(file: Path, error: BaseException) -> int | None:
-    """Return the line of a file in which an error was raised."""
-    name = str(file.absolute())
-    lines = [at for frame, at in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == name]
-    return lines[-1] if lines else None
+    return [
+        (name.replace("_", " "), ", ".join(value) if isinstance(value, list) else value)
+        for name, value in plan.items() if name != "changes" and value not in ("", [], None)
+    ]  # fmt: skip

@@ -74,6 +74,9 @@ class Controlled(Protocol):
     def stop(self) -> None:
         """Stop after the current batches."""
 
+    def scale(self, workers: int) -> None:
+        """Begin to run on another number of workers."""
+
 
 class Request(NamedTuple):
     """A request that flows answer: its function, and the names of its arguments, which are texts."""
@@ -97,6 +100,12 @@ def _switch(flow: Controlled, operator: str, alternate: str) -> None:
 
 def _stop(flow: Controlled) -> None:
     flow.stop()
+
+
+def _scale(flow: Controlled, workers: str) -> None:
+    if not re.fullmatch("[0-9]{1,9}", workers):
+        raise InputError(f"workers = {workers!r:.20}: must be a number")
+    flow.scale(int(workers))
 
 
 def _loaded(flow: Controlled, file: str) -> Topology:
@@ -123,6 +132,7 @@ REQUESTS = {
     "topology": Request(_topology),
     "switch": Request(_switch, ("operator", "alternate")),
     "stop": Request(_stop),
+    "scale": Request(_scale, ("workers",)),
     "plan": Request(_plan, ("file", "strategy", "partial_windows")),
     "update": Request(_update, ("file", "strategy", "partial_windows")),
     "updates": Request(_updates),
@@ -409,6 +419,8 @@ class Connection:
     def __init__(self, connection: socket.socket, flow: str, pid: int) -> None:
         self._connection, self.flow, self.pid = connection, flow, pid
         self._input = b""
+        #: Seconds to wait for an answer.
+        self.answers_s = _ANSWERS_S
         self.ended: dict[str, Any] | None = None
 
     def close(self) -> None:
@@ -430,7 +442,7 @@ class Connection:
         JobError
             The flow does not answer.
         """
-        self._connection.settimeout(_ANSWERS_S)
+        self._connection.settimeout(self.answers_s)
         try:
             self._connection.sendall(json.dumps({"request": request, **arguments}).encode() + b"\n")
         except TimeoutError:
@@ -513,6 +525,25 @@ def running() -> list[Connection]:
             one.flow = topology["flow"]
         found.append(one)
     return found
+
+
+def of_process(pid: int) -> Connection | None:
+    """Connect to the flow of a process of this user, if it runs one.
+
+    Parameters
+    ----------
+    pid : int
+
+    Returns
+    -------
+    Connection or None
+    """
+    with _folder() as folder:
+        for name, found in _sockets(folder):
+            if found == pid:
+                with contextlib.suppress(OSError):  # it has just ended, or is not there yet
+                    return Connection(_connect(folder, name), name.rsplit("-", 2)[0], pid)
+    return None
 
 
 def find(name: str) -> Connection:

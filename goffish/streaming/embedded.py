@@ -226,6 +226,16 @@ class Executor:
         """Stop after the current batch."""
         self._stop = self._stop or reason
 
+    def scale(self, workers: int) -> None:
+        """Reject another number of workers.
+
+        Raises
+        ------
+        InputError
+        """
+        flow = f"flow {self.topology.name}"
+        raise InputError(f"{flow}: runs in one process; only runs with --workers 2 or more change that number")
+
     def switch(self, operator: str, alternate: str) -> None:
         """Switch to an alternate before the next batch.
 

@@ -1,17 +1,19 @@
-"""Flows in YAML files, with functions named as ``module:function``."""
+"""Flows in files: Python, or YAML with functions named as ``module:function``."""
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
 from goffish.definitions import Definition, read_definition
-from goffish.errors import InputError
+from goffish.errors import GoffishError, InputError
+from goffish.partial import local_path
 from goffish.streaming.delta import read_delta, write_delta
 from goffish.streaming.flow import Flow, KeyedStream, Loop, Stream, WindowedStream
 from goffish.streaming.gofs_source import read_gofs
@@ -24,6 +26,7 @@ from goffish.streaming.windows import Window, session, sliding, tumbling
 
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
 Time = str | float
+_Given = TypeVar("_Given")
 
 
 class Receive(Definition):
@@ -72,7 +75,9 @@ class DeltaTarget(Definition):
 
 
 class Read(Definition):
-    """What a source reads: one of `json_lines`, `csv`, `parquet`, `kafka`, `delta`, `gofs`, `http`, or `generate`."""
+    """What a source reads: `source` is a source in a module; the others are the functions that read it."""
+
+    kinds: ClassVar = ("json_lines", "csv", "parquet", "kafka", "delta", "gofs", "http", "generate", "source")
 
     json_lines: str | None = None
     csv: str | None = None
@@ -82,6 +87,7 @@ class Read(Definition):
     delta: Delta | None = None
     gofs: Store | None = None
     generate: int | Function | None = None
+    source: Function | None = None
     count: int | None = None
     follow: bool | None = None
     rate: float | None = None
@@ -95,12 +101,14 @@ class Read(Definition):
 
     @model_validator(mode="after")
     def _one(self) -> Read:
-        _only_one(self, ("json_lines", "csv", "parquet", "kafka", "delta", "gofs", "http", "generate"))
+        _only_one(self, self.kinds)
         return self
 
 
 class Write(Definition):
-    """What a sink writes: one of `parquet`, `json_lines`, `csv`, `delta`, `kafka`, or `print`."""
+    """What a sink writes: `sink` is a sink in a module, and `result` is the result of a job of the service."""
+
+    kinds: ClassVar = ("parquet", "json_lines", "csv", "delta", "kafka", "print", "sink", "result")
 
     parquet: str | None = None
     json_lines: str | None = None
@@ -108,6 +116,8 @@ class Write(Definition):
     kafka: str | None = None
     delta: DeltaTarget | None = None
     print: Literal[True] | None = None
+    sink: Function | None = None
+    result: Literal[True] | None = None
     servers: str = SERVERS
     key: str | None = None
     format: Format = "json"
@@ -115,20 +125,8 @@ class Write(Definition):
 
     @model_validator(mode="after")
     def _one(self) -> Write:
-        _only_one(self, ("parquet", "json_lines", "csv", "delta", "kafka", "print"))
+        _only_one(self, self.kinds)
         return self
-
-    def sink(self) -> Sink:
-        """Return the sink."""
-        if self.parquet is not None:
-            return write_parquet(self.parquet)
-        if self.json_lines is not None:
-            return write_json_lines(self.json_lines)
-        if self.kafka is not None:
-            return write_kafka(self.kafka, self.servers, key=self.key, format=self.format, options=self.options)
-        if self.delta is not None:
-            return write_delta(**self.delta.model_dump(exclude_none=True))
-        return print_values() if self.csv is None else write_csv(self.csv)
 
 
 class Windows(Definition):
@@ -159,6 +157,20 @@ class Windows(Definition):
 def _only_one(given: Definition, names: tuple[str, ...]) -> None:
     if sum(getattr(given, name) is not None for name in names) != 1:
         raise ValueError(f"give exactly one of {', '.join(names)}")
+
+
+def kind_of(given: Read | Write) -> str:
+    """Return which of its kinds a definition is.
+
+    Parameters
+    ----------
+    given : Read or Write
+
+    Returns
+    -------
+    str
+    """
+    return next(name for name in given.kinds if getattr(given, name) is not None)
 
 
 class Choice(Definition):
@@ -300,13 +312,82 @@ class FlowFile(Definition):
     operators: Annotated[list[Entry], Field(min_length=1)]
 
 
-def read_flow(path: str | Path | Mapping[str, Any]) -> Flow:
+class Names:
+    """What the names in a flow are: here, importable functions, and paths. Services accept fewer of them."""
+
+    def find(self, text: str) -> Any:
+        """Return what ``module:name`` names.
+
+        Parameters
+        ----------
+        text : str
+
+        Returns
+        -------
+        object
+
+        Raises
+        ------
+        InputError
+            It does not exist.
+        """
+        module, _, name = text.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise InputError(f"cannot be imported ({error})") from None
+        return found
+
+    def read(self, given: Read) -> Read:
+        """Return what a source reads.
+
+        Parameters
+        ----------
+        given : Read
+
+        Returns
+        -------
+        Read
+
+        Raises
+        ------
+        InputError
+            It is not accepted.
+        """
+        return given
+
+    def write(self, given: Write) -> Write:
+        """Return what a sink writes.
+
+        Parameters
+        ----------
+        given : Write
+
+        Returns
+        -------
+        Write
+
+        Raises
+        ------
+        InputError
+            It is not accepted.
+        """
+        if given.result is not None:
+            raise InputError("result: only jobs of the service have one; write to another target")
+        return given
+
+
+def read_flow(path: str | Path | Mapping[str, Any] | FlowFile, names: Names | None = None) -> Flow:
     """Read a flow from a YAML file.
 
     Parameters
     ----------
-    path : str, Path or mapping
+    path : str, Path, mapping or FlowFile
         The file, or its content. Functions are named as ``module:function``; modules beside the file are found.
+    names : Names, optional
+        What names are, for services that accept fewer of them.
 
     Returns
     -------
@@ -334,12 +415,13 @@ def read_flow(path: str | Path | Mapping[str, Any]) -> Flow:
     2
     """
     given = read_definition(FlowFile, path, "flow", "name and operators")
-    where = "flow" if isinstance(path, Mapping) else str(path)
-    folder = None if isinstance(path, Mapping) else str(Path(path).absolute().parent)
+    of_file = isinstance(path, str | Path)
+    where = str(path) if of_file else "flow"
+    folder = str(Path(path).absolute().parent) if of_file else None  # type: ignore[arg-type]
     if folder is not None:
         sys.path.insert(0, folder)
     try:
-        return _Builder(given, where).build()
+        return _Builder(given, where, names or Names()).build()
     finally:
         if folder is not None:
             sys.path.remove(folder)
@@ -348,14 +430,14 @@ def read_flow(path: str | Path | Mapping[str, Any]) -> Flow:
 class _Builder:
     """Makes the flow of a file."""
 
-    def __init__(self, given: FlowFile, where: str) -> None:
-        self._given, self._where = given, where
+    def __init__(self, given: FlowFile, where: str, names: Names) -> None:
+        self._given, self._where, self._names = given, where, names
         self._streams: dict[str, Stream] = {}
 
     def build(self) -> Flow:
         """Return the flow."""
         given = self._given
-        error = given.on_error if isinstance(given.on_error, str) else given.on_error.sink()
+        error = given.on_error if isinstance(given.on_error, str) else self._sink(given.on_error, "on_error")
         try:
             self._flow = Flow(given.name, on_error=error, max_errors=given.max_errors)
         except InputError as problem:
@@ -408,7 +490,7 @@ class _Builder:
             chosen = {key: self._function(one, f"{field}.outputs.{key}") for key, one in entry.outputs.items()}
             return {f"{name}.{key}": one for key, one in stream.branch(chosen, name=name).items()}
         if isinstance(entry, SinkEntry):
-            stream.sink(entry.write.sink(), name=name)
+            stream.sink(self._sink(entry.write, f"{field}.write"), name=name)
             return {}
         key = self._key(entry.key, f"{field}.key")
         assert key is not None
@@ -447,6 +529,9 @@ class _Builder:
         return made
 
     def _source(self, read: Read, field: str) -> Source:
+        read = self._accepted(self._names.read, read, field)
+        if read.source is not None:
+            return self._found(read.source, f"{field}.source", Source)  # type: ignore[no-any-return]
         if read.generate is not None:
             if isinstance(read.generate, int):
                 return generate(count=read.generate, rate=read.rate)
@@ -470,6 +555,26 @@ class _Builder:
         assert read.parquet is not None
         return read_parquet(read.parquet, follow=bool(read.follow), rate=read.rate)
 
+    def _sink(self, write: Write, field: str) -> Sink:
+        write = self._accepted(self._names.write, write, field)
+        if write.sink is not None:
+            return self._found(write.sink, f"{field}.sink", Sink)  # type: ignore[no-any-return]
+        if write.parquet is not None:
+            return write_parquet(write.parquet)
+        if write.json_lines is not None:
+            return write_json_lines(write.json_lines)
+        if write.kafka is not None:
+            return write_kafka(write.kafka, write.servers, key=write.key, format=write.format, options=write.options)
+        if write.delta is not None:
+            return write_delta(**write.delta.model_dump(exclude_none=True))
+        return print_values() if write.csv is None else write_csv(write.csv)
+
+    def _accepted(self, check: Callable[[_Given], _Given], given: _Given, field: str) -> _Given:
+        try:
+            return check(given)
+        except InputError as error:
+            raise InputError(f"{self._where}: {field}: {error}") from None
+
     def _stream(self, name: str, field: str) -> Stream:
         found = self._streams.get(name)
         if found is None:
@@ -484,13 +589,88 @@ class _Builder:
         return self._function(text, field) if text is not None and ":" in text else text
 
     def _function(self, text: str, field: str) -> Callable[..., Any]:
-        module, _, name = text.partition(":")
-        try:
-            found: Any = importlib.import_module(module)
-            for part in name.split("."):
-                found = getattr(found, part)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise InputError(f"{self._where}: {field} = {text!r}: cannot be imported ({error})") from None
+        found = self._found(text, field, object)
         if not callable(found):
             raise InputError(f"{self._where}: {field} = {text!r}: {type(found).__name__} is not callable")
         return found  # type: ignore[no-any-return]
+
+    def _found(self, text: str, field: str, kind: type[Any]) -> Any:
+        try:
+            found = self._names.find(text)
+        except InputError as error:
+            raise InputError(f"{self._where}: {field} = {text!r}: {error}") from None
+        if not isinstance(found, kind):
+            expected = kind.__name__.lower()
+            raise InputError(f"{self._where}: {field} = {text!r}: {type(found).__name__} is not a {expected}")
+        return found
+
+
+def load_flow(given: str) -> Flow:
+    """Return the flow of a Python or YAML file.
+
+    Parameters
+    ----------
+    given : str
+        Path of the file; for Python, with ``:name`` if it has several flows.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read or run, or has no such flow.
+    """
+    path, _, name = given.rpartition(":") if ".py:" in given else (given, "", "")
+    if local_path(path).suffix in (".yaml", ".yml", ".json"):
+        return read_flow(path)
+    file = local_path(path)
+    if file.suffix != ".py":
+        raise InputError(f"{path}: the suffix must be one of .py, .yaml, .yml, .json")
+    if not file.is_file():
+        raise InputError(f"{path}: no such file")
+    flows = {key: value for key, value in vars(load_module(file)).items() if isinstance(value, Flow)}
+    if name:
+        if name not in flows:
+            raise InputError(f"{path}: no flow {name!r}; it has {', '.join(flows) or 'none'}")
+        return flows[name]
+    if len(flows) != 1:
+        found = f"it has {', '.join(flows)}; name one, as in {path}:{next(iter(flows))}" if flows else "it has none"
+        raise InputError(f"{path}: must have one flow at the top level; {found}")
+    return next(iter(flows.values()))
+
+
+def load_module(file: Path) -> Any:
+    """Run a Python file as a module, beside which other modules are found.
+
+    Parameters
+    ----------
+    file : Path
+
+    Returns
+    -------
+    module
+
+    Raises
+    ------
+    InputError
+        The file cannot be run; names the line.
+    """
+    spec = importlib.util.spec_from_file_location(file.stem, file.absolute())
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(file.absolute().parent))
+    sys.modules.setdefault(file.stem, module)
+    try:
+        spec.loader.exec_module(module)
+    except GoffishError as error:
+        raise type(error)(f"{file}:{_line(file, error)}: {error}") if type(error) is InputError else error from None
+    except SyntaxError as error:
+        raise InputError(f"{file}:{error.lineno}: {error.msg}") from None
+    except Exception as error:
+        raise InputError(f"{file}:{_line(file, error)}: {type(error).__name__}: {error}") from None
+    return module
+
+
+def _line(file: Path, error: BaseException) -> int | None:
+    """Return the line of a file in which an error was raised."""
+    name = str(file.absolute())
+    lines = [at for frame, at in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == name]
+    return lines[-1] if lines else None

@@ -278,6 +278,8 @@ class WorkerMetrics:
         Number of the last checkpoint.
     checkpoint_age : float or None
         Seconds since that checkpoint.
+    joined : bool
+        Whether the worker owns a share of the keys; not while it starts.
     """
 
     worker: int
@@ -287,6 +289,7 @@ class WorkerMetrics:
     blocked: bool
     checkpoint: int | None
     checkpoint_age: float | None
+    joined: bool = True
 
     @property
     def queued(self) -> int:

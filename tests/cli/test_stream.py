@@ -253,6 +253,22 @@ def test_updates_of_running_flows(orders: Place) -> None:
     assert 2 in versions
 
 
+def test_another_number_of_workers(orders: Place) -> None:
+    def stream(*args: str) -> Ended:
+        return orders("stream", *args, variables={"XDG_RUNTIME_DIR": str(orders.path)})
+
+    with started(orders, "one", "--json"), started(orders, "two", "--workers", "2") as two:
+        until(two, lambda: len(stream("list", "--json").json["flows"]) == 2)
+        ended = stream("scale", "one", "2")
+        assert_refused(ended)
+        assert ended.err == (
+            "error: flow one: runs in one process; only runs with --workers 2 or more change that number\n"
+        )
+        assert_refused(stream("scale", "two", "0"))
+        assert stream("scale", "two", "1").out == "two: 1 worker\n"
+        assert [one["joined"] for one in stream("top", "two", "--json").json["workers"]] == [True]
+
+
 def test_live_table(orders: Place) -> None:
     """In a terminal, the table follows the flow until that ends, or until Ctrl-C."""
     environment = ENVIRONMENT | {"XDG_RUNTIME_DIR": str(orders.path), "TERM": "xterm", "COLUMNS": "150"}

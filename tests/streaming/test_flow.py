@@ -250,6 +250,27 @@ def test_a_file_gives_the_flow_of_python(shop: Path, monkeypatch: pytest.MonkeyP
     assert isinstance(found, Topology)
 
 
+def test_sources_and_sinks_of_modules(tmp_path: Path) -> None:
+    text = "import goffish as gf\nnumbers = gf.stream.generate(3)\nout = gf.stream.write_csv({!r})\n"
+    (tmp_path / "ends.py").write_text(text.format(str(tmp_path / "out")))
+    described = """
+name: ends
+operators:
+- {name: numbers, kind: source, read: {source: "ends:numbers"}}
+- {name: out, kind: sink, input: numbers, write: {sink: "ends:out"}}
+"""
+    (tmp_path / "ends.yaml").write_text(described)
+    assert stream.read_flow(tmp_path / "ends.yaml").run().records == 3
+    for old, new, message in (
+        ("ends:numbers", "ends:out", r"operators\[0\].read.source = 'ends:out': FolderSink is not a source"),
+        ("ends:out", "ends:none", r"operators\[1\].write.sink = 'ends:none': cannot be imported"),
+        ('sink: "ends:out"', "result: true", r"operators\[1\].write: result: only jobs of the service have one"),
+    ):
+        (tmp_path / "ends.yaml").write_text(described.replace(old, new))
+        with pytest.raises(InputError, match=message):
+            stream.read_flow(tmp_path / "ends.yaml")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

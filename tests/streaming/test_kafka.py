@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import goffish as gf
-from goffish.cli.stream_commands import load_flow
 from goffish.errors import GoffishWarning, InputError, JobError
 from goffish.streaming import kafka
 from goffish.streaming.batches import Batch
+from goffish.streaming.flow_file import load_flow
 
 stream = gf.stream
 

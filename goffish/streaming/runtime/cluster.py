@@ -43,8 +43,10 @@ _STARTS_S = 60.0
 #: File of a folder of checkpoints, with the update that is in progress.
 _UPDATE = "update"
 _WAITS_S = 0.05
-#: Between two requests to admit a new worker.
+#: Between two requests to admit a new worker, or to let one leave.
 _ASKS_S = 2.0
+#: Largest number of workers of a flow.
+MOST_WORKERS = 256
 #: Silence of a worker after which the flow fails: before others take over what makes it hang.
 _HANGS_S = 50.0
 #: A process that ends closes its connections, which the others see at once; one that is silent is busy in a function.
@@ -60,6 +62,7 @@ class _Process:
     process: subprocess.Popen[bytes]
     control: socket.socket
     ready: bool = False
+    leaving: bool = False
     asked: float = 0.0
     reported: float = 0.0
     report: dict[str, Any] = field(default_factory=dict)
@@ -125,8 +128,9 @@ class Cluster:
                     f"operator {name}: collect() keeps records in memory; run with one worker, or write files"
                 )
         plan = Plan(topology)
-        # Idle workers must not leave the ring: each would be replaced by a new one.
-        options = Options(checkpoint_s=checkpoint_s, detect_s=_SILENT_S, ping_s=_ANSWERS_S, minimum=workers)
+        # Idle workers must not leave the ring on their own: each would be replaced by a new one.
+        options = Options(checkpoint_s=checkpoint_s, detect_s=_SILENT_S, ping_s=_ANSWERS_S, minimum=MOST_WORKERS)
+        self._workers = self._sized = workers  # as many as there should be, and as there were when all had joined
         self._checkpoints = None if checkpoint is None else _WorkerFolder(checkpoint, topology)
         update = None if self._checkpoints is None else self._checkpoints.update
         if update is not None:
@@ -147,10 +151,11 @@ class Cluster:
         self._watch = Watch() if watch is None else watch
         self._meter = Meter(topology)
         self._processes: dict[int, _Process] = {}
+        self._members: frozenset[int] = frozenset()
         self._selector = selectors.DefaultSelector()
         self._gone: dict[str, Counts] = {}
         self._active = {one.name: MAIN for one in topology.operators if one.alternates}
-        self._commands: deque[dict[str, str]] = deque()  # of other threads, too
+        self._commands: deque[dict[str, Any]] = deque()  # of other threads, too
         self._stopping = False
         self._failure: BaseException | None = None
         self._settled: tuple[float, dict[int, int]] = 0.0, {}
@@ -169,7 +174,7 @@ class Cluster:
             self._write_flow(topology)
             (self._folder / "path").write_text(json.dumps(sys.path))
             members = tuple(Member(first + number, number * CIRCLE // workers) for number in range(workers))
-            self._registry = FileRegistry(self._folder / "ring", View(1, members, min(replication, workers - 1)))
+            self._registry = FileRegistry(self._folder / "ring", View(1, members, replication))
             for number, lane in enumerate([*plan.lanes, *outputs]):
                 self._registry.claim(lane, first + number % workers)
             for number in range(workers):
@@ -241,10 +246,11 @@ class Cluster:
             elif one.reported and time.monotonic() > one.reported + _HANGS_S:
                 raise JobError(f"worker {number}: no report for {_HANGS_S:g} s, as a function does not return")
         self._check_errors()
+        self._members = frozenset(self._registry.read().nodes.tolist())
         if self._rollout is not None:
             self._advance(self._rollout)
-        elif self.failures:
-            self._admit()
+        else:
+            self._resize()
         if self._forgets and self._checkpoints is not None and self._rollout is None:
             # The checkpoints of all workers are of the new version.
             serials = {number: one.report.get("serial", 0) for number, one in self._processes.items()}
@@ -287,24 +293,45 @@ class Cluster:
             raise JobError(f"worker {number} ended with code {code}")
         for name, counts in one.counts.items():
             self._gone[name] = self._gone.get(name, Counts()) + replace(counts, queue=0)
-        self.failures += 1
+        if not (one.leaving and code == 0):
+            self.failures += 1
         for other in self._processes.values():
             other.send(command="lose", worker=number)
+        if len(self._processes) < self._workers:
+            self._start_worker()
+
+    def _start_worker(self) -> None:
         self._spawn(self._next)
         self._next += 1
 
-    def _admit(self) -> None:
-        """Let a worker that replaces a failed one take positions over from the one that owns most."""
+    def _resize(self) -> None:
+        """Take the next step to as many workers as there should be, all of them members of the ring."""
+        if not self.failures and self._workers == self._sized:
+            return
+        while len(self._processes) < self._workers:
+            self._start_worker()
         view = self._registry.read()
-        if view.moves or not all(number in self._processes for number in view.nodes.tolist()):
+        members, now = view.nodes.tolist(), time.monotonic()
+        if view.moves or not all(number in self._processes for number in members):
+            return
+        # The one that owns least leaves; those that have not joined yet must join first.
+        if len(members) == len(self._processes) > self._workers:
+            number = min(members, key=lambda node: view.interval(node).size)
+            one = self._processes[number]
+            if now > one.asked + _ASKS_S:
+                one.asked, one.leaving = now, True
+                one.send(command="give", target=view.clockwise(number), leaves=True)
             return
         for number, one in self._processes.items():
             behind = one.report.get("update", [0, 0])[1] < self._begin.version
-            if one.ready and not behind and number not in view and time.monotonic() > one.asked + _ASKS_S:
-                one.asked = time.monotonic()
-                owner = max(view.nodes.tolist(), key=lambda node: view.interval(node).size)
+            joins = one.ready and not one.leaving and not behind and number not in view
+            if joins and now > one.asked + _ASKS_S:
+                one.asked = now
+                owner = max(members, key=lambda node: view.interval(node).size)
                 self._processes[owner].send(command="give", target=number)
                 return
+        if len(members) == self._workers:
+            self._sized = self._workers
 
     @property
     def finished(self) -> bool:
@@ -410,7 +437,28 @@ class Cluster:
         """Read no more records; `finished` holds when those that were read are in checkpoints of all workers."""
         self._commands.append({"command": "stop"})
 
-    def _obey(self, command: dict[str, str]) -> None:
+    def scale(self, workers: int) -> None:
+        """Begin to run the flow on another number of workers, without stopping it.
+
+        Workers join and leave one after the other; state moves with the keys. Partitions of sources stay where they
+        are read, except that those of a worker that leaves move to another one.
+
+        Parameters
+        ----------
+        workers : int
+
+        Raises
+        ------
+        InputError
+            The number is not accepted.
+        """
+        check_workers(workers)
+        self._commands.append({"command": "scale", "workers": workers})
+
+    def _obey(self, command: dict[str, Any]) -> None:
+        if command["command"] == "scale":
+            self._workers, self._sized = command["workers"], 0
+            return
         if command["command"] == "stop":
             self._stopping = True
         else:
@@ -442,6 +490,7 @@ class Cluster:
                 WorkerMetrics(
                     number, one.process.pid, queues, report.get("unsent", 0),
                     report.get("blocked", False), serial, None if serial is None else max(0.0, now - one.saved),
+                    number in self._members,
                 )
             )  # fmt: skip
         counts = {one.name: self._gone.get(one.name, Counts()) for one in self.topology.operators}
@@ -509,6 +558,21 @@ def _sent(topology: Topology, value: Any) -> bytes:
     return sent
 
 
+def check_workers(workers: int) -> None:
+    """Reject a number of workers that is not accepted.
+
+    Parameters
+    ----------
+    workers : int
+
+    Raises
+    ------
+    InputError
+    """
+    if not 1 <= workers <= MOST_WORKERS:
+        raise InputError(f"workers = {workers}: must be 1 to {MOST_WORKERS}")
+
+
 def run_workers(
     topology: Topology,
     workers: int,
@@ -520,8 +584,7 @@ def run_workers(
     watch: Watch | None = None,
 ) -> Metrics:
     """Run a flow on several workers; see `Flow.run`."""
-    if workers < 1:
-        raise InputError(f"workers = {workers}: must be at least 1")
+    check_workers(workers)
     if replication < 0:
         raise InputError(f"replication = {replication}: must be at least 0")
     if callable(until):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 import goffish as gf
 from goffish.errors import InputError, JobError
+from goffish.streaming.metrics import Metrics
 from goffish.streaming.runtime.cluster import Cluster, run_workers
 
 FLOW = """
@@ -70,6 +72,51 @@ def make_flow(source: Path, target: Path, rate: float | None = None) -> gf.strea
     groups = sums.map(group).key_by("group").window(gf.stream.tumbling("10s")).sum("n", name="groups")
     groups.sink(gf.stream.write_json_lines(target))
     return flow
+
+
+def test_workers_join_and_leave(tmp_path: Path) -> None:
+    """Breaks when records are lost or counted twice while workers come and go, or a number is not reached."""
+    rng, expected, count = random.Random(5), defaultdict[str, int](int), 4000
+    (tmp_path / "in").mkdir()
+
+    def write(number: int) -> None:
+        rows = [{"user": f"u{rng.randrange(40)}", "n": rng.randrange(1, 9)} for _ in range(count)]
+        for row in rows:
+            expected[row["user"]] += row["n"]
+        partial = tmp_path / f"{number}.partial"
+        partial.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        partial.rename(tmp_path / "in" / f"{number}.jsonl")
+
+    flow = gf.stream.Flow("totals")
+    events = flow.source(gf.stream.read_json_lines(str(tmp_path / "in"), follow=True))
+    events.key_by("user").sum("n", name="sums").sink(gf.stream.write_json_lines(tmp_path / "out"))
+    cluster = Cluster(flow.check(), 1, checkpoint_s=0.2, checkpoint=tmp_path / "saved")
+
+    def poll_until(done: Callable[[Metrics], bool]) -> None:
+        end = time.monotonic() + 120
+        while not done(cluster.metrics()):
+            assert time.monotonic() < end, cluster.metrics()
+            cluster.poll()
+
+    try:
+        for number, workers in enumerate((3, 2, 1, 2)):
+            write(number)
+            cluster.scale(workers)
+            poll_until(lambda metrics, n=workers: [one.joined for one in metrics.workers] == [True] * n)  # type: ignore[misc]
+        write(4)
+        poll_until(lambda metrics: metrics["sums"].received >= 5 * count)
+        with pytest.raises(InputError, match="workers = 0: must be 1 to 256"):
+            cluster.scale(0)
+        cluster.stop()
+        metrics = cluster.run()
+        assert cluster.failures == 0 and len(cluster.pids) == 2 and metrics.stopped == "stopped"
+    finally:
+        cluster.close()
+    rows = [json.loads(line) for file in (tmp_path / "out").glob("part-*") for line in file.read_text().splitlines()]
+    totals: dict[str, int] = {}
+    for row in rows:
+        totals[row["user"]] = max(totals.get(row["user"], 0), row["n"])
+    assert totals == expected
 
 
 def test_a_worker_is_killed(tmp_path: Path) -> None:
@@ -221,7 +268,7 @@ def test_functions_that_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_refused(tmp_path: Path) -> None:
     make_events(tmp_path / "in", 10)
     topology = make_flow(tmp_path / "in", tmp_path / "out").check()
-    with pytest.raises(InputError, match="workers = 0: must be at least 1"):
+    with pytest.raises(InputError, match="workers = 0: must be 1 to 256"):
         run_workers(topology, 0, 1, None, 1.0, None)
     flow = gf.stream.Flow("kept")
     flow.source(gf.stream.generate(3)).sink(gf.stream.collect(), name="list")
