@@ -13,8 +13,8 @@ import pytest
 
 import goffish as gf
 from goffish.errors import InputError
-from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.checkpoints import CheckpointFolder
+from goffish.streaming.ring.ranges import CIRCLE
 from goffish.streaming.runtime.plan import Plan
 from tests.streaming.runtime.simulation import Cluster
 
